@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hermes_agent.workspace.backends.backend import Call
-from hermes_agent.workspace.backends.local import Local
-from hermes_agent.workspace.bwrap import Bwrap
-from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.sandbox import Sandbox
+from hermes_agent.workspace.backends.backend import BackendCommand
+from hermes_agent.workspace.backends.local import LocalBackend
+from hermes_agent.workspace.bwrap import BubblewrapSandbox
+from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace.sandbox import SandboxSelector
 from homes import Installation
 from rows import Row
 
@@ -32,13 +32,13 @@ def _row(user: Path, entries: int) -> Row:
         (user / name).mkdir(parents=True)
     path = os.environ.get("PATH", os.defpath)
     environ = {"PATH": path, "HOME": str(user)}
-    sandbox = Sandbox([Bwrap(Places(str(user / ".hermes"), str(user)), path=path)])
+    sandbox = SandboxSelector([BubblewrapSandbox(PathRules(str(user / ".hermes"), str(user)), path=path)])
     name = f"a command in the sandbox, home with {entries} visible entries: ms"
     if not sandbox.works:
         return Row(f"{name} (no sandbox: {sandbox.problem})", "", 0.0)
-    inside, outside = Local(environ, sandbox=sandbox), Local(environ)
-    call = Call("true", str(user / "project"), 30, "bench", root=str(user / "project"))
-    taken: dict[Local, list[float]] = {inside: [], outside: []}
+    inside, outside = LocalBackend(environ, sandbox=sandbox), LocalBackend(environ)
+    call = BackendCommand("true", str(user / "project"), 30, "bench", root=str(user / "project"))
+    taken: dict[LocalBackend, list[float]] = {inside: [], outside: []}
     for _ in range(ROUNDS):
         for backend, times in taken.items():
             begun = time.perf_counter()

@@ -13,11 +13,11 @@ from typing import Any
 from hermes_agent.app.start import start_host
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.host import Host
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 
 
 async def main(host: Host, tool: str) -> None:
-    talk = await host.agent.open(platform="cli", approver=NobodyThere("in a measurement"))
+    talk = await host.agent.open(platform="cli", approver=NoApprover("in a measurement"))
     valid = [definition["function"]["name"] for definition in talk.definitions()]
     scope = talk.scope("turn")
 

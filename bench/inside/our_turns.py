@@ -19,11 +19,11 @@ from hermes_agent.agent import Agent
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.app.start import start_host
 from hermes_agent.core.events import TurnFinished
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 
 
 async def open_session(agent: Agent) -> Conversation:
-    return await agent.open(platform="cli", approver=NobodyThere("in a measurement"))
+    return await agent.open(platform="cli", approver=NoApprover("in a measurement"))
 
 
 async def turn(talk: Conversation, text: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hermes_agent.plugins.closure import requirement, satisfies
 from hermes_agent.plugins.doctor import pip_dependencies
-from hermes_agent.plugins.manifest import MANIFEST_NAMES, BadManifest, read_manifest
+from hermes_agent.plugins.manifest import MANIFEST_NAMES, InvalidManifest, read_manifest
 
 LINES = 6
 """How much is told of a failed check: `nix build` shows ten lines."""
@@ -33,7 +33,7 @@ def manifest_of(source: Path) -> None:
         )
     try:
         manifest = read_manifest(str(file), source="declared")
-    except BadManifest as error:
+    except InvalidManifest as error:
         raise Refused(f"{file}, {error}\nhint: mend the manifest.") from error
     for text in pip_dependencies(manifest):
         name, wanted = requirement(text)

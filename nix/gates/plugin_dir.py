@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.plugins.manifest import MANIFEST_NAMES, BadManifest, PluginManifest, read_manifest
+from hermes_agent.plugins.manifest import MANIFEST_NAMES, InvalidManifest, PluginManifest, read_manifest
 
 OPTION = "services.hermes-agent.extraPlugins"
 STORE_NAME = re.compile(r"[0-9a-z]{32}-.*")
@@ -38,7 +38,7 @@ def usable_manifest(plugin: Path) -> PluginManifest:
     file = manifest_file(plugin)
     try:
         manifest = read_manifest(str(file), source="declared")
-    except BadManifest as error:
+    except InvalidManifest as error:
         raise Refused(f"{OPTION}: {file}, {error}\nhint: mend the manifest.") from error
     # A manifest without a name takes that of the folder, which says nothing in the store.
     if STORE_NAME.fullmatch(manifest.name):

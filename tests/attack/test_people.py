@@ -24,7 +24,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.sessions import API_SERVER, LOCAL
 from hermes_agent.testing import PluginHost, plugin_host
 from hermes_agent.tools import CallScope
-from hermes_agent.tools.own_files import adopted
+from hermes_agent.tools.own_files import adopt_file
 
 pytestmark = pytest.mark.xdist_group("people")  # one home for all tests
 FULL = os.environ.get("HERMES_ATTACK_FULL") == "1"
@@ -69,7 +69,7 @@ class Person:
 
     def call(self, tool: str, **args: Any) -> str:
         """Call a tool in this user's session; return its result."""
-        return self.host.host.dispatcher.run_here(f"c{self.number}", tool, args, self.scope).result
+        return self.host.host.dispatcher.run_inline(f"c{self.number}", tool, args, self.scope).result
 
 
 def plugin(ctx: Any) -> None:
@@ -136,7 +136,7 @@ def _leave(person: Person) -> None:
     person.paths["result"] = Path(found[1])
     person.paths["generated"] = Path(json.loads(person.call("draw", mark=mark("generated")))["image"])
     cached = cache_document_from_bytes(mark("upload").encode(), "x.txt")
-    person.paths["upload"] = Path(adopted(cached, home, person.principal))
+    person.paths["upload"] = Path(adopt_file(cached, home, person.principal))
     (person.paths["hook"],) = (home / "hook_outputs" / person.scope.session_id).iterdir()
     started = json.loads(person.call("terminal", command=f"echo {mark('process')}; sleep 99", background=True))
     if "session_id" in started:  # where a sandbox can be made
@@ -190,11 +190,11 @@ def ways(one: Person, other: Person) -> Iterator[tuple[str, str]]:
     for number in (1, 2, 3, 11):
         yield f"/rollback diff {number}", _command(one, f"/rollback diff {number}")
     try:
-        one.host._run(one.host.host.agent.may_open(other.scope.session_id, one.principal))
+        one.host._run(one.host.host.agent.load_if_allowed(other.scope.session_id, one.principal))
         yield "session", other.mark("session")
     except UserError:
         yield "session", ""
-    is_open = one.host.host.gateway().works.is_open(one.principal)
+    is_open = one.host.host.gateway().deps.is_open(one.principal)
     sent = [kind for kind in ("upload", "result", "generated") if is_open(str(other.paths[kind]))]
     yield "sent as a file", "".join(map(other.mark, sent))
 
@@ -203,9 +203,9 @@ def _command(person: Person, line: str) -> str:
     name, _, arguments = line[1:].partition(" ")
     slash = person.host.host.slash
     command = slash.commands.items()
-    from hermes_agent.agent.slash import Called
+    from hermes_agent.agent.slash import CommandCall
 
-    return str(person.host._run(slash.run(Called(dict(command)[name], arguments), person.scope)) or "")
+    return str(person.host._run(slash.run(CommandCall(dict(command)[name], arguments), person.scope)) or "")
 
 
 def _pairs(people: list[Person]) -> Iterator[tuple[Person, Person]]:

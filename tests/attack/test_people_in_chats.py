@@ -33,7 +33,7 @@ def test_a_file_that_is_sent_into_a_chat_is_its_senders(attempt: Callable[[bool,
             result = json.dumps(chat.host.model.requests[-1]["messages"][-1])
             assert is_theirs == ("MARKupload" in result)
             session = chat.ask("/status", user=user, chat=user[0]).split()[1]
-            assert not is_theirs or chat.host.host.provenance.taint(session)  # what is sent is untrusted text
+            assert not is_theirs or chat.host.host.provenance.count_untrusted(session)  # what is sent is untrusted text
             chat.host.model.say(f"Here it is.\nMEDIA:{kept}")
             chat.ask("Send it", user=user, chat=user[0])
             if is_theirs:

@@ -15,7 +15,7 @@ import yaml
 
 from hermes_agent.core.events import ToolFinished
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 from hermes_agent.testing import PluginHost, call, plugin_host
 
 
@@ -86,7 +86,7 @@ def without_anybody(host: PluginHost, command: str) -> dict[str, Any]:
     host.model.say(call("terminal", {"command": command}), "done")
 
     async def work() -> str:
-        talk = await host.host.agent.open(None, platform="api_server", approver=NobodyThere("here"))
+        talk = await host.host.agent.open(None, platform="api_server", approver=NoApprover("here"))
         (result,) = [event.result async for event in talk.turn("go") if isinstance(event, ToolFinished)]
         return result
 

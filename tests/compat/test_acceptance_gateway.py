@@ -49,7 +49,7 @@ def test_13_row_22_the_guide_s_platform_answers_through_the_gateway(tmp_path: Pa
         chat.write("hi")
         chat.write("again")  # its turn begins when the answer to the first is in the outbox
         assert second.wait(20)
-        assert host._run(host.host.delivery.settled("in-1-0", 20)) == "sent"
+        assert host._run(host.host.delivery.wait_settled("in-1-0", 20)) == "sent"
         hint = str(host.model.messages[0]["content"])
 
     assert "You are chatting via MyPlatform." in hint

@@ -141,7 +141,7 @@ def test_15_15_memory_provider_collector_fences_one_external_tools_routed_prefet
             assert len(rejected) == 1 and "external provider 'shelf' is already registered" in rejected[0]
             # the budget of a prefetch is eight seconds; a provider beyond it is left behind
             assert host.host.memory.budget_s == 8.0
-            host.host.memory.of(host.conversation.session_id)._budget_s = 0.05  # type: ignore[union-attr]
+            host.host.memory.provider_of(host.conversation.session_id)._budget_s = 0.05  # type: ignore[union-attr]
             assert host.ask("slow").text == "in time"
             assert model.messages[-1]["content"] == "slow"
             shelf: Any = host.record.module.Shelf

@@ -31,7 +31,7 @@ from pathlib import Path
 from hermes_agent.compat import import_hook
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.host import Host
-from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope
 
 host = Host.build()
@@ -40,7 +40,7 @@ host.load_plugins()
 seen = []
 record = host.plugins._plugins["calculator"]
 host.hooks.add("post_tool_call", lambda **kw: seen.append(kw), "witness")
-scope = CallScope("session-1", "task-1", "turn-1", Path.cwd(), Approvals(NobodyThere("in a test"), timeout_s=1))
+scope = CallScope("session-1", "task-1", "turn-1", Path.cwd(), Approvals(NoApprover("in a test"), timeout_s=1))
 results = []
 for name, arguments in json.loads(sys.argv[1]):
     resolved, coerced = host.dispatcher.resolve(ToolCall("call", name, json.dumps(arguments)), host.tools.names())

@@ -52,11 +52,11 @@ def write(root: Path, folder: str, init: str | None = GOOD, manifest: str | None
 CONVERSATION = """
 import asyncio, sys
 from hermes_agent.app.start import start_host
-from hermes_agent.commands import parse, run_command
+from hermes_agent.commands import parse_command, run_command
 host = start_host()
 print(*host.plugins.banner_lines(), *host.plugins.hints(), sep="\\n")
 for line in sys.argv[1:]:
-    name, arguments = parse(line)
+    name, arguments = parse_command(line)
     print(asyncio.run(run_command(host.commands.get(name), arguments, host.bridge)))
 """
 

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from hermes_agent.config.schema import default, lookup
-from hermes_agent.io.processes import Finished
-from hermes_agent.workspace.backends.backend import Backend, Call
-from hermes_agent.workspace.backends.containers import Docker, Singularity
-from hermes_agent.workspace.backends.local import Local
-from hermes_agent.workspace.backends.ssh import Ssh
-from hermes_agent.workspace.bwrap import Bwrap
-from hermes_agent.workspace.exec_unit import ExecUnit
-from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.sandbox import Sandbox
+from hermes_agent.io.processes import CommandResult
+from hermes_agent.workspace.backends.backend import Backend, BackendCommand
+from hermes_agent.workspace.backends.containers import DockerBackend, SingularityBackend
+from hermes_agent.workspace.backends.local import LocalBackend
+from hermes_agent.workspace.backends.ssh import SshBackend
+from hermes_agent.workspace.bwrap import BubblewrapSandbox
+from hermes_agent.workspace.exec_unit import SystemdSandbox
+from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace.sandbox import SandboxSelector
 from hermes_agent.workspace.shell_state import ShellState
 
 ENVIRON = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "OPENAI_API_KEY": "sk-0123456789abcdef"}
@@ -38,13 +38,13 @@ class Place:
     def close(self) -> None:
         """Give everything back."""
         self.backend.close("task")
-        self.backend.hang_up()
+        self.backend.close_all()
         self.finish()
 
-    def __call__(self, command: str, *, cwd: str | None = None, **more: Any) -> Finished:
+    def __call__(self, command: str, *, cwd: str | None = None, **more: Any) -> CommandResult:
         """Run a command where the last one ended."""
         where = (self.state.cwd or self.cwd) if cwd is None else cwd
-        call = Call(command, where, more.pop("timeout_s", 30), "task", root=self.cwd, **more)
+        call = BackendCommand(command, where, more.pop("timeout_s", 30), "task", root=self.cwd, **more)
         return self.backend.execute(call, self.state)
 
     def say(self, command: str, **more: Any) -> str:
@@ -53,16 +53,18 @@ class Place:
 
 
 def local(tmp_path: Path) -> Place:
-    return Place(Local(ENVIRON), str(tmp_path))
+    return Place(LocalBackend(ENVIRON), str(tmp_path))
 
 
 def bwrap(tmp_path: Path) -> Place:
-    sandbox = Sandbox([Bwrap(Places(str(tmp_path / "home"), str(tmp_path)), path=ENVIRON["PATH"])])
+    sandbox = SandboxSelector(
+        [BubblewrapSandbox(PathRules(str(tmp_path / "home"), str(tmp_path)), path=ENVIRON["PATH"])]
+    )
     if not sandbox.works:
         pytest.skip(f"no sandbox can be made here: {sandbox.problem}")
     work = tmp_path / "work"
     work.mkdir()
-    return Place(Local(ENVIRON, sandbox=sandbox), str(work))
+    return Place(LocalBackend(ENVIRON, sandbox=sandbox), str(work))
 
 
 def systemd(tmp_path: Path) -> Place:
@@ -71,9 +73,9 @@ def systemd(tmp_path: Path) -> Place:
     if not socket:
         pytest.skip("no hermes-exec.socket: tests/service/test_exec_unit.py runs this under a real systemd")
     work = os.environ["HERMES_TEST_EXEC_WORK"]
-    sandbox = Sandbox([ExecUnit(socket, work)], mode="systemd")
+    sandbox = SandboxSelector([SystemdSandbox(socket, work)], mode="systemd")
     assert not sandbox.refusal, sandbox.refusal
-    return Place(Local(ENVIRON, sandbox=sandbox), work)
+    return Place(LocalBackend(ENVIRON, sandbox=sandbox), work)
 
 
 def settings(**more: Any) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def program(tmp_path: Path, name: str) -> dict[str, str]:
 
 def docker(tmp_path: Path) -> Place:
     made = settings(docker_env={"GIVEN": "yes"})
-    return Place(Docker(made, program(tmp_path, "docker"), str(tmp_path)), "")
+    return Place(DockerBackend(made, program(tmp_path, "docker"), str(tmp_path)), "")
 
 
 PODMAN = """#!/bin/sh
@@ -148,13 +150,13 @@ def podman(tmp_path: Path, *, wanted: bool = bool(os.environ.get("HERMES_PODMAN"
         docker_env={"GIVEN": "yes"}, docker_image="localhost/small", docker_volumes=[f"{work}:{work}"],
         container_persistent=False, container_memory=0, container_cpu=0,
     )  # fmt: skip
-    place = Place(Docker(made, {**ENVIRON, "HERMES_DOCKER_BINARY": str(script)}, str(tmp_path)), str(work))
+    place = Place(DockerBackend(made, {**ENVIRON, "HERMES_DOCKER_BINARY": str(script)}, str(tmp_path)), str(work))
     place.finish = lambda: subprocess.run([str(script), "rm", "--all", "--force", "--time", "0"], capture_output=True)
     return place
 
 
 def singularity(tmp_path: Path) -> Place:
-    return Place(Singularity(settings(), program(tmp_path, "apptainer"), str(tmp_path)), "")
+    return Place(SingularityBackend(settings(), program(tmp_path, "apptainer"), str(tmp_path)), "")
 
 
 def ssh(tmp_path: Path) -> Place:
@@ -179,7 +181,7 @@ def ssh(tmp_path: Path) -> Place:
     server = subprocess.Popen([sshd, "-D", "-e", "-f", str(keys / "sshd_config")], stderr=subprocess.PIPE)
     assert server.stderr is not None and b"listening" in server.stderr.readline()
     made = settings(ssh_host="127.0.0.1", ssh_port=port, ssh_key=str(keys / "user"))
-    place = Place(Ssh(made, ENVIRON, str(tmp_path)), str(tmp_path))
+    place = Place(SshBackend(made, ENVIRON, str(tmp_path)), str(tmp_path))
     place.finish = lambda: (server.kill(), server.wait(), server.stderr.close())
     return place
 

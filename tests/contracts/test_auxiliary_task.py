@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, BUILTIN_TASKS, DEFAULTS
+from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, BUILTIN_TASKS, TASK_DEFAULTS
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.host import Host
 from hermes_agent.plugins.context import PluginContext
@@ -70,7 +70,7 @@ def test_the_example_is_registered_listed_and_logged(start: Start, caplog: pytes
             "key": "example_headline",
             "display_name": "Headlines",
             "description": "Writes a headline for a text",
-            "defaults": {**DEFAULTS, "timeout": 20, "extra_body": {"top_p": 0.5}},
+            "defaults": {**TASK_DEFAULTS, "timeout": 20, "extra_body": {"top_p": 0.5}},
             "plugin": "example-auxiliary-task",
         }
     ]
@@ -325,5 +325,5 @@ def test_the_page_names_the_method_the_settings_and_the_reserved_keys() -> None:
 
     assert "`ctx.register_auxiliary_task(key, *, display_name, description, defaults=None)`" in page
     assert hasattr(PluginContext, AUXILIARY_TASK.ctx_method)
-    assert all(f"`{name}`" in page for name in (*DEFAULTS, *BUILTIN_TASKS))
+    assert all(f"`{name}`" in page for name in (*TASK_DEFAULTS, *BUILTIN_TASKS))
     assert "(../../../tests/plugins/examples/auxiliary_task)" in page

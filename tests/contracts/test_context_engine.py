@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.contracts import context_engine
-from hermes_agent.contracts.context_engine import ContextEngine, choose_context_engine, copy_of_engine
+from hermes_agent.contracts.context_engine import ContextEngine, choose_context_engine, copy_engine
 from hermes_agent.host import Host
 
 MESSAGES = [{"role": "user", "content": str(number)} for number in range(20)]
@@ -70,7 +70,7 @@ def test_usage_is_noted_and_forgotten_at_a_reset(engine: ContextEngine) -> None:
 
 
 def test_each_conversation_has_its_own(engine: ContextEngine) -> None:
-    other = copy_of_engine(engine)
+    other = copy_engine(engine)
 
     assert other is not None and other is not engine
     other.compression_count = 9
@@ -119,7 +119,7 @@ def test_one_that_cannot_be_copied_is_left_out(caplog: pytest.LogCaptureFixture)
     made = InMemory()
     made.lock = threading.Lock()  # type: ignore[attr-defined]
 
-    assert copy_of_engine(made) is None
+    assert copy_engine(made) is None
     assert "context engine 'memory' cannot be copied" in caplog.text
 
 

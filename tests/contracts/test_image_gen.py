@@ -35,8 +35,8 @@ class InMemory(ImageGenProvider):
     def generate(self, prompt: str, aspect_ratio: str = "landscape", **kwargs: Any) -> dict[str, Any]:
         about = {"provider": self.name, "model": "m", "prompt": prompt, "aspect_ratio": aspect_ratio}
         if not prompt.strip():
-            return image_gen.error_response(error="empty", **about)
-        return image_gen.success_response(image="data:image/png;base64,AA==", **about)
+            return image_gen.image_error_response(error="empty", **about)
+        return image_gen.image_success_response(image="data:image/png;base64,AA==", **about)
 
 
 @pytest.fixture(params=["in memory", "example plugin"])
@@ -154,7 +154,7 @@ def test_aspect_ratios_and_reference_images_are_put_in_order() -> None:
 
 def test_the_answers_have_the_contract_s_keys() -> None:
     extra = {"seed": 4, "success": False}
-    good = image_gen.success_response(
+    good = image_gen.image_success_response(
         image="i", model="m", prompt="p", aspect_ratio="square", provider="x", modality="image", extra=extra
     )
     assert good == {
@@ -167,7 +167,7 @@ def test_the_answers_have_the_contract_s_keys() -> None:
         "provider": "x",
         "seed": 4,
     }
-    assert image_gen.error_response(error="e") == {
+    assert image_gen.image_error_response(error="e") == {
         "success": False,
         "image": None,
         "error": "e",

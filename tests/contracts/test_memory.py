@@ -13,7 +13,7 @@ import pytest
 
 from contracts.memory_service import MemoryService
 from hermes_agent.app.main import main
-from hermes_agent.contracts.memory import MemoryProvider, choose_memory, refuse_memory_provider
+from hermes_agent.contracts.memory import MemoryProvider, check_memory_provider, choose_memory
 from hermes_agent.host import Host
 
 
@@ -72,7 +72,7 @@ def provider(
         made = bundled(home, request.param)
     else:
         made = {"in memory": InMemory, "not a subclass": Duck}.get(request.param, lambda: example("memory"))()
-    assert refuse_memory_provider(made) == ""
+    assert check_memory_provider(made) == ""
     made.initialize("s1", hermes_home=str(home), platform="cli", agent_context="primary")
     if request.param == "notebook":  # what a session itself said is in front of the model anyway
         recall, sessions = made.prefetch, itertools.count()
@@ -126,8 +126,8 @@ def test_everything_else_may_be_left_out() -> None:
 
 
 def test_what_lacks_a_required_member_is_refused() -> None:
-    assert refuse_memory_provider(object()) == "has no is_available() and no initialize()"
-    assert refuse_memory_provider(type("Half", (), {"is_available": bool, "name": "x"})()) == "has no initialize()"
+    assert check_memory_provider(object()) == "has no is_available() and no initialize()"
+    assert check_memory_provider(type("Half", (), {"is_available": bool, "name": "x"})()) == "has no initialize()"
 
 
 def test_the_config_selects() -> None:

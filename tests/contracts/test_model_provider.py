@@ -20,8 +20,8 @@ from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfil
 from hermes_agent.core.errors import ConfigError, ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.host import Host
-from hermes_agent.models.bundled import ORDER, OWN
-from hermes_agent.models.catalogue import Catalogue
+from hermes_agent.models.bundled import BUNDLED_ORDER, BUNDLED_PROFILES
+from hermes_agent.models.catalogue import ProviderCatalog
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.plugins.context import PluginContext
 
@@ -34,7 +34,7 @@ GUIDES = Path(os.environ.get("HERMES_GUIDES") or ROOT.parent / "shared" / "guide
 def build(home: Path, served: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Host]]:
     """Build the process's host over this config, and load its plugins."""
     monkeypatch.setattr("hermes_agent.host.graph._current", None)
-    for provider in Catalogue().providers():
+    for provider in ProviderCatalog().providers():
         for name in provider.env_vars:
             monkeypatch.delenv(name, raising=False)
     hosts: list[Host] = []
@@ -84,17 +84,17 @@ ANSWERS = {
 
 
 def test_every_bundled_folder_is_in_the_order_and_has_a_profile_of_its_name() -> None:
-    assert {p.name for p in OWN.iterdir() if p.is_dir()} == set(ORDER)
-    for name in ORDER:
-        text = (OWN / name / "plugin.yaml").read_text()
+    assert {p.name for p in BUNDLED_PROFILES.iterdir() if p.is_dir()} == set(BUNDLED_ORDER)
+    for name in BUNDLED_ORDER:
+        text = (BUNDLED_PROFILES / name / "plugin.yaml").read_text()
         assert f"name: {name}\nkind: model-provider\n" in text
-        assert len((OWN / name / "__init__.py").read_text().splitlines()) <= 60
-    assert [profile.name for profile in Catalogue().profiles()] == list(ORDER)
+        assert len((BUNDLED_PROFILES / name / "__init__.py").read_text().splitlines()) <= 60
+    assert [profile.name for profile in ProviderCatalog().profiles()] == list(BUNDLED_ORDER)
 
 
-@pytest.mark.parametrize("name", [name for name in ORDER if name != "local"])
+@pytest.mark.parametrize("name", [name for name in BUNDLED_ORDER if name != "local"])
 def test_a_bundled_provider_is_sent_this_request(name: str, server: Any, build: Callable[[str], Host]) -> None:
-    provider = Catalogue().get(name)
+    provider = ProviderCatalog().get(name)
     assert provider is not None
     # a variable in it stands for itself
     address = urlsplit(re.sub(r"\$\{(\w+)[^}]*\}", r"\1", provider.base_url) or "http://custom.test/v1")
@@ -145,7 +145,7 @@ def test_the_guide_s_profile_is_listed_and_selected(home: Path, build: Callable[
         None,
         [(MODEL_PROVIDER, "acme")],
     )
-    assert [p.name for p in list_providers()] == [*ORDER, "acme"]
+    assert [p.name for p in list_providers()] == [*BUNDLED_ORDER, "acme"]
     profile = get_provider_profile("Acme-Inference")
     assert (profile.default_aux_model, profile.fallback_models) == (
         "acme-small-fast",
@@ -192,7 +192,7 @@ def test_a_plugin_s_profile_stands_in_for_the_bundled_one_of_its_name(
     host = build("plugins:\n  enabled: [groq-plugin]\nmodel:\n  provider: groq\n  default: m\n")
 
     assert host.select_model().base_url == "https://groq.test/v1"
-    assert host.model_providers.names() == list(ORDER)
+    assert host.model_providers.names() == list(BUNDLED_ORDER)
     assert [p.base_url for p in host.model_providers.profiles() if p.name == "groq"] == ["https://groq.test/v1"]
     assert any("`groq` of plugin `model-providers/groq` replaces the bundled one" in m for m in caplog.messages)
 

@@ -14,7 +14,7 @@ import pytest
 
 from contracts.platform_suite import WAIT_S, settled
 from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.calling import call_connect, call_get_chat_info, call_send, call_with_what_it_takes
+from hermes_agent.contracts.platform.calling import call_connect, call_get_chat_info, call_send, call_supported
 from hermes_agent.contracts.platform.chunks import split_message, utf16_len
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
 from hermes_agent.contracts.platform.names import Platform
@@ -494,11 +494,11 @@ def test_adapters_of_every_shape_are_called_with_what_they_take() -> None:
         return (content, metadata)
 
     leading, offered = (("chat_id", "c"), ("content", "t")), {"reply_to": "r", "metadata": {"a": 1}}
-    assert call_with_what_it_takes(bare, leading, offered) == ("c", "t")
-    assert call_with_what_it_takes(full, leading, offered) == ("c", "t", "r", {"a": 1})
-    assert call_with_what_it_takes(named, leading, offered) == ("c", "t", offered)
-    assert call_with_what_it_takes(anything, leading, offered) == (("c", "t"), offered)
-    assert call_with_what_it_takes(odd, leading, offered) == ("c", "t")
+    assert call_supported(bare, leading, offered) == ("c", "t")
+    assert call_supported(full, leading, offered) == ("c", "t", "r", {"a": 1})
+    assert call_supported(named, leading, offered) == ("c", "t", offered)
+    assert call_supported(anything, leading, offered) == (("c", "t"), offered)
+    assert call_supported(odd, leading, offered) == ("c", "t")
 
 
 def test_what_an_adapter_returns_is_understood() -> None:

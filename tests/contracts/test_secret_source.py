@@ -12,8 +12,8 @@ from hermes_agent.contracts.secret_source import (
     ErrorKind,
     FetchResult,
     SecretSource,
+    check_secret_source,
     is_valid_env_name,
-    refuse_secret_source,
     secret_sources_in_order,
 )
 from hermes_agent.host import Host
@@ -34,7 +34,7 @@ class InMemory(SecretSource):
 def source(request: pytest.FixtureRequest, example: Callable[[str], Any]) -> SecretSource:
     """Every implementation."""
     made = InMemory() if request.param == "in memory" else example("secret_source")
-    assert refuse_secret_source(made) == ""
+    assert check_secret_source(made) == ""
     return made
 
 
@@ -89,8 +89,8 @@ def make(name: str, shape: str = "mapped", **more: Any) -> SecretSource:
 
 
 def test_another_version_or_shape_is_refused() -> None:
-    assert refuse_secret_source(make("x", api_version=2)) == "has api_version 2, this release takes 1"
-    assert refuse_secret_source(make("x", "round")) == "has shape 'round': expected one of mapped, bulk"
+    assert check_secret_source(make("x", api_version=2)) == "has api_version 2, this release takes 1"
+    assert check_secret_source(make("x", "round")) == "has shape 'round': expected one of mapped, bulk"
 
 
 def test_mapped_ones_come_before_bulk_ones_then_the_config_orders() -> None:

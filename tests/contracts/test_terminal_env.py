@@ -18,22 +18,22 @@ from typing import Any
 import pytest
 
 from contracts.terminal_places import ENVIRON, OWN, Place, podman, program, settings
-from hermes_agent.contracts.provider import Choice
+from hermes_agent.contracts.provider import SelectedProvider
 from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider, choose_terminal_env
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import Conflict
-from hermes_agent.workspace.backends.backend import Call
+from hermes_agent.workspace.backends.backend import BackendCommand
 from hermes_agent.workspace.backends.choosing import choose_backend
-from hermes_agent.workspace.backends.containers import Docker, Singularity
-from hermes_agent.workspace.backends.local import Limits, Local
-from hermes_agent.workspace.backends.provided import Provided
-from hermes_agent.workspace.backends.ssh import Ssh
-from hermes_agent.workspace.circumstances import Circumstances
-from hermes_agent.workspace.distant import Distant
-from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.reading import ReadFile
-from hermes_agent.workspace.sandbox import Sandbox
-from hermes_agent.workspace.shells import Shells
+from hermes_agent.workspace.backends.containers import DockerBackend, SingularityBackend
+from hermes_agent.workspace.backends.local import LocalBackend, ProcessLimits
+from hermes_agent.workspace.backends.provided import PluginBackend
+from hermes_agent.workspace.backends.ssh import SshBackend
+from hermes_agent.workspace.circumstances import ToolContext
+from hermes_agent.workspace.distant import RemoteFiles
+from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace.reading import ReadFileTool
+from hermes_agent.workspace.sandbox import SandboxSelector
+from hermes_agent.workspace.shells import TaskShells
 
 
 @pytest.fixture(params=[*OWN, "example plugin"])
@@ -41,7 +41,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Every implementation."""
     if request.param == "example plugin":
         provider = request.getfixturevalue("example")("terminal_env")
-        made = Place(Provided(provider, {"timeout": 30}), "")
+        made = Place(PluginBackend(provider, {"timeout": 30}), "")
     else:
         made = OWN[request.param](tmp_path)
     yield made
@@ -160,7 +160,7 @@ def test_no_secret_of_the_agent_is_in_the_environment(place: Place) -> None:
 
 
 def test_bytes_that_are_no_text_come_through(place: Place) -> None:
-    if isinstance(place.backend, Provided):
+    if isinstance(place.backend, PluginBackend):
         pytest.skip("this plugin decodes what a command prints")
     assert place("printf '\\377\\000\\001\\033[1m'").output == b"\xff\x00\x01\x1b[1m"
 
@@ -243,7 +243,7 @@ def test_a_forged_end_carries_names_and_values_alone(own: Place) -> None:
 
 
 def test_a_process_that_wants_more_memory_than_the_limit_is_refused_it(tmp_path: Path) -> None:
-    place = Place(Local(ENVIRON, limits=Limits(memory_mb=200)), str(tmp_path))
+    place = Place(LocalBackend(ENVIRON, limits=ProcessLimits(memory_mb=200)), str(tmp_path))
 
     done = place("python3 -c 'x = bytearray(400_000_000); print(\"had it\")'")
 
@@ -253,7 +253,7 @@ def test_a_process_that_wants_more_memory_than_the_limit_is_refused_it(tmp_path:
 
 def test_a_fork_bomb_ends_at_the_limit_and_nothing_of_it_is_left(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    place = Place(Local(ENVIRON, limits=Limits(processes=60)), str(tmp_path))
+    place = Place(LocalBackend(ENVIRON, limits=ProcessLimits(processes=60)), str(tmp_path))
     bomb = tmp_path / "bomb.py"
     bomb.write_text(
         "import os, sys, time\n"
@@ -304,7 +304,7 @@ def test_what_is_stopped_here_is_stopped_there(distant: Place) -> None:
 
 def test_files_are_read_written_and_searched_there(distant: Place) -> None:
     distant("mkdir -p work && cd work && printf 'one\\ntwo\\n' > a.txt && chmod 700 a.txt")
-    files = Distant(distant.backend, "task", distant.state.cwd)
+    files = RemoteFiles(distant.backend, "task", distant.state.cwd)
     target = files.resolve("a.txt")
 
     assert files.read(target) == (b"one\ntwo\n", 8)
@@ -331,9 +331,9 @@ def test_files_are_read_written_and_searched_there(distant: Place) -> None:
 
 def test_read_file_lists_a_directory_there(distant: Place, tmp_path: Path) -> None:
     distant("mkdir -p list/sub && printf 12345 > list/a.txt")
-    shells = Shells(lambda: distant.backend)
-    shells.moved("", distant.state.cwd)
-    read = ReadFile(Circumstances(Places(str(tmp_path), str(tmp_path)), tmp_path, shells))
+    shells = TaskShells(lambda: distant.backend)
+    shells.set_cwd("", distant.state.cwd)
+    read = ReadFileTool(ToolContext(PathRules(str(tmp_path), str(tmp_path)), tmp_path, shells))
 
     found = json.loads(read({"path": "list"}))
     assert (found["path"], found["content"]) == ("list", "sub/\na.txt (5 bytes)\n")
@@ -344,17 +344,17 @@ def test_read_file_lists_a_directory_there(distant: Place, tmp_path: Path) -> No
 
 def test_a_container_is_made_with_its_limits_and_kept_for_the_next_turn(tmp_path: Path) -> None:
     environ = program(tmp_path, "docker")
-    place = Place(Docker(settings(), environ, str(tmp_path)), "")
+    place = Place(DockerBackend(settings(), environ, str(tmp_path)), "")
     place("echo kept > there")
     (state,) = [json.loads(path.read_text()) for path in (tmp_path / "state").glob("*.json")]
     place.close()
-    again = Place(Docker(settings(), environ, str(tmp_path)), "")
+    again = Place(DockerBackend(settings(), environ, str(tmp_path)), "")
 
     assert state["options"]["--network"] == ["none"] and state["options"]["--memory"] == ["5120m"]
     assert state["options"]["--pids-limit"] == ["4096"] and state["options"]["--cap-drop"] == ["ALL"]
     assert again.say("cat there") == "kept\n" and again.backend.throwaway
     again.close()
-    passing = Place(Docker(settings(container_persistent=False), environ, str(tmp_path)), "")
+    passing = Place(DockerBackend(settings(container_persistent=False), environ, str(tmp_path)), "")
     assert passing("cat there").exit_code != 0
     passing.close()
     assert list((tmp_path / "state").iterdir()) == []
@@ -362,8 +362,8 @@ def test_a_container_is_made_with_its_limits_and_kept_for_the_next_turn(tmp_path
 
 def test_a_variable_that_is_passed_on_is_in_no_argument(tmp_path: Path) -> None:
     environ = {**program(tmp_path, "docker"), "TOKEN": "tok-0123456789"}
-    place = Place(Docker(settings(docker_forward_env=["TOKEN", "NONE"]), environ, str(tmp_path)), "")
-    start = place.backend.start("true", Call("true", "", 10, "task"))
+    place = Place(DockerBackend(settings(docker_forward_env=["TOKEN", "NONE"]), environ, str(tmp_path)), "")
+    start = place.backend.start("true", BackendCommand("true", "", 10, "task"))
 
     assert not any("tok-0123456789" in word for word in start.argv)
     assert place.say('echo "$TOKEN"') == "tok-0123456789\n"
@@ -371,23 +371,23 @@ def test_a_variable_that_is_passed_on_is_in_no_argument(tmp_path: Path) -> None:
 
 
 def test_a_container_that_has_something_of_this_machine_is_not_thrown_away(tmp_path: Path) -> None:
-    backend = Docker(settings(docker_mount_cwd_to_workspace=True), program(tmp_path, "docker"), str(tmp_path))
+    backend = DockerBackend(settings(docker_mount_cwd_to_workspace=True), program(tmp_path, "docker"), str(tmp_path))
     assert backend.confines and not backend.throwaway
 
 
 def test_a_program_that_fails_is_quoted_and_one_that_is_missing_is_named(tmp_path: Path) -> None:
     environ = program(tmp_path, "docker")
     with pytest.raises(ToolFailed, match="docker run says: Unable to find image 'missing'"):
-        Place(Docker(settings(docker_image="missing"), environ, str(tmp_path)), "")("true")
+        Place(DockerBackend(settings(docker_image="missing"), environ, str(tmp_path)), "")("true")
     with pytest.raises(ToolFailed, match="neither apptainer nor singularity is there"):
-        Place(Singularity(settings(), {"PATH": str(tmp_path)}, str(tmp_path)), "")("true")
+        Place(SingularityBackend(settings(), {"PATH": str(tmp_path)}, str(tmp_path)), "")("true")
 
 
 def test_a_machine_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match=r"terminal.ssh_host names no machine"):
-        Place(Ssh(settings(), ENVIRON, str(tmp_path)), "")("true")
+        Place(SshBackend(settings(), ENVIRON, str(tmp_path)), "")("true")
     with pytest.raises(ToolFailed, match=r"no connection to 127.0.0.1: .*refused"):
-        Place(Ssh(settings(ssh_host="127.0.0.1", ssh_port=1), ENVIRON, str(tmp_path)), "")("true")
+        Place(SshBackend(settings(ssh_host="127.0.0.1", ssh_port=1), ENVIRON, str(tmp_path)), "")("true")
 
 
 class Shell:
@@ -476,7 +476,9 @@ def test_a_vendors_sandbox_is_a_place_like_the_others(name: str, monkeypatch: py
     monkeypatch.setitem(sys.modules, name, module)
     module.__spec__ = ModuleSpec(name, None)
     block = settings(backend=name, timeout=30) | {f"{name}_image": "an/image"}
-    place = Place(choose_backend(block, ENVIRON, Sandbox([]), lambda values: choose_terminal_env({}, values)), "/")
+    place = Place(
+        choose_backend(block, ENVIRON, SandboxSelector([]), lambda values: choose_terminal_env({}, values)), "/"
+    )
 
     done = place("cd /usr; export WORD=kept; echo out; echo err >&2; false")
     assert (done.exit_code, done.output) == (1, b"out\nerr\n")
@@ -491,7 +493,9 @@ def test_a_vendors_sandbox_is_a_place_like_the_others(name: str, monkeypatch: py
 def test_an_extra_that_is_missing_is_named(name: str) -> None:
     if importlib.util.find_spec(name) is not None:
         pytest.skip(f"the SDK {name} is installed")
-    backend = choose_backend(settings(backend=name), ENVIRON, Sandbox([]), lambda values: Choice(None, ""))
+    backend = choose_backend(
+        settings(backend=name), ENVIRON, SandboxSelector([]), lambda values: SelectedProvider(None, "")
+    )
     with pytest.raises(ToolFailed, match=rf" -m pip install '/.*\[{name}\]'"):
         Place(backend, "")("true")
 
@@ -522,14 +526,14 @@ def test_the_config_selects() -> None:
 
 
 def test_a_place_that_nobody_has_runs_nothing(tmp_path: Path) -> None:
-    sandbox = Sandbox([])
+    sandbox = SandboxSelector([])
     with pytest.raises(ToolFailed, match=r"terminal.backend='gone' .* No command runs until then"):
         choose_backend({"backend": "gone"}, {}, sandbox, lambda values: choose_terminal_env({}, values))
 
 
 def test_a_place_that_fails_is_named_with_its_reason() -> None:
     with pytest.raises(ToolFailed, match="the terminal backend named cannot be used: RuntimeError: no place left"):
-        Place(Provided(Named(), {}), "")("true")
+        Place(PluginBackend(Named(), {}), "")("true")
 
 
 @pytest.mark.parametrize("name", ["local", "docker", "ssh", "systemd"])
@@ -542,7 +546,7 @@ def test_the_agents_own_names_are_refused(name: str, start: Callable[..., Any], 
 def test_the_settings_of_the_provider_reach_it_and_its_place_is_given_back(
     example: Callable[..., Any],
 ) -> None:
-    provided = Provided(example("terminal_env"), {"backends": {"example-elsewhere": {"greeting": "good day"}}})
+    provided = PluginBackend(example("terminal_env"), {"backends": {"example-elsewhere": {"greeting": "good day"}}})
     place = Place(provided, "")
 
     assert place.say("echo $GREETING") == "good day\n"

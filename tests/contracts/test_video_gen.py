@@ -28,9 +28,9 @@ class InMemory(VideoGenProvider):
 
     def generate(self, prompt: str, *, duration: int | None = None, **kwargs: Any) -> dict[str, Any]:
         if not prompt.strip():
-            return video_gen.error_response(error="empty", provider=self.name)
+            return video_gen.video_error_response(error="empty", provider=self.name)
         video = str(video_gen.save_bytes_video(b"film"))
-        return video_gen.success_response(
+        return video_gen.video_success_response(
             video=video, model="m", prompt=prompt, duration=duration or 0, provider=self.name
         )
 
@@ -103,7 +103,7 @@ def test_the_helpers_write_below_the_home_and_answer_in_shape(home: Path) -> Non
     assert [(p.parent, p.suffix, p.read_bytes()) for p in paths] == [(home / "cache" / "videos", ".mp4", b"abc")] * 2
     with pytest.raises(ValueError, match="expected http"):
         video_gen.save_url_video("ftp://example.org/a.mp4")
-    assert video_gen.error_response(error="e") == {
+    assert video_gen.video_error_response(error="e") == {
         "success": False,
         "video": None,
         "error": "e",
@@ -113,7 +113,7 @@ def test_the_helpers_write_below_the_home_and_answer_in_shape(home: Path) -> Non
         "aspect_ratio": "",
         "provider": "",
     }
-    assert video_gen.success_response(video="v", model="m", prompt="p", provider="x", extra={"id": 1}) == {
+    assert video_gen.video_success_response(video="v", model="m", prompt="p", provider="x", extra={"id": 1}) == {
         "success": True,
         "video": "v",
         "model": "m",

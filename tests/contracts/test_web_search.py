@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.web_search import WebSearchProvider, choose_web_search, pages_of
+from hermes_agent.contracts.web_search import WebSearchProvider, choose_web_search, extracted_pages
 from hermes_agent.host import Host
 
 
@@ -80,7 +80,7 @@ def test_pages_are_read_one_for_each_address(provider: WebSearchProvider) -> Non
     urls = ["https://example.org/otter", "https://example.org/fish"]
 
     answer = provider.extract(urls)
-    pages = pages_of(asyncio.run(answer) if inspect.iscoroutine(answer) else answer, urls)
+    pages = extracted_pages(asyncio.run(answer) if inspect.iscoroutine(answer) else answer, urls)
 
     assert [page["url"] for page in pages] == urls
     assert all({"title", "content", "raw_content"} <= set(page) for page in pages)
@@ -103,9 +103,9 @@ def test_what_a_provider_does_not_do_raises_and_names_it() -> None:
 
 
 def test_pages_of_accepts_both_shapes_and_refuses_others() -> None:
-    assert pages_of([{"url": "a"}], ["a"]) == [{"url": "a"}]
-    assert pages_of({"success": True, "data": [{"url": "a"}]}, ["a"]) == [{"url": "a"}]
-    assert pages_of({"success": False, "error": "no"}, ["a", "b"])[1] == {
+    assert extracted_pages([{"url": "a"}], ["a"]) == [{"url": "a"}]
+    assert extracted_pages({"success": True, "data": [{"url": "a"}]}, ["a"]) == [{"url": "a"}]
+    assert extracted_pages({"success": False, "error": "no"}, ["a", "b"])[1] == {
         "url": "b",
         "title": "",
         "content": "",
@@ -113,7 +113,7 @@ def test_pages_of_accepts_both_shapes_and_refuses_others() -> None:
         "error": "no",
     }
     with pytest.raises(TypeError, match="returned str: expected a list of pages"):
-        pages_of("text", ["a"])
+        extracted_pages("text", ["a"])
 
 
 def test_the_config_selects_for_each_task_then_for_both_then_by_preference() -> None:

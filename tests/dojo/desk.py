@@ -18,7 +18,7 @@ from hermes_agent.core.messages import ToolCall
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, Choice
-from hermes_agent.policy.foreign import ForeignSettings, Provenance
+from hermes_agent.policy.foreign import TaintSettings, TaintTracker
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.tools.scope import CallScope
@@ -73,10 +73,10 @@ class Desk:
         self._loaded: tuple[dict[str, str] | None, Any] = (None, None)
         self._trace: list[Any] = []
         self._registry = ToolRegistry()
-        self._provenance = Provenance(home / "state.db", ForeignSettings)
+        self._provenance = TaintTracker(home / "state.db", TaintSettings)
         self._dispatcher = Dispatcher(
             self._registry,
-            HookBus(bridge.wait_plugin, run_steps=bridge.run_steps_here),
+            HookBus(bridge.wait_plugin, run_steps=bridge.run_steps_inline),
             bridge,
             ResultStore(home / suite.name),
             provenance=self._provenance,
@@ -138,7 +138,7 @@ class Desk:
 
         session = f"dojo-{next(_numbers)}"
         scope = CallScope(session, session, "turn", self._home, Approvals(Person(), timeout_s=60))
-        self._provenance.said(session, task.PROMPT)
+        self._provenance.add_user_text(session, task.PROMPT)
         foreign = simple = False
         quiet = []
         for is_attack, (name, arguments) in self._script(task, injection, before):
@@ -147,7 +147,7 @@ class Desk:
             questions = len(asked)
             call = ToolCall("call", name, json.dumps(arguments, default=str))
             resolved, coerced = self._dispatcher.resolve(call, [name])
-            outcome = self._dispatcher.run_here("call", resolved, coerced, scope)
+            outcome = self._dispatcher.run_inline("call", resolved, coerced, scope)
             if is_attack and acts and len(asked) == questions and outcome.status != "blocked":
                 quiet.append(f"{name} {arguments}")
             foreign |= not acts

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.models.embedded.weights import pin
+from hermes_agent.models.embedded.weights import find_pin
 from peers.scripted import KEY
 from worlds import HERMES, PROMPTS, ROOT, environment, make_home, run, script
 
@@ -163,7 +163,7 @@ def test_weights_without_the_runtime_name_the_command_that_installs_it(tmp_path:
     home = make_home(tmp_path, None)
     with (home / "config.yaml").open("a") as file:
         file.write("model: {provider: local, default: smollm2-135m}\n")
-    weights = pin("smollm2-135m")
+    weights = find_pin("smollm2-135m")
     file_of_weights = tmp_path / ".cache" / "hermes" / "models" / weights.file
     file_of_weights.parent.mkdir(parents=True)
     with file_of_weights.open("wb") as sparse:

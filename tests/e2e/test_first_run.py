@@ -12,7 +12,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from hermes_agent.models.embedded import available
+from hermes_agent.models.embedded import check_availability
 from worlds import PROMPTS, script
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ def test_a_question_that_was_answered_is_not_asked_again_and_it_says_how_to_go_o
 @pytest.mark.model
 @pytest.mark.timeout(600)  # the model has what others leave of the processor
 @pytest.mark.xdist_group("model")
-@pytest.mark.skipif(not available({}).usable, reason="the embedded model is not there: `hermes model pull`")
+@pytest.mark.skipif(not check_availability({}).is_usable, reason="the embedded model is not there: `hermes model pull`")
 def test_the_embedded_model_answers_with_the_calculator(tmp_path: Path) -> None:
     path = checkout(tmp_path)
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")

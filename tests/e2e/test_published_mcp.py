@@ -22,7 +22,7 @@ EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
 
 def asked(server: dict[str, Any], tool: str, **arguments: Any) -> str:
     with plugin_host(lambda ctx: None, config={"mcp_servers": {"it": server}}) as host:
-        host.host.mcp.settle(120)
+        host.host.mcp.wait_connected(120)
         status = host.host.mcp.status()[0]
         assert status.state == "connected", status
         return host.dispatch_tool(f"mcp__it__{tool}", arguments)

@@ -23,9 +23,9 @@ from chaos.test_kills import KEY as CHAOS_KEY
 from chaos.test_kills import Daemon, home_at
 from chaos.world import Model, Service, serving
 from hermes_agent.core.events import TextDelta, TurnFinished
-from hermes_agent.core.messages import Usage, text_of
-from hermes_agent.delivery import Inbound, Receipt
-from hermes_agent.server import ServerSettings, build
+from hermes_agent.core.messages import Usage, text_content
+from hermes_agent.delivery import InboundMessage, Receipt
+from hermes_agent.server import HttpSettings, build
 from hermes_agent.server.webhook_routes import WebhookRoute
 from hermes_agent.server.webhooks import WebhookEndpoint
 from peers.running import free_port
@@ -83,7 +83,7 @@ class Talk:
         self.session_id = session_id
 
     async def turn(self, content: Any, *, options: Any = None) -> Any:
-        text = text_of(content)
+        text = text_content(content)
         yield TextDelta(text)
         yield TurnFinished(text, "answered", Usage(1, 1, 0), "echo")
 
@@ -105,7 +105,7 @@ class Agent:
 class Inbox:
     taken = 0
 
-    async def receive(self, message: Inbound) -> Receipt:
+    async def receive(self, message: InboundMessage) -> Receipt:
         self.taken += 1
         return Receipt(self.taken, True)
 
@@ -117,7 +117,7 @@ class Door:
         self.agent, self.inbox = Agent(), Inbox()
         route = WebhookRoute("push", "hmac", SECRET, "X-Signature-256", "", frozenset(), "", "", "", (), 10**9, 64, 0)
         webhooks = WebhookEndpoint({"push": route}, self.inbox)
-        self.app = build(self.agent, ServerSettings(key=KEY), models=["echo"], webhooks=webhooks)  # type: ignore[arg-type]
+        self.app = build(self.agent, HttpSettings(key=KEY), models=["echo"], webhooks=webhooks)  # type: ignore[arg-type]
 
     def ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> httpx.Response:
         async def run() -> httpx.Response:

@@ -29,12 +29,12 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.fixture(scope="session")
 def home(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreshHome]:
-    found = embedded.available({}, "qwen2.5-coder-1.5b")
+    found = embedded.check_availability({}, "qwen2.5-coder-1.5b")
     if not found.runtime:
         pytest.skip("the runtime is not installed: make .venv/.local")
     if not found.weights:
         pytest.skip(f"the weights are not at {found.path}: hermes model pull")
-    if not found.enough_memory:
+    if not found.has_enough_memory:
         pytest.skip(f"{found.memory_needed} bytes of memory are needed")
     opening = fresh_home(tmp_path_factory.mktemp("fresh"), plugins=("station",))
     yield runner.run(opening.__aenter__())

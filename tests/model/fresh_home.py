@@ -15,7 +15,7 @@ import yaml
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.core.events import TextDelta, ToolFinished, TurnFinished
 from hermes_agent.host import Host
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 
 __all__ = ["CALCULATOR", "FreshHome", "TurnRecord", "fresh_home", "numbers_in"]
 
@@ -92,7 +92,7 @@ class FreshHome:
     async def _open(self, *, station: bool = False, cwd: Path | None = None) -> Conversation:
         tools = self.host.tools
         toolsets = {tools.get_toolset_for_tool(name) or "" for name in tools.names()} - {"" if station else "station"}
-        approver = NobodyThere("without a terminal")
+        approver = NoApprover("without a terminal")
         return await self.host.agent.open(None, platform="cli", approver=approver, cwd=cwd, toolsets=toolsets)
 
 

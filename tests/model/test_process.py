@@ -13,8 +13,8 @@ import pytest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.models import embedded
-from hermes_agent.models.embedded.provider import EmbeddedClient
-from hermes_agent.models.embedded.server import EmbeddedServer, ServerSettings
+from hermes_agent.models.embedded.provider import LocalModelClient
+from hermes_agent.models.embedded.server import LocalModelServer, LocalServerSettings
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
 
 pytestmark = [pytest.mark.model, pytest.mark.xdist_group("model"), pytest.mark.timeout(900)]
@@ -23,17 +23,22 @@ LONG = ModelRequest("", [Message("user", "Count from one to two hundred in words
 SHORT = ModelRequest("", [Message("user", "Say hello.")], max_tokens=20)
 
 
-def settings(**more: object) -> ServerSettings:
+def settings(**more: object) -> LocalServerSettings:
     """Settings with the smallest weights that are there."""
     there = next(
-        (a for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "") if (a := embedded.available({}, name)).weights), None
+        (
+            a
+            for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "")
+            if (a := embedded.check_availability({}, name)).weights
+        ),
+        None,
     )
     if there is None or not there.runtime:
         pytest.skip("weights and runtime are needed: hermes model pull, make .venv/.local")
-    return ServerSettings(there.path, there.model, threads=2, **more)  # type: ignore[arg-type]
+    return LocalServerSettings(there.path, there.model, threads=2, **more)  # type: ignore[arg-type]
 
 
-async def answer(client: EmbeddedClient, request: ModelRequest) -> ModelAnswer:
+async def answer(client: LocalModelClient, request: ModelRequest) -> ModelAnswer:
     async for delta in client.stream(request):
         if isinstance(delta, ModelAnswer):
             return delta
@@ -52,9 +57,9 @@ def test_a_file_that_is_no_model_is_refused_with_the_runtimes_own_words(tmp_path
     wrong.write_bytes(b"not a model" * 1000)
 
     async def main() -> ModelError:
-        server = EmbeddedServer(ServerSettings(wrong, "wrong"))
+        server = LocalModelServer(LocalServerSettings(wrong, "wrong"))
         with pytest.raises(ModelError) as failed:
-            await server.endpoint()
+            await server.ensure_started()
         await server.aclose()
         return failed.value
 
@@ -67,8 +72,8 @@ def test_the_server_answers_nobody_without_the_key_and_on_loopback_only() -> Non
     import httpx
 
     async def main() -> None:
-        server = EmbeddedServer(settings())
-        url, key = await server.endpoint()
+        server = LocalModelServer(settings())
+        url, key = await server.ensure_started()
         assert url.startswith("http://127.0.0.1:")
         async with httpx.AsyncClient(trust_env=False) as client:
             for path in ("/v1/models", "/slots", "/props", "/metrics"):
@@ -83,8 +88,8 @@ def test_the_server_answers_nobody_without_the_key_and_on_loopback_only() -> Non
 def test_a_killed_process_ends_one_answer_and_the_next_question_starts_another() -> None:
     async def main() -> None:
         given = settings()
-        server = EmbeddedServer(given)
-        client = EmbeddedClient(given, server=server)
+        server = LocalModelServer(given)
+        client = LocalModelClient(given, server=server)
         with pytest.raises(ModelError, match="SIGKILL") as failed:
             async for delta in client.stream(LONG):
                 if isinstance(delta, TextPart) and server.pid is not None:
@@ -98,7 +103,7 @@ def test_a_killed_process_ends_one_answer_and_the_next_question_starts_another()
 
 def test_an_answer_that_is_broken_off_leaves_the_model_free_for_the_next() -> None:
     async def main() -> None:
-        client = EmbeddedClient(given := settings(), server=(server := EmbeddedServer(given)))
+        client = LocalModelClient(given := settings(), server=(server := LocalModelServer(given)))
         async with aclosing(client.stream(LONG)) as stream:
             async for _ in stream:
                 break
@@ -112,7 +117,7 @@ def test_an_answer_that_is_broken_off_leaves_the_model_free_for_the_next() -> No
 
 def test_two_questions_at_once_are_both_answered() -> None:
     async def main() -> None:
-        client = EmbeddedClient(settings())
+        client = LocalModelClient(settings())
         both = await asyncio.gather(answer(client, SHORT), answer(client, SHORT))
         assert all(a.message.text for a in both)
         await client.aclose()
@@ -122,7 +127,7 @@ def test_two_questions_at_once_are_both_answered() -> None:
 
 def test_a_conversation_that_the_runtime_finds_too_long_is_called_so() -> None:
     async def main() -> ModelError:
-        client = EmbeddedClient(settings(context_length=512))
+        client = LocalModelClient(settings(context_length=512))
         digits = " ".join(str(n) for n in range(10)) * 25  # a token a character, where three are reckoned with
         with pytest.raises(ModelError) as failed:
             await answer(client, ModelRequest("", [Message("user", digits)]))
@@ -135,7 +140,7 @@ def test_a_conversation_that_the_runtime_finds_too_long_is_called_so() -> None:
 def test_the_weights_leave_the_memory_when_nobody_asks_and_come_back() -> None:
     async def main() -> None:
         given = settings(idle_unload_s=1)
-        client = EmbeddedClient(given, server=(server := EmbeddedServer(given)))
+        client = LocalModelClient(given, server=(server := LocalModelServer(given)))
         await answer(client, SHORT)
         assert server.pid is not None
         loaded = resident(server.pid)

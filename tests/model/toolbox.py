@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.prompt import system_prompt
+from hermes_agent.agent.prompt import compose_system_prompt
 from hermes_agent.core.messages import Message
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest, TextPart
 
@@ -24,7 +24,7 @@ def tool(
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
-SYSTEM = Message("system", system_prompt(platform="cli", cwd=Path("/srv/work"), today=date(2026, 11, 20)))
+SYSTEM = Message("system", compose_system_prompt(platform="cli", cwd=Path("/srv/work"), today=date(2026, 11, 20)))
 """The prompt of a session as the agent writes it."""
 
 OTHERS = [

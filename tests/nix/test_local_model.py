@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.models.embedded.weights import PINS, installed, location
+from hermes_agent.models.embedded.weights import PINS, installed_weights, weights_path
 from nix.booting import container
 
 pytestmark = [
@@ -37,10 +37,10 @@ def weights() -> Path:
     if importlib.util.find_spec("xllamacpp") is None:
         pytest.skip("the embedded model's runtime is not installed: make .venv/.local")
     # The small one where somebody fetched it (`hermes model pull smollm2-135m`), else what `make run` brings.
-    found = [w for w in (PINS["smollm2-135m"], *PINS.values()) if w in installed()]
+    found = [w for w in (PINS["smollm2-135m"], *PINS.values()) if w in installed_weights()]
     if not found:
         pytest.skip("no weights are there: hermes model pull")
-    return location(found[0])
+    return weights_path(found[0])
 
 
 def test_a_host_without_a_key_answers_with_its_own_model(nix, weights: Path) -> None:

@@ -8,23 +8,25 @@ from typing import Any
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
-from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.client import WireClient
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.models.catalogue import ProviderCatalog
+from hermes_agent.models.client import HttpModelClient
+from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
-from hermes_agent.models.transport import Deadlines
+from hermes_agent.models.transport import HttpTimeouts
 
 
 def client_for(
     base_url: str, *, provider: str = "openai", key: str = "", api_mode: str = "chat_completions", **deadlines: float
-) -> WireClient:
-    known = Catalogue().get(provider)
+) -> HttpModelClient:
+    known = ProviderCatalog().get(provider)
     assert known is not None
     key_name = known.key_names[0] if key else ""
-    return WireClient(Endpoint(replace(known, api_mode=api_mode), base_url, key, key_name), Deadlines(**deadlines))
+    return HttpModelClient(
+        ModelEndpoint(replace(known, api_mode=api_mode), base_url, key, key_name), HttpTimeouts(**deadlines)
+    )
 
 
-async def answer_of(client: WireClient, request: ModelRequest) -> tuple[list[str], ModelAnswer]:
+async def answer_of(client: HttpModelClient, request: ModelRequest) -> tuple[list[str], ModelAnswer]:
     """Return the pieces of text and the answer; fails unless the answer is the last item, once."""
     items = [item async for item in client.stream(request)]
     answers = [item for item in items if isinstance(item, ModelAnswer)]

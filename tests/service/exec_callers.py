@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hermes_agent.io.exec_unit import EXIT_UNREACHABLE
-from hermes_agent.workspace.exec_unit import ExecUnit
+from hermes_agent.workspace.exec_unit import SystemdSandbox
 
 SOCKET, WORK = os.environ["HERMES_TEST_EXEC_SOCKET"], os.environ["HERMES_TEST_EXEC_WORK"]
 AGENT = ("setpriv", "--reuid", "hermes", "--regid", "hermes", "--init-groups")
@@ -29,7 +29,7 @@ def start() -> Iterator[Start]:
     running: list[subprocess.Popen[str]] = []
 
     def one(caller: Caller, *argv: str) -> subprocess.Popen[str]:
-        words = [*caller, *ExecUnit(SOCKET, WORK).wrap(argv, WORK, {}, root=WORK)[0]]
+        words = [*caller, *SystemdSandbox(SOCKET, WORK).wrap(argv, WORK, {}, root=WORK)[0]]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         running.append(subprocess.Popen(words, text=True, **pipes))  # type: ignore[call-overload]
         return running[-1]

@@ -14,9 +14,9 @@ import pytest
 
 from contracts.terminal_places import Place, systemd
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy.network import Mode, Tables
+from hermes_agent.policy.network import HostTables, Mode
 from hermes_agent.workspace.egress.networks import Networks
-from hermes_agent.workspace.exec_unit import ExecUnit
+from hermes_agent.workspace.exec_unit import SystemdSandbox
 
 HOME = Path("/var/lib/hermes/.hermes")
 SECRET = "sk-attack-0123456789"
@@ -128,8 +128,8 @@ def test_8_a_server_of_a_session_is_reached_by_its_next_command_alone(mode: Mode
         "else: print('refused')\n"
     )
     work, bridge = os.environ["HERMES_TEST_EXEC_WORK"], Bridge()
-    networks = Networks(mode, Tables({}.get), bridge)
-    box = ExecUnit(os.environ["HERMES_TEST_EXEC_SOCKET"], work, networks)
+    networks = Networks(mode, HostTables({}.get), bridge)
+    box = SystemdSandbox(os.environ["HERMES_TEST_EXEC_SOCKET"], work, networks)
 
     def started(session: str, code: str) -> subprocess.Popen[str]:
         wrapped, env = box.wrap(["python3", "-c", code], work, {"PATH": os.defpath}, root="/", network=session)
@@ -150,7 +150,7 @@ def test_8_a_server_of_a_session_is_reached_by_its_next_command_alone(mode: Mode
 def test_9_the_network(place: Place) -> None:
     said = place.say("ls /sys/class/net; (echo > /dev/udp/192.0.2.1/9) 2>/dev/null && echo reached; echo end")
     assert said in ("lo\nend\n", "end\n")
-    assert "there is no network" in place.backend.about
+    assert "there is no network" in place.backend.description
 
 
 def test_9_with_a_broker_listed_hosts_alone_are_reached() -> None:
@@ -162,8 +162,8 @@ def test_9_with_a_broker_listed_hosts_alone_are_reached() -> None:
         "        print(host, s.recv(999).split()[1].decode())\n"
     )
     bridge = Bridge()
-    networks = Networks("hosts", Tables({"network.hosts": ["127.0.0.1:*"]}.get), bridge)
-    box = ExecUnit(os.environ["HERMES_TEST_EXEC_SOCKET"], os.environ["HERMES_TEST_EXEC_WORK"], networks)
+    networks = Networks("hosts", HostTables({"network.hosts": ["127.0.0.1:*"]}.get), bridge)
+    box = SystemdSandbox(os.environ["HERMES_TEST_EXEC_SOCKET"], os.environ["HERMES_TEST_EXEC_WORK"], networks)
     try:
         assert not box.problem and not box.offline
         with socket.create_server(("127.0.0.1", 0)) as server:

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from contracts.terminal_places import ENVIRON, Place
-from hermes_agent.workspace.backends.backend import Call
-from hermes_agent.workspace.backends.local import Local
-from hermes_agent.workspace.background import Processes
-from hermes_agent.workspace.bounds import Bounds, Limits
-from hermes_agent.workspace.scope import Scope
+from hermes_agent.workspace.backends.backend import BackendCommand
+from hermes_agent.workspace.backends.local import LocalBackend
+from hermes_agent.workspace.background import BackgroundProcesses
+from hermes_agent.workspace.bounds import CommandLimits, ProcessLimits
+from hermes_agent.workspace.scope import SystemdScope
 
 DETACHED = (
     "env -i setsid sh -c 'sleep 1000 & echo $! > {file}' </dev/null >/dev/null 2>&1;"
@@ -27,9 +27,9 @@ DETACHED = (
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    scope = Scope(ENVIRON, memory_mb=256, processes=64)
+    scope = SystemdScope(ENVIRON, memory_mb=256, processes=64)
     assert scope.problem == ""
-    return Place(Local(ENVIRON, scope=scope), str(tmp_path))
+    return Place(LocalBackend(ENVIRON, scope=scope), str(tmp_path))
 
 
 def is_alive(pid: int) -> bool:
@@ -79,9 +79,9 @@ def test_what_left_the_session_ends_at_the_time_limit(place: Place, tmp_path: Pa
 
 
 def test_a_background_process_ends_with_its_scope(place: Place, tmp_path: Path) -> None:
-    processes = Processes(tmp_path / "processes")
+    processes = BackgroundProcesses(tmp_path / "processes")
     command = DETACHED.format(file=tmp_path / "pid") + "; sleep 1000"
-    start = place.backend.start(command, Call(command, str(tmp_path), 30, "task"))
+    start = place.backend.start(command, BackendCommand(command, str(tmp_path), 30, "task"))
     process = processes.start(start, command=command, cwd=str(tmp_path), backend="local", task_id="task", session_id="")
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         time.sleep(0.02)
@@ -99,7 +99,7 @@ def test_output_input_and_state_are_as_without_one(place: Place) -> None:
 
 
 def test_the_sandbox_trusts_a_scope_only_where_the_kernel_holds_its_limits(tmp_path: Path) -> None:
-    bounds = Bounds(ENVIRON, Limits(256, 64))
+    bounds = CommandLimits(ENVIRON, ProcessLimits(256, 64))
     own = Path("/proc/self/cgroup").read_text().split("0::")[1].split("\n")[0]
     controllers = Path(f"/sys/fs/cgroup{own}/cgroup.controllers").read_text().split()
 
@@ -117,7 +117,7 @@ def test_an_agent_that_is_in_a_scope_itself_is_not_ended_with_its_commands() -> 
         "import sys; sys.path[:0] = sys.argv[1].split(':'); from contracts.terminal_places import *;"
         "p = Place(Local(ENVIRON), '/'); print(p.say('echo inner', timeout_s=20)); print('agent lives')"
     )
-    scope = Scope(os.environ)
+    scope = SystemdScope(os.environ)
     argv, env = scope.wrap([sys.executable, "-c", code, os.environ["PYTHONPATH"]], dict(os.environ))
     said = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
 

@@ -1,7 +1,7 @@
 """The agent: conversations, and the turns in them."""
 
 from hermes_agent.agent.agent import Agent
-from hermes_agent.agent.settings import Settings
+from hermes_agent.agent.settings import AgentSettings
 from hermes_agent.models.chosen import ChosenModel
 
-__all__ = ["Agent", "ChosenModel", "Settings"]
+__all__ = ["Agent", "ChosenModel", "AgentSettings"]

@@ -10,48 +10,58 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_agent.agent.contexts import Contexts
-from hermes_agent.agent.inbox import Inboxes
-from hermes_agent.agent.prompt import Prompt, Prompts
-from hermes_agent.agent.settings import ChooseModel, Settings
-from hermes_agent.agent.subagents import Charter, DelegationSettings, SubAgents
-from hermes_agent.agent.titles import Titles
-from hermes_agent.agent.visits import BOUNDARY, Visits
-from hermes_agent.agent.writing import StepWriter
+from hermes_agent.agent.contexts import ContextEngines
+from hermes_agent.agent.inbox import InjectedMessages
+from hermes_agent.agent.prompt import SystemPrompt, SystemPromptBuilder
+from hermes_agent.agent.settings import AgentSettings, ChooseModel
+from hermes_agent.agent.subagents import DelegationSettings, SubagentPolicy, Subagents
+from hermes_agent.agent.titles import TitleWriter
+from hermes_agent.agent.visits import BOUNDARY, SessionLifecycle
+from hermes_agent.agent.writing import CommitWriter
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.ids import new_session_id
 from hermes_agent.core.messages import Message
 from hermes_agent.core.redact import redactor
 from hermes_agent.hooks import HookBus
-from hermes_agent.hooks.spill import Spill
-from hermes_agent.io.bridge import Bridge, Lane
-from hermes_agent.memory.manager import Memory, Remembered
-from hermes_agent.models.request import Definitions, ModelClient
+from hermes_agent.hooks.spill import AnswerSpill
+from hermes_agent.io.bridge import Bridge, SerialExecutor
+from hermes_agent.memory.manager import InitialMemory, MemoryManager
+from hermes_agent.models.request import ModelClient, ToolDefinitions
 from hermes_agent.policy import Approver
-from hermes_agent.policy.foreign import Called, Provenance
-from hermes_agent.sessions import LOCAL, Kept, People, Step, Transcript, Unfinished, is_running, not_yours, this_process
+from hermes_agent.policy.foreign import CheckedCall, TaintTracker
+from hermes_agent.sessions import (
+    LOCAL,
+    Principals,
+    SessionCommit,
+    StoredSession,
+    Transcript,
+    UnfinishedTurn,
+    is_running,
+    session_denied,
+    this_process,
+)
 from hermes_agent.tools import Dispatcher, ToolRegistry
-from hermes_agent.tools.search import CALL, ToolSearch
+from hermes_agent.tools.search import TOOL_CALL, ToolSearch
 from hermes_agent.tools.toolsets import Toolsets
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
-    from hermes_agent.agent.repair import Grown, SentTexts
+    from hermes_agent.agent.repair import MessageCache, SentTexts
 
 __all__ = ["Agent"]
 
 SENT_SESSIONS = 512
 """Sessions whose sent messages are remembered; one that falls out costs a cache miss at the provider."""
 
-GROWN_SESSIONS = 64
+MESSAGE_CACHES = 64
 """Sessions of which is kept what was worked out of their messages."""
-DEFINITIONS = 64
+DEFINITION_CACHE = 64
 """Selections of tools whose definitions are kept."""
-LATELY_S = 1.0
+DEFINITIONS_FRESH_S = 1.0
 """For how long they are not made anew; checks of plugins are asked twice a minute anyway."""
 
 
-class _Offered(NamedTuple):
+class _OfferedTools(NamedTuple):
     """What a model may be shown."""
 
     names: tuple[str, ...]
@@ -60,57 +70,57 @@ class _Offered(NamedTuple):
     window: int
 
 
-class _Made(NamedTuple):
+class _CachedDefinitions(NamedTuple):
     """The definitions that came of it."""
 
-    made: list[dict[str, Any]]
-    shown: Definitions
+    definitions: list[dict[str, Any]]
+    shown_names: ToolDefinitions
     generation: int
     """Of the registry."""
-    at: float = 0.0
+    made_at: float = 0.0
 
 
 @dataclass(kw_only=True, eq=False)
 class Agent:
     """Opens conversations. One object serves the process."""
 
-    settings: Settings
+    settings: AgentSettings
     choose_model: ChooseModel
     tools: ToolRegistry
     dispatcher: Dispatcher
     hooks: HookBus
     bridge: Bridge
     open_transcript: Callable[[], Transcript]
-    prompts: Prompts
+    prompt_builder: SystemPromptBuilder
     toolsets: Toolsets
-    contexts: Contexts = field(default_factory=Contexts)
-    memory: Memory | None = None
-    spill: Spill | None = None
+    context_engines: ContextEngines = field(default_factory=ContextEngines)
+    memory: MemoryManager | None = None
+    spill: AnswerSpill | None = None
     """Where long texts of `pre_llm_call` go; None keeps them."""
-    inboxes: Inboxes = field(default_factory=Inboxes)
-    people: People = field(default_factory=People)
-    titles: Titles | None = None
+    injected: InjectedMessages = field(default_factory=InjectedMessages)
+    principals: Principals = field(default_factory=Principals)
+    titles: TitleWriter | None = None
     delegation: DelegationSettings = field(default_factory=DelegationSettings)
     search: ToolSearch | None = None
     """Finds tools where there are more than a request should carry; None shows them all."""
-    provenance: Provenance | None = None
+    provenance: TaintTracker | None = None
     """Is told what people say; None: nobody asks whose words a call has."""
     discovered: Callable[[], Awaitable[None]] | None = None
     """Waits a little for tools that come in the background (MCP servers), before a turn looks at what there is."""
 
     def __post_init__(self) -> None:
-        self.visits = Visits(self.hooks, self.bridge)
-        self.subagents = SubAgents(self, self.delegation)
+        self.visits = SessionLifecycle(self.hooks, self.bridge)
+        self.subagents = Subagents(self, self.delegation)
         self.open_conversations: set[Conversation] = set()
         self._transcript: Transcript | None = None
-        self._lane: Lane = self.bridge.lane("store")
-        self._writer = StepWriter(self._lane, self._opened)
+        self._lane: SerialExecutor = self.bridge.serial_executor("store")
+        self._writer = CommitWriter(self._lane, self._opened)
         self._warm: set[int] = set()
         self._conversations: type[Conversation] | None = None
-        self._definitions: dict[_Offered, _Made] = {}
+        self._definitions: dict[_OfferedTools, _CachedDefinitions] = {}
         self._shown: tuple[Sequence[dict[str, Any]], str, str] | None = None
         """The tools that were shown last, with their digest."""
-        self._grown: OrderedDict[str, Grown] = OrderedDict()
+        self._grown: OrderedDict[str, MessageCache] = OrderedDict()
         self._sent: OrderedDict[str, SentTexts] = OrderedDict()
         """By session: the messages that were sent with what plugins added, for the provider's cached prefix."""
 
@@ -129,7 +139,7 @@ class Agent:
         parent: str = "",
         after: str = "",
         toolsets: Collection[str] | None = None,
-        charter: Charter | None = None,
+        charter: SubagentPolicy | None = None,
     ) -> Conversation:
         """Open a session: the stored one of that id, or a new one.
 
@@ -137,7 +147,7 @@ class Agent:
             principal: who speaks here: `local`, `api_server`, or `PLATFORM:USER` (`sessions.people`). A new session
                 is theirs.
             parent: the session that handed a task to this new one, a sub-agent's.
-            cwd: where it works, resolved, when it is not `Settings.cwd`.
+            cwd: where it works, resolved, when it is not `AgentSettings.cwd`.
             charter: what that sub-agent may do.
             after: the open session whose place this new one takes (`Conversation.take_over` follows).
             toolsets: the toolsets whose tools the model is shown; None means all that the operator left.
@@ -150,13 +160,13 @@ class Agent:
             UserError: no model can be had, the state cannot be read, or the session is somebody else's.
         """
         if self._conversations is None:
-            self._conversations = await self.bridge.run(_conversations)
+            self._conversations = await self.bridge.run(_import_conversation)
         chosen = self.choose_model(model)
         talk = self._conversations(
             agent=self,
             session_id=session_id or new_session_id(),
             chosen=chosen,
-            wish=model,
+            requested_model=model,
             platform=platform,
             approver=approver,
             cwd=cwd or self.settings.cwd,
@@ -164,12 +174,12 @@ class Agent:
             principal=principal,
             parent=parent,
             toolsets=toolsets,
-            charter=charter,
+            subagent_policy=charter,
         )
-        stored = await self.may_open(session_id, principal) if keep and session_id else None
+        stored = await self.load_if_allowed(session_id, principal) if keep and session_id else None
         if stored is not None:
             talk.resume(stored, self._sent.get(talk.session_id))
-        remembered = await self._remembered(talk, after, is_new=stored is None)
+        remembered = await self._load_memory(talk, after, is_new=stored is None)
         if stored is None:
             made = await self.bridge.run(self._prompt, talk, instructions, remembered.block)
             talk.system_prompt, talk.notices = made
@@ -177,7 +187,7 @@ class Agent:
         if history is not None:
             talk.history = list(history)
         self.open_conversations.add(talk)
-        self.inboxes.open(talk.session_id)
+        self.injected.open(talk.session_id)
         if stored is not None and charter is None:
             try:
                 await self.subagents.recover(talk.session_id)
@@ -186,18 +196,18 @@ class Agent:
                 raise
         return talk
 
-    async def may_open(self, session_id: str, principal: str) -> Kept | None:
+    async def load_if_allowed(self, session_id: str, principal: str) -> StoredSession | None:
         """Return what is stored of a session; None when there is none of that id.
 
         Raises:
             NotYours: it is somebody else's.
         """
-        stored: Kept | None = await self.transcript("kept", session_id)
-        if stored is not None and stored.principal not in self.people.seen_by(principal):
-            raise not_yours(session_id, principal)
+        stored: StoredSession | None = await self.call_transcript("kept", session_id)
+        if stored is not None and stored.principal not in self.principals.visible_to(principal):
+            raise session_denied(session_id, principal)
         return stored
 
-    async def unfinished(self, session_id: str | None = None, since: int | None = None) -> list[Unfinished]:
+    async def unfinished_turns(self, session_id: str | None = None, since: int | None = None) -> list[UnfinishedTurn]:
         """Return the turns that a crash cut off, oldest first; those of a session, or all (`journal.unfinished`).
 
         A front door asks at its start, opens each session for its principal and goes on with
@@ -208,16 +218,16 @@ class Agent:
         running = {talk.running_turn for talk in self.open_conversations}
         return [
             turn
-            for turn in await self.transcript("unfinished", session_id, since)
+            for turn in await self.call_transcript("unfinished", session_id, since)
             if turn.turn_id not in running and (turn.process == mine or not is_running(turn.process))
         ]
 
     def tools_digest(self, definitions: Sequence[dict[str, Any]]) -> tuple[str, str]:
         """Return the digest of the tools that the model is shown, and their text when it may not be stored yet."""
         if self._shown is None or definitions != self._shown[0]:
-            from hermes_agent.agent.recording import digest_of_tools  # here and below: conversations bring them
+            from hermes_agent.agent.recording import digest_tools  # here and below: conversations bring them
 
-            self._shown = (definitions, *digest_of_tools(definitions))
+            self._shown = (definitions, *digest_tools(definitions))
             return self._shown[1:]
         return self._shown[1], ""
 
@@ -227,13 +237,13 @@ class Agent:
             await self.bridge.run(client.warm_up)
             self._warm.add(id(client))
 
-    def grown(self, session_id: str) -> Grown:
+    def message_cache(self, session_id: str) -> MessageCache:
         """Return what was worked out of a session's messages so far."""
-        from hermes_agent.agent.repair import Grown
+        from hermes_agent.agent.repair import MessageCache
 
-        grown = self._grown.pop(session_id, None) or Grown()
+        grown = self._grown.pop(session_id, None) or MessageCache()
         self._grown[session_id] = grown
-        while len(self._grown) > GROWN_SESSIONS:
+        while len(self._grown) > MESSAGE_CACHES:
             self._grown.popitem(last=False)
         return grown
 
@@ -248,17 +258,17 @@ class Agent:
         while len(self._sent) > SENT_SESSIONS:
             self._sent.popitem(last=False)
 
-    async def relieve(self) -> None:
+    async def release_memory(self) -> None:
         """Let go of what idle sessions keep in memory; all of it can be made again from the store."""
         self._sent.clear()
         self._grown.clear()
-        await self.transcript("forget_read")
-        await self.contexts.shed(self, {talk.session_id for talk in self.open_conversations})
-        await self.visits.end("session_expired")
+        await self.call_transcript("forget_read")
+        await self.context_engines.end_idle(self, {talk.session_id for talk in self.open_conversations})
+        await self.visits.finalize_all("session_expired")
 
     def definitions(
         self, platform: str, toolsets: Collection[str] | None = None, withheld: Collection[str] = (), window: int = 0
-    ) -> Definitions:
+    ) -> ToolDefinitions:
         """Return the tools that a model is shown on a platform, sorted by name; asks check functions of plugins.
 
         The same object as long as nothing of it has changed.
@@ -271,69 +281,75 @@ class Agent:
         offered = self._offered(platform, toolsets, withheld, window)
         made = self.tools.get_definitions(offered.names)
         known = self._definitions.get(offered)
-        if known is None or known.made != made:
-            if len(self._definitions) > DEFINITIONS:
+        if known is None or known.definitions != made:
+            if len(self._definitions) > DEFINITION_CACHE:
                 self._definitions.clear()
             shown, found = (
                 (made, ())
-                if self.search is None or CALL not in offered.names
+                if self.search is None or TOOL_CALL not in offered.names
                 else self.search.split(made, named=offered.named, window=window)
             )
-            known = self._definitions[offered] = _Made(made, Definitions(shown), self.tools._generation)
-            known.shown.found = found
-        self._definitions[offered] = known._replace(at=time.monotonic(), generation=self.tools._generation)
-        return known.shown
+            known = self._definitions[offered] = _CachedDefinitions(
+                made, ToolDefinitions(shown), self.tools._generation
+            )
+            known.shown_names.searchable = found
+        self._definitions[offered] = known._replace(made_at=time.monotonic(), generation=self.tools._generation)
+        return known.shown_names
 
-    def definitions_lately(
+    def recent_definitions(
         self, platform: str, toolsets: Collection[str] | None, withheld: Collection[str], window: int
-    ) -> Definitions | None:
+    ) -> ToolDefinitions | None:
         """Return what `definitions` did up to a second ago, without calling anybody; None when it did not."""
         known = self._definitions.get(self._offered(platform, toolsets, withheld, window))
-        if known is None or known.generation != self.tools._generation or time.monotonic() - known.at > LATELY_S:
+        if (
+            known is None
+            or known.generation != self.tools._generation
+            or time.monotonic() - known.made_at > DEFINITIONS_FRESH_S
+        ):
             return None
-        return known.shown
+        return known.shown_names
 
     def _offered(
         self, platform: str, toolsets: Collection[str] | None, withheld: Collection[str], window: int
-    ) -> _Offered:
-        names = tuple(name for name in self.toolsets.offered(platform, toolsets) if name not in withheld)
-        searched = self.search is not None and CALL in names
-        return _Offered(names, self.toolsets.named(platform, toolsets) if searched else frozenset(), window)
+    ) -> _OfferedTools:
+        names = tuple(name for name in self.toolsets.offered_tools(platform, toolsets) if name not in withheld)
+        searched = self.search is not None and TOOL_CALL in names
+        return _OfferedTools(names, self.toolsets.named_tools(platform, toolsets) if searched else frozenset(), window)
 
-    async def _remembered(self, talk: Conversation, after: str, *, is_new: bool) -> Remembered:
+    async def _load_memory(self, talk: Conversation, after: str, *, is_new: bool) -> InitialMemory:
         """Return what is remembered for a session; a sub-agent is told what it needs by whoever calls it."""
         if self.memory is None or talk.parent:
-            return Remembered()
+            return InitialMemory()
         old = next((t for t in self.open_conversations if after and t.session_id == after), None)
         if old is not None:
-            await self.memory.moved(after, talk.session_id, [m.to_dict() for m in old.history])
+            await self.memory.on_session_change(after, talk.session_id, [m.to_dict() for m in old.history])
         return await self.memory.open(
             talk.session_id, talk.principal, platform=talk.platform, is_new=is_new, with_provider=talk.is_stored
         )
 
-    def _prompt(self, talk: Conversation, instructions: str, memory: str) -> Prompt:
-        self.contexts.offer_tools(self)
+    def _prompt(self, talk: Conversation, instructions: str, memory: str) -> SystemPrompt:
+        self.context_engines.offer_tools(self)
         shown = [d["function"]["name"] for d in talk.definitions()]
         if self.provenance is not None and memory:
-            self.provenance.recalls(talk.session_id, memory)
-        return self.prompts.make(
+            self.provenance.add_recalled(talk.session_id, memory)
+        return self.prompt_builder.build(
             shown,
             platform=talk.platform,
             cwd=talk.cwd,
             memory=memory,
             instructions=instructions,
-            take=partial(self.brought, talk.session_id),
+            take=partial(self.mask_and_track, talk.session_id),
         )
 
-    def brought(self, session_id: str, path: Path, text: str) -> str:
+    def mask_and_track(self, session_id: str, path: Path, text: str) -> str:
         """Return what a file says as a call that reads it would: without secrets, and noted whose words they are."""
         if self.provenance is not None:
             effect = Effect("reads", place="path")
-            call = Called("read_file", effect, {}, {"path": str(path)}, session_id, path)
-            text = self.provenance.took(call, text, ok=True)
+            call = CheckedCall("read_file", effect, {}, {"path": str(path)}, session_id, path)
+            text = self.provenance.add_result(call, text, ok=True)
         return redactor(text)
 
-    async def transcript(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
+    async def call_transcript(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the transcript in the thread that alone writes it."""
 
         def call() -> Any:
@@ -341,7 +357,7 @@ class Agent:
 
         return await self._lane.run(call)
 
-    async def write(self, session_id: str, step: Step) -> None:
+    async def write(self, session_id: str, step: SessionCommit) -> None:
         """Store what a step of a turn brings. Raises UserError: the session is somebody else's."""
         await self._writer.write(session_id, step)
 
@@ -356,16 +372,16 @@ class Agent:
         await self.subagents.aclose()
         for talk in list(self.open_conversations):
             await talk.close("shutdown")
-        await self.contexts.end(self)
+        await self.context_engines.end(self)
         if self.memory is not None:
             await self.memory.close()
-        await self.visits.end()
+        await self.visits.finalize_all()
         if self._transcript is not None:
-            await self.transcript("close")
+            await self.call_transcript("close")
             self._transcript = None
 
 
-def _conversations() -> type[Conversation]:
+def _import_conversation() -> type[Conversation]:
     """Import what a turn needs: a daemon does without it until its first one; in a worker, for it takes 0.1 s."""
     from hermes_agent.agent import compaction, compressor  # noqa: F401 - for the loop, which is not to wait for them
     from hermes_agent.agent.conversation import Conversation

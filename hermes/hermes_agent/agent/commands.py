@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.agent.agent import Agent
 from hermes_agent.agent.visits import BOUNDARY
-from hermes_agent.commands import CommandRegistry
+from hermes_agent.commands import CommandTable
 from hermes_agent.core.errors import UserError
-from hermes_agent.policy import NobodyThere
-from hermes_agent.sessions import LOCAL, Ledger, Spent
+from hermes_agent.policy import NoApprover
+from hermes_agent.sessions import LOCAL, UsageLedger, UsageTotals
 from hermes_agent.tools import current_scope
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-NOT_HERE = "There is no conversation here."
+NOT_IN_SUBAGENT = "There is no conversation here."
 
 
-def register(registry: CommandRegistry, agent: Agent, ledger: Ledger, put_back: Callable[[str], str]) -> None:
+def register(registry: CommandTable, agent: Agent, ledger: UsageLedger, put_back: Callable[[str], str]) -> None:
     """Register them. `put_back`: puts back what a turn changed, and says what that was; empty for nothing."""
     registry.register(
         "compress",
@@ -53,7 +53,7 @@ def _run(agent: Agent, work: Callable[[Conversation, str], Awaitable[str]], raw_
 
     scope = current_scope.get()
     if scope is None:
-        return NOT_HERE
+        return NOT_IN_SUBAGENT
     session_id, platform = scope.session_id, scope.platform
     try:
         return agent.bridge.wait_core(here())
@@ -68,8 +68,8 @@ async def _conversation(agent: Agent, session_id: str, platform: str) -> AsyncIt
         if talk.session_id == session_id:
             yield talk
             return
-    owner = await agent.transcript("principal", session_id) or LOCAL  # whoever typed it is let into the session
-    talk = await agent.open(session_id, platform=platform, approver=NobodyThere("in a command"), principal=owner)
+    owner = await agent.call_transcript("principal", session_id) or LOCAL  # whoever typed it is let into the session
+    talk = await agent.open(session_id, platform=platform, approver=NoApprover("in a command"), principal=owner)
     try:
         yield talk
     finally:
@@ -77,31 +77,31 @@ async def _conversation(agent: Agent, session_id: str, platform: str) -> AsyncIt
 
 
 async def _compress(talk: Conversation, focus: str) -> str:
-    context = await talk.agent.contexts.of(talk)
+    context = await talk.agent.context_engines.for_session(talk)
     async with talk.between_turns():
         return await context.compress_now(talk, focus)
 
 
 async def _context(talk: Conversation, arguments: str) -> str:
-    context = await talk.agent.contexts.of(talk)
-    return await context.told(talk)
+    context = await talk.agent.context_engines.for_session(talk)
+    return await context.describe(talk)
 
 
 def _undo(agent: Agent, put_back: Callable[[str], str], raw_args: str) -> str:
     scope = current_scope.get()
-    return NOT_HERE if scope is None else agent.bridge.wait_core(_undone(agent, scope.session_id, put_back))
+    return NOT_IN_SUBAGENT if scope is None else agent.bridge.wait_core(_undo_turn(agent, scope.session_id, put_back))
 
 
-async def _undone(agent: Agent, session_id: str, put_back: Callable[[str], str]) -> str:
+async def _undo_turn(agent: Agent, session_id: str, put_back: Callable[[str], str]) -> str:
     talk = next((talk for talk in agent.open_conversations if talk.session_id == session_id), None)
     async with contextlib.nullcontext() if talk is None else talk.between_turns():
-        turn = await agent.transcript("last_turn", session_id)
+        turn = await agent.call_transcript("last_turn", session_id)
         agent.forget_sent(session_id)
-        said = await agent.transcript("drop_last_turn", session_id)
+        said = await agent.call_transcript("drop_last_turn", session_id)
         if not said:
             return "There is nothing to forget."
         if talk is not None:
-            await talk.reread()
+            await talk.reload_history()
         try:
             files = await agent.bridge.run(put_back, turn)
         except (UserError, OSError) as error:  # of a full disk, say: what is forgotten is forgotten
@@ -109,24 +109,24 @@ async def _undone(agent: Agent, session_id: str, put_back: Callable[[str], str])
     return f"Forgotten: {said[:100]}" + (f"\n{files}" if files else "")
 
 
-def _usage(ledger: Ledger, raw_args: str) -> str:
+def _usage(ledger: UsageLedger, raw_args: str) -> str:
     scope = current_scope.get()
     session_id = "" if scope is None else scope.session_id
     lines = []
     if session_id:
-        lines.append(f"This session: {_described(ledger.spent(session_id=session_id))}")
-        causes = ledger.by("cause", session_id=session_id)
+        lines.append(f"This session: {_describe_usage(ledger.totals(session_id=session_id))}")
+        causes = ledger.totals_by("cause", session_id=session_id)
         if len(causes) > 1:
-            lines += [f"  {cause}: {_described(spent)}" for cause, spent in causes.items()]
+            lines += [f"  {cause}: {_describe_usage(spent)}" for cause, spent in causes.items()]
     if scope is None or (scope.platform, scope.principal) == (
         "cli",
         LOCAL,
     ):  # what others spent is the operator's to see
-        lines.append(f"Today, all sessions: {_described(ledger.spent(day=date.today().isoformat()))}")
+        lines.append(f"Today, all sessions: {_describe_usage(ledger.totals(day=date.today().isoformat()))}")
     return "\n".join(lines)
 
 
-def _described(spent: Spent) -> str:
+def _describe_usage(spent: UsageTotals) -> str:
     """Return a sum in words: `12,300 in (8,000 cached), 1,200 out, 7 calls, 42 s, $0.12`."""
     cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
     cost = f", ${spent.cost_usd:.4f}" if spent.requests > spent.unpriced else ""

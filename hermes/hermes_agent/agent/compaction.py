@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from hermes_agent.agent.compressor import rough_tokens, text_tokens, tokens_of
+from hermes_agent.agent.compressor import count_tokens, rough_tokens, text_tokens
 from hermes_agent.agent.interrupt import Interrupted
 from hermes_agent.contracts import context_engine
 from hermes_agent.contracts.context_engine import ContextEngine, Messages
@@ -21,10 +21,10 @@ from hermes_agent.core.messages import Message, Usage
 from hermes_agent.io.bridge import Bridge
 
 if TYPE_CHECKING:
-    from hermes_agent.agent.contexts import Contexts
+    from hermes_agent.agent.contexts import ContextEngines
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["SessionContext"]
+__all__ = ["SessionCompaction"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +33,9 @@ T = TypeVar("T")
 API_MODE = "chat_completions"
 MEMORY_S = 8.0
 """How long a memory may think about what must not be lost."""
-FAR_TOO_FEW = 3
+UNDERCOUNT_RATIO = 3
 """A reported usage is not believed when the text alone has so many times as many tokens by our rough count."""
-WORTH_A_DOUBT = 1000
+DOUBT_RATIO = 1000
 """Tokens below which it does not matter."""
 HELD_WINDOWS = 4
 """So many times what it can see is held of a conversation that a model makes fit by itself; then half of that."""
@@ -47,11 +47,11 @@ class _Run(Protocol):
     def __call__(self, work: Coroutine[Any, Any, T], /) -> Awaitable[T]: ...
 
 
-async def _plainly(work: Coroutine[Any, Any, T]) -> T:
+async def _await_plainly(work: Coroutine[Any, Any, T]) -> T:
     return await work
 
 
-class _Counted:
+class _TokenCount:
     """Tokens of a history that grows; only what is new is counted."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class _Counted:
         self._count = 0
         self._last: Message | None = None
 
-    def take(self, history: Sequence[Message]) -> bool:
+    def add(self, history: Sequence[Message]) -> bool:
         """Count; false when it is another history than the last time, which is counted from its begin."""
         grew = self._count == 0 or (self._count <= len(history) and history[self._count - 1] == self._last)
         if not grew:
@@ -73,14 +73,14 @@ class _Counted:
         return grew
 
 
-class SessionContext:
+class SessionCompaction:
     """The engine of one session, and what is known about its size.
 
     Args:
         plugin: whose engine it is; empty for the agent's own.
     """
 
-    def __init__(self, engine: ContextEngine, contexts: Contexts, *, plugin: str) -> None:
+    def __init__(self, engine: ContextEngine, contexts: ContextEngines, *, plugin: str) -> None:
         self.engine = engine
         self.plugin = plugin
         self.last: Messages = []
@@ -91,7 +91,7 @@ class SessionContext:
         self._model: tuple[str, str, int] | None = None
         self._limits: dict[str, int] = {}
         """Context lengths that providers told when they refused, by model."""
-        self._counted = _Counted()
+        self._counted = _TokenCount()
         self._size: tuple[int, int] | None = None
         """Tokens of everything that went into a request, and those of the history that were counted then."""
         self._size_is_real = False
@@ -105,11 +105,11 @@ class SessionContext:
 
     def size(self, talk: Conversation, tools: Sequence[dict[str, Any]]) -> int:
         """Return about how many tokens the next request has; only what is new is counted."""
-        if not self._counted.take(talk.history):
+        if not self._counted.add(talk.history):
             self._size = None
         if self._size is None:
-            of_tools = tokens_of(json.dumps(list(tools), ensure_ascii=False)) if tools else 0
-            self._size, self._size_is_real = (tokens_of(talk.system_prompt) + of_tools, 0), False
+            of_tools = count_tokens(json.dumps(list(tools), ensure_ascii=False)) if tools else 0
+            self._size, self._size_is_real = (count_tokens(talk.system_prompt) + of_tools, 0), False
         tokens, before = self._size
         return tokens + self._counted.tokens - before
 
@@ -130,7 +130,7 @@ class SessionContext:
         self.current = lambda: [m.to_dict() for m in talk.history]
         length = await self._know_model(talk, run)
         if talk.is_stored and talk.chosen.client.fits_within:
-            await self._let_go(talk, HELD_WINDOWS * talk.chosen.client.fits_within, begun)
+            await self._release(talk, HELD_WINDOWS * talk.chosen.client.fits_within, begun)
         if not (length and talk.is_stored and self._contexts.settings.enabled):
             return ""
         size = self.size(talk, tools)
@@ -146,7 +146,7 @@ class SessionContext:
             logger.warning("the conversation was not made shorter: %s", exc)
             return f"The conversation gets long, and could not be made shorter: {exc.message}"
 
-    async def overflowed(
+    async def shorten_after_overflow(
         self, talk: Conversation, tools: Sequence[dict[str, Any]], error: ContextTooLong, run: _Run
     ) -> str:
         """After the provider found it too long: make it shorter; empty when that cannot be."""
@@ -158,7 +158,7 @@ class SessionContext:
         await self._know_model(talk, run)
         return await self._compact(talk, size, run, force=True)
 
-    async def answered(self, talk: Conversation, tools: Sequence[dict[str, Any]], usage: Usage) -> None:
+    async def record_usage(self, talk: Conversation, tools: Sequence[dict[str, Any]], usage: Usage) -> None:
         """After an answer: note what the request took."""
         total = self._believed(talk, tools, usage)
         if total:
@@ -168,7 +168,7 @@ class SessionContext:
             counts = {"prompt_tokens": total - usage.output_tokens, "completion_tokens": usage.output_tokens}
             counts["total_tokens"] = total
             if self.plugin:
-                await self.tell(talk.agent.bridge, "update_from_response", counts)
+                await self.notify_engine(talk.agent.bridge, "update_from_response", counts)
             else:
                 self.engine.update_from_response(counts)
 
@@ -178,9 +178,9 @@ class SessionContext:
         Several local servers report a constant.
         """
         counted = self.size(talk, tools)  # first: it counts what is new
-        reported, text = usage.total_tokens, tokens_of(talk.system_prompt) + self._counted.text
+        reported, text = usage.total_tokens, count_tokens(talk.system_prompt) + self._counted.text
         if not self._doubted:
-            if not reported or text < WORTH_A_DOUBT or reported * FAR_TOO_FEW >= text:
+            if not reported or text < DOUBT_RATIO or reported * UNDERCOUNT_RATIO >= text:
                 return reported
             self._doubted, self._size = True, None  # what was believed until now may be as wrong
             counted = self.size(talk, tools)
@@ -188,9 +188,9 @@ class SessionContext:
             logger.warning(said, talk.model, talk.provider, reported, counted)
         return max(reported, counted)
 
-    async def _let_go(self, talk: Conversation, most: int, begun: Callable[[], int]) -> None:
+    async def _release(self, talk: Conversation, most: int, begun: Callable[[], int]) -> None:
         """Hold the newest `most` tokens at most of a conversation that its model makes fit; the store has all of it."""
-        if not self._counted.take(talk.history):
+        if not self._counted.add(talk.history):
             self._size = None
         if self._counted.tokens <= most:
             return
@@ -207,7 +207,7 @@ class SessionContext:
         if start:
             before, kept = self._counted.tokens, talk.history[start:]
             origin = {new: new + start for new in range(len(kept))}
-            await talk.shorten(kept, origin, (before, rough_tokens(m.to_dict() for m in kept)))
+            await talk.replace_history(kept, origin, (before, rough_tokens(m.to_dict() for m in kept)))
             logger.info("%d messages are held in memory no more; they are in the store", start)
 
     async def compress_now(self, talk: Conversation, focus: str = "") -> str:
@@ -217,21 +217,21 @@ class SessionContext:
             UserError: no summary can be had.
         """
         self.current = lambda: [m.to_dict() for m in talk.history]
-        await self._know_model(talk, _plainly)
+        await self._know_model(talk, _await_plainly)
         size = self.size(talk, await talk.agent.bridge.run(talk.definitions))
-        return await self._compact(talk, size, _plainly, focus=focus, wanted=True)
+        return await self._compact(talk, size, _await_plainly, focus=focus, wanted=True)
 
-    async def told(self, talk: Conversation) -> str:
+    async def describe(self, talk: Conversation) -> str:
         """Return for a person how full the context is."""
-        length = await self._know_model(talk, _plainly)
+        length = await self._know_model(talk, _await_plainly)
         tools = await talk.agent.bridge.run(talk.definitions)
-        size, of_tools = self.size(talk, tools), tokens_of(json.dumps(tools, ensure_ascii=False))
+        size, of_tools = self.size(talk, tools), count_tokens(json.dumps(tools, ensure_ascii=False))
         status = self.engine.get_status() or {}
         threshold = int(status.get("threshold_tokens") or 0)
         room = f" of {length} ({100 * size // length} %)" if length else ""
         lines = [
             f"{talk.model}: about {size} tokens{room}",
-            f"  system prompt  about {tokens_of(talk.system_prompt)}",
+            f"  system prompt  about {count_tokens(talk.system_prompt)}",
             f"  {len(tools)} tools  about {of_tools}",
             f"  {len(talk.history)} messages  about {rough_tokens(m.to_dict() for m in talk.history)}",
             f"context engine: {self.engine.name}" + (f", of plugin `{self.plugin}`" if self.plugin else ""),
@@ -246,18 +246,18 @@ class SessionContext:
             lines.append("How much the model can see is not known here; `model.context_length` says it.")
         return "\n".join(lines)
 
-    def left(self, messages: Messages) -> None:
+    def on_leave(self, messages: Messages) -> None:
         """Nobody is here any more; these were the messages."""
         self.last = messages
         self.current = lambda: self.last
 
-    def falls_back(self, plugin: str, why: str) -> str:
+    def fall_back(self, plugin: str, why: str) -> str:
         """Let the agent's own engine take the place of a plugin's; return what the person is told."""
         logger.warning("the context engine of plugin `%s` is not used any more in this session: %s", plugin, why)
         self.engine, self.plugin, self._model = self._contexts.own_engine(), "", None
         return f"The context engine of plugin `{plugin}` is not used in this session: {why}; the agent's own is."
 
-    async def tell(self, bridge: Bridge, method: str, *args: Any, **keywords: Any) -> None:
+    async def notify_engine(self, bridge: Bridge, method: str, *args: Any, **keywords: Any) -> None:
         """Call a method of the engine whose answer does not matter."""
         try:
             await bridge.run(getattr(self.engine, method), *args, **keywords)
@@ -273,7 +273,7 @@ class SessionContext:
             self._model, self._doubted = known, False
             client = talk.chosen.client
             keywords = {"base_url": client.base_url, "provider": talk.provider, "api_mode": API_MODE}
-            await run(self.tell(talk.agent.bridge, "update_model", talk.model, length, **keywords))
+            await run(self.notify_engine(talk.agent.bridge, "update_model", talk.model, length, **keywords))
         return length
 
     async def _is_time(self, talk: Conversation, size: int, run: _Run) -> bool:
@@ -292,7 +292,7 @@ class SessionContext:
             due = due or context_engine.should_compress(engine, prompt_tokens=size, messages=messages, model=model)
             return bool(due and engine.has_content_to_compress(messages))
         except Exception as exc:  # noqa: BLE001 - a plugin's engine; the agent's own goes on
-            self.falls_back(self.plugin, f"it could not say whether it is time: {exc!r}")
+            self.fall_back(self.plugin, f"it could not say whether it is time: {exc!r}")
             return False
 
     async def _compact(
@@ -321,15 +321,15 @@ class SessionContext:
         while True:
             try:
                 ask = partial(context_engine.compress, self.engine, list(given), **offered)
-                with talk.acting():
-                    after, origin = _matched(before, await run(talk.agent.bridge.run(ask)))
+                with talk.use_context():
+                    after, origin = _match_messages(before, await run(talk.agent.bridge.run(ask)))
                 break
             except Interrupted:
                 raise
             except Exception as exc:
                 if not self.plugin:
                     raise
-                notice = self.falls_back(self.plugin, f"compress() failed: {exc!r}") + "\n"
+                notice = self.fall_back(self.plugin, f"compress() failed: {exc!r}") + "\n"
                 await self._know_model(talk, run)
         tokens_before, tokens_after = rough_tokens(given), rough_tokens(m.to_dict() for m in after)
         if tokens_after >= tokens_before:
@@ -339,8 +339,8 @@ class SessionContext:
                 if wanted
                 else notice.strip()
             )
-        await talk.shorten(after, origin, (tokens_before, tokens_after))
-        self._counted, self._size = _Counted(), None  # an engine may keep the number of messages, and the last one
+        await talk.replace_history(after, origin, (tokens_before, tokens_after))
+        self._counted, self._size = _TokenCount(), None  # an engine may keep the number of messages, and the last one
         left = max(tokens - tokens_before, 0) + tokens_after
         self._not_below = left + left // 4 if await self._is_time(talk, left, run) else 0
         logger.info("compacted: %d messages became %d", len(before), len(after))
@@ -365,7 +365,7 @@ class SessionContext:
             return ""
 
 
-def _matched(before: Sequence[Message], shorter: Messages) -> tuple[list[Message], dict[int, int]]:
+def _match_messages(before: Sequence[Message], shorter: Messages) -> tuple[list[Message], dict[int, int]]:
     """Return the messages of a shorter conversation, and where those were that stayed as they are: new place to old.
 
     The user's latest message is added when it is not there any more.
@@ -375,11 +375,11 @@ def _matched(before: Sequence[Message], shorter: Messages) -> tuple[list[Message
     """
     places: dict[str, deque[int]] = {}
     for index, message in enumerate(before):
-        places.setdefault(_key(message.to_dict()), deque()).append(index)
+        places.setdefault(_message_key(message.to_dict()), deque()).append(index)
     after: list[Message] = []
     origin: dict[int, int] = {}
     for value in shorter:
-        found = places.get(_key(value))
+        found = places.get(_message_key(value))
         if found:
             origin[len(after)] = found[0]
             after.append(before[found.popleft()])
@@ -391,5 +391,5 @@ def _matched(before: Sequence[Message], shorter: Messages) -> tuple[list[Message
     return after, origin
 
 
-def _key(value: dict[str, Any]) -> str:
+def _message_key(value: dict[str, Any]) -> str:
     return json.dumps(value, sort_keys=True, default=repr)

@@ -13,45 +13,45 @@ from typing import Any, NamedTuple
 from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.contracts.context_engine import DEFAULT_ENGINE, ContextEngine, Messages
 from hermes_agent.core.errors import ContextTooLong, ModelError, UserError
-from hermes_agent.core.messages import text_of
+from hermes_agent.core.messages import text_content
 
-__all__ = ["Compressor", "Summarise", "rough_tokens", "text_tokens", "tokens_of"]
+__all__ = ["Compressor", "Summarise", "rough_tokens", "text_tokens", "count_tokens"]
 
 logger = logging.getLogger(__name__)
 
 _BYTES = 4
-_OF_A_MESSAGE = 6
+_TOKENS_PER_MESSAGE = 6
 """Role and marks."""
-_OF_A_PICTURE = 1200
+_TOKENS_PER_PICTURE = 1200
 """What a picture, or another part that is not text, is taken for."""
 
 
-def tokens_of(text: str) -> int:
+def count_tokens(text: str) -> int:
     """Return about how many tokens a text has."""
     return (len(text) if text.isascii() else len(text.encode("utf-8", "replace"))) // _BYTES
 
 
 def rough_tokens(messages: Iterable[Mapping[str, Any]]) -> int:
     """Return about how many tokens messages of the chat-completions form have."""
-    return sum(map(_of_message, messages))
+    return sum(map(_message_tokens, messages))
 
 
 def text_tokens(messages: Iterable[Mapping[str, Any]]) -> int:
     """As `rough_tokens`, of the text alone: without marks, pictures and other parts."""
-    return sum(_of_message(message, 0, 0) for message in messages)
+    return sum(_message_tokens(message, 0, 0) for message in messages)
 
 
-def _of_message(
-    message: Mapping[str, Any], of_a_message: int = _OF_A_MESSAGE, of_a_picture: int = _OF_A_PICTURE
+def _message_tokens(
+    message: Mapping[str, Any], of_a_message: int = _TOKENS_PER_MESSAGE, of_a_picture: int = _TOKENS_PER_PICTURE
 ) -> int:
     content = message.get("content") or ""
     count = of_a_message
     for part in [content] if isinstance(content, str) else content:
         text = part if isinstance(part, str) else part.get("text") if isinstance(part, Mapping) else None
-        count += tokens_of(text) if isinstance(text, str) else of_a_picture
+        count += count_tokens(text) if isinstance(text, str) else of_a_picture
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
-        count += of_a_message + tokens_of(f"{function.get('name')}{function.get('arguments')}")
+        count += of_a_message + count_tokens(f"{function.get('name')}{function.get('arguments')}")
     return count
 
 
@@ -101,7 +101,7 @@ def _summary_message(
     lines = list(_lines(messages))
     size = max(_SMALLEST_CHUNK, room_chars)
     while lines:
-        count = _fitting(lines, size - len(summary))
+        count = _count_fitting(lines, size - len(summary))
         try:
             summary = summarise(_prompt("\n".join(lines[:count]), summary, focus, memory), MAX_TOKENS).strip()
         except ContextTooLong:
@@ -117,7 +117,7 @@ def _summary_message(
 
 def _unsummarised(messages: Sequence[dict[str, Any]], why: str) -> dict[str, Any]:
     """Return a message that stands for `messages` where no summary could be made: what the user said, shortened."""
-    said = [text_of(m["content"]) for m in messages if m["role"] == "user" and m.get("content")]
+    said = [text_content(m["content"]) for m in messages if m["role"] == "user" and m.get("content")]
     lines = [f"- {' '.join(text.split())[:400]}" for text in said[-30:]]
     text = f"{HEAD}\n\nNo summary could be made ({why}): {len(messages)} messages are left out."
     return {"role": "user", "content": "\n".join([text, *(["The user said in them:", *lines] if lines else [])])}
@@ -137,15 +137,15 @@ def _prompt(record: str, before: str, focus: str, memory: str) -> str:
 
 def _lines(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
     for message in messages:
-        text = text_of(message.get("content") or "")
+        text = text_content(message.get("content") or "")
         if text:
-            yield f"[{message['role']}] {_cut(text)}"
+            yield f"[{message['role']}] {_cut_text(text)}"
         for call in message.get("tool_calls") or ():
             function = call.get("function") or {}
-            yield f"[{message['role']} calls {function.get('name')}] {_cut(str(function.get('arguments')))}"
+            yield f"[{message['role']} calls {function.get('name')}] {_cut_text(str(function.get('arguments')))}"
 
 
-def _fitting(lines: Sequence[str], chars: int) -> int:
+def _count_fitting(lines: Sequence[str], chars: int) -> int:
     """Return how many of the lines fit; at least one."""
     used = count = 0
     for line in lines:
@@ -156,7 +156,7 @@ def _fitting(lines: Sequence[str], chars: int) -> int:
     return count
 
 
-def _cut(text: str) -> str:
+def _cut_text(text: str) -> str:
     half = _MESSAGE_CHARS // 2
     return text if len(text) <= _MESSAGE_CHARS else f"{text[:half]} […] {text[-half:]}"
 
@@ -168,7 +168,7 @@ _LONGEST_RECENT = 8000
 _CHARS_PER_TOKEN = 3
 
 
-class _Cut(NamedTuple):
+class _Sections(NamedTuple):
     """How a conversation is divided."""
 
     head: Messages
@@ -248,18 +248,18 @@ class Compressor(ContextEngine):
         saved = now - rough_tokens(pruned)
         return max(self.last_prompt_tokens, now) - saved <= 0.6 * self.threshold_tokens
 
-    def _cut(self, messages: Messages) -> _Cut:
+    def _cut(self, messages: Messages) -> _Sections:
         count = len(messages)
         start = min(self.protect_first_n, count)
         start = next((i for i in range(start) if _is_summary(messages[i])), start)
         while start < count and messages[start]["role"] == "tool":
             start += 1
         end = max(start, self._tail_start(messages))
-        last = next((i for i in range(count - 1, -1, -1) if _is_asked(messages[i])), -1)
+        last = next((i for i in range(count - 1, -1, -1) if _is_user_request(messages[i])), -1)
         if start <= last < end:
             middle = [*messages[start:last], *messages[last + 1 : end]]
-            return _Cut(messages[:start], middle, messages[last : last + 1], messages[end:])
-        return _Cut(messages[:start], messages[start:end], [], messages[end:])
+            return _Sections(messages[:start], middle, messages[last : last + 1], messages[end:])
+        return _Sections(messages[:start], messages[start:end], [], messages[end:])
 
     def _tail_start(self, messages: Messages) -> int:
         room = int((self.context_length or 128_000) * self._target_ratio)
@@ -274,7 +274,7 @@ class Compressor(ContextEngine):
         return start
 
 
-def _is_asked(message: dict[str, Any]) -> bool:
+def _is_user_request(message: dict[str, Any]) -> bool:
     return message["role"] == "user" and not _is_summary(message)
 
 

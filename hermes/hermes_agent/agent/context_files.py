@@ -6,7 +6,7 @@ attempt to take the agent over is left out, and so is a link that leads out of t
 else wrote must not have a private file read out to the model.
 
 The prompt of a session stays as it is: what the files of further folders say is told with the result of the first call
-that touches one (`FolderContext`).
+that touches one (`FolderInstructions`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.core.injection import injection_in
+from hermes_agent.core.injection import find_injection
 from hermes_agent.core.redact import redactor
-from hermes_agent.io.beneath import open_beneath, opened_directory
+from hermes_agent.io.beneath import hold_directory, open_beneath
 
-__all__ = ["FolderContext", "Found", "MAX_CHARS", "identity", "project_context"]
+__all__ = ["FolderInstructions", "ContextFile", "MAX_CHARS", "load_identity", "load_project_context"]
 
 MAX_CHARS = 20_000
 """Characters of one file that are taken in; of a longer one its head and its tail."""
@@ -31,7 +31,7 @@ _MAX_FOLDER_CHARS = 8000
 """Of a file in a folder below."""
 _HEAD, _TAIL = 0.7, 0.2
 _MAX_BYTES = 4 * 1024 * 1024
-Take = Callable[[Path, str], str]
+ReadFilter = Callable[[Path, str], str]
 
 
 def _masked(path: Path, text: str) -> str:
@@ -41,7 +41,7 @@ def _masked(path: Path, text: str) -> str:
 _KINDS = (("AGENTS.md", "agents.md"), ("CLAUDE.md", "claude.md"))
 
 
-class Found(NamedTuple):
+class ContextFile(NamedTuple):
     """What was found."""
 
     text: str = ""
@@ -49,26 +49,26 @@ class Found(NamedTuple):
     """What the person is told: files that were left out, and why."""
 
 
-def identity(home: Path) -> Found:
+def load_identity(home: Path) -> ContextFile:
     """Return who the agent is to be, by `SOUL.md` of the home; empty where it says nothing."""
     path = home / "SOUL.md"
-    return _texts([path], path.parent, within=None) if path.is_file() else Found()
+    return _texts([path], path.parent, within=None) if path.is_file() else ContextFile()
 
 
-def project_context(cwd: Path, take: Take = _masked) -> Found:
+def load_project_context(cwd: Path, take: ReadFilter = _masked) -> ContextFile:
     """Return the project's instructions as a section of the prompt; `take`: the border that results of tools pass."""
     root = _root_of(cwd)
     for paths in _candidates(cwd, root):
         found = _texts(paths, cwd, within=root, take=take)
         if found.text:
             head = "# Project context\nThe files of this project that say how to work in it:"
-            return Found(f"{head}\n\n{found.text}", found.notices)
+            return ContextFile(f"{head}\n\n{found.text}", found.notices)
         if found.notices:
             return found
-    return Found()
+    return ContextFile()
 
 
-def _instructions_in(folder: Path, root: Path, take: Take, *, but: str = "") -> Found:
+def _instructions_in(folder: Path, root: Path, take: ReadFilter, *, but: str = "") -> ContextFile:
     """Return what the first file of a folder says that has instructions.
 
     Args:
@@ -78,7 +78,7 @@ def _instructions_in(folder: Path, root: Path, take: Take, *, but: str = "") -> 
     """
     paths = _first(folder, (".hermes.md", "HERMES.md", *(name for names in _KINDS for name in names), ".cursorrules"))
     if not paths or paths[0].name == but:
-        return Found()
+        return ContextFile()
     return _texts(paths, folder, within=root, limit=_MAX_FOLDER_CHARS, take=take)
 
 
@@ -114,8 +114,8 @@ def _texts(
     *,
     within: Path | None,
     limit: int = MAX_CHARS,
-    take: Take = _masked,
-) -> Found:
+    take: ReadFilter = _masked,
+) -> ContextFile:
     """Return the files' texts, each under its name where they are of a project.
 
     Args:
@@ -130,22 +130,22 @@ def _texts(
         except (OSError, ValueError) as exc:
             notices.append(f"{path} is not part of the prompt: {exc}")
             continue
-        if why := injection_in(text):
+        if why := find_injection(text):
             notices.append(
                 f"{path} is not part of the prompt: it looks like an attempt to change the agent's rules: {why}."
                 " Take that out and start a new session, if you trust the file."
             )
         elif text.strip():
-            body = take(path, _fitted(text.strip(), name, limit))
+            body = take(path, _fit_text(text.strip(), name, limit))
             texts.append(body if within is None else f"## {name}\n\n{body}")
-    return Found("\n\n".join(texts), tuple(notices))
+    return ContextFile("\n\n".join(texts), tuple(notices))
 
 
 def _read(path: Path, within: Path | None) -> str:
     real = path.resolve(strict=True)
     if within is not None and not real.is_relative_to(within.resolve()):
         raise ValueError(f"it is a link out of the project, to {real}")
-    with opened_directory(str(real.parent), make=False) as folder:  # no link leads elsewhere meanwhile
+    with hold_directory(str(real.parent), make=False) as folder:  # no link leads elsewhere meanwhile
         handle = open_beneath(folder, real.name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):  # a pipe would be waited for
@@ -153,7 +153,7 @@ def _read(path: Path, within: Path | None) -> str:
         return file.read(_MAX_BYTES).decode("utf-8", "replace").removeprefix("\ufeff")
 
 
-def _fitted(text: str, name: str, limit: int) -> str:
+def _fit_text(text: str, name: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     head, tail = int(limit * _HEAD), int(limit * _TAIL)
@@ -165,13 +165,13 @@ ARGUMENTS = {"terminal": ("workdir",)} | dict.fromkeys(("patch", "read_file", "s
 """By tool: the arguments that name a file or a folder."""
 MAX_WORDS = 16
 """Words of a command that are looked at."""
-MAX_ASKED = 4096
+MAX_CHECKED_PATHS = 4096
 # begins where a word does: otherwise the time for a word without a slash grows with the square of its length
 _WORD = re.compile(r"(?<![\w.@+~-])[\w.@+~-]*+/[\w./@+-]*|(?<=\bcd )[\w.@+-]+")
 _FOLDER_HEAD = "[The project's own instructions for {folder}, from a file there:]"
 
 
-class FolderContext:
+class FolderInstructions:
     """Of one conversation. `cwd`: its working directory."""
 
     def __init__(self, cwd: Path) -> None:
@@ -180,7 +180,7 @@ class FolderContext:
         self._looked: set[Path] = set()
         self._lock = threading.Lock()
 
-    def named(self, tool: str, arguments: Mapping[str, Any]) -> list[str]:
+    def new_paths(self, tool: str, arguments: Mapping[str, Any]) -> list[str]:
         """Return the paths that a call names and no earlier one did."""
         if tool not in ARGUMENTS:
             return []
@@ -188,11 +188,11 @@ class FolderContext:
         if tool == "terminal":
             words += _WORD.findall(str(arguments.get("command") or ""))[:MAX_WORDS]
         found = [word for word in words if isinstance(word, str) and word and word not in self._asked]
-        if len(self._asked) < MAX_ASKED:
+        if len(self._asked) < MAX_CHECKED_PATHS:
             self._asked.update(found)
         return found
 
-    def told(self, paths: Iterable[str], said: Iterable[str], take: Take) -> Found:
+    def load_instructions(self, paths: Iterable[str], said: Iterable[str], take: ReadFilter) -> ContextFile:
         """Return what the folders on the way to some files say that was not told in this session; in a worker.
 
         Args:
@@ -209,7 +209,7 @@ class FolderContext:
                 notices += found.notices
                 if found.text and not any(head in text for text in said):
                     texts.append(f"\n\n{head}\n\n{found.text}")
-        return Found("".join(texts), tuple(notices))
+        return ContextFile("".join(texts), tuple(notices))
 
     def _fresh(self, path: str, root: Path, cwd: Path) -> list[tuple[Path, str]]:
         """Return the folders to look into, the outermost first, each with the name of the file that was read there."""

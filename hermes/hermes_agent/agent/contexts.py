@@ -14,27 +14,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.settings import CompressionSettings
-from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, Messages, copy_of_engine
+from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, Messages, copy_engine
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.errors import UserError
 from hermes_agent.tools import tool_error
 
 if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
-    from hermes_agent.agent.compaction import SessionContext
+    from hermes_agent.agent.compaction import SessionCompaction
     from hermes_agent.agent.compressor import Summarise
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["TOOLSET", "ChosenEngine", "Contexts"]
+__all__ = ["TOOLSET", "SelectedEngine", "ContextEngines"]
 
 logger = logging.getLogger(__name__)
 
 TOOLSET = "context_engine"
-LASTING = 64
+MAX_SESSIONS_KEPT = 64
 """Sessions whose engines are kept between two visits."""
 
 
-class ChosenEngine(NamedTuple):
+class SelectedEngine(NamedTuple):
     """What the config selects."""
 
     engine: ContextEngine | None = None
@@ -45,12 +45,12 @@ class ChosenEngine(NamedTuple):
     """What the person is told when it is not what the config names."""
 
 
-def _nobody(prompt: str, max_tokens: int) -> str:
+def _no_summary(prompt: str, max_tokens: int) -> str:
     raise UserError("there is no auxiliary model to ask for a summary")
 
 
 @dataclass(kw_only=True, eq=False)
-class Contexts:
+class ContextEngines:
     """On the core loop; the engines are called in workers.
 
     Attributes:
@@ -62,11 +62,11 @@ class Contexts:
 
     home: Path | None = None
     settings: CompressionSettings = field(default_factory=CompressionSettings)
-    summarise: Summarise = _nobody
-    choose: Callable[[], ChosenEngine] = ChosenEngine
+    summarise: Summarise = _no_summary
+    choose: Callable[[], SelectedEngine] = SelectedEngine
     before: Callable[[str, Messages], str] | None = None
     on_compacted: Callable[[dict[str, Any]], None] | None = None
-    _contexts: OrderedDict[str, SessionContext] = field(default_factory=OrderedDict, init=False)
+    _contexts: OrderedDict[str, SessionCompaction] = field(default_factory=OrderedDict, init=False)
     _offered: ContextEngine | None = field(default=None, init=False)
 
     def own_engine(self) -> ContextEngine:
@@ -90,18 +90,18 @@ class Contexts:
             name = str(schema.get("name"))
             agent.tools.register(name, TOOLSET, schema, partial(self._call, name), owner=Owner(chosen.plugin))
 
-    async def of(self, talk: Conversation) -> SessionContext:
+    async def for_session(self, talk: Conversation) -> SessionCompaction:
         """Return the session's context."""
         found = self._contexts.get(talk.session_id)
         if found is None:
             found = self._contexts[talk.session_id] = await self._made(talk)
         self._contexts.move_to_end(talk.session_id)
-        while len(self._contexts) > LASTING:
+        while len(self._contexts) > MAX_SESSIONS_KEPT:
             oldest, gone = self._contexts.popitem(last=False)
             await self._end(talk.agent, oldest, gone)
         return found
 
-    async def shed(self, agent: Agent, busy: Collection[str]) -> None:
+    async def end_idle(self, agent: Agent, busy: Collection[str]) -> None:
         """End the contexts of all sessions but the busy ones; who comes back gets another."""
         for session_id in [one for one in self._contexts if one not in busy]:
             await self._end(agent, session_id, self._contexts.pop(session_id))
@@ -110,7 +110,7 @@ class Contexts:
         """A conversation is closed. `for_good`: nobody comes back to its session soon."""
         context = self._contexts.get(talk.session_id)
         if context is not None:
-            context.left([message.to_dict() for message in talk.history] if context.plugin else [])
+            context.on_leave([message.to_dict() for message in talk.history] if context.plugin else [])
             if for_good:
                 del self._contexts[talk.session_id]
                 await self._end(talk.agent, talk.session_id, context)
@@ -121,24 +121,24 @@ class Contexts:
             session_id, context = self._contexts.popitem()
             await self._end(agent, session_id, context)
 
-    async def _made(self, talk: Conversation) -> SessionContext:
-        from hermes_agent.agent.compaction import SessionContext  # as Compressor
+    async def _made(self, talk: Conversation) -> SessionCompaction:
+        from hermes_agent.agent.compaction import SessionCompaction  # as Compressor
 
         bridge, chosen = talk.agent.bridge, self.choose()
-        copied = None if chosen.engine is None else await bridge.run(copy_of_engine, chosen.engine)
-        context = SessionContext(copied or self.own_engine(), self, plugin=chosen.plugin if copied else "")
+        copied = None if chosen.engine is None else await bridge.run(copy_engine, chosen.engine)
+        context = SessionCompaction(copied or self.own_engine(), self, plugin=chosen.plugin if copied else "")
         if chosen.notice:
             talk.notices = (*talk.notices, chosen.notice)
         elif copied is None and chosen.engine is not None:
-            talk.notices = (*talk.notices, context.falls_back(chosen.plugin, "it cannot be copied"))
+            talk.notices = (*talk.notices, context.fall_back(chosen.plugin, "it cannot be copied"))
         if copied is not None:
             keywords = {"platform": talk.platform, "model": talk.model, "hermes_home": str(self.home or "")}
-            await context.tell(bridge, "on_session_start", talk.session_id, **keywords)
+            await context.notify_engine(bridge, "on_session_start", talk.session_id, **keywords)
         return context
 
-    async def _end(self, agent: Agent, session_id: str, context: SessionContext) -> None:
+    async def _end(self, agent: Agent, session_id: str, context: SessionCompaction) -> None:
         if context.plugin:
-            await context.tell(agent.bridge, "on_session_end", session_id, context.last)
+            await context.notify_engine(agent.bridge, "on_session_end", session_id, context.last)
 
     def _call(self, name: str, args: dict[str, Any], **keywords: Any) -> str:
         """Route a call of one of the engine's tools to the session's copy; in a worker."""

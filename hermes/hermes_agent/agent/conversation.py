@@ -11,36 +11,36 @@ from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.agent.context_files import FolderContext
+from hermes_agent.agent.context_files import FolderInstructions
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
-from hermes_agent.agent.recording import Recorder
-from hermes_agent.agent.recovering import Cut, cut_of
-from hermes_agent.agent.repair import Grown, SentTexts
+from hermes_agent.agent.recording import TurnRecorder
+from hermes_agent.agent.recovering import InterruptedTurn, load_interrupted_turn
+from hermes_agent.agent.repair import MessageCache, SentTexts
 from hermes_agent.agent.turn import run_turn
-from hermes_agent.agent.turn_state import Repetition, TurnState
+from hermes_agent.agent.turn_state import RepeatedCalls, TurnState
 from hermes_agent.agent.visits import BOUNDARY
 from hermes_agent.core.errors import UnsupportedOption, UserError
 from hermes_agent.core.events import Event, Notice, TurnFinished
 from hermes_agent.core.ids import new_id
-from hermes_agent.core.masking import masked_content, masked_message
-from hermes_agent.core.messages import Content, Message, Usage, said_in
+from hermes_agent.core.masking import mask_content, mask_message
+from hermes_agent.core.messages import Content, Message, Usage, assistant_text
 from hermes_agent.core.redact import redactor
 from hermes_agent.hooks import HookResult
-from hermes_agent.models.attempts import refused_by
+from hermes_agent.models.attempts import find_unsupported_option
 from hermes_agent.models.chosen import ChosenModel
-from hermes_agent.models.request import NO_OPTIONS, Definitions, RequestOptions
-from hermes_agent.policy import Approvals, Approver, Told
-from hermes_agent.sessions import Kept, NewSession, Unfinished
+from hermes_agent.models.request import NO_OPTIONS, RequestOptions, ToolDefinitions
+from hermes_agent.policy import ApprovalHooks, Approvals, Approver
+from hermes_agent.sessions import NewSession, StoredSession, UnfinishedTurn
 from hermes_agent.tools import CallScope, current_scope
-from hermes_agent.tools.budget import Budget
+from hermes_agent.tools.budget import StepBudget
 
 if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
-    from hermes_agent.agent.subagents import Charter
+    from hermes_agent.agent.subagents import SubagentPolicy
 
 __all__ = ["Conversation"]
 
-WHOLE_S = 1.0
+CLOSE_LIMIT_S = 1.0
 """For how long nothing is thought to have happened to a session that was opened."""
 
 
@@ -51,7 +51,7 @@ class Conversation:
     agent: Agent
     session_id: str
     chosen: ChosenModel
-    wish: str | None
+    requested_model: str | None
     """The model that was asked for; None: the configured one."""
     platform: str
     approver: InitVar[Approver]
@@ -63,16 +63,16 @@ class Conversation:
     parent: str
     toolsets: Collection[str] | None
     """Those that the model is shown; None means all that the operator left."""
-    charter: Charter | None
+    subagent_policy: SubagentPolicy | None
     """What it may do when it is a sub-agent's."""
-    children: set[Conversation] = field(default_factory=set)
+    subagents: set[Conversation] = field(default_factory=set)
     """Sub-agents that work for the running turn; they stop with it."""
-    halted: Callable[[], bool] = lambda: False
+    is_cancelled_early: Callable[[], bool] = lambda: False
     """Asked when a turn has begun: whether it was stopped before that. What was said stays said."""
     model_calls: int = 0
-    uncounted: tuple[str, str] = ("", "")
+    uncounted_model: tuple[str, str] = ("", "")
     """Provider and model of which it was told that no cap in dollars counts them."""
-    stood_in: tuple[ChosenModel, ChosenModel] | None = None
+    announced_fallback: tuple[ChosenModel, ChosenModel] | None = None
     """Of whom it was told last that the second stands in for the first."""
     system_prompt: str = ""
     notices: tuple[str, ...] = ()
@@ -85,11 +85,11 @@ class Conversation:
         self.approvals = Approvals(
             approver,
             timeout_s=settings.approval_timeout_s,
-            told=Told(agent.hooks, agent.bridge, surface=surface, session_key=session_id),
+            told=ApprovalHooks(agent.hooks, agent.bridge, surface=surface, session_key=session_id),
             off=settings.approvals_off,
             smart=settings.smart,
         )
-        self.folders = FolderContext(self.cwd)
+        self.folders = FolderInstructions(self.cwd)
         """What the project's folders say, as far as it was told."""
         self._started = False
         self._resumed = False
@@ -97,11 +97,11 @@ class Conversation:
         """No turn of the session was cut off when it was opened, a moment ago."""
         self._sent = SentTexts()
         self._system = Message("system")
-        self._grown = agent.grown(session_id) if self.is_stored else Grown()
+        self._grown = agent.message_cache(session_id) if self.is_stored else MessageCache()
         self._turn_lock = asyncio.Lock()
         self._turn: TurnState | None = None
         """The one that runs."""
-        self.record = Recorder(
+        self.record = TurnRecorder(
             agent, session_id, self.principal, self._grown.digest, self._grown.sent_digest, keep=self.is_stored
         )
 
@@ -118,13 +118,13 @@ class Conversation:
     @property
     def max_turns(self) -> int:
         """Model steps of one turn."""
-        return self.agent.settings.max_turns if self.charter is None else self.charter.max_turns
+        return self.agent.settings.max_turns if self.subagent_policy is None else self.subagent_policy.max_turns
 
     @property
     def account(self) -> str:
         """The session on whose account models are asked; empty where nothing is stored."""
-        if self.charter is not None:
-            return self.charter.account
+        if self.subagent_policy is not None:
+            return self.subagent_policy.account
         return self.session_id if self.is_stored else ""
 
     @property
@@ -132,13 +132,13 @@ class Conversation:
         """Who is asked."""
         return self.chosen.client.provider
 
-    def resume(self, kept: Kept, sent: SentTexts | None) -> None:
+    def resume(self, kept: StoredSession, sent: SentTexts | None) -> None:
         """Take up a stored session. `sent`: what `Agent.remember_sent` kept of it."""
         self.system_prompt = kept.system_prompt
         self.history = kept.messages
         self._sent = sent or SentTexts()
         self._started = self._resumed = True
-        self._whole_until = 0.0 if kept.is_cut else time.monotonic() + WHOLE_S
+        self._whole_until = 0.0 if kept.is_cut else time.monotonic() + CLOSE_LIMIT_S
 
     async def turn(
         self, content: Content, *, known: Mapping[int, str] | None = None, options: RequestOptions = NO_OPTIONS
@@ -155,11 +155,11 @@ class Conversation:
         """
         async with self._turn_lock:
             await self._check(options)
-            turn = self._new_turn(masked_content(content), options)
-            turn.known = known or {}
+            turn = self._new_turn(mask_content(content), options)
+            turn.known_results = known or {}
             with self._running(turn):  # from here on it can be interrupted
-                for left in await self._left_behind():
-                    await self._give_up(await cut_of(self.agent, left))
+                for left in await self._abandon_turn():
+                    await self._cancel_turn(await load_interrupted_turn(self.agent, left))
                 async with contextlib.aclosing(run_turn(turn, None)) as events:
                     async for event in events:
                         yield event
@@ -187,8 +187,12 @@ class Conversation:
                 yield event
         if resumed:
             return
-        begun = await self.agent.transcript("has_turn", self.session_id, since=since)  # a job may have told something
-        if begun and (text := said_in(await self.agent.transcript("messages", self.session_id, after=since))):
+        begun = await self.agent.call_transcript(
+            "has_turn", self.session_id, since=since
+        )  # a job may have told something
+        if begun and (
+            text := assistant_text(await self.agent.call_transcript("messages", self.session_id, after=since))
+        ):
             yield TurnFinished(text, "answered", Usage(), self.model)
         elif content:
             async with contextlib.aclosing(self.turn(content, options=options)) as events:
@@ -212,21 +216,23 @@ class Conversation:
         """
         async with self._turn_lock:
             await self._check(options)
-            for left in await self.agent.unfinished(self.session_id, since) if self.is_stored else ():
-                if not await self.agent.transcript("claim", left):
+            for left in await self.agent.unfinished_turns(self.session_id, since) if self.is_stored else ():
+                if not await self.agent.call_transcript("claim", left):
                     continue
-                cut = await cut_of(self.agent, left)
+                cut = await load_interrupted_turn(self.agent, left)
                 if not cut.content:  # it stopped before anything was said
-                    await self._give_up(cut)
+                    await self._cancel_turn(cut)
                     continue
                 if since is not None:
-                    cut.text = said_in(await self.agent.transcript("messages", self.session_id, after=since))
+                    cut.text = assistant_text(
+                        await self.agent.call_transcript("messages", self.session_id, after=since)
+                    )
                 turn = self._new_turn(cut.content, options, left.turn_id)
-                turn.text, turn.requests, turn.known = cut.text, cut.requests, cut.known
+                turn.text, turn.requests, turn.known_results = cut.text, cut.requests, cut.known_results
                 turn.answers = cut.answers
-                turn.places = cut.place + len(cut.calls)
-                turn.usage = Usage(cut.spent.input_tokens, cut.spent.output_tokens, cut.spent.cached_tokens)
-                turn.budget = Budget(max(0, self.max_turns - cut.answers))
+                turn.places = cut.first_place + len(cut.calls)
+                turn.usage = Usage(cut.usage.input_tokens, cut.usage.output_tokens, cut.usage.cached_tokens)
+                turn.budget = StepBudget(max(0, self.max_turns - cut.answers))
                 for text in cut.notices():  # first: once its result is stored, a call is not unknown any more
                     yield Notice(text, "warning")
                 with self._running(turn):
@@ -236,7 +242,7 @@ class Conversation:
 
     async def _check(self, options: RequestOptions) -> None:
         """Raises UnsupportedOption: the model cannot be asked with one of them."""
-        found = refused_by(self.chosen, options)
+        found = find_unsupported_option(self.chosen, options)
         wanted = options.tool_name
         if found is None and wanted and all(t["function"]["name"] != wanted for t in await self.tools()):
             found = "tool_choice", f"it is offered no tool {wanted!r}"
@@ -250,8 +256,8 @@ class Conversation:
             self,
             content,
             Interrupt(),
-            Budget(self.max_turns),
-            Repetition(settings.notice_after, settings.end_after),
+            StepBudget(self.max_turns),
+            RepeatedCalls(settings.notice_after, settings.end_after),
             id=turn_id or new_id("turn"),
             options=options,
         )
@@ -259,43 +265,47 @@ class Conversation:
     @contextlib.contextmanager
     def _running(self, turn: TurnState) -> Iterator[None]:
         self._turn = turn
-        if self.halted():
+        if self.is_cancelled_early():
             turn.interrupt.set()
         try:
             yield
         finally:
             self._turn = None
 
-    async def _give_up(self, cut: Cut) -> None:
+    async def _cancel_turn(self, cut: InterruptedTurn) -> None:
         """Close a turn that was cut off, because the person goes on with something else."""
-        for message in cut.closing():
+        for message in cut.closing_messages():
             await self.add(message)
-        self.record.turn(cut.left.turn_id).end = "given_up"
+        self.record.turn_record(cut.unfinished.turn_id).end = "given_up"
         self.notices += tuple(cut.notices())
         await self.commit()
 
-    async def _left_behind(self) -> list[Unfinished]:
+    async def _abandon_turn(self) -> list[UnfinishedTurn]:
         """Return the turns that a crash cut off; right after the session was opened nobody is asked again."""
         whole, self._whole_until = time.monotonic() < self._whole_until, 0.0
-        return [] if whole or not (self._started and self.is_stored) else await self.agent.unfinished(self.session_id)
+        return (
+            []
+            if whole or not (self._started and self.is_stored)
+            else await self.agent.unfinished_turns(self.session_id)
+        )
 
     def between_turns(self) -> asyncio.Lock:
         """Return what is held while a turn runs."""
         return self._turn_lock
 
-    async def tools(self) -> Definitions:
+    async def tools(self) -> ToolDefinitions:
         """Return the tools that the model is shown, sorted by name; those of a moment ago where there are any."""
-        known = self.agent.definitions_lately(*self._shown)
+        known = self.agent.recent_definitions(*self._cached_definitions)
         return await self.agent.bridge.run(self.definitions) if known is None else known
 
-    def definitions(self) -> Definitions:
+    def definitions(self) -> ToolDefinitions:
         """As `tools`, as they are now; in a worker: asks check functions of plugins."""
-        return self.agent.definitions(*self._shown)
+        return self.agent.definitions(*self._cached_definitions)
 
     @property
-    def _shown(self) -> tuple[str, Collection[str] | None, Collection[str], int]:
+    def _cached_definitions(self) -> tuple[str, Collection[str] | None, Collection[str], int]:
         """What decides which tools those are."""
-        withheld = () if self.charter is None else self.charter.withheld
+        withheld = () if self.subagent_policy is None else self.subagent_policy.withheld
         return self.platform, self.toolsets, withheld, self.chosen.context_length
 
     def scope(
@@ -305,7 +315,7 @@ class Conversation:
         cancelled: threading.Event | None = None,
         *,
         api_request_id: str = "",
-        budget: Budget | None = None,
+        budget: StepBudget | None = None,
     ) -> CallScope:
         """Return the circumstances of a tool call in this conversation."""
         return CallScope(
@@ -327,14 +337,14 @@ class Conversation:
         """Stop the running turn at the next safe point, and close its questions; without one nothing happens."""
         if self._turn is not None:
             self._turn.interrupt.set()
-            self.approvals.withdraw(self._turn.id)
-            for child in self.children:
+            self.approvals.cancel_turn(self._turn.id)
+            for child in self.subagents:
                 child.interrupt()
 
     def use_model(self, wish: str) -> None:
         """Go on with another model. Raises UserError: it cannot be had; the present one stays."""
         self.chosen = self.agent.choose_model(wish)
-        self.wish = wish
+        self.requested_model = wish
 
     async def close(self, reason: str, *, successor: str = "") -> None:
         """End the conversation: `on_session_finalize`, and the end in the transcript.
@@ -347,23 +357,23 @@ class Conversation:
         self.agent.open_conversations.discard(self)
         self.interrupt()
         if not self.is_stored or reason != BOUNDARY:
-            self.agent.subagents.leave(self.session_id)
+            self.agent.subagents.cancel_background(self.session_id)
         if not self.is_stored:
-            self.agent.inboxes.close(self.session_id)
-        if self.agent.memory is not None and self.agent.memory.of(self.session_id) is not None:
+            self.agent.injected.close(self.session_id)
+        if self.agent.memory is not None and self.agent.memory.provider_of(self.session_id) is not None:
             said = [m.to_dict() for m in self.history]
-            self.agent.memory.left(self.session_id, said, for_good=not self.is_stored or reason != BOUNDARY)
+            self.agent.memory.on_leave(self.session_id, said, for_good=not self.is_stored or reason != BOUNDARY)
         if not self._started:
             return
-        await self.agent.contexts.leave(self, for_good=not self.is_stored or reason != BOUNDARY)
+        await self.agent.context_engines.leave(self, for_good=not self.is_stored or reason != BOUNDARY)
         if self.is_stored and reason == BOUNDARY:
             await self.agent.visits.leave(self.session_id, self.platform)
             return
         if self.is_stored:
-            await self.agent.transcript("end", self.session_id, reason)
+            await self.agent.call_transcript("end", self.session_id, reason)
         await self.agent.visits.finalize(self.session_id, self.platform, reason, successor)
 
-    async def take_over(self, old: Conversation) -> None:
+    async def replace(self, old: Conversation) -> None:
         """Stand in the place of another conversation, which is closed: `/new`."""
         await old.close("new_session", successor=self.session_id)
         await self.agent.visits.reset(self.session_id, self.platform, old.session_id)
@@ -376,25 +386,25 @@ class Conversation:
     async def ensure_resumed(self) -> bool:
         """Say whether this is the first turn of a stored session that this process takes up."""
         first, self._resumed = self._resumed, False
-        return first and not self.agent.visits.knows(self.session_id)
+        return first and not self.agent.visits.was_left(self.session_id)
 
     async def ensure_started(self) -> bool:
         """Store the session when this is its first turn; true when it is."""
         if self._started:
             return False
-        seen = self.agent.people.seen_by(self.principal)
+        seen = self.agent.principals.visible_to(self.principal)
         row = NewSession(
             self.platform, self.model, self.system_message().text, str(self.cwd), self.principal, self.parent, seen
         )
-        self.record.session(row)
+        self.record.add_session(row)
         self._started = True
         return True
 
     async def add(self, message: Message, usage: Usage | None = None) -> None:
         """Append a message to the history; it is stored with the next commit, outside a turn at once."""
-        message = masked_message(message)
+        message = mask_message(message)
         self.history.append(message)
-        self.record.message(message, usage)
+        self.record.add_message(message, usage)
         if self._turn is None:
             await self.commit()
 
@@ -410,7 +420,7 @@ class Conversation:
             self._started = bool(self.history[:-1])
             raise
 
-    async def shorten(self, messages: list[Message], origin: dict[int, int], tokens: tuple[int, int]) -> None:
+    async def replace_history(self, messages: list[Message], origin: dict[int, int], tokens: tuple[int, int]) -> None:
         """Go on with a shorter history; what it stands for stays in the stored transcript.
 
         Args:
@@ -419,26 +429,26 @@ class Conversation:
         """
         await self.commit()
         if self.is_stored:
-            await self.agent.transcript("compact", self.session_id, messages, tokens)
+            await self.agent.call_transcript("compact", self.session_id, messages, tokens)
         self.history = messages
-        self.folders = FolderContext(self.cwd)  # what was told may be gone
-        self._sent = self._sent.moved(origin)
+        self.folders = FolderInstructions(self.cwd)  # what was told may be gone
+        self._sent = self._sent.move(origin)
         if self.is_stored:
             self.agent.remember_sent(self.session_id, self._sent)
 
-    async def reread(self) -> None:
+    async def reload_history(self) -> None:
         """Take over the stored transcript, which somebody made shorter."""
-        self.history = await self.agent.transcript("history", self.session_id)
-        self.folders = FolderContext(self.cwd)  # what was told may be gone
+        self.history = await self.agent.call_transcript("history", self.session_id)
+        self.folders = FolderInstructions(self.cwd)  # what was told may be gone
         self._sent = SentTexts()
 
-    def inject(self, index: int, text: str, by: Iterable[str]) -> None:
+    def set_sent_text(self, index: int, text: str, by: Iterable[str]) -> None:
         """Send `text` in place of the content of message `index`; kept in memory only, for as long as we live.
 
         Args:
             by: the plugins that it is of.
         """
-        self._sent.add(index, redactor.known(text), by)
+        self._sent.add(index, redactor.mask_known(text), by)
         if self.is_stored:
             self.agent.remember_sent(self.session_id, self._sent)
 
@@ -450,21 +460,21 @@ class Conversation:
     def system_message(self) -> Message:
         """Return the system prompt as a message; the same one as long as it stays the same."""
         if self._system.content != self.system_prompt:
-            self.system_prompt = redactor.known(self.system_prompt)
+            self.system_prompt = redactor.mask_known(self.system_prompt)
             self._system = Message("system", self.system_prompt)
         return self._system
 
-    def said(self) -> list[Message]:
+    def history_messages(self) -> list[Message]:
         """Return the history as a provider accepts it, without what plugins added to messages."""
-        return self._grown.said.of(self.history)
+        return self._grown.history.repair(self.history)
 
-    def sent(self) -> list[Message]:
+    def messages_to_send(self) -> list[Message]:
         """Return the history as the model is shown it."""
         if not self._sent:
-            return self.said()
-        return self._grown.sent_as(self.history, self._sent)
+            return self.history_messages()
+        return self._grown.messages_to_send(self.history, self._sent)
 
-    async def fire(self, hook: str, **payload: Any) -> list[HookResult]:
+    async def call_hook(self, hook: str, **payload: Any) -> list[HookResult]:
         """Call the listeners of a hook in a worker.
 
         An interrupted turn waits for them no longer than for a tool; then they end on their own, unanswered.
@@ -474,7 +484,7 @@ class Conversation:
             return []
         await self.commit()
         turn = self._turn
-        with self.acting(str(payload.get("turn_id") or "")):
+        with self.use_context(str(payload.get("turn_id") or "")):
             try:
                 work = self.agent.bridge.run_steps(hooks.steps(hook, payload), shortest_s=hooks.shortest_s(hook))
                 if turn is None:
@@ -484,7 +494,7 @@ class Conversation:
                 return []
 
     @contextlib.contextmanager
-    def acting(self, turn_id: str = "") -> Iterator[None]:
+    def use_context(self, turn_id: str = "") -> Iterator[None]:
         """Do in this conversation, and on its account, what is called meanwhile: tools, messages, models."""
         turn = self._turn
         scope = self.scope(

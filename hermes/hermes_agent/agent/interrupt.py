@@ -26,9 +26,9 @@ class Interrupt:
     def __init__(self) -> None:
         self.flag = threading.Event()
         self._more: list[threading.Event] = []
-        self._waits: set[_Wait] = set()
+        self._waits: set[_InterruptScope] = set()
 
-    def also(self, flags: Iterable[threading.Event]) -> None:
+    def set_with(self, flags: Iterable[threading.Event]) -> None:
         """Set these flags, too: of calls that one by one may be told to stop."""
         self._more = list(flags)
         if self.flag.is_set():
@@ -48,7 +48,7 @@ class Interrupt:
 
     async def run(self, work: Awaitable[T], *, grace_s: float = 0.0) -> T:
         """Await `work`, or raise `Interrupted`; interrupted work has `grace_s` seconds to end by itself."""
-        with _Wait(self.flag, self._waits, grace_s):
+        with _InterruptScope(self.flag, self._waits, grace_s):
             return await work
 
     async def iterate(self, stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
@@ -57,7 +57,7 @@ class Interrupt:
             while True:
                 self.check()
                 try:
-                    with _Wait(self.flag, self._waits):
+                    with _InterruptScope(self.flag, self._waits):
                         item = await anext(stream)
                 except StopAsyncIteration:
                     return
@@ -68,7 +68,7 @@ class Interrupt:
                 await close()
 
 
-class _Wait:
+class _InterruptScope:
     """What is awaited in the block is cancelled when the flag is set; the block raises `Interrupted` then.
 
     Without a task of its own, as `asyncio.timeout`: a turn waits for dozens of things.
@@ -76,7 +76,7 @@ class _Wait:
 
     __slots__ = ("_asked", "_cancelled", "_ends", "_flag", "_grace_s", "_loop", "_others", "_task")
 
-    def __init__(self, flag: threading.Event, others: set[_Wait], grace_s: float = 0.0) -> None:
+    def __init__(self, flag: threading.Event, others: set[_InterruptScope], grace_s: float = 0.0) -> None:
         self._flag = flag
         self._others = others
         self._grace_s = grace_s

@@ -12,18 +12,24 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.interrupt import Interrupt
-from hermes_agent.agent.settings import caps_of, price_refusal
-from hermes_agent.agent.turn_state import Stopped
-from hermes_agent.agent.wrapping import WrappedStream
+from hermes_agent.agent.settings import price_refusal, turn_caps
+from hermes_agent.agent.turn_state import TurnStopped
+from hermes_agent.agent.wrapping import MiddlewareStream
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.redact import MASK
 from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.middleware import Trace
-from hermes_agent.hooks.payload import sanitised
-from hermes_agent.models.attempts import Again, Attempts, Stitch, continuing, refused_by
+from hermes_agent.hooks.payload import redact_payload
+from hermes_agent.models.attempts import (
+    Continuation,
+    RequestAttempts,
+    RetryNotice,
+    continuation_messages,
+    find_unsupported_option,
+)
 from hermes_agent.models.chosen import ChosenModel
-from hermes_agent.models.completions import from_keywords, response_of, to_keywords
+from hermes_agent.models.completions import from_keywords, to_keywords, to_response
 from hermes_agent.models.request import NO_OPTIONS, ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
 
 if TYPE_CHECKING:
@@ -47,93 +53,102 @@ class ModelStep:
         attempts: who is asked, and what follows a failure.
     """
 
-    talk: Conversation
+    conversation: Conversation
     interrupt: Interrupt
     turn_id: str
     user_message: str
     number: int
     options: RequestOptions = NO_OPTIONS
-    attempts: Attempts = field(init=False)
+    attempts: RequestAttempts = field(init=False)
     id: str = ""
-    _asked: ModelRequest = field(init=False)
+    _request: ModelRequest = field(init=False)
     """As the agent made it."""
     _given: ModelRequest = field(init=False)
     """As request middleware wants it."""
-    _goes_on: bool = False
+    _is_continuation: bool = False
     """What is asked goes on after an answer that broke off."""
     _plugins: dict[str, None] = field(default_factory=dict)
     """Whose request middleware changed what is sent."""
-    began: float = 0.0
+    began_at: float = 0.0
     """When the request went out, in seconds since the epoch."""
 
     def __post_init__(self) -> None:
-        self.attempts = Attempts(self.talk.chosen, self.talk.agent.settings.api_max_retries, self._refusal)
+        self.attempts = RequestAttempts(
+            self.conversation.chosen, self.conversation.agent.settings.api_max_retries, self._refusal
+        )
 
-    async def ask(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | Again, None]:
+    async def ask(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | RetryNotice, None]:
         """Ask until there is an answer, and yield it as it comes; an answer that breaks off is gone on with.
 
         Raises:
             ModelError: nobody could answer.
             Interrupted: the turn was stopped.
         """
-        self.id, self.began = new_id("req"), time.time()
+        self.id, self.began_at = new_id("req"), time.time()
         attempts, said = self.attempts, ""
-        self._asked = request
-        if (told := attempts.begins()) and self.talk.stood_in != (who := (attempts.first, attempts.chosen)):
-            self.talk.stood_in = who  # once, and not for each request
+        self._request = request
+        if (told := attempts.start_notice()) and self.conversation.announced_fallback != (
+            who := (attempts.first, attempts.chosen)
+        ):
+            self.conversation.announced_fallback = who  # once, and not for each request
             logger.warning("%s", told)
-            yield Again(told)
+            yield RetryNotice(told)
         while True:
-            stitch, before = Stitch(said), attempts.chosen
-            asked, self._goes_on = attempts.request(request), bool(said)
+            stitch, before = Continuation(said), attempts.chosen
+            asked, self._is_continuation = attempts.request(request), bool(said)
             if said:
-                asked = replace(asked, messages=continuing(asked.messages, said))
+                asked = replace(asked, messages=continuation_messages(asked.messages, said))
             try:
-                await self.talk.agent.warm_up(before.client)
+                await self.conversation.agent.warm_up(before.client)
                 async with contextlib.aclosing(await self._once(asked)) as items:
                     async for item in items:
-                        text = stitch.feed(item.text) if isinstance(item, TextPart) else stitch.rest()
+                        text = stitch.feed(item.text) if isinstance(item, TextPart) else stitch.flush()
                         if text:
                             said += text
                             yield TextPart(text)
                         if isinstance(item, ModelAnswer):
-                            self.talk.record.answered(self.turn_id, self.number, self._wrappers())
-                            yield _whole(item, said) if asked.messages is not request.messages else item
+                            self.conversation.record.add_answered(self.turn_id, self.number, self._wrappers())
+                            yield _with_earlier_text(item, said) if asked.messages is not request.messages else item
                             return
             except ModelError as exc:
-                if text := stitch.rest():
+                if text := stitch.flush():
                     said += text
                     yield TextPart(text)
-                wait_s = attempts.failed(exc)
-                await self._tell_failure(exc, asked, before, retryable=wait_s is not None)
+                wait_s = attempts.record_failure(exc)
+                await self._notify_failure(exc, asked, before, retryable=wait_s is not None)
                 if wait_s is None:
                     raise
-                pause_s, again = wait_s, attempts.again(exc, wait_s, before)
+                pause_s, again = wait_s, attempts.retry_notice(exc, wait_s, before)
                 logger.warning("%s", again.log)
             yield again
             await self.interrupt.run(asyncio.sleep(pause_s))
 
     def _refusal(self, other: ChosenModel) -> str:
         """Return why a model does not stand in."""
-        found = refused_by(other, self.options)
+        found = find_unsupported_option(other, self.options)
         return f"{found[0]} is not supported: {found[1]}" if found else self._price_refusal(other)
 
     def _price_refusal(self, asked: ChosenModel) -> str:
-        talk = self.talk
-        return price_refusal(talk.agent.settings.limits, caps_of(talk, self.turn_id), asked.client, asked.name)
+        talk = self.conversation
+        return price_refusal(talk.agent.settings.limits, turn_caps(talk, self.turn_id), asked.client, asked.name)
 
     async def _once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Return what comes when the request is sent, once."""
-        hooks, chosen = self.talk.agent.hooks, self.attempts.chosen
+        hooks, chosen = self.conversation.agent.hooks, self.attempts.chosen
         original, trace = request, Trace()
         if hooks.middleware.has("llm_request"):
             request, trace = await self._changed(request)
             if request.model != original.model and (why := self._price_refusal(replace(chosen, name=request.model))):
-                raise Stopped(why)
+                raise TurnStopped(why)
         self._given = request
         if hooks.middleware.has("llm_execution"):
-            stream: AsyncIterator[ModelDelta] = WrappedStream(
-                hooks.middleware, self.talk.agent.bridge, self._send, request, self._keywords(), to_keywords(original)
+            stream: AsyncIterator[ModelDelta] = MiddlewareStream(
+                hooks.middleware,
+                self.conversation.agent.bridge,
+                self._send,
+                request,
+                self._keywords(),
+                to_keywords(original),
             ).stream()
         else:
             stream = self._send(request)
@@ -143,26 +158,26 @@ class ModelStep:
 
     def _send(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
         """Send a request, and note for a replay what was sent; what goes on after a break is left out of that."""
-        talk, chosen, known = self.talk, self.attempts.chosen, self.attempts.request(self._asked)
-        if not self._goes_on:
+        talk, chosen, known = self.conversation, self.attempts.chosen, self.attempts.request(self._request)
+        if not self._is_continuation:
             fields = ("max_tokens", "temperature", "extra")
             changes = {f: value for f in fields if (value := getattr(request, f)) != getattr(known, f)}
             plugins = {**talk.added_by, **self._plugins, **(self._wrappers() if request != self._given else {})}
-            talk.record.sent(self.turn_id, self.number, request, changes, plugins)
+            talk.record.add_sent(self.turn_id, self.number, request, changes, plugins)
         return chosen.client.stream(request)
 
     def _wrappers(self) -> dict[str, None]:
         """Return the plugins that stand around the request."""
-        middleware = self.talk.agent.hooks.middleware
+        middleware = self.conversation.agent.hooks.middleware
         return dict.fromkeys(plugin for plugin, _ in middleware.listeners("llm_execution"))
 
     async def _changed(self, request: ModelRequest) -> tuple[ModelRequest, Trace]:
         """Return the request as `llm_request` middleware wants it."""
-        middleware, bridge = self.talk.agent.hooks.middleware, self.talk.agent.bridge
+        middleware, bridge = self.conversation.agent.hooks.middleware, self.conversation.agent.bridge
         given = to_keywords(request)
         work = bridge.run_steps(
             middleware.request_steps("llm_request", given, self._keywords()),
-            shortest_s=self.talk.agent.hooks.deadlines.shortest_s,
+            shortest_s=self.conversation.agent.hooks.deadlines.shortest_s,
         )
         changed, trace = await self.interrupt.run(work)
         if changed is given:
@@ -179,30 +194,32 @@ class ModelStep:
         self, request: ModelRequest, stream: AsyncIterator[ModelDelta], trace: Trace
     ) -> AsyncGenerator[ModelDelta, None]:
         """Tell the observers before the request, and after its end before the answer is yielded."""
-        talk = self.talk
+        talk = self.conversation
         body = to_keywords(request)
-        shown: dict[str, Any] = {"method": "POST", "body": sanitised(body)}
+        shown: dict[str, Any] = {"method": "POST", "body": redact_payload(body)}
         began = time.time()
         if talk.agent.hooks.has("pre_api_request"):
-            await talk.fire("pre_api_request", **self._before(request, body, shown, trace, began))
-        told = _StreamTold(talk.agent.hooks, self._keywords())
-        self.began = began
+            await talk.call_hook("pre_api_request", **self._before(request, body, shown, trace, began))
+        told = _StreamEvents(talk.agent.hooks, self._keywords())
+        self.began_at = began
         try:
             async with contextlib.aclosing(self.interrupt.iterate(stream)) as items:
                 async for item in items:
-                    told.item(item)
+                    told.add(item)
                     if isinstance(item, ModelAnswer) and talk.agent.hooks.has("post_api_request"):
-                        await talk.fire("post_api_request", **self._after(item, body, began))
+                        await talk.call_hook("post_api_request", **self._after(item, body, began))
                     yield item
         finally:
             told.end()
 
-    async def _tell_failure(
+    async def _notify_failure(
         self, error: ModelError, request: ModelRequest, asked: ChosenModel, *, retryable: bool
     ) -> None:
-        if self.talk.agent.hooks.has("api_request_error"):
-            shown = {"method": "POST", "body": sanitised(to_keywords(request))}
-            await self.talk.fire("api_request_error", **self._failed(error, shown, asked, retryable=retryable))
+        if self.conversation.agent.hooks.has("api_request_error"):
+            shown = {"method": "POST", "body": redact_payload(to_keywords(request))}
+            await self.conversation.call_hook(
+                "api_request_error", **self._failed(error, shown, asked, retryable=retryable)
+            )
 
     def _before(
         self, request: ModelRequest, body: dict[str, Any], shown: dict[str, Any], trace: Trace, began: float
@@ -211,7 +228,7 @@ class ModelStep:
         return {
             **self._keywords(),
             "user_message": self.user_message,
-            "conversation_history": [m.to_dict() for m in self.talk.history],
+            "conversation_history": [m.to_dict() for m in self.conversation.history],
             "request_messages": body.get("messages", []),
             "message_count": len(request.messages),
             "tool_count": len(request.tools),
@@ -229,7 +246,7 @@ class ModelStep:
 
     def _after(self, answer: ModelAnswer, body: dict[str, Any], began: float) -> dict[str, Any]:
         ended = time.time()
-        response, usage = response_of(answer), answer.usage
+        response, usage = to_response(answer), answer.usage
         return {
             **self._keywords(),
             "api_duration": ended - began,
@@ -238,7 +255,7 @@ class ModelStep:
             "finish_reason": answer.finish_reason,
             "message_count": len(body.get("messages", ())),
             "response_model": answer.model,
-            "response": sanitised(response),
+            "response": redact_payload(response),
             "usage": {
                 "input_tokens": usage.input_tokens,
                 "output_tokens": usage.output_tokens,
@@ -261,8 +278,8 @@ class ModelStep:
         ended = time.time()
         return {
             **self._keywords(asked),
-            "api_duration": ended - self.began,
-            "started_at": self.began,
+            "api_duration": ended - self.began_at,
+            "started_at": self.began_at,
             "ended_at": ended,
             "status_code": error.status,
             "retry_count": self.attempts.count - 1,
@@ -279,7 +296,7 @@ class ModelStep:
         Args:
             asked: who was asked, if that is not who is asked now.
         """
-        talk, chosen = self.talk, asked or self.attempts.chosen
+        talk, chosen = self.conversation, asked or self.attempts.chosen
         return {
             "task_id": talk.session_id,
             "session_id": talk.session_id,
@@ -294,12 +311,12 @@ class ModelStep:
         }
 
 
-def _whole(answer: ModelAnswer, said: str) -> ModelAnswer:
+def _with_earlier_text(answer: ModelAnswer, said: str) -> ModelAnswer:
     """Return the answer with the text that came before it broke off."""
     return replace(answer, message=replace(answer.message, content=said))
 
 
-class _StreamTold:
+class _StreamEvents:
     """Tells of a stream as it comes, and waits for nobody."""
 
     def __init__(self, hooks: HookBus, keywords: dict[str, Any]) -> None:
@@ -310,7 +327,7 @@ class _StreamTold:
         self._finish_reason = ""
         self._begun = self._ended = False
 
-    def item(self, item: ModelDelta) -> None:
+    def add(self, item: ModelDelta) -> None:
         if not self._begun:
             self._begun = True
             self._post("on_stream_start")

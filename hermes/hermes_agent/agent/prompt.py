@@ -8,10 +8,17 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.agent.context_files import Take, identity, project_context
+from hermes_agent.agent.context_files import ReadFilter, load_identity, load_project_context
 from hermes_agent.tools import ToolRegistry
 
-__all__ = ["PLATFORM_HINTS", "Prompt", "Prompts", "SkillsIndex", "hint_for", "system_prompt"]
+__all__ = [
+    "PLATFORM_HINTS",
+    "SystemPrompt",
+    "SystemPromptBuilder",
+    "SkillsIndex",
+    "platform_hint",
+    "compose_system_prompt",
+]
 
 PLATFORM_HINTS = {
     "cli": "You are in a terminal. Answer in plain text or light Markdown.",
@@ -29,7 +36,7 @@ SkillsIndex = Callable[[str, Collection[str], Collection[str]], str]
 """Returns what the system prompt says about skills, for a platform, the tools that are shown, and their toolsets."""
 
 
-class Prompt(NamedTuple):
+class SystemPrompt(NamedTuple):
     """The prompt of a new session."""
 
     text: str
@@ -37,7 +44,7 @@ class Prompt(NamedTuple):
     """What the person is told about it."""
 
 
-def system_prompt(
+def compose_system_prompt(
     *,
     platform: str,
     cwd: Path,
@@ -72,7 +79,7 @@ def system_prompt(
     return "\n\n".join(p for p in parts if p)
 
 
-def hint_for(platform: str, brought: str, setting: Any) -> str:
+def platform_hint(platform: str, brought: str, setting: Any) -> str:
     """Return what the prompt says about a platform.
 
     Args:
@@ -86,7 +93,7 @@ def hint_for(platform: str, brought: str, setting: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompts:
+class SystemPromptBuilder:
     """Makes the prompts of a host's sessions. In a worker: it reads files and asks check functions of plugins.
 
     Attributes:
@@ -104,7 +111,7 @@ class Prompts:
         """Whether files of home and project say something."""
         return self.home is not None
 
-    def make(
+    def build(
         self,
         shown: Collection[str],
         *,
@@ -112,8 +119,8 @@ class Prompts:
         cwd: Path,
         memory: str = "",
         instructions: str = "",
-        take: Take | None = None,
-    ) -> Prompt:
+        take: ReadFilter | None = None,
+    ) -> SystemPrompt:
         """Return the prompt of a new session.
 
         Args:
@@ -123,10 +130,10 @@ class Prompts:
         notices: tuple[str, ...] = ()
         soul = context = ""
         if self.home is not None:
-            soul, about_soul = identity(self.home)
-            context, about_project = project_context(cwd) if take is None else project_context(cwd, take)
+            soul, about_soul = load_identity(self.home)
+            context, about_project = load_project_context(cwd) if take is None else load_project_context(cwd, take)
             notices = (*about_soul, *about_project)
-        text = system_prompt(
+        text = compose_system_prompt(
             platform=platform,
             cwd=cwd,
             today=date.today(),
@@ -137,7 +144,7 @@ class Prompts:
             memory=memory,
             instructions=instructions,
         )
-        return Prompt(text, notices)
+        return SystemPrompt(text, notices)
 
     def _skills(self, platform: str, shown: Collection[str]) -> str:
         if self.skills_index is None or "skill_view" not in shown:  # nothing to open them with

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.models.request import ModelRequest
-from hermes_agent.sessions import NewSession, RequestNote, SentNote, Step, TurnNote, UsageNote
+from hermes_agent.sessions import NewSession, RequestRecord, SentRecord, SessionCommit, TurnRecord, UsageRecord
 
 if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
 
-__all__ = ["Recorder", "RequestDigest", "digest_of_tools"]
+__all__ = ["TurnRecorder", "RequestDigest", "digest_tools"]
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode  # `json.dumps` would make one for each message
@@ -31,7 +31,7 @@ class RequestDigest:
         self._chain: list[bytes] = []
         """The digest of each message with all before it."""
 
-    def of(self, head: Sequence[Any], messages: Sequence[Message]) -> str:
+    def digest(self, head: Sequence[Any], messages: Sequence[Message]) -> str:
         """Return the digest of a request.
 
         Args:
@@ -45,13 +45,13 @@ class RequestDigest:
         del self._messages[same:], self._chain[same:]
         for message in messages[same:]:
             before = self._chain[-1] if self._chain else b""
-            self._chain.append(hashlib.sha256(before + _bytes([message.to_dict(), message.extras])).digest())
+            self._chain.append(hashlib.sha256(before + _json_bytes([message.to_dict(), message.extras])).digest())
             self._messages.append(message)
         last = self._chain[-1] if self._chain else b""
-        return hashlib.sha256(_bytes(list(head)) + last).hexdigest()
+        return hashlib.sha256(_json_bytes(list(head)) + last).hexdigest()
 
 
-def digest_of_tools(definitions: Sequence[dict[str, Any]]) -> tuple[str, str]:
+def digest_tools(definitions: Sequence[dict[str, Any]]) -> tuple[str, str]:
     """Return the digest of what the model is shown, and its text; both empty without tools."""
     if not definitions:
         return "", ""
@@ -59,11 +59,11 @@ def digest_of_tools(definitions: Sequence[dict[str, Any]]) -> tuple[str, str]:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(), text
 
 
-def _bytes(value: Any) -> bytes:
+def _json_bytes(value: Any) -> bytes:
     return _encode(value).encode("utf-8", "replace")
 
 
-class Recorder:
+class TurnRecorder:
     """The records of one conversation.
 
     Args:
@@ -86,7 +86,7 @@ class Recorder:
         self._session_id = session_id
         self._principal = principal
         self._keep = keep
-        self._step = Step(principal)
+        self._step = SessionCommit(principal)
         self._digest = digest
         self._sent_digest = sent_digest
         self._said: Sequence[Message] = ()
@@ -94,29 +94,29 @@ class Recorder:
         """The tools of the last request as the agent made it, with their digest."""
         self._asked = ""
         """Digest of the last request as the agent made it."""
-        self._note: SentNote | None = None
+        self._note: SentRecord | None = None
         """What became of it."""
 
-    def session(self, row: NewSession) -> None:
+    def add_session(self, row: NewSession) -> None:
         """The session begins."""
         self._step.session = row
 
-    def message(self, message: Message, usage: Usage | None) -> None:
+    def add_message(self, message: Message, usage: Usage | None) -> None:
         """Something was said."""
         self._step.messages.append(message)
         self._step.tokens += usage or Usage()
 
-    def turn(self, turn_id: str) -> TurnNote:
+    def turn_record(self, turn_id: str) -> TurnRecord:
         """Return what the next commit says of a turn, to add to it."""
         if self._step.turn is None:
-            self._step.turn = TurnNote(turn_id)
+            self._step.turn = TurnRecord(turn_id)
         return self._step.turn
 
-    def usage(self, note: UsageNote) -> None:
+    def add_usage(self, note: UsageRecord) -> None:
         """A model was asked."""
         self._step.usage.append(note)
 
-    def request(
+    def add_request(
         self, turn_id: str, number: int, head: Sequence[str], tools: Sequence[dict[str, Any]], said: Sequence[Message]
     ) -> None:
         """The model is about to be asked.
@@ -127,11 +127,11 @@ class Recorder:
         """
         if self._keep:
             shown, definitions = self._agent.tools_digest(tools)
-            digest = self._asked = self._digest.of((*head, shown), said)
+            digest = self._asked = self._digest.digest((*head, shown), said)
             self._said, self._tools, self._note = said, (tools, shown), None
-            self.turn(turn_id).requests.append(RequestNote(number, digest, shown, definitions))
+            self.turn_record(turn_id).requests.append(RequestRecord(number, digest, shown, definitions))
 
-    def sent(
+    def add_sent(
         self, turn_id: str, number: int, request: ModelRequest, changes: Mapping[str, Any], plugins: Iterable[str]
     ) -> None:
         """The provider is sent a request.
@@ -145,20 +145,20 @@ class Recorder:
         prompt, said = request.messages[0].text, list(request.messages[1:])
         # not `Agent.tools_digest`, which takes what it has seen for stored
         tools, shown = self._tools
-        digest = shown if request.tools == tools else digest_of_tools(request.tools)[0]
+        digest = shown if request.tools == tools else digest_tools(request.tools)[0]
         head = [request.model, prompt, digest, *([changes] if changes else ())]
         chain = self._digest if said == self._said else self._sent_digest
-        note = SentNote(number, chain.of(head, said), request.model, tuple(plugins))
+        note = SentRecord(number, chain.digest(head, said), request.model, tuple(plugins))
         if note.digest == self._asked:
             note = note._replace(plugins=())
-        self._note = self.turn(turn_id).sent[number] = note
+        self._note = self.turn_record(turn_id).sent[number] = note
 
-    def answered(self, turn_id: str, number: int, plugins: Iterable[str]) -> None:
+    def add_answered(self, turn_id: str, number: int, plugins: Iterable[str]) -> None:
         """A request was answered. `plugins`: who did when nothing was sent."""
         if self._keep:
             known = self._note if self._note is not None and self._note.number == number else None
-            note = known or SentNote(number, plugins=tuple(plugins))
-            self._note = self.turn(turn_id).sent[number] = note._replace(answered=True)
+            note = known or SentRecord(number, plugins=tuple(plugins))
+            self._note = self.turn_record(turn_id).sent[number] = note._replace(answered=True)
 
     async def commit(self) -> None:
         """Store what waits, in one commit.
@@ -166,8 +166,8 @@ class Recorder:
         Raises:
             UserError: somebody else was first with the id of this new session.
         """
-        step, self._step = self._step, Step(self._principal)
+        step, self._step = self._step, SessionCommit(self._principal)
         if not self._keep:
-            step = Step(usage=step.usage)
+            step = SessionCommit(usage=step.usage)
         if step.session or step.messages or step.turn or step.usage:
             await self._agent.write(self._session_id, step)

@@ -9,7 +9,7 @@ from hermes_agent.agent.recording import RequestDigest
 from hermes_agent.core.messages import Content, Message
 from hermes_agent.tools import tool_error
 
-__all__ = ["Grown", "LOST_RESULT", "Repair", "SentTexts", "sound"]
+__all__ = ["MessageCache", "LOST_RESULT", "HistoryRepair", "SentTexts", "repaired"]
 
 LOST_RESULT = tool_error(
     "The end of this call is unknown: the agent stopped before its result was recorded. "
@@ -17,16 +17,16 @@ LOST_RESULT = tool_error(
 )
 
 
-def sound(messages: Sequence[Message]) -> list[Message]:
+def repaired(messages: Sequence[Message]) -> list[Message]:
     """Return the conversation with one result for each tool call and no two user messages in a row.
 
     A call without a result gets `LOST_RESULT`; a result without a call is left out; user messages that follow
     each other become one.
     """
-    return Repair().of(messages)
+    return HistoryRepair().repair(messages)
 
 
-class Repair:
+class HistoryRepair:
     """`sound` for a conversation that grows: only what is new is looked at."""
 
     def __init__(self) -> None:
@@ -34,14 +34,14 @@ class Repair:
         self._out: list[Message] = []
         self._open_calls: dict[str, str] = {}
 
-    def of(self, messages: Sequence[Message]) -> list[Message]:
+    def repair(self, messages: Sequence[Message]) -> list[Message]:
         """Return what `sound` does; messages that are as they were the last time stay the same objects."""
         if self._seen != messages[: len(self._seen)]:  # the same objects: quick for any number
             self._seen, self._out, self._open_calls = [], [], {}
         for message in messages[len(self._seen) :]:
             self._take(message)
             self._seen.append(message)
-        return [*self._out, *_lost(self._open_calls)]
+        return [*self._out, *_lost_results(self._open_calls)]
 
     def _take(self, message: Message) -> None:
         out = self._out
@@ -49,19 +49,19 @@ class Repair:
             if self._open_calls.pop(message.tool_call_id, None) is not None:
                 out.append(message)
             return
-        out += _lost(self._open_calls)
+        out += _lost_results(self._open_calls)
         self._open_calls = {call.id: call.name for call in message.tool_calls}
         if message.role == "user" and out and out[-1].role == "user":
-            out[-1] = replace(out[-1], content=_join(out[-1].content, message.content))
+            out[-1] = replace(out[-1], content=_join_messages(out[-1].content, message.content))
         else:
             out.append(message)
 
 
-def _lost(open_calls: Mapping[str, str]) -> list[Message]:
+def _lost_results(open_calls: Mapping[str, str]) -> list[Message]:
     return [Message("tool", LOST_RESULT, tool_call_id=id_, tool_name=name) for id_, name in open_calls.items()]
 
 
-def _join(one: Content, other: Content) -> Content:
+def _join_messages(one: Content, other: Content) -> Content:
     if isinstance(one, str) and isinstance(other, str):
         return f"{one}\n\n{other}"
     return [*_parts(one), *_parts(other)]
@@ -85,7 +85,7 @@ class SentTexts(dict[int, str]):
         self[place], self._by[place] = text, tuple(by)
         self.plugins |= dict.fromkeys(self._by[place])
 
-    def moved(self, origin: Mapping[int, int]) -> SentTexts:
+    def move(self, origin: Mapping[int, int]) -> SentTexts:
         """Return the texts of those messages that stayed. `origin`: new place to old."""
         out = SentTexts()
         for new, old in origin.items():
@@ -95,20 +95,20 @@ class SentTexts(dict[int, str]):
 
 
 @dataclass(slots=True)
-class Grown:
+class MessageCache:
     """Of one session. What does not fit the messages any more is worked out anew by itself."""
 
-    said: Repair = field(default_factory=Repair)
+    history: HistoryRepair = field(default_factory=HistoryRepair)
     """Of the messages as they are stored."""
     digest: RequestDigest = field(default_factory=RequestDigest)
     sent_digest: RequestDigest = field(default_factory=RequestDigest)
     """Of requests that plugins changed."""
-    _sent: Repair = field(default_factory=Repair)
+    _sent: HistoryRepair = field(default_factory=HistoryRepair)
     """Of the messages with what plugins added to them."""
     _injected: dict[int, tuple[Message, Message]] = field(default_factory=dict)
     """By place: a message and what is sent in its place."""
 
-    def sent_as(self, history: Sequence[Message], texts: Mapping[int, str]) -> list[Message]:
+    def messages_to_send(self, history: Sequence[Message], texts: Mapping[int, str]) -> list[Message]:
         """Return a history as a provider accepts it. `texts`: by place: what is sent as the content of that message."""
         shown, count, injected = list(history), len(history), self._injected
         if len(injected) > len(texts):  # the history was made shorter
@@ -120,4 +120,4 @@ class Grown:
             if known is None or known[0] is not shown[place] or known[1].content != text:
                 known = injected[place] = (shown[place], replace(shown[place], content=text))
             shown[place] = known[1]
-        return self._sent.of(shown)
+        return self._sent.repair(shown)

@@ -14,33 +14,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.agent import Agent
-from hermes_agent.agent.contexts import Contexts
-from hermes_agent.agent.prompt import Prompts
-from hermes_agent.agent.recording import RequestDigest, digest_of_tools
-from hermes_agent.agent.settings import Settings
+from hermes_agent.agent.contexts import ContextEngines
+from hermes_agent.agent.prompt import SystemPromptBuilder
+from hermes_agent.agent.recording import RequestDigest, digest_tools
+from hermes_agent.agent.settings import AgentSettings
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 from hermes_agent.sessions import StoredTurn, Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.tools.toolsets import Toolsets
 
 if TYPE_CHECKING:
-    from hermes_agent.agent.compaction import SessionContext
+    from hermes_agent.agent.compaction import SessionCompaction
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["Replayed", "replay"]
+__all__ = ["ReplayResult", "replay_session"]
 
 NO_LIMIT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """What became of one turn."""
 
     turn_id: str
@@ -61,44 +61,44 @@ class Replayed:
         by_plugins: dict[tuple[str, ...], list[int]] = {}
         for number, plugins in self.changed:
             by_plugins.setdefault(plugins, []).append(number)
-        said = [f"not the same: request {_listed(self.differing)}"] if self.differing else []
+        said = [f"not the same: request {_join_numbers(self.differing)}"] if self.differing else []
         said += [
-            f"changed by plugin {', '.join(plugins)}: request {_listed(numbers)}"
+            f"changed by plugin {', '.join(plugins)}: request {_join_numbers(numbers)}"
             for plugins, numbers in by_plugins.items()
         ]
         if self.unknown:
-            said.append(f"the same but for what plugins may have changed: request {_listed(self.unknown)}")
+            said.append(f"the same but for what plugins may have changed: request {_join_numbers(self.unknown)}")
         return "; ".join(said) or "the same"
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-async def replay(transcript: Transcript, session_id: str) -> list[Replayed]:
+async def replay_session(transcript: Transcript, session_id: str) -> list[ReplayResult]:
     """Run the turns of a session again and return what became of each, in their order."""
     prompt = transcript.system_prompt(session_id) or ""
-    return [await _replayed(transcript, turn, prompt) for turn in transcript.turns(session_id)]
+    return [await _replay_turn(transcript, turn, prompt) for turn in transcript.turns(session_id)]
 
 
-GONE = "what stood before it is there in a shorter form alone"
+FORM_GONE = "what stood before it is there in a shorter form alone"
 
 
-async def _replayed(transcript: Transcript, turn: StoredTurn, prompt: str) -> Replayed:
-    before, forms = transcript.history_before(turn), _forms(transcript, turn)
+async def _replay_turn(transcript: Transcript, turn: StoredTurn, prompt: str) -> ReplayResult:
+    before, forms = transcript.history_before(turn), _load_forms(transcript, turn)
     if before is None or forms is None:
-        return Replayed(turn.id, len(turn.requests), problem=GONE)
+        return ReplayResult(turn.id, len(turn.requests), problem=FORM_GONE)
     said = transcript.messages(turn.session_id, after=turn.before, upto=turn.upto)
     first = next((i for i, m in enumerate(said) if m.role == "assistant"), len(said))
     if not first:
-        return Replayed(turn.id, len(turn.requests), problem="nobody said anything in it")
-    client = _Client(said[first:], turn, forms)
+        return ReplayResult(turn.id, len(turn.requests), problem="nobody said anything in it")
+    client = _RecordedClient(said[first:], turn, forms)
     bridge = Bridge()
-    agent = _agent(client, turn, bridge)
+    agent = _make_agent(client, turn, bridge)
     try:
-        talk = await agent.open(turn.session_id, platform="replay", approver=NobodyThere("in a replay"), keep=False)
+        talk = await agent.open(turn.session_id, platform="replay", approver=NoApprover("in a replay"), keep=False)
         talk.system_prompt, talk.history = prompt, before
-        client.talk = talk
+        client.conversation = talk
         for message in said[: first - 1]:
             client.push(message.text)
         known = dict(enumerate(m.text for m in said if m.role == "tool"))
@@ -110,10 +110,10 @@ async def _replayed(transcript: Transcript, turn: StoredTurn, prompt: str) -> Re
     finally:
         await agent.aclose()
         bridge.close()
-    return _compared(turn, client)
+    return _compare(turn, client)
 
 
-def _forms(transcript: Transcript, turn: StoredTurn) -> dict[int, list[Message]] | None:
+def _load_forms(transcript: Transcript, turn: StoredTurn) -> dict[int, list[Message]] | None:
     """Return by number of a request the shorter form that took the history's place before it; None: one is gone."""
     found: dict[int, list[Message]] = {}
     form = turn.compaction
@@ -128,9 +128,9 @@ def _forms(transcript: Transcript, turn: StoredTurn) -> dict[int, list[Message]]
     return found
 
 
-def _compared(turn: StoredTurn, client: _Client) -> Replayed:
+def _compare(turn: StoredTurn, client: _RecordedClient) -> ReplayResult:
     differing, changed, unknown = [], [], []
-    for then, now in itertools.zip_longest(turn.requests, client.made[: len(turn.requests)]):
+    for then, now in itertools.zip_longest(turn.requests, client.requests[: len(turn.requests)]):
         note = turn.sent.get(then.number)
         if now is None or now.digest != then.digest:
             differing.append(then.number)
@@ -140,10 +140,10 @@ def _compared(turn: StoredTurn, client: _Client) -> Replayed:
             changed.append((then.number, note.plugins))
         elif now.sent != note.digest:
             differing.append(then.number)
-    return Replayed(turn.id, len(turn.requests), tuple(differing), tuple(changed), tuple(unknown))
+    return ReplayResult(turn.id, len(turn.requests), tuple(differing), tuple(changed), tuple(unknown))
 
 
-def _agent(client: _Client, turn: StoredTurn, bridge: Bridge) -> Agent:
+def _make_agent(client: _RecordedClient, turn: StoredTurn, bridge: Bridge) -> Agent:
     """Return an agent that shows the tools of then and has the answers of then."""
     tools, hooks = ToolRegistry(), HookBus(bridge.wait_plugin)
     for definition in turn.definitions:
@@ -151,18 +151,18 @@ def _agent(client: _Client, turn: StoredTurn, bridge: Bridge) -> Agent:
         tools.register(function["name"], "replay", function, _not_run)
     last_without = bool(turn.definitions) and not turn.requests[-1].tools
     return Agent(
-        settings=Settings(
-            max_turns=turn.answers - 1 if last_without else NO_LIMIT, notice_after=0, end_after=0, cwd=Path("/")
+        settings=AgentSettings(
+            max_turns=turn.answer_count - 1 if last_without else NO_LIMIT, notice_after=0, end_after=0, cwd=Path("/")
         ),
         choose_model=lambda wish: ChosenModel(client, turn.model),
         tools=tools,
         toolsets=Toolsets(tools),
-        prompts=Prompts(tools),
+        prompt_builder=SystemPromptBuilder(tools),
         dispatcher=Dispatcher(tools, hooks, bridge, ResultStore(Path("/nonexistent"))),
         hooks=hooks,
         bridge=bridge,
-        open_transcript=_Nowhere,  # type: ignore[arg-type]  # nothing of a replay is stored
-        contexts=_AsThen(client),
+        open_transcript=_NullTranscript,  # type: ignore[arg-type]  # nothing of a replay is stored
+        context_engines=_RecordedEngines(client),
     )
 
 
@@ -170,7 +170,7 @@ def _not_run(args: dict[str, Any], **kwargs: Any) -> str:
     return "a replay runs no tool"
 
 
-class _Nowhere:
+class _NullTranscript:
     """Stores nothing."""
 
     def write(self, steps: Sequence[Any]) -> list[None]:
@@ -179,20 +179,20 @@ class _Nowhere:
     def close(self) -> None: ...
 
 
-class _AsThen(Contexts):
+class _RecordedEngines(ContextEngines):
     """Makes a conversation shorter where that was done then."""
 
-    def __init__(self, client: _Client) -> None:
+    def __init__(self, client: _RecordedClient) -> None:
         super().__init__()
         self._client = client
 
-    async def of(self, talk: Conversation) -> SessionContext:
+    async def for_session(self, talk: Conversation) -> SessionCompaction:
         """Return the context; before a request its conversation takes the form that it had then."""
         self._client.take_form()
-        return await super().of(talk)
+        return await super().for_session(talk)
 
 
-class _Made(NamedTuple):
+class _ReplayedRequest(NamedTuple):
     """A request of the replay."""
 
     digest: str
@@ -202,14 +202,14 @@ class _Made(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Client:
+class _RecordedClient:
     """Gives the answers of then. `said`: the turn from its first answer on."""
 
-    said: Sequence[Message]
+    recorded: Sequence[Message]
     turn: StoredTurn
     forms: Mapping[int, list[Message]]
-    made: list[_Made] = field(default_factory=list)
-    talk: Any = None
+    requests: list[_ReplayedRequest] = field(default_factory=list)
+    conversation: Any = None
     """The conversation of the replay."""
     provider: str = "replay"
     base_url: str = ""
@@ -221,44 +221,44 @@ class _Client:
 
     def push(self, text: str) -> None:
         """Say something into the session."""
-        self.talk.agent.inboxes.push(text, self.talk.session_id)
+        self.conversation.agent.inboxes.push(text, self.conversation.session_id)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
         """Keep the digest of the request, and give the next answer."""
         self._note(request, request.messages[1:])
         while self._was_made_again():  # it was too long, or a crash came
             self.take_form()
-            self._note(request, self.talk.said())
-        if self._at >= len(self.said):
+            self._note(request, self.conversation.said())
+        if self._at >= len(self.recorded):
             raise ModelError("refused", "there is no further answer in the transcript")
-        answer = self.said[self._at]
+        answer = self.recorded[self._at]
         self._at += 1
-        while self._at < len(self.said) and self.said[self._at].role != "assistant":
-            if self.said[self._at].role == "user":  # said while the turn ran
-                self.push(self.said[self._at].text)
+        while self._at < len(self.recorded) and self.recorded[self._at].role != "assistant":
+            if self.recorded[self._at].role == "user":  # said while the turn ran
+                self.push(self.recorded[self._at].text)
             self._at += 1
         yield ModelAnswer(answer, "tool_calls" if answer.tool_calls else "stop", Usage(), request.model)
 
     def take_form(self) -> None:
         """Let the history be the form that it had at the next request, where that was another one."""
-        if self.forms and len(self.made) < len(self.turn.requests):
-            shorter = self.forms.get(self.turn.requests[len(self.made)].number)
+        if self.forms and len(self.requests) < len(self.turn.requests):
+            shorter = self.forms.get(self.turn.requests[len(self.requests)].number)
             if shorter is not None:
-                self.talk.history = list(shorter)
+                self.conversation.history = list(shorter)
 
     def _was_made_again(self) -> bool:
-        count = len(self.made)
+        count = len(self.requests)
         note = self.turn.sent.get(self.turn.requests[count - 1].number) if count < len(self.turn.requests) else None
         return note is not None and not note.answered
 
     def _note(self, request: ModelRequest, messages: Sequence[Message]) -> None:
-        count = len(self.made)
+        count = len(self.requests)
         note = self.turn.sent.get(self.turn.requests[count].number) if count < len(self.turn.requests) else None
-        rest = (request.messages[0].text, digest_of_tools(request.tools)[0])
-        digest = self._digest.of((request.model, *rest), messages)
+        rest = (request.messages[0].text, digest_tools(request.tools)[0])
+        digest = self._digest.digest((request.model, *rest), messages)
         other = note.model if note is not None else ""  # somebody who stood in
-        sent = digest if other in ("", request.model) else self._digest.of((other, *rest), messages)
-        self.made.append(_Made(digest, sent))
+        sent = digest if other in ("", request.model) else self._digest.digest((other, *rest), messages)
+        self.requests.append(_ReplayedRequest(digest, sent))
 
     def is_priced(self, model: str) -> bool:
         """Nobody is asked."""

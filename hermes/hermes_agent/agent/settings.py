@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.request import ModelClient
-from hermes_agent.policy import Smart
-from hermes_agent.sessions import Spent
+from hermes_agent.policy import SmartApproval
+from hermes_agent.sessions import UsageTotals
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
 __all__ = [
-    "HOW",
-    "Cap",
+    "PRICE_REMEDY",
+    "UsageCap",
     "ChooseModel",
     "CompressionSettings",
-    "Limits",
-    "Settings",
-    "caps",
-    "caps_of",
-    "limits_of",
+    "UsageLimits",
+    "AgentSettings",
+    "usage_caps",
+    "turn_caps",
+    "read_limits",
     "price_refusal",
-    "reached",
-    "uncounted",
-    "unpriced",
+    "reached_cap",
+    "uncounted_notice",
+    "find_unpriced",
     "unpriced_sentence",
 ]
 
@@ -38,15 +38,15 @@ logger = logging.getLogger(__name__)
 
 REFUSE, WARN = "refuse", "warn"
 """Values of `limits.unknown_price`, beside a price."""
-HOW = (
+PRICE_REMEDY = (
     "`limits.unknown_price` takes a price in dollars for a million tokens (0 for a model that costs nothing), or `warn`"
     " to go on without counting it; `hermes model list PROVIDER` fetches the prices of a provider that tells them."
 )
-JOB = "cron"
+JOB_PLATFORM = "cron"
 """The front door of scheduled jobs; a run has a session of its own."""
 
 
-class Limits(NamedTuple):
+class UsageLimits(NamedTuple):
     """0 sets no limit. Tokens are input and output together, whoever caused them."""
 
     session_tokens: int = 0
@@ -69,23 +69,23 @@ class Limits(NamedTuple):
         return self.unknown_price == REFUSE
 
 
-def limits_of(settings: Mapping[str, Any]) -> Limits:
+def read_limits(settings: Mapping[str, Any]) -> UsageLimits:
     """Return what the block `limits` of the config sets."""
-    return Limits(**{name: value or 0 for name, value in settings.items()})
+    return UsageLimits(**{name: value or 0 for name, value in settings.items()})
 
 
-class Cap(NamedTuple):
+class UsageCap(NamedTuple):
     """One of them, with whose usage it looks at (arguments of `Transcript.spent`)."""
 
     name: str
-    who: str
+    subject: str
     tokens: int
     usd: float
-    where: dict[str, str]
+    usage_filter: dict[str, str]
     price: float = 0.0
     """Dollars a million tokens of calls whose price is unknown."""
 
-    def sentence(self, spent: Spent) -> str:
+    def sentence(self, spent: UsageTotals) -> str:
         """Return the sentence that ends the turn when it is reached; empty when it is not."""
         if 0 < self.tokens <= spent.tokens:
             unit, used, limit = "tokens", f"{spent.tokens:,} tokens", f"{self.tokens:,}"
@@ -95,10 +95,10 @@ class Cap(NamedTuple):
             return ""
         when = " today" if self.name == "day" else ""
         key = f"limits.{self.name}_{unit}"
-        return f"I stopped: {self.who} has used {used}{when}, and the operator's limit is {limit} (`{key}`)."
+        return f"I stopped: {self.subject} has used {used}{when}, and the operator's limit is {limit} (`{key}`)."
 
 
-def caps(limits: Limits, of_session: dict[str, str], platform: str) -> list[Cap]:
+def usage_caps(limits: UsageLimits, of_session: dict[str, str], platform: str) -> list[UsageCap]:
     """Return those that are set.
 
     Args:
@@ -107,16 +107,16 @@ def caps(limits: Limits, of_session: dict[str, str], platform: str) -> list[Cap]
     """
     if not any(limits[:-1]):
         return []
-    job = platform == JOB and bool(of_session)
+    job = platform == JOB_PLATFORM and bool(of_session)
     found = [
-        Cap("session", "this session", limits.session_tokens, limits.session_usd, of_session),
-        Cap("job", "this job", limits.job_tokens * job, limits.job_usd * job, of_session),
-        Cap("day", "the agent", limits.day_tokens, limits.day_usd, {"day": date.today().isoformat()}),
+        UsageCap("session", "this session", limits.session_tokens, limits.session_usd, of_session),
+        UsageCap("job", "this job", limits.job_tokens * job, limits.job_usd * job, of_session),
+        UsageCap("day", "the agent", limits.day_tokens, limits.day_usd, {"day": date.today().isoformat()}),
     ]
-    return [cap._replace(price=limits.price) for cap in found if cap.where and (cap.tokens or cap.usd)]
+    return [cap._replace(price=limits.price) for cap in found if cap.usage_filter and (cap.tokens or cap.usd)]
 
 
-def unpriced(limits: Limits, found: Sequence[Cap], client: ModelClient, model: str) -> str:
+def find_unpriced(limits: UsageLimits, found: Sequence[UsageCap], client: ModelClient, model: str) -> str:
     """Return half a sentence: which cap in dollars cannot be kept since a model's price is unknown; empty for none."""
     cap = next((cap for cap in found if cap.usd), None)
     if cap is None or not isinstance(limits.unknown_price, str) or client.is_priced(model):
@@ -130,36 +130,36 @@ def unpriced_sentence(model: str, provider: str, key: str) -> str:
     return f"the price of {name} of {provider} is unknown, so `{key}` cannot be kept"
 
 
-def price_refusal(limits: Limits, found: Sequence[Cap], client: ModelClient, model: str) -> str:
+def price_refusal(limits: UsageLimits, found: Sequence[UsageCap], client: ModelClient, model: str) -> str:
     """Return the sentence that ends a turn when a model may not be asked at an unknown price; empty when it may."""
-    why = unpriced(limits, found, client, model) if limits.refuses_unpriced else ""
-    return f"I stopped: {why}. {HOW}" if why else ""
+    why = find_unpriced(limits, found, client, model) if limits.refuses_unpriced else ""
+    return f"I stopped: {why}. {PRICE_REMEDY}" if why else ""
 
 
-def caps_of(talk: Conversation, turn_id: str) -> list[Cap]:
+def turn_caps(talk: Conversation, turn_id: str) -> list[UsageCap]:
     """Return the caps that hold for a turn."""
     of_session = {"session_id": talk.account} if talk.account else {"turn_id": turn_id}
-    return caps(talk.agent.settings.limits, of_session, talk.platform)
+    return usage_caps(talk.agent.settings.limits, of_session, talk.platform)
 
 
-def uncounted(talk: Conversation, turn_id: str) -> str:
+def uncounted_notice(talk: Conversation, turn_id: str) -> str:
     """Return a notice, once for a conversation and a model: its calls do not count for the caps in dollars."""
     limits = talk.agent.settings.limits
-    if limits.unknown_price != WARN or talk.uncounted == (talk.provider, talk.model):
+    if limits.unknown_price != WARN or talk.uncounted_model == (talk.provider, talk.model):
         return ""
-    why = unpriced(limits, caps_of(talk, turn_id), talk.chosen.client, talk.model)
+    why = find_unpriced(limits, turn_caps(talk, turn_id), talk.chosen.client, talk.model)
     if not why:
         return ""
-    talk.uncounted = (talk.provider, talk.model)
+    talk.uncounted_model = (talk.provider, talk.model)
     logger.warning("%s: its calls are not counted", why)
     return f"{why[:1].upper()}{why[1:]}: its calls are not counted."
 
 
-async def reached(talk: Conversation, turn_id: str) -> str:
+async def reached_cap(talk: Conversation, turn_id: str) -> str:
     """Return the sentence that ends the turn when a cap is reached; empty when none is."""
-    found = caps_of(talk, turn_id)
+    found = turn_caps(talk, turn_id)
     for cap in found:
-        if sentence := cap.sentence(await talk.agent.transcript("spent", **cap.where)):
+        if sentence := cap.sentence(await talk.agent.call_transcript("spent", **cap.usage_filter)):
             return sentence
     return price_refusal(talk.agent.settings.limits, found, talk.chosen.client, talk.model)
 
@@ -169,7 +169,7 @@ ChooseModel = Callable[[str | None], ChosenModel]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AgentSettings:
     """What the operator set for every conversation."""
 
     max_turns: int = 90
@@ -187,9 +187,9 @@ class Settings:
     approval_timeout_s: float = 60.0
     approvals_off: bool = False
     """Nobody is asked about anything."""
-    smart: Smart | None = None
+    smart: SmartApproval | None = None
     """Looks at questions before a person does."""
-    limits: Limits = field(default_factory=Limits)
+    limits: UsageLimits = field(default_factory=UsageLimits)
     cwd: Path = Path()
     """Where tools work, resolved; the one default of every session."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes_agent.agent.inbox import Inboxes
-from hermes_agent.commands import CommandRegistry, by_prefix, exact, parse, run_command
-from hermes_agent.config.nearness import nearest
+from hermes_agent.agent.inbox import InjectedMessages
+from hermes_agent.commands import CommandTable, find_by_prefix, find_command, parse_command, run_command
+from hermes_agent.config.nearness import nearest_name
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.core.redact import MASK, redactor
 from hermes_agent.hooks import HookBus
@@ -20,11 +20,11 @@ from hermes_agent.sessions import LOCAL
 from hermes_agent.skills.slash import SkillCommands
 from hermes_agent.tools import CallScope, current_scope
 
-__all__ = ["Called", "Says", "Slash", "Unknown"]
+__all__ = ["CommandCall", "RunSkill", "CommandRouter", "UnknownCommand"]
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CommandCall:
     """A command is to be run."""
 
     command: SlashCommand
@@ -32,78 +32,78 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Says:
+class RunSkill:
     """A turn with this message is to be run: a skill."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownCommand:
     """It looks like a command, and there is none of that name."""
 
     name: str
     known: tuple[str, ...]
 
-    def answer(self, *others: str, sign: str = "/") -> str:
+    def reply(self, *others: str, sign: str = "/") -> str:
         """Return what to say.
 
         Args:
             others: commands that the front door has of its own.
             sign: what commands begin with there.
         """
-        near = nearest(self.name, (*self.known, *others))
+        near = nearest_name(self.name, (*self.known, *others))
         hint = f" Did you mean {sign}{near}?" if near else ""
         return f"There is no command {sign}{self.name}.{hint} {sign}help lists them."
 
 
 @dataclass(frozen=True, slots=True)
-class Slash:
+class CommandRouter:
     """The lines of a host. `cwd`: where tools work that a command calls, when the session is not open."""
 
-    commands: CommandRegistry
+    commands: CommandTable
     skills: SkillCommands
     bridge: Bridge
-    inboxes: Inboxes
+    injected: InjectedMessages
     hooks: HookBus
     cwd: Path
     approval_timeout_s: float
     approvals_off: bool = False
 
-    async def meaning(
+    async def resolve(
         self, line: str, *, session_id: str, platform: str, prefixes: bool = False
-    ) -> Called | Says | Unknown | None:
+    ) -> CommandCall | RunSkill | UnknownCommand | None:
         """Return what is to be done; None for a line that is no command.
 
         Args:
             prefixes: whether the beginning of a name will do.
         """
-        parsed = parse(line)
+        parsed = parse_command(line)
         if parsed is None:
             return None
         name, arguments = parsed
-        command = exact(self.commands, name)
+        command = find_command(self.commands, name)
         if command is not None:
-            return Called(command, arguments)
+            return CommandCall(command, arguments)
 
         def message(chosen: str) -> str | None:
             return self.skills.message(chosen, arguments, session_id=session_id, platform=platform)
 
         text = await self.bridge.run(message, name)
         if text is None and prefixes:
-            slugs = await self.bridge.run(self.skills.all, platform)
-            longer = by_prefix(name, {*self.commands.names(), *slugs})
+            slugs = await self.bridge.run(self.skills.offered, platform)
+            longer = find_by_prefix(name, {*self.commands.names(), *slugs})
             command = None if longer is None else self.commands.get(longer)
             if command is not None:
-                return Called(command, arguments)
+                return CommandCall(command, arguments)
             text = None if longer is None else await self.bridge.run(message, longer)
         if text is not None:
-            return Says(text)
+            return RunSkill(text)
         why = self.commands.why_absent(name)
         if why:  # answered as the command would be, at every front door
-            return Called(SlashCommand(name, lambda raw_args: f"/{name} is not there: {why}"), arguments)
-        shown = parse(redactor.known(line))  # before it lost its capitals
-        return Unknown(MASK if shown is None else shown[0], tuple(self.commands.names()))
+            return CommandCall(SlashCommand(name, lambda raw_args: f"/{name} is not there: {why}"), arguments)
+        shown = parse_command(redactor.mask_known(line))  # before it lost its capitals
+        return UnknownCommand(MASK if shown is None else shown[0], tuple(self.commands.names()))
 
     def scope(self, session_id: str, platform: str, approver: Approver, *, principal: str = LOCAL) -> CallScope:
         """Return what a command works for that is run beside a session; what it says there waits for a turn.
@@ -111,7 +111,7 @@ class Slash:
         Args:
             principal: who gives the command; tools that it calls show what that user may see.
         """
-        self.inboxes.open(session_id)
+        self.injected.open(session_id)
         return CallScope(
             session_id=session_id,
             task_id=session_id,
@@ -122,7 +122,7 @@ class Slash:
             principal=principal,
         )
 
-    async def announce(self, called: Called, scope: CallScope) -> None:
+    async def announce(self, called: CommandCall, scope: CallScope) -> None:
         """Fire `pre_command`: the command is about to run, in the session of `scope`."""
         hooks = self.hooks
         if not hooks.has("pre_command"):
@@ -136,7 +136,7 @@ class Slash:
         finally:
             current_scope.reset(token)
 
-    async def run(self, called: Called, scope: CallScope) -> str | None:
+    async def run(self, called: CommandCall, scope: CallScope) -> str | None:
         """Run a command, beside a turn that may run in the same session; return its answer without known secrets.
 
         Args:
@@ -145,6 +145,6 @@ class Slash:
         token = current_scope.set(scope)
         try:
             answer = await run_command(called.command, called.arguments, self.bridge)
-            return redactor.known(answer) if answer else answer
+            return redactor.mask_known(answer) if answer else answer
         finally:
             current_scope.reset(token)

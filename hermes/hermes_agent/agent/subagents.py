@@ -19,28 +19,30 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.core.events import TurnFinished
-from hermes_agent.core.foreign import fenced
+from hermes_agent.core.foreign import mark_untrusted
 from hermes_agent.core.ids import new_id, new_session_id
-from hermes_agent.policy import Approvals, Approver, Choice, NobodyThere, Refused
+from hermes_agent.policy import Approvals, Approver, Choice, NoApprover, Refusal
 from hermes_agent.sessions import LOCAL, Delegation
-from hermes_agent.tasks.delegating import Report, Task
+from hermes_agent.tasks.delegating import DelegatedTask, SubagentReport
 from hermes_agent.tools import CallScope
 
 if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["Charter", "DelegationSettings", "SubAgents"]
+__all__ = ["SubagentPolicy", "DelegationSettings", "Subagents"]
 
 logger = logging.getLogger(__name__)
 
-WITHHELD = frozenset({"clarify", "memory", "send_message", "cronjob"})
+WITHHELD_TOOLS = frozenset({"clarify", "memory", "send_message", "cronjob"})
 """Tools that speak to people, or for later."""
 
 MAX_ATTEMPTS = 3
 """Processes that may end in the middle of what runs in the background, before it is given up."""
 MAX_RECOVERED = 4096
-LOST = "They did not come to an end: the agent was restarted {count} times while they worked. What they did stands."
+LOST_REPORT = (
+    "They did not come to an end: the agent was restarted {count} times while they worked. What they did stands."
+)
 
 INSTRUCTIONS = (
     "You are a sub-agent: another agent handed you the task below, and nobody can answer questions. Do it with your"
@@ -49,7 +51,7 @@ INSTRUCTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Charter:
+class SubagentPolicy:
     """What a sub-agent may do."""
 
     id: str
@@ -72,20 +74,22 @@ class DelegationSettings:
     max_summary_chars: int = 24_000
 
 
-class SubAgents:
+class Subagents:
     """Runs them. On the core loop."""
 
     def __init__(self, agent: Agent, settings: DelegationSettings) -> None:
         self._agent = agent
         self._settings = settings
         self._background: dict[asyncio.Task[None], Delegation] = {}
-        self._known: set[str] = set()
+        self._attempts: set[str] = set()
         """Ids of those that run in this process, or were told in it."""
         self._recovered: set[str] = set()
         """Sessions for which nothing is left by other processes."""
-        self._telling = asyncio.Lock()
+        self._notifications = asyncio.Lock()
 
-    async def run(self, tasks: Sequence[Task], parent_session: str, scope: CallScope | None) -> list[Report]:
+    async def run(
+        self, tasks: Sequence[DelegatedTask], parent_session: str, scope: CallScope | None
+    ) -> list[SubagentReport]:
         """Run tasks side by side, and return what came of each, in their order.
 
         Raises:
@@ -96,16 +100,18 @@ class SubAgents:
             self._check(task, origin)
         return await self._run(tasks, [new_session_id() for _ in tasks], origin)
 
-    async def _run(self, tasks: Sequence[Task], sessions: Sequence[str], origin: _Origin) -> list[Report]:
+    async def _run(
+        self, tasks: Sequence[DelegatedTask], sessions: Sequence[str], origin: _ParentContext
+    ) -> list[SubagentReport]:
         slots = asyncio.Semaphore(self._settings.max_concurrent_children)
 
-        async def one(task: Task, session_id: str) -> Report:
+        async def one(task: DelegatedTask, session_id: str) -> SubagentReport:
             async with slots:
-                return await self._child(task, session_id, origin)
+                return await self._open_subagent(task, session_id, origin)
 
         return list(await asyncio.gather(*map(one, tasks, sessions)))
 
-    async def start(self, tasks: Sequence[Task], parent_session: str, scope: CallScope | None) -> str:
+    async def start(self, tasks: Sequence[DelegatedTask], parent_session: str, scope: CallScope | None) -> str:
         """Run them in the background; their reports are said into the parent's session."""
         origin = await self._origin(parent_session, None)  # no turn: it goes on when this one ends
         for task in tasks:
@@ -120,7 +126,7 @@ class SubAgents:
         }
         work = Delegation(new_id("delegation"), parent_session, plan)
         if not origin.depth:
-            await self._agent.transcript("delegation_begins", work)
+            await self._agent.call_transcript("delegation_begins", work)
         self._begin(work, origin)
         return work.id
 
@@ -138,24 +144,24 @@ class SubAgents:
             self._recovered.add(session_id)
         await asyncio.gather(*(r for r in self._background if r.cancelling()), return_exceptions=True)
         try:
-            left = await self._agent.transcript("delegations_left", session_id)
+            left = await self._agent.call_transcript("delegations_left", session_id)
         except BaseException:
             self._recovered.discard(session_id)  # whoever opens it next asks again
             raise
         for work in left:
-            if work.id in self._known:
+            if work.id in self._attempts:
                 continue
-            self._known.add(work.id)  # at once: the daemon's start and whoever opens the session both come here
-            self._agent.inboxes.open(work.session_id)
+            self._attempts.add(work.id)  # at once: the daemon's start and whoever opens the session both come here
+            self._agent.injected.open(work.session_id)
             if work.text:
-                self._tell_parent(work)
+                self._notify_parent(work)
             elif work.attempt > MAX_ATTEMPTS:
-                await self._end(work, LOST.format(count=MAX_ATTEMPTS))
+                await self._end(work, LOST_REPORT.format(count=MAX_ATTEMPTS))
             else:
                 self._begin(work, await self._origin(work.session_id, None, work.plan))
 
-    def _begin(self, work: Delegation, origin: _Origin) -> None:
-        tasks = [Task(goal, context, role, tuple(sets)) for goal, context, role, sets in work.plan["tasks"]]
+    def _begin(self, work: Delegation, origin: _ParentContext) -> None:
+        tasks = [DelegatedTask(goal, context, role, tuple(sets)) for goal, context, role, sets in work.plan["tasks"]]
 
         async def run() -> None:
             reports = await self._run(tasks, work.plan["sessions"], origin)
@@ -167,21 +173,21 @@ class SubAgents:
 
         running = asyncio.ensure_future(run())
         self._background[running] = work
-        self._known.add(work.id)
+        self._attempts.add(work.id)
         running.add_done_callback(self._ended)
 
     async def _end(self, work: Delegation, said: str) -> None:
-        text = f"[Sub-agents that you started in the background ({work.id}) have ended.]\n\n{fenced(said, '')}"
-        await self._agent.transcript("delegation_ends", work.id, text)
-        self._tell_parent(work._replace(text=text))
+        text = f"[Sub-agents that you started in the background ({work.id}) have ended.]\n\n{mark_untrusted(said, '')}"
+        await self._agent.call_transcript("delegation_ends", work.id, text)
+        self._notify_parent(work._replace(text=text))
 
-    def _tell_parent(self, work: Delegation) -> None:
-        self._known.add(work.id)
-        if self._agent.inboxes.push(work.text, work.session_id) != "taken":
-            self._known.discard(work.id)
+    def _notify_parent(self, work: Delegation) -> None:
+        self._attempts.add(work.id)
+        if self._agent.injected.push(work.text, work.session_id) != "taken":
+            self._attempts.discard(work.id)
             logger.warning("nobody takes the reports of %s now: its conversation is closed", work.id)
 
-    def leave(self, session_id: str) -> None:
+    def cancel_background(self, session_id: str) -> None:
         """Stop what runs in the background for a conversation that is closed."""
         self._recovered.discard(session_id)
         for running, work in list(self._background.items()):
@@ -197,38 +203,42 @@ class SubAgents:
     def _ended(self, running: asyncio.Task[None]) -> None:
         work = self._background.pop(running)
         if running.cancelled() or running.exception() is not None:
-            self._known.discard(work.id)
+            self._attempts.discard(work.id)
         if not running.cancelled() and (error := running.exception()) is not None:
             logger.error("sub-agents in the background failed: %s", error)
 
-    async def _origin(self, session_id: str, scope: CallScope | None, plan: Mapping[str, Any] | None = None) -> _Origin:
+    async def _origin(
+        self, session_id: str, scope: CallScope | None, plan: Mapping[str, Any] | None = None
+    ) -> _ParentContext:
         agent = self._agent
         talk = next((t for t in agent.open_conversations if session_id and t.session_id == session_id), None)
         if talk is not None:
-            return _Origin(talk, session_id, talk.principal, scope, talk.platform, talk.cwd, talk.wish, talk.toolsets)
-        owner = await agent.transcript("principal", session_id)
+            return _ParentContext(
+                talk, session_id, talk.principal, scope, talk.platform, talk.cwd, talk.requested_model, talk.toolsets
+            )
+        owner = await agent.call_transcript("principal", session_id)
         given = plan or {"platform": "cli" if scope is None else scope.platform}
         cwd = Path(given["cwd"]) if given.get("cwd") else None
-        return _Origin(
+        return _ParentContext(
             None, session_id, owner or LOCAL, scope, given["platform"], cwd, given.get("model"), given.get("toolsets")
         )
 
-    def _check(self, task: Task, origin: _Origin) -> None:
+    def _check(self, task: DelegatedTask, origin: _ParentContext) -> None:
         if origin.depth >= self._settings.max_spawn_depth:
             raise ToolFailed(f"sub-agents nest at most {self._settings.max_spawn_depth} deep: do it yourself")
         known = {entry.toolset for _, entry in self._agent.tools.items()}
         if unknown := sorted(set(task.toolsets) - known):
             raise ToolFailed(f"there is no toolset {', '.join(unknown)}; there are {', '.join(sorted(known))}")
 
-    async def _child(self, task: Task, session_id: str, origin: _Origin) -> Report:
-        agent, parent = self._agent, origin.talk
+    async def _open_subagent(self, task: DelegatedTask, session_id: str, origin: _ParentContext) -> SubagentReport:
+        agent, parent = self._agent, origin.conversation
         depth = origin.depth + 1
         may_hand_on = task.role == "orchestrator" and depth < self._settings.max_spawn_depth
-        charter = Charter(
+        charter = SubagentPolicy(
             new_id("subagent"),
             depth,
             self._settings.max_iterations,
-            WITHHELD if may_hand_on else WITHHELD | {"delegate_task"},
+            WITHHELD_TOOLS if may_hand_on else WITHHELD_TOOLS | {"delegate_task"},
             origin.account,
         )
         child = await agent.open(
@@ -244,8 +254,8 @@ class SubAgents:
             charter=charter,
         )
         began = time.monotonic()
-        await self._tell("subagent_start", origin, child, task, child_goal=task.goal, child_subagent_id=charter.id)
-        children = set() if parent is None or origin.scope is None else parent.children
+        await self._notify("subagent_start", origin, child, task, child_goal=task.goal, child_subagent_id=charter.id)
+        children = set() if parent is None or origin.scope is None else parent.subagents
         children.add(child)
         status, summary, end = "failed", "", None
         try:
@@ -268,14 +278,16 @@ class SubAgents:
             summary = summary[: self._settings.max_summary_chars] + "\n[cut: the whole is in the session]"
         seconds = time.monotonic() - began
         told = {"child_summary": summary, "child_status": status, "duration_ms": round(seconds * 1000)}
-        await self._tell("subagent_stop", origin, child, task, **told)
+        await self._notify("subagent_stop", origin, child, task, **told)
         if self._agent.memory is not None:
-            self._agent.memory.delegated(origin.session_id, task.goal, summary, child.session_id)
-        return Report(
+            self._agent.memory.on_delegation(origin.session_id, task.goal, summary, child.session_id)
+        return SubagentReport(
             status, summary, child.session_id, seconds, child.model_calls, 0 if end is None else end.usage.total_tokens
         )
 
-    async def _tell(self, hook: str, origin: _Origin, child: Conversation, task: Task, **more: Any) -> None:
+    async def _notify(
+        self, hook: str, origin: _ParentContext, child: Conversation, task: DelegatedTask, **more: Any
+    ) -> None:
         """Fire a hook; one after another, as the contract has it."""
         if not self._agent.hooks.has(hook):
             return
@@ -287,16 +299,16 @@ class SubAgents:
             **more,
         }
         if hook == "subagent_start":
-            keywords["parent_subagent_id"] = "" if origin.charter is None else origin.charter.id
-        async with self._telling:
-            await child.fire(hook, **keywords)
+            keywords["parent_subagent_id"] = "" if origin.policy is None else origin.policy.id
+        async with self._notifications:
+            await child.call_hook(hook, **keywords)
 
 
 @dataclass(frozen=True, slots=True)
-class _Origin:
+class _ParentContext:
     """Who hands a task on."""
 
-    talk: Conversation | None
+    conversation: Conversation | None
     """None: nobody is in that session."""
     session_id: str
     principal: str
@@ -308,32 +320,32 @@ class _Origin:
     toolsets: Collection[str] | None
 
     @property
-    def charter(self) -> Charter | None:
-        return None if self.talk is None else self.talk.charter
+    def policy(self) -> SubagentPolicy | None:
+        return None if self.conversation is None else self.conversation.subagent_policy
 
     @property
     def depth(self) -> int:
-        return 0 if self.charter is None else self.charter.depth
+        return 0 if self.policy is None else self.policy.depth
 
     @property
     def account(self) -> str:
-        return self.session_id if self.charter is None else self.charter.account
+        return self.session_id if self.policy is None else self.policy.account
 
     def approver(self) -> Approver:
         """Return who is asked: whoever the caller would ask, in the same queue."""
         if self.scope is not None:
-            return _Through(self.scope.approvals, self.scope.turn_id)
-        if self.talk is not None:
-            return _Through(self.talk.approvals, "")
-        return NobodyThere("in a sub-agent outside a conversation")
+            return _ParentApprover(self.scope.approvals, self.scope.turn_id)
+        if self.conversation is not None:
+            return _ParentApprover(self.conversation.approvals, "")
+        return NoApprover("in a sub-agent outside a conversation")
 
 
-class _Through:
+class _ParentApprover:
     """Asks the person of the parent's conversation."""
 
     def __init__(self, approvals: Approvals, turn_id: str) -> None:
         self._approvals, self._turn_id = approvals, turn_id
 
-    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
         refused = await self._approvals.decide(request, turn_id=self._turn_id)
         return "once" if refused is None else refused

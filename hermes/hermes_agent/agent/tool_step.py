@@ -11,15 +11,15 @@ from functools import partial
 from typing import Any
 
 from hermes_agent.agent.interrupt import GRACE_S, Interrupted
-from hermes_agent.agent.turn_state import Stopped, TurnState, changed_path
+from hermes_agent.agent.turn_state import TurnState, TurnStopped, changed_path
 from hermes_agent.core.events import Event, ToolFinished, ToolStarted
-from hermes_agent.core.masking import masked_arguments
+from hermes_agent.core.masking import mask_arguments
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.service.context import log_context
-from hermes_agent.sessions import CallNote
+from hermes_agent.sessions import CallRecord
 from hermes_agent.tools import CallScope, ToolOutcome, tool_error
-from hermes_agent.tools.parallel import MAX_AT_ONCE, batch_limit_s, may_run_at_once
+from hermes_agent.tools.parallel import MAX_PARALLEL, batch_limit_s, may_run_in_parallel
 from hermes_agent.tools.results import status_of
 
 __all__ = ["INTERRUPTED", "ToolStep"]
@@ -30,7 +30,7 @@ INTERRUPTED = tool_error("interrupted by the user")
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
+class _PendingCall:
     """A call that is to be run."""
 
     call: ToolCall
@@ -52,14 +52,14 @@ class ToolStep:
 
     def __init__(self, turn: TurnState, calls: Sequence[ToolCall], valid: list[str], place: int) -> None:
         self._turn = turn
-        self._talk = turn.conversation
+        self._conversation = turn.conversation
         self._valid = valid
-        scope = self._talk.scope(
+        scope = self._conversation.scope(
             turn.id, turn.user_message, turn.interrupt.flag, api_request_id=turn.request_id, budget=turn.budget
         )
         self._scope = replace(scope, shown=frozenset(valid))
         self._place = place
-        self._calls: list[_Call] = []
+        self._calls: list[_PendingCall] = []
         self._left = list(calls)
         """Those without a result in the transcript."""
 
@@ -68,20 +68,20 @@ class ToolStep:
 
         Raises:
             Interrupted: the turn was stopped; those that did not run have a result that says so.
-            Stopped: the model repeats itself.
+            TurnStopped: the model repeats itself.
         """
         sentence = self._plan()
-        registry, cwd = self._talk.agent.tools, self._talk.cwd
-        together = may_run_at_once(registry, [(c.name, c.arguments) for c in self._calls], cwd)
+        registry, cwd = self._conversation.agent.tools, self._conversation.cwd
+        together = may_run_in_parallel(registry, [(c.name, c.arguments) for c in self._calls], cwd)
         groups = [self._calls] if together else [[c] for c in self._calls]
         try:
             if groups:
                 self._about_to_run(groups[0])
             for number, group in enumerate(groups):
                 self._turn.interrupt.check()
-                await self._talk.commit()
+                await self._conversation.commit()
                 for item in group:
-                    yield ToolStarted(item.call.id, item.name, masked_arguments(item.arguments))
+                    yield ToolStarted(item.call.id, item.name, mask_arguments(item.arguments))
                 async for done in self._run(group, groups[number + 1] if number + 1 < len(groups) else []):
                     assert done.outcome is not None
                     yield ToolFinished(
@@ -92,42 +92,46 @@ class ToolStep:
                         done.outcome.duration_ms,
                     )
             if sentence:
-                raise Stopped(sentence)
+                raise TurnStopped(sentence)
         except Interrupted:
             async for event in self._close(INTERRUPTED):
                 yield event
             raise
-        except Stopped:
+        except TurnStopped:
             async for event in self._close(tool_error("not run: the same call was made too often in a row")):
                 yield event
             raise
 
     def _plan(self) -> str:
         """Find out what is to be run; return why the turn ends then, empty when it does not."""
-        repetition = self._turn.repetition
+        repetition = self._turn.repeated_calls
         for place, call in enumerate(self._left, self._place):
-            name, arguments = self._talk.agent.dispatcher.resolve(call, self._valid)
+            name, arguments = self._conversation.agent.dispatcher.resolve(call, self._valid)
             count = repetition.count(name, arguments, call.arguments)
-            if repetition.ends(count):
-                return repetition.sentence(name, count)
-            self._calls.append(_Call(call, name, arguments, count, place))
+            if repetition.ends_turn(count):
+                return repetition.end_sentence(name, count)
+            self._calls.append(_PendingCall(call, name, arguments, count, place))
         return ""
 
-    def _about_to_run(self, group: list[_Call]) -> None:
+    def _about_to_run(self, group: list[_PendingCall]) -> None:
         """Have the next commit write down the intent."""
-        self._talk.record.turn(self._turn.id).calls.extend(CallNote(item.place, item.name) for item in group)
+        self._conversation.record.turn_record(self._turn.id).calls.extend(
+            CallRecord(item.place, item.name) for item in group
+        )
 
-    async def _run(self, group: list[_Call], following: list[_Call]) -> AsyncGenerator[_Call, None]:
+    async def _run(
+        self, group: list[_PendingCall], following: list[_PendingCall]
+    ) -> AsyncGenerator[_PendingCall, None]:
         """Run calls at once; yield each when it has ended. The results are kept in the order of the calls."""
         if len(group) == 1:
             group[0].outcome = await self._outcome(group[0], self._scope)
             await self._keep(group, following)
             yield group[0]
             return
-        limit, flags = asyncio.Semaphore(MAX_AT_ONCE), {id(c): threading.Event() for c in group}
-        self._turn.interrupt.also(flags.values())
+        limit, flags = asyncio.Semaphore(MAX_PARALLEL), {id(c): threading.Event() for c in group}
+        self._turn.interrupt.set_with(flags.values())
 
-        async def one(item: _Call) -> _Call:
+        async def one(item: _PendingCall) -> _PendingCall:
             async with limit:
                 self._turn.interrupt.check()
                 item.outcome = await self._outcome(item, replace(self._scope, cancelled=flags[id(item)]))
@@ -135,11 +139,11 @@ class ToolStep:
 
         tasks = {asyncio.ensure_future(one(item)): item for item in group}
         try:
-            async for item in self._as_they_end(tasks, flags):
+            async for item in self._in_order_of_end(tasks, flags):
                 assert item.outcome is not None
-                note = CallNote(item.place, item.name, item.outcome.status, item.outcome.result)
-                self._talk.record.turn(self._turn.id).calls.append(note)
-                await self._talk.commit()
+                note = CallRecord(item.place, item.name, item.outcome.status, item.outcome.result)
+                self._conversation.record.turn_record(self._turn.id).calls.append(note)
+                await self._conversation.commit()
                 yield item
         finally:
             for task in tasks:
@@ -147,9 +151,9 @@ class ToolStep:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._keep(group, following)
 
-    async def _as_they_end(
-        self, tasks: dict[asyncio.Task[_Call], _Call], flags: dict[int, threading.Event]
-    ) -> AsyncGenerator[_Call, None]:
+    async def _in_order_of_end(
+        self, tasks: dict[asyncio.Task[_PendingCall], _PendingCall], flags: dict[int, threading.Event]
+    ) -> AsyncGenerator[_PendingCall, None]:
         limit_s = batch_limit_s()
         loop = asyncio.get_running_loop()
         until, pending, interrupted = loop.time() + limit_s, set(tasks), False
@@ -172,50 +176,54 @@ class ToolStep:
         if interrupted:
             raise Interrupted
 
-    async def _outcome(self, item: _Call, scope: CallScope) -> ToolOutcome:
-        if item.place in self._turn.known:
-            result = self._turn.known[item.place]
+    async def _outcome(self, item: _PendingCall, scope: CallScope) -> ToolOutcome:
+        if item.place in self._turn.known_results:
+            result = self._turn.known_results[item.place]
             return ToolOutcome(item.name, item.arguments or {}, result, status_of(result)[0], 0)
-        owner = self._talk.agent.tools.owner(item.name)
+        owner = self._conversation.agent.tools.owner(item.name)
         with log_context(tool=item.name, plugin=owner if owner != BUILTIN else None):
-            work = self._talk.agent.dispatcher.run(item.call.id, item.name, item.arguments, scope, valid=self._valid)
+            work = self._conversation.agent.dispatcher.run(
+                item.call.id, item.name, item.arguments, scope, valid=self._valid
+            )
             outcome = await self._turn.interrupt.run(work, grace_s=GRACE_S)
             logger.info("%s: %s after %d ms", outcome.name, outcome.status, outcome.duration_ms)
         self._turn.calls += 1
         if path := changed_path(outcome):
-            self._turn.changed[path] = None
-        more = self._turn.repetition.notice(item.name, item.count) + await self._folders_say(outcome)
+            self._turn.changed_files[path] = None
+        more = self._turn.repeated_calls.notice(item.name, item.count) + await self._add_folder_instructions(outcome)
         return outcome._replace(result=outcome.result + more) if more else outcome
 
-    async def _folders_say(self, outcome: ToolOutcome) -> str:
+    async def _add_folder_instructions(self, outcome: ToolOutcome) -> str:
         """Return the instructions of folders that a call touched first."""
-        talk = self._talk
-        if not talk.agent.prompts.reads_files or not (paths := talk.folders.named(outcome.name, outcome.arguments)):
+        talk = self._conversation
+        if not talk.agent.prompt_builder.reads_files or not (
+            paths := talk.folders.new_paths(outcome.name, outcome.arguments)
+        ):
             return ""
         said = [message.text for message in talk.history if message.role == "tool"]
         found = await talk.agent.bridge.run(
-            talk.folders.told, paths, said, partial(talk.agent.brought, talk.session_id)
+            talk.folders.load_instructions, paths, said, partial(talk.agent.mask_and_track, talk.session_id)
         )
         for notice in found.notices:
             logger.warning("%s", notice)
         talk.notices = (*talk.notices, *found.notices)
         return found.text
 
-    async def _keep(self, group: list[_Call], following: list[_Call]) -> None:
+    async def _keep(self, group: list[_PendingCall], following: list[_PendingCall]) -> None:
         """Add the results that are there to the transcript, in the commit that says what runs next."""
-        note = self._talk.record.turn(self._turn.id)
+        note = self._conversation.record.turn_record(self._turn.id)
         for item in group:
             if item.outcome is not None:
                 message = Message("tool", item.outcome.result, tool_call_id=item.call.id, tool_name=item.outcome.name)
-                await self._talk.add(message)
-                note.calls.append(CallNote(item.place, item.name, item.outcome.status))
+                await self._conversation.add(message)
+                note.calls.append(CallRecord(item.place, item.name, item.outcome.status))
                 self._left.remove(item.call)
         self._about_to_run(following)
-        await self._talk.commit()
+        await self._conversation.commit()
 
     async def _close(self, result: str) -> AsyncGenerator[Event, None]:
         """Give the calls that did not run a result."""
         for call in self._left:
-            await self._talk.add(Message("tool", result, tool_call_id=call.id, tool_name=call.name))
+            await self._conversation.add(Message("tool", result, tool_call_id=call.id, tool_name=call.name))
             yield ToolFinished(call.id, call.name, result, "cancelled", 0)
         self._left.clear()

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.interrupt import Interrupt
 from hermes_agent.core.events import FinishReason, TurnEnd
-from hermes_agent.core.messages import Content, Message, Usage, text_of
+from hermes_agent.core.messages import Content, Message, Usage, text_content
 from hermes_agent.hooks import HookResult
 from hermes_agent.models.request import NO_OPTIONS, ModelAnswer, RequestOptions
 from hermes_agent.tools import ToolOutcome
-from hermes_agent.tools.budget import Budget
-from hermes_agent.tools.clearance import frozen
+from hermes_agent.tools.budget import StepBudget
+from hermes_agent.tools.clearance import freeze_arguments
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["Repetition", "Stopped", "TurnState", "changed_path", "nudge_of"]
+__all__ = ["RepeatedCalls", "TurnStopped", "TurnState", "changed_path", "verify_nudge"]
 
 
-class Repetition:
+class RepeatedCalls:
     """Counts identical calls in a row.
 
     Args:
@@ -40,12 +40,12 @@ class Repetition:
         Args:
             raw: the arguments as the model wrote them, for those that do not parse.
         """
-        call = (name, raw if arguments is None else frozen(arguments))
+        call = (name, raw if arguments is None else freeze_arguments(arguments))
         self._count = self._count + 1 if call == self._last else 1
         self._last = call
         return self._count
 
-    def ends(self, count: int) -> bool:
+    def ends_turn(self, count: int) -> bool:
         """Say whether the turn ends instead of the call."""
         return 0 < self._end_after <= count
 
@@ -59,12 +59,12 @@ class Repetition:
             f" nothing new: try something else, or say what stops you.{last}]"
         )
 
-    def sentence(self, name: str, count: int) -> str:
+    def end_sentence(self, name: str, count: int) -> str:
         """Return what the person is told when the turn ends."""
         return f"I stopped: I was about to call {name} with the same arguments for the {count}th time in a row."
 
 
-class Stopped(Exception):
+class TurnStopped(Exception):
     """The agent ends the turn by itself; the argument is the sentence that the person is told."""
 
 
@@ -79,8 +79,8 @@ class TurnState:
     conversation: Conversation
     content: Content
     interrupt: Interrupt
-    budget: Budget
-    repetition: Repetition
+    budget: StepBudget
+    repeated_calls: RepeatedCalls
     id: str
     text: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -94,9 +94,9 @@ class TurnState:
     """Tool calls that ran."""
     places: int = 0
     """Tool calls that the model made."""
-    known: Mapping[int, str] = field(default_factory=dict)
+    known_results: Mapping[int, str] = field(default_factory=dict)
     """By place among them: results of calls that are not run."""
-    changed: dict[str, None] = field(default_factory=dict)
+    changed_files: dict[str, None] = field(default_factory=dict)
     """Files that tools wrote, in the order of their first time."""
     nudges: int = 0
     """Times that `pre_verify` sent the model back to work."""
@@ -109,9 +109,9 @@ class TurnState:
 
     @property
     def user_message(self) -> str:
-        return text_of(self.content)
+        return text_content(self.content)
 
-    def common(self) -> dict[str, Any]:
+    def hook_keywords(self) -> dict[str, Any]:
         """Return the keywords that every hook of a turn is given."""
         talk = self.conversation
         return {"session_id": talk.session_id, "model": talk.model, "platform": talk.platform}
@@ -124,12 +124,12 @@ class TurnState:
         history, said = self.conversation.history, Message("user", self.content)
         return next((at for at in range(len(history) - 1, -1, -1) if history[at] == said), -1)
 
-    def answered(self, answer: ModelAnswer) -> None:
+    def record_answer(self, answer: ModelAnswer) -> None:
         """Take note of how an answer ended."""
         self.answers += 1
         self.finish_reason = FINISHED.get(answer.finish_reason, "stop")
 
-    def says(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Add to the reply."""
         self.text = "\n\n".join(t for t in (self.text, text) if t)
 
@@ -144,12 +144,12 @@ def changed_path(outcome: ToolOutcome) -> str:
     return path if isinstance(path, str) else ""
 
 
-def nudge_of(answers: Iterable[HookResult]) -> str:
+def verify_nudge(answers: Iterable[HookResult]) -> str:
     """Return what the model is told, of the first answer that wants it to go on; empty when none does."""
-    return next((text for answer in answers if (text := _nudge(answer.value))), "")
+    return next((text for answer in answers if (text := _nudge_text(answer.value))), "")
 
 
-def _nudge(value: Any) -> str:
+def _nudge_text(value: Any) -> str:
     if not isinstance(value, dict):
         return ""
     if value.get("action") == "continue":

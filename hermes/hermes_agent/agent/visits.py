@@ -8,12 +8,12 @@ from typing import Any
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 
-__all__ = ["BOUNDARY", "LASTING", "Visits"]
+__all__ = ["BOUNDARY", "MAX_LEFT_SESSIONS", "SessionLifecycle"]
 
 BOUNDARY = "session_boundary"
 """Reason to close a conversation whose session somebody else keeps: a request over HTTP is done."""
 
-LASTING = 512
+MAX_LEFT_SESSIONS = 512
 """Sessions over HTTP that are remembered between two requests; the one that was not asked for longest expires."""
 
 _REASONS = {
@@ -25,7 +25,7 @@ _REASONS = {
 """What the transcript calls an end, in the words of the contract where they differ."""
 
 
-class Visits:
+class SessionLifecycle:
     """Tells the observers, once for each session that is over. On the core loop."""
 
     def __init__(self, hooks: HookBus, bridge: Bridge) -> None:
@@ -34,15 +34,15 @@ class Visits:
         self._left: OrderedDict[str, str] = OrderedDict()
         """Sessions whose caller may come back, with their platform; the one that was left last at the end."""
 
-    def knows(self, session_id: str) -> bool:
+    def was_left(self, session_id: str) -> bool:
         """Say whether the session was left in this process, and not finalized."""
         return session_id in self._left
 
     async def leave(self, session_id: str, platform: str) -> None:
-        """Remember a session whose caller may come back; the oldest beyond `LASTING` expires."""
+        """Remember a session whose caller may come back; the oldest beyond `MAX_LEFT_SESSIONS` expires."""
         self._left[session_id] = platform
         self._left.move_to_end(session_id)
-        while len(self._left) > LASTING:
+        while len(self._left) > MAX_LEFT_SESSIONS:
             oldest, its_platform = self._left.popitem(last=False)
             await self.finalize(oldest, its_platform, "session_expired")
 
@@ -56,7 +56,7 @@ class Visits:
         """Fire `on_session_reset`."""
         await self._fire("on_session_reset", session_id, platform, "new_session", old, session_id)
 
-    async def end(self, reason: str = "shutdown") -> None:
+    async def finalize_all(self, reason: str = "shutdown") -> None:
         """Finalize what was left; a caller that comes back all the same begins a visit anew."""
         for session_id, platform in list(self._left.items()):
             await self.finalize(session_id, platform, reason)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.hooks import Middleware
+from hermes_agent.hooks import MiddlewareChain
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.models.completions import answer_of, from_keywords, response_of, to_keywords
+from hermes_agent.models.completions import from_keywords, parse_answer, to_keywords, to_response
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 
-__all__ = ["WrappedStream"]
+__all__ = ["MiddlewareStream"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ KIND = "llm_execution"
 
 
 @dataclass(slots=True)
-class WrappedStream:
+class MiddlewareStream:
     """One request.
 
     Attributes:
@@ -35,7 +35,7 @@ class WrappedStream:
         original: the request as keywords, before request middleware.
     """
 
-    middleware: Middleware
+    middleware: MiddlewareChain
     bridge: Bridge
     send: Callable[[ModelRequest], AsyncIterator[ModelDelta]]
     request: ModelRequest
@@ -43,9 +43,9 @@ class WrappedStream:
     original: dict[str, Any]
     _items: asyncio.Queue[TextPart | None] = field(default_factory=asyncio.Queue)
     """Text as it comes; None at the end of the callbacks."""
-    _heard: tuple[Any, ModelAnswer] | None = None
+    _answers: tuple[Any, ModelAnswer] | None = None
     """The response that the callbacks were given, and the answer that it stands for."""
-    _asking: asyncio.Task[Any] | None = None
+    _request_task: asyncio.Task[Any] | None = None
 
     async def stream(self) -> AsyncGenerator[ModelDelta, None]:
         """Yield the answer: that of the model as it comes, or the callbacks' own at once.
@@ -64,7 +64,7 @@ class WrappedStream:
                 yield item
             answer = self._answer(work.result())
         finally:
-            for task in (self._asking, work):
+            for task in (self._request_task, work):
                 if task is not None and not task.done():
                     task.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -80,7 +80,7 @@ class WrappedStream:
         return self.bridge.wait_core(self._ask(keywords))
 
     async def _ask(self, keywords: Any) -> Any:
-        self._asking = asyncio.current_task()
+        self._request_task = asyncio.current_task()
         try:
             request = from_keywords(keywords, self.request)
         except (ValueError, AttributeError) as exc:
@@ -92,15 +92,15 @@ class WrappedStream:
             else:
                 self._items.put_nowait(item)
         assert answer is not None  # the last item of every stream
-        response = response_of(answer)
-        self._heard = (response, answer)
+        response = to_response(answer)
+        self._answers = (response, answer)
         return response
 
     def _answer(self, value: Any) -> ModelAnswer:
-        if self._heard is not None and value is self._heard[0] and value == _as_given(*self._heard):
-            return self._heard[1]
+        if self._answers is not None and value is self._answers[0] and value == _copy_response(*self._answers):
+            return self._answers[1]
         try:
-            return answer_of(value, self.request.model)
+            return parse_answer(value, self.request.model)
         except ValueError as exc:
             raise self._refused(f"gave back {type(value).__name__}, which is no answer of a model ({exc})") from exc
 
@@ -113,6 +113,6 @@ class WrappedStream:
         )
 
 
-def _as_given(response: Any, answer: ModelAnswer) -> Any:
+def _copy_response(response: Any, answer: ModelAnswer) -> Any:
     """Return the response as it was before a callback could change it."""
-    return response_of(answer) | {k: response.get(k) for k in ("id", "created")}
+    return to_response(answer) | {k: response.get(k) for k in ("id", "created")}

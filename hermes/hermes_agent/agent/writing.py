@@ -11,15 +11,15 @@ import functools
 from collections import deque
 from collections.abc import Callable
 
-from hermes_agent.io.bridge import Lane
-from hermes_agent.sessions import Step, Transcript
+from hermes_agent.io.bridge import SerialExecutor
+from hermes_agent.sessions import SessionCommit, Transcript
 
-__all__ = ["StepWriter"]
+__all__ = ["CommitWriter"]
 
-_Waiting = tuple[str, Step, "asyncio.Future[None]"]
+_PendingCommit = tuple[str, SessionCommit, "asyncio.Future[None]"]
 
 
-class StepWriter:
+class CommitWriter:
     """Writes in the order of `write`. On the core loop.
 
     Args:
@@ -27,14 +27,14 @@ class StepWriter:
         transcript: returns it, in that thread.
     """
 
-    def __init__(self, lane: Lane, transcript: Callable[[], Transcript]) -> None:
+    def __init__(self, lane: SerialExecutor, transcript: Callable[[], Transcript]) -> None:
         self._lane = lane
         self._transcript = transcript
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_PendingCommit] = deque()
         self._called = False
         """The lane is about to take what waits."""
 
-    async def write(self, session_id: str, step: Step) -> None:
+    async def write(self, session_id: str, step: SessionCommit) -> None:
         """Store a step; it is stored even if the waiting side is cancelled.
 
         Raises:
@@ -45,11 +45,13 @@ class StepWriter:
         self._waiting.append((session_id, step, stored))
         if not self._called:
             self._called = True
-            taken: list[_Waiting] = []
-            self._lane.start(functools.partial(self._flush, taken)).add_done_callback(functools.partial(_tell, taken))
+            taken: list[_PendingCommit] = []
+            self._lane.start(functools.partial(self._flush, taken)).add_done_callback(
+                functools.partial(_resolve_futures, taken)
+            )
         await stored  # whoever is cancelled cancels this, and not the work
 
-    def _flush(self, taken: list[_Waiting]) -> list[Exception | None]:
+    def _flush(self, taken: list[_PendingCommit]) -> list[Exception | None]:
         """Write what waits. In the lane; who comes now calls it again."""
         self._called = False
         while self._waiting:
@@ -57,7 +59,7 @@ class StepWriter:
         return self._transcript().write([(session_id, step) for session_id, step, _ in taken]) if taken else []
 
 
-def _tell(taken: list[_Waiting], written: asyncio.Future[list[Exception | None]]) -> None:
+def _resolve_futures(taken: list[_PendingCommit], written: asyncio.Future[list[Exception | None]]) -> None:
     """Say to each how it ended."""
     failed = written.exception()
     errors = [failed] * len(taken) if failed is not None else written.result()

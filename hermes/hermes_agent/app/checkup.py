@@ -10,32 +10,32 @@ from typing import Any
 
 from hermes_agent import __version__
 from hermes_agent.app.cli.command import loaded_host
-from hermes_agent.app.cli.plugins.ground import HomeSecrets
-from hermes_agent.app.daemon_client import daemon_door
+from hermes_agent.app.cli.plugins.ground import LazySecrets
+from hermes_agent.app.daemon_client import daemon_socket
 from hermes_agent.app.declared_options import declared_schema
-from hermes_agent.app.gateway_status import from_outside, gather
+from hermes_agent.app.gateway_status import collect_from_socket, collect_status
 from hermes_agent.app.model_check import check_model
-from hermes_agent.app.plugin_door import plugin_troubles
+from hermes_agent.app.plugin_door import troubles_as_json
 from hermes_agent.config import hermes_home
 from hermes_agent.config.check import check_home
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.cron import JobStore
 from hermes_agent.cron.jobs import targets_of
 from hermes_agent.host import Host
-from hermes_agent.host.prices import unpriced_models
+from hermes_agent.host.prices import unpriced_model_warnings
 from hermes_agent.host.settings import working_directory
-from hermes_agent.io.installation import extras, how_to_install, missing_packages
-from hermes_agent.plugins.config_names import misnamed, no_platform
+from hermes_agent.io.installation import extras, install_hint, missing_packages
+from hermes_agent.plugins.config_names import find_missing_platform, find_unknown_names
 from hermes_agent.plugins.debug_log import quiet_or_debug
 from hermes_agent.plugins.doctor import Diagnosis, Level
-from hermes_agent.plugins.doctor import examine as plugin_findings
-from hermes_agent.policy.network import GROUP, unruled
+from hermes_agent.plugins.doctor import run_plugin_checks as plugin_findings
+from hermes_agent.policy.network import GROUP, explain_unruled
 from hermes_agent.server import read_settings
-from hermes_agent.store.upkeep import check as check_state
-from hermes_agent.workspace.backends.backend import Backend, Call
+from hermes_agent.store.upkeep import check_database as check_state
+from hermes_agent.workspace.backends.backend import Backend, BackendCommand
 from hermes_agent.workspace.shell_state import ShellState
 
-__all__ = ["examine"]
+__all__ = ["run_checks"]
 
 SERVERS_S = 20.0
 """Seconds that MCP servers have to answer."""
@@ -43,7 +43,7 @@ COMMAND_S = 30.0
 """Seconds that the command may take that is run to see whether one can be."""
 
 
-def examine(*, offline: bool, ask: bool = False) -> Iterator[Diagnosis]:
+def run_checks(*, offline: bool, ask: bool = False) -> Iterator[Diagnosis]:
     """Yield every finding as it is made: of the home, or, for a member of the daemon's group, of the daemon alone.
 
     Args:
@@ -51,43 +51,43 @@ def examine(*, offline: bool, ask: bool = False) -> Iterator[Diagnosis]:
         ask: the model is asked a question.
     """
     quiet_or_debug(os.environ)
-    if (door := daemon_door(os.environ)) is not None:  # the rest is its administrator's
-        yield from _running(from_outside(door))
+    if (door := daemon_socket(os.environ)) is not None:  # the rest is its administrator's
+        yield from _describe_running(collect_from_socket(door))
         if ask:
             yield Diagnosis("note", "model", "is the daemon's, and not asked from here", "`hermes -z hello` asks it.")
         return
     home = hermes_home()
-    config = list(_said("config", lambda: _config(home)))
+    config = list(_guard_check("config", lambda: _config(home)))
     yield from config
     is_started = False
     if all(line.level != "wrong" for line in config):
-        for line in _said("start", lambda: _loaded(home, offline=offline, ask=ask)):
+        for line in _guard_check("start", lambda: _check_loaded(home, offline=offline, ask=ask)):
             is_started = is_started or line.subject != "start"
             yield line
     if not is_started:  # what can be checked without
-        yield from _said("plugins", lambda: _plugins(home))
-        yield from _said("state", lambda: _state(home))
+        yield from _guard_check("plugins", lambda: _plugins(home))
+        yield from _guard_check("state", lambda: _state(home))
         yield from _extras()
 
 
-def _loaded(home: Path, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
+def _check_loaded(home: Path, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
     """Yield what is found with plugins loaded, as they are when a user asks something."""
     with loaded_host() as host:
-        yield from _said("plugins", lambda: _plugins(home))
-        yield from _said("state", lambda: _state(home))
-        yield from _said("config", lambda: _names(host))
-        yield from _said("cron", lambda: _jobs(host))
-        yield from _said("secrets", lambda: _secrets(host))
-        yield from _said("terminal", lambda: _terminal(host))
-        yield from _said("model", lambda: check_model(host, offline=offline, ask=ask))
-        yield from _said("limits", lambda: _limits(host))
-        yield from _said("mcp", lambda: _servers(host, offline=offline))
+        yield from _guard_check("plugins", lambda: _plugins(home))
+        yield from _guard_check("state", lambda: _state(home))
+        yield from _guard_check("config", lambda: _names(host))
+        yield from _guard_check("cron", lambda: _jobs(host))
+        yield from _guard_check("secrets", lambda: _secrets(host))
+        yield from _guard_check("terminal", lambda: _terminal(host))
+        yield from _guard_check("model", lambda: check_model(host, offline=offline, ask=ask))
+        yield from _guard_check("limits", lambda: _limits(host))
+        yield from _guard_check("mcp", lambda: _servers(host, offline=offline))
         yield from _extras()
-        yield from _said("plugins", lambda: _troubles(host))
-        yield from _said("daemon", lambda: _daemon(host))
+        yield from _guard_check("plugins", lambda: _check_troubles(host))
+        yield from _guard_check("daemon", lambda: _daemon(host))
 
 
-def _said(subject: str, look: Callable[[], Iterable[Diagnosis]]) -> Iterator[Diagnosis]:
+def _guard_check(subject: str, look: Callable[[], Iterable[Diagnosis]]) -> Iterator[Diagnosis]:
     """Yield what a look finds; its failure is a finding, and the others go on."""
     try:
         yield from look()
@@ -107,7 +107,7 @@ def _config(home: Path) -> Iterator[Diagnosis]:
 
 
 def _names(host: Host) -> Iterator[Diagnosis]:
-    for finding in misnamed(host):
+    for finding in find_unknown_names(host):
         if not finding.key_path.startswith("plugins."):  # `_plugins` says it
             yield Diagnosis("wrong", "config", str(finding))
 
@@ -120,14 +120,14 @@ def _jobs(host: Host) -> Iterator[Diagnosis]:
         jobs = [job for job in store.jobs() if job.enabled]
     for job in jobs:
         for target in targets_of(job):
-            if fault := no_platform(host, target):
+            if fault := find_missing_platform(host, target):
                 text = f"job {job.name!r} ({job.id}) delivers to `{target}`: {fault[1]}"
                 yield Diagnosis("wrong", "cron", text, f"`hermes cron edit {job.id} --deliver WHERE` changes it.")
 
 
 def _plugins(home: Path) -> Iterator[Diagnosis]:
     """Yield what is wrong with plugins, and how many run."""
-    lines = plugin_findings(home, os.environ, Path.cwd(), HomeSecrets(home))
+    lines = plugin_findings(home, os.environ, Path.cwd(), LazySecrets(home))
     for line in lines:
         if line.level == "wrong" and line.subject != "config":  # `_config` says it better
             yield Diagnosis("wrong", "plugins", f"{line.subject}: {line.text}", line.remedy)
@@ -167,7 +167,7 @@ def _terminal(host: Host) -> Iterator[Diagnosis]:
             return
         yield _network(host, backend)
         cwd = str(Path.cwd()) if backend.own_files else ""
-        done = backend.execute(Call("true", cwd, COMMAND_S, "doctor", root=cwd), ShellState())
+        done = backend.execute(BackendCommand("true", cwd, COMMAND_S, "doctor", root=cwd), ShellState())
         backend.close("doctor")
     except (ToolFailed, OSError) as exc:
         yield Diagnosis("wrong", "terminal", f"no command can be run: {exc}", remedy)
@@ -186,7 +186,7 @@ def _network(host: Host, backend: Backend) -> Diagnosis:
     """Return what commands reach of the network, and whether what leads there works."""
     mode, listed = host.config.get("terminal.network"), host.config.get("network.hosts") or ()
     said, remedy = f"network of commands: `{mode}`", "docs/operator/network.md says what each backend can do."
-    if why := unruled(host.shells.name, host.config.get):
+    if why := explain_unruled(host.shells.name, host.config.get):
         return Diagnosis("note", "terminal", f"{said}: {why}", remedy)
     if host.shells.name != "local":
         return Diagnosis("ok", "terminal", f"{said}: none ({backend.name})")
@@ -211,12 +211,12 @@ def _extras() -> Iterator[Diagnosis]:
         yield Diagnosis("ok", "extras", f"installed: {', '.join(there)}")
     for name, missing in lacking.items():
         if missing:
-            yield Diagnosis("idle", "extras", f"{name} is not installed ({', '.join(missing)})", how_to_install(name))
+            yield Diagnosis("idle", "extras", f"{name} is not installed ({', '.join(missing)})", install_hint(name))
 
 
-def _troubles(host: Host) -> Iterator[Diagnosis]:
+def _check_troubles(host: Host) -> Iterator[Diagnosis]:
     """Yield what went wrong with plugins since they were loaded; why one did not load is among the findings before."""
-    for one in plugin_troubles(host):
+    for one in troubles_as_json(host):
         if one["state"] in ("suspended", "stalled", "errors"):
             yield Diagnosis("wrong", "plugins", f"{one['plugin']} ({one['state']}): {one['reason']}", one["remedy"])
 
@@ -224,14 +224,14 @@ def _troubles(host: Host) -> Iterator[Diagnosis]:
 def _limits(host: Host) -> Iterator[Diagnosis]:
     """Yield caps in dollars that cannot be kept."""
     level: Level = "note" if host.config.get("limits.unknown_price") == "warn" else "wrong"
-    for sentence in unpriced_models(host):
+    for sentence in unpriced_model_warnings(host):
         yield Diagnosis(level, "limits", sentence)
 
 
 def _servers(host: Host, *, offline: bool) -> Iterator[Diagnosis]:
     """Yield how each MCP server does, connected as at a start."""
     if not offline:
-        host.mcp.settle(SERVERS_S)
+        host.mcp.wait_connected(SERVERS_S)
     for name, state, tools, error in host.mcp.status():
         if error:
             yield Diagnosis("wrong", "mcp", f"{name}: {error}", f"`hermes mcp test {name}` tries it.")
@@ -242,16 +242,16 @@ def _servers(host: Host, *, offline: bool) -> Iterator[Diagnosis]:
 
 
 def _daemon(host: Host) -> Iterator[Diagnosis]:
-    found = gather(host.home, lambda: read_settings(host.config, host.credentials).key)
+    found = collect_status(host.home, lambda: read_settings(host.config, host.credentials).key)
     if found["running"]:
-        yield from _running(found)
+        yield from _describe_running(found)
     else:
         yield Diagnosis("idle", "daemon", "does not run", "`hermes gateway run` starts it.")
         place = working_directory(host.config, host.home, of_daemon=True)
         yield Diagnosis("idle", "daemon", f"would work in {place}, unless its unit names another directory")
 
 
-def _running(found: Mapping[str, Any]) -> Iterator[Diagnosis]:
+def _describe_running(found: Mapping[str, Any]) -> Iterator[Diagnosis]:
     version = found["http"].get("version")
     if version not in (None, __version__):
         text = f"runs version {version}, and this command is {__version__}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from hermes_agent.app.parser import Parser
-from hermes_agent.config.profiles import chosen
+from hermes_agent.config.profiles import selected_profile
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.subcommands import SUBCOMMANDS
 
@@ -46,7 +46,7 @@ def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str =
     parser.add_argument("-r", "--resume", metavar="ID", help="go on with this session (see `hermes sessions list`)")
     parser.add_argument("-p", "--profile", metavar="NAME", help="work in this profile (`hermes profile`); comes first")
     parser.add_argument("-m", "--model", metavar="NAME", help="use this model instead of the configured one")
-    parser.set_defaults(run=_converse)
+    parser.set_defaults(run=_open_conversation)
     # prog: without it argparse makes a help formatter, which imports shutil
     subparsers = parser.add_subparsers(prog=parser.prog, metavar="COMMAND", title="commands", dest="command")
     for name in subcommands:
@@ -58,12 +58,12 @@ def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str =
 def run(argv: Sequence[str]) -> int:
     """Run one command line and return its exit status."""
     try:
-        argv = chosen(argv, os.environ)
+        argv = selected_profile(argv, os.environ)
         name = argv[0] if argv and not argv[0].startswith("-") else None
         if name is not None and name not in SUBCOMMANDS:
             from hermes_agent.app import plugin_commands  # loads plugins: only for a name that is not ours
 
-            return plugin_commands.run(name, argv[1:], SUBCOMMANDS)
+            return plugin_commands.run_plugin_command(name, argv[1:], SUBCOMMANDS)
         parser = build_parser(SUBCOMMANDS) if name is None else build_parser((name,), "".join(argv[1:2]))
         if name is None and not {"-h", "--help"}.isdisjoint(argv):
             _add_plugin_commands(parser)
@@ -92,14 +92,14 @@ def _journal_prefix() -> str:
     return "<3>" if stderr_is_journal(os.environ) else ""
 
 
-def _converse(args: argparse.Namespace) -> int:
+def _open_conversation(args: argparse.Namespace) -> int:
     if args.version:
         from hermes_agent.app.main import main
 
         return main(["--version"])
     from hermes_agent.app import daemon_client
 
-    if (door := daemon_client.daemon_door(os.environ)) is not None:
+    if (door := daemon_client.daemon_socket(os.environ)) is not None:
         return daemon_client.converse(door, args)
     from hermes_agent.app import conversation  # asyncio, the model and the plugins
 

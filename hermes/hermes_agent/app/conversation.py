@@ -10,7 +10,7 @@ from hermes_agent.app.start import start_host, start_warnings
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.host import Host
 from hermes_agent.sessions import LOCAL
-from hermes_agent.terminal import Chat, answer_once
+from hermes_agent.terminal import Console, answer_once
 
 __all__ = ["run"]
 
@@ -33,13 +33,13 @@ def run(*, oneshot: str | None, first: str | None, continue_last: bool, resume: 
     except ConfigError as error:
         # 78 is the daemon's; a person or a script at a terminal knows 2
         raise UserError(error.message, hint=error.hint, exit_status=EXIT_USAGE) from error
-    session_id = _session(host, continue_last=continue_last, resume=resume)
+    session_id = _find_session(host, continue_last=continue_last, resume=resume)
     if question is not None:
-        return asyncio.run(_ask(host, question.strip(), session_id, model))
-    return asyncio.run(_chat(host, first, session_id, model))
+        return asyncio.run(_ask_once(host, question.strip(), session_id, model))
+    return asyncio.run(_run_console(host, first, session_id, model))
 
 
-async def _ask(host: Host, question: str, session_id: str | None, model: str | None) -> int:
+async def _ask_once(host: Host, question: str, session_id: str | None, model: str | None) -> int:
     """Answer one question on stdout; everything else goes to stderr."""
     for warning in start_warnings(host):
         print(f"hermes: {warning}", file=sys.stderr)
@@ -52,24 +52,24 @@ async def _ask(host: Host, question: str, session_id: str | None, model: str | N
         await host.aclose()
 
 
-async def _chat(host: Host, first: str | None, session_id: str | None, model: str | None) -> int:
+async def _run_console(host: Host, first: str | None, session_id: str | None, model: str | None) -> int:
     host.mcp.start()
     try:
         banner = [f"hermes-agent {__version__}", *host.plugins.banner_lines(), *host.plugins.hints()]
         banner += start_warnings(host)
-        screen = Chat(host.agent, host.slash, home=host.home, banner=banner, session_id=session_id, model=model)
+        screen = Console(host.agent, host.slash, home=host.home, banner=banner, session_id=session_id, model=model)
         return await screen.run(first_question=first, prompt=sys.stdin.isatty())
     finally:
         await host.aclose()
 
 
-def _session(host: Host, *, continue_last: bool, resume: str | None) -> str | None:
+def _find_session(host: Host, *, continue_last: bool, resume: str | None) -> str | None:
     if not continue_last and resume is None:
         return None
     transcript = host.open_transcript()
     try:
         if resume is not None:
-            return transcript.find(resume, of=host.agent.people.seen_by(LOCAL)).id
+            return transcript.find(resume, of=host.agent.principals.visible_to(LOCAL)).id
         last = transcript.recent(1, source="cli", of=[LOCAL])
         if not last:
             raise UserError("there is no session to continue", hint="Start one with `hermes`.")

@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from hermes_agent.core.messages import Message
     from hermes_agent.sessions import SessionInfo
 
-__all__ = ["VARIABLE", "ask_daemon", "converse", "daemon_door", "my_session", "my_sessions", "refuse_at_a_door"]
+__all__ = ["VARIABLE", "ask_daemon", "converse", "daemon_socket", "load_session", "list_sessions", "refuse_remote"]
 
 VARIABLE = "HERMES_DAEMON_SOCKET"
-LEAVE, ANEW = ("/exit", "/quit", "exit", "quit"), ("/new", "/reset", "/clear")
+EXIT_WORDS, NEW_SESSION_WORDS = ("/exit", "/quit", "exit", "quit"), ("/new", "/reset", "/clear")
 
 
-def daemon_door(environ: Mapping[str, str]) -> Path | None:
+def daemon_socket(environ: Mapping[str, str]) -> Path | None:
     """Return the socket of the daemon whose client this command is; None: it works in a home of its own."""
     named = environ.get(VARIABLE, "")
     return Path(named) if named and not environ.get("HERMES_HOME") and os.access(named, os.W_OK) else None
 
 
-def refuse_at_a_door(environ: Mapping[str, str], instead: str) -> None:
+def refuse_remote(environ: Mapping[str, str], instead: str) -> None:
     """Refuse what the daemon is not asked for: what is in a home here is not what was meant.
 
     Raises:
         UserError: this command is a client.
     """
-    if (door := daemon_door(environ)) is not None:
+    if (door := daemon_socket(environ)) is not None:
         raise UserError(
             f"the daemon at {door} is asked for {instead} alone, of your own sessions",
             hint="An operator has `sudo hermes-service`; with HERMES_HOME set, `hermes` works in that home.",
@@ -51,20 +51,20 @@ def ask_daemon(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30
     Raises:
         UserError: none runs, or it refuses.
     """
-    from hermes_agent.service.control import ask, ask_at  # asyncio: not for a command that asks nobody
-    from hermes_agent.service.lock import holder
+    from hermes_agent.service.control import request, request_at  # asyncio: not for a command that asks nobody
+    from hermes_agent.service.lock import lock_holder
 
-    if (door := daemon_door(os.environ)) is not None:
-        return ask_at(door, question, timeout_s=timeout_s)
+    if (door := daemon_socket(os.environ)) is not None:
+        return request_at(door, question, timeout_s=timeout_s)
     try:
-        return ask(home, question, timeout_s=timeout_s)  # first: while one restarts nobody holds the home
+        return request(home, question, timeout_s=timeout_s)  # first: while one restarts nobody holds the home
     except UserError:
-        if holder(home) is None:
+        if lock_holder(home) is None:
             raise UserError(f"no daemon runs with the home {home}", hint="`hermes gateway run` starts one.") from None
         raise
 
 
-def my_sessions(door: Path, limit: int, source: str | None) -> list[SessionInfo]:
+def list_sessions(door: Path, limit: int, source: str | None) -> list[SessionInfo]:
     """Return the sessions that were used last, newest first."""
     from hermes_agent.sessions import SessionInfo
 
@@ -72,7 +72,7 @@ def my_sessions(door: Path, limit: int, source: str | None) -> list[SessionInfo]
     return [SessionInfo(**each) for each in answer["sessions"]]
 
 
-def my_session(door: Path, session_id: str) -> tuple[SessionInfo, list[Message]]:
+def load_session(door: Path, session_id: str) -> tuple[SessionInfo, list[Message]]:
     """Return a session, by the beginning of its id, and what was said in it."""
     from dataclasses import replace  # with `inspect`: the help lists every command
 
@@ -111,9 +111,9 @@ def _chat(door: Path, first: str | None, session: str) -> int:
             print()
             return status
         first = None
-        if line.strip().lower() in LEAVE:
+        if line.strip().lower() in EXIT_WORDS:
             return status
-        if line.strip() in ANEW:
+        if line.strip() in NEW_SESSION_WORDS:
             session = ""
         elif line.strip():
             try:
@@ -128,26 +128,26 @@ def _chat(door: Path, first: str | None, session: str) -> int:
 
 
 def _answer(door: Path, question: str, session: str) -> tuple[int, str]:
-    from hermes_agent.terminal.render import plain
+    from hermes_agent.terminal.render import printable
 
     if not question.strip():
         raise UserError("there is no question", exit_status=EXIT_USAGE)
     answer = _ask(door, {"op": "talk", "text": question.strip(), "session": session}, timeout_s=None)
     for notice in answer["notices"]:
-        print(plain(notice), file=sys.stderr)
+        print(printable(notice), file=sys.stderr)
     why = str(answer.get("not_whole") or "")
     if answer["text"] or not why:
-        print(plain(answer["text"]))
+        print(printable(answer["text"]))
     if why:
-        print(f"hermes: {plain(why)}", file=sys.stderr)
+        print(f"hermes: {printable(why)}", file=sys.stderr)
     failed = bool(why) or answer["reason"] == "interrupted"
     return EXIT_FAILED if failed else EXIT_OK, answer["session"]
 
 
 def _ask(door: Path, question: Mapping[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
-    from hermes_agent.service.control import ask_at
+    from hermes_agent.service.control import request_at
 
-    return ask_at(door, {**question, "key": _key(os.environ)}, timeout_s=timeout_s)
+    return request_at(door, {**question, "key": _key(os.environ)}, timeout_s=timeout_s)
 
 
 def _key(environ: Mapping[str, str]) -> str:

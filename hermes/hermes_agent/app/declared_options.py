@@ -6,18 +6,18 @@ import os
 from pathlib import Path
 
 from hermes_agent.config.schema import Node
-from hermes_agent.plugins.config_schema import with_options
+from hermes_agent.plugins.config_schema import schema_with_options
 from hermes_agent.plugins.debug_log import quiet_or_debug
 from hermes_agent.plugins.discovery import Discovery, discover
-from hermes_agent.plugins.seen import Seen
+from hermes_agent.plugins.seen import ManifestCache
 
-__all__ = ["declared_schema", "found_plugins"]
+__all__ = ["declared_schema", "find_plugins"]
 
 
-def found_plugins(home: Path) -> Discovery:
+def find_plugins(home: Path) -> Discovery:
     """Return every plugin that is there, enabled or not; nothing is loaded."""
     quiet_or_debug(os.environ)
-    return discover(home, os.environ, Path.cwd(), read=Seen(home).manifest)
+    return discover(home, os.environ, Path.cwd(), read=ManifestCache(home).manifest)
 
 
 def declared_schema(home: Path, found: Discovery | None = None) -> Node:
@@ -26,4 +26,4 @@ def declared_schema(home: Path, found: Discovery | None = None) -> Node:
     Args:
         found: the plugins; None looks for them.
     """
-    return with_options((found or found_plugins(home)).plugins.values())
+    return schema_with_options((found or find_plugins(home)).plugins.values())

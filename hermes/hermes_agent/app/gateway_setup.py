@@ -6,18 +6,18 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.plugins.asking import agrees, is_somebody_there, typed
-from hermes_agent.app.cli.plugins.showing import plain
-from hermes_agent.config import places
+from hermes_agent.app.cli.plugins.asking import ask_text, confirm, is_interactive
+from hermes_agent.app.cli.plugins.showing import printable
+from hermes_agent.config import home_paths
 from hermes_agent.config.dotenv import read_env_file, write_env_value
 from hermes_agent.config.edit import set_value
-from hermes_agent.config.home import Places
+from hermes_agent.config.home import HomePaths
 from hermes_agent.contracts.platform.enabling import PlatformState, platform_states
 from hermes_agent.contracts.platform.entry import PlatformEntry
 from hermes_agent.contracts.platform.pairing import PairingStore
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redact import looks_like_secret_name, redactor
-from hermes_agent.gateway.access import Access
+from hermes_agent.gateway.access import AccessControl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["set_up"]
 
-TRY_S = 20.0
+CONNECT_LIMIT_S = 20.0
 """Longest attempt to connect with the answers."""
 
 
@@ -43,15 +43,15 @@ def set_up(host: Host, name: str | None) -> int:
     states = _states(host)
     if name is None:
         _list(host, states)
-        if not is_somebody_there():
+        if not is_interactive():
             return 0
-        name = _chosen(list(states))
+        name = _choose_platform(list(states))
         if not name:
             return 0
     entry = host.platforms.get(name)
     if entry is None:
         raise UserError(f"there is no platform {name!r}", hint=f"These are: {', '.join(states) or 'none'}.")
-    if not is_somebody_there():
+    if not is_interactive():
         raise UserError(
             "setup asks questions, and here is no terminal",
             hint=f"Set {_needed(host, entry) or 'what it needs'} with `hermes config set KEY VALUE`.",
@@ -61,17 +61,17 @@ def set_up(host: Host, name: str | None) -> int:
         print(f"  It cannot be connected yet: {entry.install_hint}")
     while True:
         if entry.setup_fn is not None:
-            _own_questions(host, entry)
+            _run_plugin_setup(host, entry)
         else:
             _ask_variables(host, entry)
-        reason = _tried(host, entry)
+        reason = _try_connection(host, entry)
         if not reason:
             break
-        print(f"  It cannot connect: {plain(reason)}")
-        if not agrees("  Correct the answers?", default=True):
+        print(f"  It cannot connect: {printable(reason)}")
+        if not confirm("  Correct the answers?", default=True):
             print(f"  The answers are kept; `hermes gateway setup {name}` asks again.")
             break
-    _ask_people(host, entry)
+    _ask_allowed_users(host, entry)
     _enable(host, name)
     return 0
 
@@ -83,7 +83,7 @@ def _needed(host: Host, entry: PlatformEntry) -> str:
     return ", ".join(names)
 
 
-def _tried(host: Host, entry: PlatformEntry) -> str:
+def _try_connection(host: Host, entry: PlatformEntry) -> str:
     """Connect with the answers, and disconnect; return why that failed, empty where it went well or cannot be tried."""
     host.reread_config()  # and masks the new secrets
     state = _states(host)[entry.name]
@@ -92,14 +92,14 @@ def _tried(host: Host, entry: PlatformEntry) -> str:
         return ""
     if entry.is_connected is not None and not entry.is_connected(config):
         return "" if not state.enabled else "something that it needs is not set"
-    print(f"  Connecting, for {TRY_S:g} seconds at most …")
+    print(f"  Connecting, for {CONNECT_LIMIT_S:g} seconds at most …")
     try:
-        notice = host.bridge.wait_plugin(attempt(config), deadline_s=TRY_S)
+        notice = host.bridge.wait_plugin(attempt(config), deadline_s=CONNECT_LIMIT_S)
     except TimeoutError as exc:
-        return redactor(str(exc) or f"no answer within {TRY_S:g} seconds")
+        return redactor(str(exc) or f"no answer within {CONNECT_LIMIT_S:g} seconds")
     except Exception as exc:  # noqa: BLE001 - whatever the platform raises is the reason
         return redactor(f"{exc}" or type(exc).__name__)
-    print(f"  Connected. {plain(notice)}" if isinstance(notice, str) and notice else "  Connected.")
+    print(f"  Connected. {printable(notice)}" if isinstance(notice, str) and notice else "  Connected.")
     return ""
 
 
@@ -113,12 +113,12 @@ def _list(host: Host, states: dict[str, PlatformState]) -> None:
     for number, (name, state) in enumerate(states.items(), 1):
         entry = host.platforms.get(name)
         label = entry.label if entry is not None else name
-        print(f"  {number}. {label} ({name}): {'enabled' if state.enabled else 'not enabled'}, {state.why}")
+        print(f"  {number}. {label} ({name}): {'enabled' if state.enabled else 'not enabled'}, {state.reason}")
 
 
-def _chosen(names: list[str]) -> str:
+def _choose_platform(names: list[str]) -> str:
     while names:
-        said = typed("Which one (number or name; empty: none)", hidden=False)
+        said = ask_text("Which one (number or name; empty: none)", hidden=False)
         if not said or said in names:
             return said
         if said.isdigit() and 1 <= int(said) <= len(names):
@@ -127,7 +127,7 @@ def _chosen(names: list[str]) -> str:
     return ""
 
 
-def _own_questions(host: Host, entry: PlatformEntry) -> None:
+def _run_plugin_setup(host: Host, entry: PlatformEntry) -> None:
     """Let the plugin ask. Raises UserError: its setup failed."""
     assert entry.setup_fn is not None
     try:
@@ -146,10 +146,10 @@ def _ask_variables(host: Host, entry: PlatformEntry) -> None:
         about = described.get(name, {})
         told = " ".join(str(about[key]) for key in ("description", "url") if about.get(key))
         if told:
-            print(f"  {plain(told)}")
+            print(f"  {printable(told)}")
         present = "keep what it is" if host.credentials.get(name) else "later"
         hidden = bool(about.get("secret", about.get("password", looks_like_secret_name(name))))
-        _store(host, name, typed(f"  {name} (empty: {present})", hidden=hidden))
+        _store(host, name, ask_text(f"  {name} (empty: {present})", hidden=hidden))
 
 
 def _described(host: Host, platform: str) -> dict[str, dict[str, Any]]:
@@ -170,11 +170,11 @@ def _manifest(host: Host, platform: str) -> PluginManifest | None:
     return next((record.manifest for record in host.plugins.records if record.manifest.key == owner), None)
 
 
-def _ask_people(host: Host, entry: PlatformEntry) -> None:
-    variable, _ = Access(host.platforms.get, PairingStore(), os.environ).variables(entry.name)
+def _ask_allowed_users(host: Host, entry: PlatformEntry) -> None:
+    variable, _ = AccessControl(host.platforms.get, PairingStore(), os.environ).variables(entry.name)
     print("  Who may talk to the agent? Ids of people, with commas between them; everybody else gets a pairing code,")
     print("  which `hermes pairing approve` lets in.")
-    said = typed(f"  platforms.{entry.name}.allow_from (empty: as it is)", hidden=False)
+    said = ask_text(f"  platforms.{entry.name}.allow_from (empty: as it is)", hidden=False)
     people = [one.strip() for one in said.split(",") if one.strip()]
     if not people:
         return
@@ -194,13 +194,13 @@ def _enable(host: Host, name: str) -> None:
     """Say what became of it; what its check alone does not enable is enabled in the config."""
     host.credentials.export(os.environ)
     state = _states(host)[name]
-    if not state.enabled and state.config is not None and "enabled is false" in state.why:
-        if not agrees(f"  platforms.{name}.enabled is false. Enable it?", default=True):
+    if not state.enabled and state.config is not None and "enabled is false" in state.reason:
+        if not confirm(f"  platforms.{name}.enabled is false. Enable it?", default=True):
             return
         set_value(host.home, ("platforms", name, "enabled"), True)
         host.reread_config()
         state = _states(host)[name]
-    print(f"  {'Enabled' if state.enabled else 'Not enabled'}: {state.why}.")
+    print(f"  {'Enabled' if state.enabled else 'Not enabled'}: {state.reason}.")
     if state.enabled:
         print("  `hermes gateway run` connects it; a daemon that runs already, after `hermes gateway reload`.")
 
@@ -214,9 +214,9 @@ def _store(host: Host, name: str, value: str) -> None:
     print(f"  {name} is stored in {where.env}.")
 
 
-def _writable(host: Host, name: str) -> Places:
+def _writable(host: Host, name: str) -> HomePaths:
     """Return the files of the home. Raises UserError: the home is Nix's."""
-    where = places(host.home)
+    where = home_paths(host.home)
     if where.declared is not None:
         raise UserError(
             f"{name} is not written: this home is configured by Nix",

@@ -9,52 +9,54 @@ from typing import Any
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.server import KEY_NAME, file_key
-from hermes_agent.server.whereabouts import ask_health
-from hermes_agent.service.control import ask, ask_at
-from hermes_agent.service.lock import holder
-from hermes_agent.service.state import noted, read_state
+from hermes_agent.server.whereabouts import ask_daemon_health
+from hermes_agent.service.control import request, request_at
+from hermes_agent.service.lock import lock_holder
+from hermes_agent.service.state import read_note, read_state
 
-__all__ = ["as_text", "from_outside", "gather"]
-
-
-TOLD = ("cwd", "delivery", "parked", "platforms", "plugins")
+__all__ = ["status_text", "collect_from_socket", "collect_status"]
 
 
-def gather(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
+CONTROL_KEYS = ("cwd", "delivery", "parked", "platforms", "plugins")
+
+
+def collect_status(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
     """Return what can be told of the daemon of `home`.
 
     Args:
         own_key: returns the key of the HTTP server as it is set for this command.
     """
-    pid, said = holder(home), _control(home)
+    pid, said = lock_holder(home), _control(home)
     if pid is None and "control" in said:  # one that restarts answers when it is back
         return {"running": False, "home": str(home)}
-    found = {"running": True, "home": str(home), "pid": pid or holder(home)}
-    return found | _since(home) | _http(home, own_key) | said
+    found = {"running": True, "home": str(home), "pid": pid or lock_holder(home)}
+    return found | _state_since(home) | _http(home, own_key) | said
 
 
-def from_outside(socket: Path) -> dict[str, Any]:
+def collect_from_socket(socket: Path) -> dict[str, Any]:
     """Return what the daemon that listens there tells a member of its group. Raises UserError: it does not answer."""
-    answer = ask_at(socket, {"op": "status"}, timeout_s=10)
-    found = {"running": True, **{name: answer[name] for name in ("home", "pid")}, **_told(answer)}
+    answer = request_at(socket, {"op": "status"}, timeout_s=10)
+    found = {"running": True, **{name: answer[name] for name in ("home", "pid")}, **_select_control_keys(answer)}
     return found | _health(answer["address"] or None, lambda: None)
 
 
-def _since(home: Path) -> dict[str, Any]:
+def _state_since(home: Path) -> dict[str, Any]:
     state = read_state(home)
     return {} if state is None else {"started": state.started, "unit": state.unit, "log": state.log}
 
 
 def _http(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
     """What the server says, or why it says nothing; the key's file is read but not made."""
-    return _health(noted(home, "http"), lambda: own_key() or (file_key(home) if (home / KEY_NAME).exists() else None))
+    return _health(
+        read_note(home, "http"), lambda: own_key() or (file_key(home) if (home / KEY_NAME).exists() else None)
+    )
 
 
 def _health(address: str | None, key: Callable[[], str | None]) -> dict[str, Any]:
     if address is None:
         return {"http": {"status": "off"}}
     try:
-        return {"http": {"address": address, **ask_health(address, key())}}
+        return {"http": {"address": address, **ask_daemon_health(address, key())}}
     except (OSError, ValueError, UserError) as exc:
         return {"http": {"address": address, "status": "unknown", "error": str(exc)}}
 
@@ -62,18 +64,18 @@ def _health(address: str | None, key: Callable[[], str | None]) -> dict[str, Any
 def _control(home: Path) -> dict[str, Any]:
     """What the control socket says; nothing when it does not answer."""
     try:
-        answer = ask(home, {"op": "status"}, timeout_s=5)
+        answer = request(home, {"op": "status"}, timeout_s=5)
     except UserError as exc:
         return {"control": exc.message}
-    return _told(answer)
+    return _select_control_keys(answer)
 
 
-def _told(answer: Mapping[str, Any]) -> dict[str, Any]:
+def _select_control_keys(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of a daemon's answer; one of an older release does not tell of plugins, nor where it works."""
-    return {"plugins": [], **{name: answer[name] for name in TOLD if name in answer}}
+    return {"plugins": [], **{name: answer[name] for name in CONTROL_KEYS if name in answer}}
 
 
-def as_text(found: Mapping[str, Any]) -> str:
+def status_text(found: Mapping[str, Any]) -> str:
     """Return the lines for a person."""
     if not found["running"]:
         return f"not running (home {found['home']}); `hermes gateway run` starts it"

@@ -9,31 +9,31 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from hermes_agent.agent.slash import Called, Says, Slash, Unknown
-from hermes_agent.commands import exact, parse
+from hermes_agent.agent.slash import CommandCall, CommandRouter, RunSkill, UnknownCommand
+from hermes_agent.commands import find_command, parse_command
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.core.ids import new_session_id
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.policy import NobodyThere
-from hermes_agent.server.commands import CommandTalk
+from hermes_agent.policy import NoApprover
+from hermes_agent.server.commands import CommandConversation
 
-__all__ = ["APPROVER", "PLATFORM", "Command", "MemberCommands"]
+__all__ = ["APPROVER", "PLATFORM", "MemberCommand", "MemberCommands"]
 
 PLATFORM = "cli"
-APPROVER = NobodyThere("over the daemon's socket")
+APPROVER = NoApprover("over the daemon's socket")
 HELP = "help"
-OF_SESSIONS = frozenset({"compress", "context", "undo", "usage"})
+SESSION_COMMANDS = frozenset({"compress", "context", "undo", "usage"})
 """Commands of the agent that work on the session in which they are given."""
-OF_CLIENT = {"new": "begin a new session (also /reset, /clear)", "exit": "leave (also /quit, Ctrl-D)"}
+CLIENT_COMMANDS = {"new": "begin a new session (also /reset, /clear)", "exit": "leave (also /quit, Ctrl-D)"}
 """What the client itself understands (`app.daemon_client`)."""
-MAX_BEGUN = 512
+MAX_NEW_SESSIONS = 512
 
 
-class Command(NamedTuple):
+class MemberCommand(NamedTuple):
     """A command that is to be run."""
 
-    talk: CommandTalk
+    talk: CommandConversation
     beside: bool
     """Whether it may run beside a turn of its session."""
 
@@ -41,16 +41,16 @@ class Command(NamedTuple):
 class MemberCommands:
     """What lines of members mean."""
 
-    def __init__(self, slash: Slash) -> None:
+    def __init__(self, slash: CommandRouter) -> None:
         self._slash = slash
-        self._begun: OrderedDict[str, str] = OrderedDict()
+        self._new_sessions: OrderedDict[str, str] = OrderedDict()
         """Sessions in which commands were given before anything was said, with their principals."""
 
-    def began(self, session: str, principal: str) -> bool:
+    def is_new_session(self, session: str, principal: str) -> bool:
         """Say whether a member began a session with a command."""
-        return self._begun.get(session) == principal
+        return self._new_sessions.get(session) == principal
 
-    async def meaning(self, text: str, session: str, principal: str) -> Command | str:
+    async def parse_line(self, text: str, session: str, principal: str) -> MemberCommand | str:
         """Return the command to run, or what is to be said in a turn.
 
         Args:
@@ -60,42 +60,44 @@ class MemberCommands:
             UserError: there is no such command, or a member may not give it.
         """
         own = session or new_session_id()
-        parsed = parse(text)
-        if parsed is not None and parsed[0] == HELP and exact(self._slash.commands, HELP) is None:
-            found: Called | Says | Unknown | None = Called(_help(await self._listed()), "")
+        parsed = parse_command(text)
+        if parsed is not None and parsed[0] == HELP and find_command(self._slash.commands, HELP) is None:
+            found: CommandCall | RunSkill | UnknownCommand | None = CommandCall(
+                _help(await self._available_commands()), ""
+            )
         else:
-            found = await self._slash.meaning(text, session_id=own, platform=PLATFORM)
+            found = await self._slash.resolve(text, session_id=own, platform=PLATFORM)
         match found:
             case None:
                 return text
-            case Says(message):
+            case RunSkill(message):
                 return message
-            case Unknown():
-                raise UserError(found.answer(HELP, *OF_CLIENT), exit_status=EXIT_USAGE)
+            case UnknownCommand():
+                raise UserError(found.reply(HELP, *CLIENT_COMMANDS), exit_status=EXIT_USAGE)
         name = found.command.name
         if not self._is_open_to_members(name):
             raise UserError(
                 f"/{name} is for the agent's operator", hint="/help lists what members of the group may give."
             )
-        if name in OF_SESSIONS and not session:
+        if name in SESSION_COMMANDS and not session:
             raise UserError(f"/{name} is about a session, and none is open", hint="Say something first, or give -c.")
         if not session:
-            self._begun[own] = principal
-            while len(self._begun) > MAX_BEGUN:
-                self._begun.popitem(last=False)
+            self._new_sessions[own] = principal
+            while len(self._new_sessions) > MAX_NEW_SESSIONS:
+                self._new_sessions.popitem(last=False)
         scope = self._slash.scope(own, PLATFORM, APPROVER, principal=principal)
-        return Command(CommandTalk(self._slash, found, scope, ""), found.command.beside)
+        return MemberCommand(CommandConversation(self._slash, found, scope, ""), found.command.during_turn)
 
     def _is_open_to_members(self, name: str) -> bool:
-        return name in OF_SESSIONS or self._slash.commands.owner(name) != BUILTIN
+        return name in SESSION_COMMANDS or self._slash.commands.owner(name) != BUILTIN
 
-    async def _listed(self) -> list[tuple[str, str]]:
+    async def _available_commands(self) -> list[tuple[str, str]]:
         """Return what members may give, with descriptions: commands, then skills."""
         commands = dict(self._slash.commands.items())
         rows = [(f"{n} {c.args_hint}", c.description) for n, c in commands.items() if self._is_open_to_members(n)]
-        skills = await self._slash.bridge.run(self._slash.skills.all, PLATFORM)
+        skills = await self._slash.bridge.run(self._slash.skills.offered, PLATFORM)
         rows += [(f"{n} [what to do]", skill.document.description) for n, skill in skills.items() if n not in commands]
-        return [(name.rstrip(), text) for name, text in sorted([*rows, *OF_CLIENT.items(), (HELP, "this list")])]
+        return [(name.rstrip(), text) for name, text in sorted([*rows, *CLIENT_COMMANDS.items(), (HELP, "this list")])]
 
 
 def _help(rows: list[tuple[str, str]]) -> SlashCommand:

@@ -15,15 +15,15 @@ from typing import Any
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import Message
 from hermes_agent.host import Host
-from hermes_agent.io.installation import how_to_install
+from hermes_agent.io.installation import install_hint
 from hermes_agent.models import embedded
 from hermes_agent.models.embedded.availability import RUNTIME
-from hermes_agent.models.infos import cost_usd, ids_listed_by
+from hermes_agent.models.infos import cost_usd, fetch_model_ids
 from hermes_agent.models.request import ModelAnswer, ModelRequest
-from hermes_agent.models.selection import Selection
+from hermes_agent.models.selection import ModelSelection
 from hermes_agent.plugins.doctor import Diagnosis
-from hermes_agent.plugins.llm.asking import refusal_to_ask
-from hermes_agent.sessions import UsageNote
+from hermes_agent.plugins.llm.asking import request_refusal
+from hermes_agent.sessions import UsageRecord
 
 __all__ = ["check_model"]
 
@@ -51,25 +51,25 @@ def check_model(host: Host, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
     except UserError as exc:
         hint = "`hermes -z hello` lists the ways." if "\n" in exc.hint else exc.hint
         yield Diagnosis("wrong", "model", exc.message, hint)
-        yield from _embedded(host)
+        yield from _check_local_model(host)
         return
     name = f"{selection.model or '(the first of its list)'} of {selection.provider}"
     if offline:
         yield Diagnosis("ok", "model", name)
     elif selection.is_embedded:
-        yield from _asked(host, selection, name) if ask else [Diagnosis("ok", "model", f"{name} is there")]
+        yield from _ask_model(host, selection, name) if ask else [Diagnosis("ok", "model", f"{name} is there")]
     else:
-        yield from _server(host, selection, name, ask=ask)
+        yield from _check_server(host, selection, name, ask=ask)
 
 
-def _embedded(host: Host) -> Iterator[Diagnosis]:
+def _check_local_model(host: Host) -> Iterator[Diagnosis]:
     """Yield what the embedded model lacks, where it was chosen or a part of it is there."""
     block = host.config.get("model")
     block = block if isinstance(block, dict) else {}
-    there = embedded.available(block.get("local") or {}, str(block.get("default") or ""))
+    there = embedded.check_availability(block.get("local") or {}, str(block.get("default") or ""))
     if there.weights and not there.runtime:
         text = f"the weights of {there.model} are there ({there.path}), and the runtime {RUNTIME} is not installed"
-        yield Diagnosis("wrong", "model", text, f"{how_to_install('local')} installs it.")
+        yield Diagnosis("wrong", "model", text, f"{install_hint('local')} installs it.")
     elif there.runtime and not there.weights and block.get("provider") == "local":
         text = f"the runtime {RUNTIME} is installed, and the weights of {there.model} are not there ({there.path})"
         yield Diagnosis(
@@ -77,22 +77,22 @@ def _embedded(host: Host) -> Iterator[Diagnosis]:
         )
 
 
-def _server(host: Host, selection: Selection, name: str, *, ask: bool) -> Iterator[Diagnosis]:
+def _check_server(host: Host, selection: ModelSelection, name: str, *, ask: bool) -> Iterator[Diagnosis]:
     endpoint = selection.endpoint
-    listed = ids_listed_by(endpoint)
+    listed = fetch_model_ids(endpoint)
     if ask:
-        findings = list(_asked(host, selection, name))
-    elif listed is not None and endpoint.key and ids_listed_by(replace(endpoint, key="")) is None:
+        findings = list(_ask_model(host, selection, name))
+    elif listed is not None and endpoint.key and fetch_model_ids(replace(endpoint, key="")) is None:
         findings = [Diagnosis("ok", "model", f"{name} ({endpoint.public_url} answers)")]
     else:
-        findings = [_probed(selection, name)]
+        findings = [_probe(selection, name)]
     yield from findings
     if listed and selection.model and selection.model not in listed and findings[-1].level != "wrong":
         text = f"{selection.provider} does not list {selection.model}"
         yield Diagnosis("note", "model", text, f"`hermes model list {selection.provider}` shows what there is.")
 
 
-def _probed(selection: Selection, name: str) -> Diagnosis:
+def _probe(selection: ModelSelection, name: str) -> Diagnosis:
     """Return what comes of a chat request without messages: a server refuses it after it looked at the key."""
     url = selection.endpoint.public_url
     request = ModelRequest(selection.model, (), max_tokens=1)
@@ -108,9 +108,9 @@ def _probed(selection: Selection, name: str) -> Diagnosis:
     return Diagnosis("ok", "model", f"{name} ({url} answers)")
 
 
-def _asked(host: Host, selection: Selection, name: str) -> Iterator[Diagnosis]:
+def _ask_model(host: Host, selection: ModelSelection, name: str) -> Iterator[Diagnosis]:
     """Yield how long the model took for a question, and its answer; or the error that a turn would show."""
-    if refusal := refusal_to_ask(host, selection):
+    if refusal := request_refusal(host, selection):
         yield Diagnosis("wrong", "model", refusal, "Change `limits` in the config, or wait until tomorrow.")
         return
     request = ModelRequest(selection.model, [Message("user", QUESTION)], max_tokens=selection.max_tokens)
@@ -127,7 +127,7 @@ def _asked(host: Host, selection: Selection, name: str) -> Iterator[Diagnosis]:
     yield Diagnosis("ok", "model", f"{name} answered in {seconds:.1f} s: {shown}")
 
 
-async def _answer(selection: Selection, request: ModelRequest, limit_s: float) -> ModelAnswer:
+async def _answer(selection: ModelSelection, request: ModelRequest, limit_s: float) -> ModelAnswer:
     """Ask this model alone, once.
 
     Raises:
@@ -150,7 +150,7 @@ async def _answer(selection: Selection, request: ModelRequest, limit_s: float) -
     return answer
 
 
-def _record(host: Host, selection: Selection, answer: ModelAnswer, seconds: float) -> None:
+def _record(host: Host, selection: ModelSelection, answer: ModelAnswer, seconds: float) -> None:
     provider = answer.provider or selection.provider
     cost = cost_usd(answer, provider)
-    host.ledger.record(UsageNote(answer.usage, provider, answer.model, cause=CAUSE, cost_usd=cost, seconds=seconds))
+    host.ledger.record(UsageRecord(answer.usage, provider, answer.model, cause=CAUSE, cost_usd=cost, seconds=seconds))

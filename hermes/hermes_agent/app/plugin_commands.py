@@ -11,15 +11,15 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from hermes_agent.app.cli.command import loaded_host
-from hermes_agent.app.cli.plugins.showing import plain
+from hermes_agent.app.cli.plugins.showing import printable
 from hermes_agent.config import hermes_home
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_USAGE, UserError
 from hermes_agent.plugins.state import last_load, read_state
 
-__all__ = ["PluginCommand", "help_text", "known_commands", "run"]
+__all__ = ["PluginCommand", "help_text", "known_commands", "run_plugin_command"]
 
 
-def run(name: str, argv: Sequence[str], built_in: Collection[str]) -> int:
+def run_plugin_command(name: str, argv: Sequence[str], built_in: Collection[str]) -> int:
     """Load the plugins and run their command `name`; an unknown one is a usage error with the nearest name.
 
     Args:
@@ -66,13 +66,13 @@ def known_commands(built_in: Collection[str]) -> list[PluginCommand]:
     state = read_state(hermes_home())
     if not any(_commands(entry) for entry in state.values()):
         return []  # mostly: then no plugin is looked for, either
-    from hermes_agent.app.cli.plugins.ground import HomePlugins  # where a plugin has a command
+    from hermes_agent.app.cli.plugins.ground import InstalledPlugins  # where a plugin has a command
 
-    here = HomePlugins()
+    here = InstalledPlugins()
     found: dict[str, PluginCommand] = {}
     for manifest in here.found.plugins.values():
         names = _commands(last_load(state, manifest)) if manifest.key in state else []
-        if names and here.gate(manifest)[0].load:
+        if names and here.activation(manifest)[0].load:
             for name in names:
                 if name not in built_in:
                     found.setdefault(name, PluginCommand(name, manifest.key, manifest.description))
@@ -85,11 +85,11 @@ def help_text(built_in: Collection[str]) -> str:
         commands = known_commands(built_in)
     except UserError:
         return "  not known: the config is wrong, see `hermes config check`"
-    width = max((len(plain(command.name)) for command in commands), default=0)
+    width = max((len(printable(command.name)) for command in commands), default=0)
     lines = []
     for name, plugin, about in commands:
-        text = plain(f"plugin {plugin}: {about}" if about else f"plugin {plugin}")
-        lines.append(f"  {plain(name):<{width}}  {text}")
+        text = printable(f"plugin {plugin}: {about}" if about else f"plugin {plugin}")
+        lines.append(f"  {printable(name):<{width}}  {text}")
     return "\n".join(lines)
 
 

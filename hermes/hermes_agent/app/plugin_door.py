@@ -6,21 +6,23 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.plugins.account import metrics_text
-from hermes_agent.plugins.troubles import troubles
+from hermes_agent.plugins.troubles import find_plugin_troubles
 
 if TYPE_CHECKING:
     from hermes_agent.host import Host
     from hermes_agent.plugins.record import LoadedPlugin
 
-__all__ = ["HostPlugins", "plugin_troubles"]
+__all__ = ["PluginStatus", "troubles_as_json"]
 
 
-def plugin_troubles(host: Host) -> list[dict[str, str]]:
+def troubles_as_json(host: Host) -> list[dict[str, str]]:
     """Return what is wrong with plugins: `plugin`, `state`, `reason`, `remedy` each. Not for the core loop."""
-    return [one._asdict() for one in troubles(host.plugins, host.account, host.bridge, host.hooks.suspended())]
+    return [
+        one._asdict() for one in find_plugin_troubles(host.plugins, host.account, host.bridge, host.hooks.suspended())
+    ]
 
 
-class HostPlugins:
+class PluginStatus:
     """`server.PluginDoor` over a host.
 
     Args:
@@ -41,7 +43,7 @@ class HostPlugins:
 
     def metrics(self) -> str:
         """Return the account of all plugins in Prometheus' text format."""
-        return metrics_text(self._host.account.all())
+        return metrics_text(self._host.account.usage_by_plugin())
 
     async def reload(self, name: str | None) -> list[dict[str, str]]:
         """Reload in a worker: a plugin that hangs delays nobody."""
@@ -61,5 +63,5 @@ class HostPlugins:
             "tools": list(record.tools_registered),
             "problems": [problem.text for problem in record.problems],
             "notes": list(record.notes),
-            "account": self._host.account.of(record.manifest.key).to_json(),
+            "account": self._host.account.usage_of(record.manifest.key).to_json(),
         }

@@ -7,13 +7,13 @@ import logging
 from hermes_agent.compat import import_hook
 from hermes_agent.config import Config
 from hermes_agent.config.effective import write_effective
-from hermes_agent.config.findings import Finding, config_error
-from hermes_agent.config.survey import without_effect
+from hermes_agent.config.findings import ConfigFinding, config_error
+from hermes_agent.config.survey import keys_without_effect
 from hermes_agent.host import Host
-from hermes_agent.host.prices import unpriced_models
-from hermes_agent.plugins.config_names import misnamed
+from hermes_agent.host.prices import unpriced_model_warnings
+from hermes_agent.plugins.config_names import find_unknown_names
 from hermes_agent.plugins.threads import watch_threads
-from hermes_agent.policy.network import unruled
+from hermes_agent.policy.network import explain_unruled
 from hermes_agent.service.logs import LogMode, configure_logging
 
 __all__ = ["start_host", "start_warnings"]
@@ -33,19 +33,19 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
     """
     host = Host.build(is_daemon=mode == "daemon")
     configure_logging(host.config, home=host.home, mode=mode, level_name=log_level)
-    _refuse_unprotected(host.config)
+    _check_unprotected(host.config)
     write_effective(host.config)
     for warning in host.credentials.warnings():
         logger.warning("%s", warning)
     import_hook.install()
     watch_threads(lambda: host.plugins.suspects, host.account.fault)
     host.load_plugins()
-    for sentence in (*_unconfined(host.config), *start_warnings(host), *unpriced_models(host)):
+    for sentence in (*_sandbox_warning(host.config), *start_warnings(host), *unpriced_model_warnings(host)):
         logger.warning("%s", sentence)
     return host
 
 
-def _unconfined(config: Config) -> list[str]:
+def _sandbox_warning(config: Config) -> list[str]:
     """Return what the log of a start says of a sandbox that the operator turned off."""
     if config.get("terminal.backend") != "local" or config.get("terminal.sandbox") != "off":
         return []
@@ -57,8 +57,8 @@ def start_warnings(host: Host) -> list[str]:
 
     The loader of plugins warns of unknown names in `plugins.enabled`.
     """
-    found = [finding for finding in _without_effect(host.config) if finding.level == "warning"]
-    names = [finding for finding in misnamed(host) if not finding.key_path.startswith("plugins.enabled")]
+    found = [finding for finding in _log_without_effect(host.config) if finding.level == "warning"]
+    names = [finding for finding in find_unknown_names(host) if not finding.key_path.startswith("plugins.enabled")]
     return [*_network(host), *(str(finding) for finding in (*found, *names))]
 
 
@@ -66,18 +66,18 @@ def _network(host: Host) -> list[str]:
     """Return what `terminal.network` asks for and commands do not have where they run."""
     config = host.config
     written = any((layer.document.value.get("terminal") or {}).get("network") is not None for layer in config.layers)
-    why = unruled(host.shells.name, config.get)
+    why = explain_unruled(host.shells.name, config.get)
     asks = config.get("network.deny") or (written and config.get("terminal.network") != "on")
     return [why] if why and asks else []
 
 
-def _refuse_unprotected(config: Config) -> None:
+def _check_unprotected(config: Config) -> None:
     """Say which keys of the config do nothing.
 
     Raises:
         ConfigError: one asks for a protection without which nothing may run.
     """
-    found = _without_effect(config)
+    found = _log_without_effect(config)
     if errors := [finding for finding in found if finding.level == "error"]:
         raise config_error(errors)
     for finding in found:
@@ -85,5 +85,5 @@ def _refuse_unprotected(config: Config) -> None:
             logger.info("%s", finding)
 
 
-def _without_effect(config: Config) -> list[Finding]:
-    return [finding for layer in config.layers for finding in without_effect(layer.document)]
+def _log_without_effect(config: Config) -> list[ConfigFinding]:
+    return [finding for layer in config.layers for finding in keys_without_effect(layer.document)]

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["SlashConfirms"]
+__all__ = ["PendingConfirmations"]
 
 logger = logging.getLogger(__name__)
 
 
-class SlashConfirms:
+class PendingConfirmations:
     """Slash commands that wait for a word: `once`, `always` or `cancel`. One a conversation."""
 
     def __init__(self) -> None:

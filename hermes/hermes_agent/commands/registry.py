@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from hermes_agent.commands.line import normalise
+from hermes_agent.commands.line import normalise_name
 from hermes_agent.commands.reserved import RESERVED
 from hermes_agent.contracts.command import COMMAND, CommandHandler, SlashCommand
 from hermes_agent.core.registry import BUILTIN, Registry
 
-__all__ = ["CommandRegistry"]
+__all__ = ["CommandTable"]
 
 logger = logging.getLogger(__name__)
 
 
-class CommandRegistry(Registry[SlashCommand]):
+class CommandTable(Registry[SlashCommand]):
     """Slash commands by normalised name; built-ins win."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class CommandRegistry(Registry[SlashCommand]):
         Raises:
             Conflict: another plugin has the name.
         """
-        key = normalise(name)
+        key = normalise_name(name)
         if not key:
             logger.warning("Plugin '%s' tried to register a command with an empty name.", plugin)
             return False

@@ -10,7 +10,7 @@ from typing import Any
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.io.bridge import Bridge
 
-__all__ = ["ASYNC_LIMIT_S", "run_command", "settled"]
+__all__ = ["ASYNC_LIMIT_S", "run_command", "await_result"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,14 +28,14 @@ async def run_command(
     """
 
     try:
-        answer = await bridge.run(lambda: settled(command.handler(arguments), bridge, limit_s=limit_s))
+        answer = await bridge.run(lambda: await_result(command.handler(arguments), bridge, limit_s=limit_s))
     except Exception as exc:
         logger.warning("Plugin command dispatch failed: /%s: %r", command.name, exc, exc_info=True)
         return f"Plugin command error: {str(exc) or type(exc).__name__}"
     return None if answer is None else str(answer)
 
 
-def settled(value: Any, bridge: Bridge, *, limit_s: float = ASYNC_LIMIT_S) -> Any:
+def await_result(value: Any, bridge: Bridge, *, limit_s: float = ASYNC_LIMIT_S) -> Any:
     """Return what a handler returned, awaited when it is awaitable; never call it on the core loop.
 
     Raises:

@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 import yaml
 
 from hermes_agent.compat.settings import load_config_readonly
-from hermes_agent.io.http import AddressRefused, may_connect, web_address
+from hermes_agent.io.http import AddressRejected, is_allowed_address, parse_http_url
 from hermes_agent.policy.sites import blocked_site
 
 __all__ = ["check_website_access", "is_safe_url", "redirect_target_from_response"]
@@ -24,12 +24,12 @@ def is_safe_url(url: str) -> bool:
     """
     private = (load_config_readonly().get("security") or {}).get("allow_private_urls") is True
     try:
-        parts = web_address(url)
+        parts = parse_http_url(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         found = {str(info[4][0]) for info in socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)}
-    except (AddressRefused, OSError, UnicodeError):
+    except (AddressRejected, OSError, UnicodeError):
         return False
-    return bool(found) and all(may_connect(address, private) for address in found)
+    return bool(found) and all(is_allowed_address(address, private) for address in found)
 
 
 def redirect_target_from_response(response: Any) -> str | None:

@@ -10,11 +10,11 @@ from hermes_agent.compat.hosting import host
 from hermes_agent.core.events import TurnFinished
 from hermes_agent.core.ids import new_session_id
 from hermes_agent.core.messages import Message
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 
 __all__ = ["AIAgent"]
 
-NOT_TAKEN = ("base_url", "api_key", "api_mode", "acp_command", "command")
+IGNORED_ARGUMENTS = ("base_url", "api_key", "api_mode", "acp_command", "command")
 
 
 class AIAgent:
@@ -49,7 +49,9 @@ class AIAgent:
         ephemeral_system_prompt: str | None = None,
         **options: Any,
     ) -> None:
-        given = [n for n, v in zip(NOT_TAKEN, (base_url, api_key, api_mode, acp_command, command), strict=True) if v]
+        given = [
+            n for n, v in zip(IGNORED_ARGUMENTS, (base_url, api_key, api_mode, acp_command, command), strict=True) if v
+        ]
         if given:
             raise ValueError(
                 f"AIAgent({', '.join(given)}=…) is not taken: put the endpoint into `providers` of the config and"
@@ -60,7 +62,7 @@ class AIAgent:
         self.model = f"{provider}/{model}" if provider and model else model
         self._known = session_id is not None
         self._instructions = ephemeral_system_prompt or ""
-        self._talk: Conversation | None = None
+        self._conversation: Conversation | None = None
 
     def chat(self, message: str, **options: Any) -> str:
         """Say something and return the answer; waits for it, and must not be called on the core loop."""
@@ -92,20 +94,20 @@ class AIAgent:
 
     def interrupt(self, message: str | None = None) -> None:
         """Stop what runs at the next safe point."""
-        if self._talk is not None:
-            self._talk.interrupt()
+        if self._conversation is not None:
+            self._conversation.interrupt()
 
     async def _run(self, said: str, system: str | None, history: list[dict[str, Any]] | None) -> dict[str, Any]:
         told = None if history is None else [_message(m) for m in history]
         talk = await host().agent.open(
             self.session_id if self._known else None,
             platform=self.platform,
-            approver=NobodyThere("in an agent that a plugin started"),
+            approver=NoApprover("in an agent that a plugin started"),
             history=told,
             instructions="\n\n".join(t for t in (system, self._instructions) if t),
             model=self.model or None,
         )
-        self.session_id, self._known, self._talk = talk.session_id, True, talk
+        self.session_id, self._known, self._conversation = talk.session_id, True, talk
         finished: TurnFinished | None = None
         try:
             async with contextlib.aclosing(talk.turn(said)) as events:
@@ -114,7 +116,7 @@ class AIAgent:
                         finished = event
             messages = [{"role": m.role, "content": m.content} for m in talk.history]
         finally:
-            self._talk = None
+            self._conversation = None
             await talk.close("agent_close")
         assert finished is not None
         return {

@@ -10,9 +10,9 @@ from hermes_agent.compat.hosting import host, host_or_none
 from hermes_agent.compat.settings import load_config_readonly
 from hermes_agent.contracts.platform.session_context import get_session_env
 from hermes_agent.contracts.tool import ApprovalRequest
-from hermes_agent.policy import Choice, Refused
+from hermes_agent.policy import Choice, Refusal
 from hermes_agent.policy.commands import CommandPolicy
-from hermes_agent.policy.shell import Judgement, judge
+from hermes_agent.policy.shell import ShellVerdict, judge
 from hermes_agent.tools import current_scope
 
 __all__ = [
@@ -38,8 +38,8 @@ def approval_mode() -> str:
 
 def detect_dangerous_command(command: str) -> tuple[bool, str | None, str | None]:
     """Return whether a command is dangerous, with the key and the description of the first reason."""
-    found = _judged(command)
-    if not found.dangerous:
+    found = _judge(command)
+    if not found.is_dangerous:
         return False, None, None
     reason = found.hardline or found.keys[0]
     return True, reason, reason
@@ -47,7 +47,7 @@ def detect_dangerous_command(command: str) -> tuple[bool, str | None, str | None
 
 def detect_hardline_command(command: str) -> tuple[bool, str | None]:
     """Return whether a command never runs, and why."""
-    found = _judged(command)
+    found = _judge(command)
     return bool(found.hardline), found.hardline or None
 
 
@@ -71,13 +71,13 @@ def check_dangerous_command(
     key = review.keys[0] if review.keys else ""
     about = {"pattern_key": key, "description": key, "command": command}
     if review.verdict == "refuse":
-        return {"approved": False, "message": review.reason, "hardline": bool(_judged(command).hardline), **about}
+        return {"approved": False, "message": review.reason, "hardline": bool(_judge(command).hardline), **about}
     if review.verdict == "allow" or not review.keys or (approval_mode() == "off" and not review.mandatory):
         return {"approved": True, "message": None}
     rule = " + ".join(review.keys)
     summary = f"run a command ({key})"
     request = ApprovalRequest("terminal", summary, command, rule, once=review.once, mandatory=review.mandatory)
-    return _ask(request, approval_callback) | about
+    return _ask_approval(request, approval_callback) | about
 
 
 def request_tool_approval(
@@ -87,7 +87,7 @@ def request_tool_approval(
     grain = rule_key or f"{tool_name}:{hashlib.sha256(reason.encode()).hexdigest()[:16]}"
     key = f"plugin_rule:{grain}"
     request = ApprovalRequest(tool_name, f"pass a rule of a plugin on {tool_name}", reason, key)
-    return _ask(request, approval_callback) | {"pattern_key": key, "description": reason}
+    return _ask_approval(request, approval_callback) | {"pattern_key": key, "description": reason}
 
 
 def get_current_session_key(default: str = "default") -> str:
@@ -108,25 +108,25 @@ def resolve_gateway_approval(
         choice: `once`, `session`, `always` or `deny`; any other word denies.
         reason: why it was denied; the model is told.
     """
-    answer: Choice | Refused = CHOICES.get(choice, "deny")
+    answer: Choice | Refusal = CHOICES.get(choice, "deny")
     if answer == "deny" and reason:
-        answer = Refused(f"BLOCKED: User denied this command. The user has NOT consented: {reason}")
+        answer = Refusal(f"BLOCKED: User denied this command. The user has NOT consented: {reason}")
     asked = host().asked
-    if answer in CHOICES and answer != "deny" and asked.is_unclear(session_key):
+    if answer in CHOICES and answer != "deny" and asked.is_ambiguous(session_key):
         return 0  # it may be meant for another question: its code, or a button with its id, names the open one
     return asked.answer_session(session_key, answer, everything=resolve_all)
 
 
 def has_blocking_approval(session_key: str) -> bool:
     """Say whether a conversation waits for an answer."""
-    return bool(host().asked.of(session_key))
+    return bool(host().asked.questions_for(session_key))
 
 
-def _judged(command: str) -> Judgement:
+def _judge(command: str) -> ShellVerdict:
     return judge(command, host_or_none(lambda host: host.patterns))
 
 
-def _ask(request: ApprovalRequest, callback: Callable[..., Any] | None) -> dict[str, Any]:
+def _ask_approval(request: ApprovalRequest, callback: Callable[..., Any] | None) -> dict[str, Any]:
     if callback is not None:
         allowed = CHOICES.get(str(callback(request.detail, request.summary)), "deny") != "deny"
         message = (

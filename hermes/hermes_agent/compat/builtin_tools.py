@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes_agent.compat.hosting import host
-from hermes_agent.core.foreign import TAG, pieces
+from hermes_agent.core.foreign import TAG, split_marked
 from hermes_agent.plugins.dispatching import dispatch_tool
 
 __all__ = [
@@ -64,7 +64,7 @@ def terminal_tool(
 
 def check_terminal_requirements() -> bool:
     """Say whether commands can run."""
-    backend = host().shells.known
+    backend = host().shells.backend_or_none
     return backend is not None and not backend.refusal
 
 
@@ -81,14 +81,14 @@ def register_task_env_overrides(task_id: str, overrides: Mapping[str, Any]) -> N
     if cwd:
         shells = host().shells
         _directories.setdefault(task_id, shells.cwd(task_id) or str(host().working_directory))
-        shells.moved(task_id, str(cwd))
+        shells.set_cwd(task_id, str(cwd))
 
 
 def clear_task_env_overrides(task_id: str) -> None:
     """Have a task's commands begin where they did before `register_task_env_overrides`."""
     before = _directories.pop(task_id, "")
     if before:
-        host().shells.moved(task_id, before)
+        host().shells.set_cwd(task_id, before)
 
 
 def cleanup_vm(task_id: str, *, force_remove: bool = False) -> None:
@@ -124,7 +124,7 @@ async def web_extract_tool(urls: Sequence[Any], format: str | None = None, char_
 
 def check_web_api_key() -> bool:
     """Say whether a provider can search the web."""
-    return _usable("web_search")
+    return _is_usable("web_search")
 
 
 def image_generate_tool(
@@ -152,7 +152,7 @@ def image_generate_tool(
 
 def check_image_generation_requirements() -> bool:
     """Say whether a provider can draw pictures."""
-    return _usable("image_generate")
+    return _is_usable("image_generate")
 
 
 class ProcessRegistry:
@@ -203,7 +203,7 @@ class ProcessRegistry:
         return self._do("close", session_id=session_id)
 
     def _do(self, action: str, *, task_id: str | None = None, **args: Any) -> dict[str, Any]:
-        return dict(json.loads(_call("process", {"action": action, **_given(args)}, task_id=task_id)))
+        return dict(json.loads(_call("process", {"action": action, **_set_arguments(args)}, task_id=task_id)))
 
 
 process_registry = ProcessRegistry()
@@ -212,15 +212,15 @@ process_registry = ProcessRegistry()
 def _call(name: str, args: dict[str, Any], **keywords: Any) -> str:
     """Return the result; of one that is untrusted text as a whole, without the marks, which are for the model."""
     result = dispatch_tool(host(), f"tools.{name}", name, args, {n: v for n, v in keywords.items() if v})
-    parts = [part for part in pieces(result) if part.text] if result.startswith(f"<{TAG} ") else []
+    parts = [part for part in split_marked(result) if part.text] if result.startswith(f"<{TAG} ") else []
     return parts[0].text if len(parts) == 1 else result
 
 
-def _given(args: Mapping[str, Any]) -> dict[str, Any]:
+def _set_arguments(args: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in args.items() if value is not None}
 
 
-def _usable(name: str) -> bool:
+def _is_usable(name: str) -> bool:
     tools = host().tools
     entry = tools.get(name)
     return entry is not None and tools.is_usable(entry)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex, overload
 
 from hermes_agent.compat.hosting import host, host_or_none
-from hermes_agent.contracts.owner import current_owner, stand_in
+from hermes_agent.contracts.owner import current_owner, staged_store
 from hermes_agent.core.registry import describe_owner
 from hermes_agent.policy import CommandPatterns
 from hermes_agent.policy.patterns import CommandPattern, PatternList
@@ -146,16 +146,16 @@ class Patterns(MutableSequence[Pair]):
     # -- what is behind it -----------------------------------------------------------------------------------
 
     def _store(self) -> CommandPatterns:
-        return stand_in(host().patterns)
+        return staged_store(host().patterns)
 
     def _slots(self) -> list[_Slot]:
         upstream = [_Slot(pair, float(n), None) for n, pair in enumerate(_lists()[self._which])]
         store = host_or_none(lambda host: host.patterns)
         if store is None:
             return upstream
-        added = [_Slot(pattern.given, pattern.place, pattern) for pattern in store.of(self._which)]
+        added = [_Slot(pattern.given, pattern.place, pattern) for pattern in store.patterns_for(self._which)]
         slots = [*upstream, *added]
-        return sorted((s for s in slots if store.shown(self._which, s.pair)), key=lambda slot: slot.place)
+        return sorted((s for s in slots if store.is_visible(self._which, s.pair)), key=lambda slot: slot.place)
 
     def _shown(self, slot: _Slot) -> Pair:
         regex, about = slot.pair
@@ -168,7 +168,7 @@ class Patterns(MutableSequence[Pair]):
 
     def _add(self, given: Any, place: float) -> None:
         pattern = self._check(given)._replace(place=place)
-        if not self._store().put_back(self._which, pattern.given):
+        if not self._store().unhide(self._which, pattern.given):
             self._store().add(pattern)
 
     def _remove(self, slots: Iterable[_Slot]) -> None:
@@ -177,7 +177,7 @@ class Patterns(MutableSequence[Pair]):
             if slot.added is not None and slot.added.owner == owner:
                 self._store().drop(slot.added)
                 continue
-            self._store().take_out(self._which, slot.pair, owner)
+            self._store().hide(self._which, slot.pair, owner)
             logger.warning(
                 "%s took the %s pattern %r out of the list: it stays in force%s",
                 describe_owner(owner) if owner else "code of a plugin",

@@ -21,7 +21,7 @@ from hermes_agent.compat.loops import is_interrupted
 
 __all__ = ["BaseEnvironment", "ProcessHandle", "ThreadedProcessHandle"]
 
-LOOK_EVERY_S = 0.05
+POLL_INTERVAL_S = 0.05
 EXIT_TIMEOUT, EXIT_INTERRUPTED = 124, 130
 
 
@@ -198,7 +198,7 @@ class BaseEnvironment(abc.ABC):
             elif time.monotonic() > until:
                 end, note = EXIT_TIMEOUT, f"\n[Command timed out after {timeout:g}s]"
             else:
-                reader.join(LOOK_EVERY_S) if reader.is_alive() else time.sleep(LOOK_EVERY_S)
+                reader.join(POLL_INTERVAL_S) if reader.is_alive() else time.sleep(POLL_INTERVAL_S)
         if note:
             self._kill_process(proc)
         reader.join(1.0)  # what the command left behind may keep the stream open

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.config import hermes_home
-from hermes_agent.core.home_files import Reader
+from hermes_agent.core.home_files import FileAccess
 from hermes_agent.io.files import write_atomic
 from hermes_agent.workspace.guarding import closed_reason, secret_reason
 
@@ -64,16 +64,16 @@ def resolve_agent_cwd() -> Path:
     return Path(os.environ.get("TERMINAL_CWD") or ".").expanduser().resolve()
 
 
-def _reader() -> Reader:
+def _reader() -> FileAccess:
     """Return whose files of the home may be opened; of a script on its own, those of whoever starts it."""
     from hermes_agent.compat.hosting import host
-    from hermes_agent.host.people import reader  # as above
-    from hermes_agent.sessions import LOCAL, People
+    from hermes_agent.host.people import file_reader  # as above
+    from hermes_agent.sessions import LOCAL, Principals
 
     try:
-        return reader(host())
+        return file_reader(host())
     except RuntimeError:
-        return People().reader(LOCAL)
+        return Principals().reader(LOCAL)
 
 
 def atomic_json_write(

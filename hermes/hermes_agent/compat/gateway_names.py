@@ -10,13 +10,13 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hermes_agent.commands.confirms import SlashConfirms
+from hermes_agent.commands.confirms import PendingConfirmations
 from hermes_agent.compat.hosting import host, of_host
 from hermes_agent.compat.settings import load_config
 from hermes_agent.contracts.platform.enabling import GatewayConfig, gateway_config
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.core.errors import UserError
-from hermes_agent.policy import Question
+from hermes_agent.policy import PendingQuestion
 
 if TYPE_CHECKING:
     import httpx
@@ -119,10 +119,10 @@ def not_sent(message: str) -> dict[str, object]:
     return {"success": False, "error": str(message)}
 
 
-class _Open(Mapping[str, Question[str]]):
+class _OpenClarifications(Mapping[str, PendingQuestion[str]]):
     """The open questions to people by id, as upstream's `_entries`."""
 
-    def __getitem__(self, key: str) -> Question[str]:
+    def __getitem__(self, key: str) -> PendingQuestion[str]:
         found = host().questions.get(key)
         if found is None:
             raise KeyError(key)
@@ -144,7 +144,7 @@ class _Open(Mapping[str, Question[str]]):
         self[key] = None
 
 
-open_clarifications = _Open()
+open_clarifications = _OpenClarifications()
 
 
 def mark_awaiting_text(clarify_id: str) -> bool:
@@ -161,9 +161,9 @@ def resolve_gateway_clarify(clarify_id: str, response: str) -> bool:
     return host().questions.answer(clarify_id, response)
 
 
-await_confirmation = of_host(lambda host: host.confirms, SlashConfirms.register)
-pending_confirmation = of_host(lambda host: host.confirms, SlashConfirms.get_pending)
-forget_confirmation = of_host(lambda host: host.confirms, SlashConfirms.clear)
+await_confirmation = of_host(lambda host: host.confirms, PendingConfirmations.register)
+pending_confirmation = of_host(lambda host: host.confirms, PendingConfirmations.get_pending)
+forget_confirmation = of_host(lambda host: host.confirms, PendingConfirmations.clear)
 
 
 async def confirm(session_key: str, confirm_id: str, choice: str) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_agent.config import hermes_home
-from hermes_agent.config.profiles import DEFAULT, profile_at, profiles
+from hermes_agent.config.profiles import DEFAULT_PROFILE, profile_at, profiles
 from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.context import profile_name
 
@@ -74,7 +74,7 @@ def get_active_profile_name() -> str:
 def list_profiles() -> list[Profile]:
     """Return the default home and every profile beside it, by name."""
     here = hermes_home()
-    return [Profile(one.name, one.home, one.name == DEFAULT, one.home == here) for one in profiles()]
+    return [Profile(one.name, one.home, one.name == DEFAULT_PROFILE, one.home == here) for one in profiles()]
 
 
 def resolve_profile_env(profile_name: str) -> str:
@@ -84,6 +84,6 @@ def resolve_profile_env(profile_name: str) -> str:
         FileNotFoundError: there is no such profile.
     """
     try:
-        return str(profile_at(profile_name or DEFAULT).home)
+        return str(profile_at(profile_name or DEFAULT_PROFILE).home)
     except UserError as exc:
         raise FileNotFoundError(exc.message) from exc

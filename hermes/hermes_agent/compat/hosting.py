@@ -8,12 +8,12 @@ import os
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from hermes_agent.contracts.owner import stand_in
+from hermes_agent.contracts.owner import staged_store
 from hermes_agent.host import Host, current
 
 __all__ = ["allow_building", "host", "host_or_none", "of_host"]
 
-T = TypeVar("T")
+Part = TypeVar("Part")
 R = TypeVar("R")
 P = ParamSpec("P")
 
@@ -42,15 +42,15 @@ def host() -> Host:
     return built
 
 
-def host_or_none(part: Callable[[Host], T]) -> T | None:
+def host_or_none(part: Callable[[Host], Part]) -> Part | None:
     """Return a part of the host, as it is for who registers now; None in a script that has no host."""
     try:
-        return stand_in(part(host()))
+        return staged_store(part(host()))
     except RuntimeError:
         return None
 
 
-def of_host(part: Callable[[Host], T], method: Callable[Concatenate[T, P], R]) -> Callable[P, R]:
+def of_host(part: Callable[[Host], Part], method: Callable[Concatenate[Part, P], R]) -> Callable[P, R]:
     """Return the function that calls a method of a part of whatever host there is then."""
 
     @functools.wraps(method)

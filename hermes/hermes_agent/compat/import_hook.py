@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "DECLINED",
     "RESERVED",
-    "Served",
+    "ServedModule",
     "UpstreamFinder",
     "UpstreamLoader",
     "UpstreamModule",
@@ -57,11 +57,11 @@ RESERVED = frozenset(
     }
 )
 """Upstream's top-level names; all of them are ours to answer for."""
-TELL_TALE = ("hermes_constants", "hermes_cli")
+UPSTREAM_MODULES = ("hermes_constants", "hermes_cli")
 """Names that nobody but upstream's distribution has."""
 
 
-class Served(NamedTuple):
+class ServedModule(NamedTuple):
     """A section of the table."""
 
     doc: str
@@ -138,14 +138,14 @@ class UpstreamLoader:
 
 
 @functools.cache
-def served() -> dict[str, Served]:
+def served() -> dict[str, ServedModule]:
     """Return the table by module."""
-    table: dict[str, Served] = {}
+    table: dict[str, ServedModule] = {}
     taken_from = ""
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             name, _, doc = line[1:].partition("] ")
-            table[name] = section = Served(doc, {})
+            table[name] = section = ServedModule(doc, {})
         elif line and not line.startswith("#"):
             given = line
             if not line.startswith(" "):
@@ -160,7 +160,7 @@ def install() -> None:
     """Serve the names from now on; a second call does nothing."""
     if installed():
         return
-    _warn_of_the_real_one()
+    _warn_of_upstream()
     at = next((i for i, finder in enumerate(sys.meta_path) if finder is PathFinder), len(sys.meta_path))
     sys.meta_path.insert(at, UpstreamFinder())
 
@@ -205,7 +205,7 @@ def _look_up(module: ModuleType, names: Mapping[str, tuple[str, str]], name: str
     if name not in names:
         full = f"{module.__name__}.{name}"
         if full in declined():
-            _tell_declined(full)  # the error of `from module import name` has no room for the reason
+            _warn_declined(full)  # the error of `from module import name` has no room for the reason
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
     taken_from, ours = names[name]
     source = importlib.import_module(taken_from)
@@ -215,7 +215,7 @@ def _look_up(module: ModuleType, names: Mapping[str, tuple[str, str]], name: str
 
 
 @functools.cache
-def _tell_declined(full: str) -> None:
+def _warn_declined(full: str) -> None:
     logger.warning("`%s` was asked for: %s", full, reason(full))
 
 
@@ -231,8 +231,8 @@ def _is_probe() -> bool:
     return False
 
 
-def _warn_of_the_real_one() -> None:
-    for name in TELL_TALE:
+def _warn_of_upstream() -> None:
+    for name in UPSTREAM_MODULES:
         present = sys.modules.get(name)
         spec = present.__spec__ if present is not None else PathFinder.find_spec(name)
         if spec is not None:

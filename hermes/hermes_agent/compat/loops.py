@@ -11,19 +11,19 @@ from typing import Any, Generic, TypeVar
 
 __all__ = ["SingletonSlot", "consume_detached_task_result", "is_interrupted", "safe_schedule_threadsafe"]
 
-T = TypeVar("T")
+Value = TypeVar("Value")
 
-_logger = logging.getLogger(__name__)
+_module_logger = logging.getLogger(__name__)
 
 
 def safe_schedule_threadsafe(
-    coro: Coroutine[Any, Any, T],
+    coro: Coroutine[Any, Any, Value],
     loop: asyncio.AbstractEventLoop | None,
     *,
     logger: logging.Logger | None = None,
     log_message: str = "Failed to schedule coroutine on loop",
     log_level: int = logging.DEBUG,
-) -> concurrent.futures.Future[T] | None:
+) -> concurrent.futures.Future[Value] | None:
     """Run `coro` on `loop` from another thread; when the loop is gone, close it and return None."""
     try:
         if loop is None or loop.is_closed():
@@ -31,7 +31,7 @@ def safe_schedule_threadsafe(
         return asyncio.run_coroutine_threadsafe(coro, loop)
     except RuntimeError as exc:
         coro.close()
-        (logger or _logger).log(log_level, "%s: %s", log_message, exc)
+        (logger or _module_logger).log(log_level, "%s: %s", log_message, exc)
         return None
 
 
@@ -41,7 +41,7 @@ def consume_detached_task_result(task: asyncio.Future[Any]) -> None:
         return
     error = task.exception()
     if error is not None:
-        _logger.debug("a task that nobody waited for failed", exc_info=error)
+        _module_logger.debug("a task that nobody waited for failed", exc_info=error)
 
 
 def is_interrupted() -> bool:
@@ -52,19 +52,19 @@ def is_interrupted() -> bool:
     return scope is not None and scope.cancelled.is_set()
 
 
-class SingletonSlot(Generic[T]):
+class SingletonSlot(Generic[Value]):
     """Holds one value that is made at first use, by one thread.
 
     Args:
         factory: makes it; None when `get` is given one.
     """
 
-    def __init__(self, factory: Callable[[], T] | None = None) -> None:
+    def __init__(self, factory: Callable[[], Value] | None = None) -> None:
         self._factory = factory
         self._lock = threading.RLock()
-        self._value: T | None = None
+        self._value: Value | None = None
 
-    def get(self, factory: Callable[[], T] | None = None) -> T:
+    def get(self, factory: Callable[[], Value] | None = None) -> Value:
         """Return the value, made now when there is none.
 
         Raises:
@@ -78,16 +78,16 @@ class SingletonSlot(Generic[T]):
                 self._value = make()
             return self._value
 
-    def peek(self) -> T | None:
+    def peek(self) -> Value | None:
         """Return the value, None when none was made."""
         return self._value
 
-    def set(self, value: T) -> None:
+    def set(self, value: Value) -> None:
         """Put `value` in the slot."""
         with self._lock:
             self._value = value
 
-    def reset(self) -> T | None:
+    def reset(self) -> Value | None:
         """Empty the slot and return what was in it."""
         with self._lock:
             value, self._value = self._value, None

@@ -20,8 +20,8 @@ SLACK_MOST = 50
 """Slash commands that Slack's manifest takes."""
 DISCORD_MOST = 25
 """Choices that Discord shows in one list."""
-LONGEST = 32
-SLACK_HAS = frozenset(
+MAX_NAME_LENGTH = 32
+SLACK_RESERVED = frozenset(
     [
         "away",
         "apps",
@@ -66,8 +66,8 @@ def telegram_menu_commands(max_commands: int = TELEGRAM_MOST) -> tuple[list[tupl
     """
     skills = [
         (slug.replace("-", "_"), skill.document.description or slug)
-        for slug, skill in host().slash.skills.all("telegram").items()
-        if len(slug) <= LONGEST
+        for slug, skill in host().slash.skills.offered("telegram").items()
+        if len(slug) <= MAX_NAME_LENGTH
     ]
     found: dict[str, str] = {}
     for name, text in (*_commands(), *skills):
@@ -81,7 +81,7 @@ def slack_native_slashes() -> list[tuple[str, str, str]]:
     hints = {name: command.args_hint for name, command in host().commands.items()}
     for name, text in _commands():
         slash = name.replace("_", "-")
-        if slash not in SLACK_HAS and slash not in {entry[0] for entry in entries}:
+        if slash not in SLACK_RESERVED and slash not in {entry[0] for entry in entries}:
             entries.append((slash, text[:140], hints.get(slash, "")[:100]))
     return entries[:SLACK_MOST]
 
@@ -102,12 +102,12 @@ def discord_skill_commands_by_category(
     categories: dict[str, list[tuple[str, str, str]]] = {}
     alone: list[tuple[str, str, str]] = []
     hidden = 0
-    for slug, skill in sorted(host().slash.skills.all("discord").items()):
+    for slug, skill in sorted(host().slash.skills.offered("discord").items()):
         if slug in reserved_names:
             continue
         category, nested, _ = skill.place.rpartition("/")
         place = categories.setdefault(category.partition("/")[0], []) if nested else alone
-        if len(slug) > LONGEST or len(place) >= DISCORD_MOST:
+        if len(slug) > MAX_NAME_LENGTH or len(place) >= DISCORD_MOST:
             hidden += 1
         else:
             place.append((slug, skill.document.description[:100], f"/{slug}"))
@@ -122,5 +122,5 @@ def _commands() -> list[tuple[str, str]]:
     return [
         (name.replace("-", "_"), command.description)
         for name, command in sorted(host().commands.items())
-        if len(name) <= LONGEST and (not command.args_hint or command.args_hint.startswith("["))
+        if len(name) <= MAX_NAME_LENGTH and (not command.args_hint or command.args_hint.startswith("["))
     ]

@@ -8,10 +8,10 @@ from typing import Any
 from hermes_agent.compat import CONTRACT_LEVEL
 from hermes_agent.compat.hosting import host, of_host
 from hermes_agent.compat.settings import get_env_value
-from hermes_agent.contracts.model_provider import ProviderProfile, refuse_profile
-from hermes_agent.contracts.owner import current_owner, stand_in
+from hermes_agent.contracts.model_provider import ProviderProfile, check_profile
+from hermes_agent.contracts.owner import current_owner, staged_store
 from hermes_agent.core.registry import Conflict
-from hermes_agent.models.catalogue import Catalogue
+from hermes_agent.models.catalogue import ProviderCatalog
 
 __all__ = [
     "cached_provider_model_ids",
@@ -41,10 +41,10 @@ def register_provider(profile: ProviderProfile) -> None:
         TypeError: it is no profile.
         ValueError: it has no name.
     """
-    reason = refuse_profile(profile)
+    reason = check_profile(profile)
     if reason:
         raise TypeError(f"register_provider({type(profile).__name__}): it {reason}")
-    catalogue = stand_in(host().model_providers)
+    catalogue = staged_store(host().model_providers)
     try:
         catalogue.register(profile, current_owner().key)
     except Conflict as exc:
@@ -52,8 +52,8 @@ def register_provider(profile: ProviderProfile) -> None:
         logger.warning("%s", exc)
 
 
-get_provider_profile = of_host(lambda host: host.model_providers, Catalogue.profile)
-list_providers = of_host(lambda host: host.model_providers, Catalogue.profiles)
+get_provider_profile = of_host(lambda host: host.model_providers, ProviderCatalog.profile)
+list_providers = of_host(lambda host: host.model_providers, ProviderCatalog.profiles)
 
 
 def get_label(provider_id: str) -> str:
@@ -83,7 +83,7 @@ def provider_model_ids(provider: str, *, force_refresh: bool = False, **options:
     if force_refresh:
         _fetched.pop(provider, None)
     if provider not in _fetched:
-        found = _ask(provider)
+        found = _fetch_models(provider)
         if found is None:
             return list(provider_models().get(provider, ()))
         _fetched[provider] = found
@@ -128,7 +128,7 @@ def nous_portal_tags() -> list[str]:
     return ["product=hermes-agent", f"client=hermes-client-v{CONTRACT_LEVEL}"]
 
 
-def _ask(provider: str) -> list[str] | None:
+def _fetch_models(provider: str) -> list[str] | None:
     profile = get_provider_profile(provider)
     key = next((v for name in profile.env_vars if (v := get_env_value(name))), None) if profile is not None else None
     if profile is None or key is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.commands import RESERVED, exact, normalise, settled
+from hermes_agent.commands import RESERVED, await_result, find_command, normalise_name
 from hermes_agent.compat.hosting import host, of_host
 from hermes_agent.config import hermes_home
 from hermes_agent.core.read_only import ReadOnlyList
@@ -81,7 +81,7 @@ def get_plugin_commands() -> dict[str, dict[str, Any]]:
 
 def get_plugin_command_handler(name: str) -> Callable[..., Any] | None:
     """Return the handler of a plugin's slash command, or None."""
-    command = get_plugin_commands().get(normalise(name))
+    command = get_plugin_commands().get(normalise_name(name))
     return None if command is None else command["handler"]
 
 
@@ -91,7 +91,7 @@ def resolve_plugin_command_result(value: Any) -> Any:
     Raises:
         TimeoutError: it did not finish within 30 s, or raised one itself.
     """
-    return settled(value, host().bridge)
+    return await_result(value, host().bridge)
 
 
 def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:
@@ -144,9 +144,11 @@ def plugin_command_entries() -> list[tuple[str, str, str]]:
 
 def resolve_command(name: str) -> CommandDef | None:
     """Return the agent's own command of that name, or None."""
-    return next((entry for entry in command_registry() if entry.name == normalise(name)), None)
+    return next((entry for entry in command_registry() if entry.name == normalise_name(name)), None)
 
 
 def is_gateway_known_command(name: str | None) -> bool:
     """Say whether a name is a command: of the agent, reserved by it, or a plugin's."""
-    return bool(name) and (normalise(str(name)) in RESERVED or exact(host().commands, str(name)) is not None)
+    return bool(name) and (
+        normalise_name(str(name)) in RESERVED or find_command(host().commands, str(name)) is not None
+    )

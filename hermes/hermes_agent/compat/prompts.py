@@ -16,7 +16,7 @@ from hermes_agent.config import hermes_home
 from hermes_agent.config.edit import set_value
 from hermes_agent.core.errors import UserError
 from hermes_agent.io.colour import has_colour
-from hermes_agent.memory.setup import Field, configure
+from hermes_agent.memory.setup import SetupField, configure_provider
 
 __all__ = [
     "CANCELLED",
@@ -142,7 +142,7 @@ def curses_radiolist(
         print(f"  {'●' if number - 1 == selected else '○'} {number}. {item}")
     while True:
         try:
-            answer = _asked(f"Choice [{selected + 1}]: ")
+            answer = _ask_line(f"Choice [{selected + 1}]: ")
         except (EOFError, KeyboardInterrupt):
             print()
             return cancelled
@@ -210,12 +210,12 @@ def setup_memory(provider_name: str) -> None:
             f"no memory provider `{provider_name}` is loaded",
             hint=f"Set memory.provider to {provider_name} and start again; `hermes plugins list` says what fails.",
         )
-    configure(provider, hermes_home(), _ask_for, save_env_value, {})
+    configure_provider(provider, hermes_home(), _ask_for, save_env_value, {})
     set_value(hermes_home(), ("memory", "provider"), provider_name)
     print_success(f"memory.provider is {provider_name} from the next start on")
 
 
-def _ask_for(field: Field) -> str:
+def _ask_for(field: SetupField) -> str:
     return ask(field.description, field.default or None, field.secret)
 
 
@@ -226,7 +226,7 @@ def _line(question: str) -> str:
         UserError: Ctrl-C.
     """
     try:
-        return _asked(question)
+        return _ask_line(question)
     except EOFError:
         print()
         return ""
@@ -235,5 +235,5 @@ def _line(question: str) -> str:
         raise UserError("cancelled") from None
 
 
-def _asked(question: str) -> str:
+def _ask_line(question: str) -> str:
     return input(question).strip()

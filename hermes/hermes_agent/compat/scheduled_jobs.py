@@ -125,7 +125,7 @@ def create_job(
         "model": model,
     }
     wanted["skills"] = [*([skill] if skill else []), *(skills or [])] or None
-    return _act("create", **_known({**wanted, **more}))
+    return _act("create", **_supported_fields({**wanted, **more}))
 
 
 def update_job(job_id: str, updates: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -137,7 +137,7 @@ def update_job(job_id: str, updates: Mapping[str, Any]) -> dict[str, Any] | None
     job = get_job(job_id)
     changes = dict(updates)
     enabled = changes.pop("enabled", None)
-    given = _known(changes)
+    given = _supported_fields(changes)
     if job is not None and given:
         job = _act("update", job_id=job_id, **given)
     if job is not None and enabled is not None and bool(enabled) != job["enabled"]:
@@ -174,7 +174,7 @@ def _on(action: str, ref: str) -> dict[str, Any] | None:
     return None if job is None else _act(action, job_id=job["id"])
 
 
-def _known(wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _supported_fields(wanted: Mapping[str, Any]) -> dict[str, Any]:
     strange = sorted(set(wanted) - set(CHANGEABLE))
     if strange:
         raise TypeError(f"a job has no {', '.join(strange)} that could be set: {', '.join(sorted(CHANGEABLE))}")

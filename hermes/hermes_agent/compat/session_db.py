@@ -14,8 +14,8 @@ from typing import Any
 from hermes_agent.config import hermes_home
 from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.sessions.search import has_search
-from hermes_agent.sessions.steps import COLUMNS, message_of
-from hermes_agent.sessions.transcript import LAST, Transcript
+from hermes_agent.sessions.steps import COLUMNS, message_from_row
+from hermes_agent.sessions.transcript import CACHED_SESSIONS, Transcript
 
 __all__ = ["SessionDB", "apply_wal_with_fallback", "default_path"]
 
@@ -88,7 +88,7 @@ class SessionDB:
             return None
         rows = self._db.read(
             "SELECT id FROM sessions WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 2",
-            (session_id_or_prefix, session_id_or_prefix + LAST),
+            (session_id_or_prefix, session_id_or_prefix + CACHED_SESSIONS),
         )
         ids = [str(row[0]) for row in rows]
         return ids[0] if len(ids) == 1 or session_id_or_prefix in ids[:1] else None
@@ -144,7 +144,7 @@ class SessionDB:
         return [
             {"id": row["id"], "session_id": session_id, "timestamp": row["timestamp"]}
             | {"tool_name": row["tool_name"] or None}
-            | _conversation(message_of(row))
+            | _conversation(message_from_row(row))
             for row in rows
         ]
 

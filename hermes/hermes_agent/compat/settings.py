@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from hermes_agent.config import Config, hermes_home, load, places, stamp
+from hermes_agent.config import Config, hermes_home, home_paths, load, stamp
 from hermes_agent.config.dotenv import write_env_value
 from hermes_agent.config.edit import set_value, unset_value
-from hermes_agent.config.effective import dump
+from hermes_agent.config.effective import dump_yaml
 from hermes_agent.config.schema import MISSING, OPEN, default, lookup
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.core.redact import looks_like_secret_name, redactor
@@ -44,7 +44,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-Path_ = tuple[str, ...]
+KeyPath = tuple[str, ...]
 _cache: dict[Path, tuple[object, Config]] = {}
 
 
@@ -67,7 +67,7 @@ def save_config(
     config: dict[str, Any],
     *,
     strip_defaults: bool = True,
-    preserve_keys: set[Path_] | None = None,
+    preserve_keys: set[KeyPath] | None = None,
     merge_existing: bool = False,
 ) -> None:
     """Write what differs from the config in effect; comments and order stay.
@@ -123,7 +123,7 @@ def save_env_value(key: str, value: str) -> None:
     Raises:
         UserError: the home is managed, or the name or value cannot be written.
     """
-    where = places(hermes_home())
+    where = home_paths(hermes_home())
     if where.declared is not None:
         raise UserError(
             f"{key} cannot be stored: the config of this home is declared by Nix",
@@ -155,13 +155,13 @@ def atomic_config_write(config_path: Path | str, data: Any, **kwargs: Any) -> No
     Args:
         kwargs: passed on to `yaml.safe_dump`; none: the style of the config.
     """
-    text = yaml.safe_dump(data, **kwargs) if kwargs else dump(data)
+    text = yaml.safe_dump(data, **kwargs) if kwargs else dump_yaml(data)
     write_atomic(Path(config_path), text)
 
 
 def get_config_path() -> Path:
     """Return the path of the effective `config.yaml`."""
-    return places(hermes_home()).effective
+    return home_paths(hermes_home()).effective
 
 
 def fast_safe_load(stream: Any) -> Any:
@@ -234,7 +234,7 @@ def _credentials() -> Credentials:
     return host.credentials if host.home == hermes_home() else Credentials(hermes_home(), os.environ)
 
 
-def _changes(before: Any, after: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+def _changes(before: Any, after: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
     """Yield each path whose value is new or different."""
     for key, value in after.items():
         here = (*path, str(key))
@@ -245,7 +245,7 @@ def _changes(before: Any, after: Any, path: Path_ = ()) -> Iterator[tuple[Path_,
             yield here, value
 
 
-def _absent(written: Any, after: Any, path: Path_ = ()) -> Iterator[Path_]:
+def _absent(written: Any, after: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
     """Yield each written path that `after` lacks."""
     for key, value in written.items():
         if key not in after:
@@ -254,7 +254,7 @@ def _absent(written: Any, after: Any, path: Path_ = ()) -> Iterator[Path_]:
             yield from _absent(value, after[key], (*path, str(key)))
 
 
-def _has(values: Any, path: Path_) -> bool:
+def _has(values: Any, path: KeyPath) -> bool:
     for part in path:
         if not isinstance(values, dict) or part not in values:
             return False
@@ -262,6 +262,6 @@ def _has(values: Any, path: Path_) -> bool:
     return True
 
 
-def _default_is(config: Config, path: Path_, value: Any) -> bool:
+def _default_is(config: Config, path: KeyPath, value: Any) -> bool:
     node = lookup(path)
     return node is not None and node is not OPEN and default(node) is not MISSING and default(node) == value

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.compat.hosting import host, of_host
-from hermes_agent.media.service import Media
+from hermes_agent.media.service import MediaService
 from hermes_agent.models.completions import Response
-from hermes_agent.plugins.llm.auxiliary import SideCall, ask_now, ask_soon
+from hermes_agent.plugins.llm.auxiliary import AuxiliaryCall, call_auxiliary, call_auxiliary_async
 from hermes_agent.tools import tool_error
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-def _side_call(
+def _auxiliary_call(
     task: str | None = None,
     *,
     provider: str | None = None,
@@ -40,7 +40,7 @@ def _side_call(
     timeout: float | None = None,
     extra_body: Mapping[str, Any] | None = None,
     **fields: Any,
-) -> SideCall:
+) -> AuxiliaryCall:
     """Read the arguments of the two functions below.
 
     Args:
@@ -52,7 +52,7 @@ def _side_call(
     """
     given = {"provider": provider, "model": model, "base_url": base_url, "api_key": api_key}
     extra = {**fields, **(extra_body or {})}
-    return SideCall(task, messages, given, main_runtime, temperature, max_tokens, tools, timeout, extra)
+    return AuxiliaryCall(task, messages, given, main_runtime, temperature, max_tokens, tools, timeout, extra)
 
 
 def call_llm(*args: Any, **kwargs: Any) -> Response:
@@ -63,16 +63,16 @@ def call_llm(*args: Any, **kwargs: Any) -> Response:
         ModelError: there is no answer.
         ValueError: `messages` are none.
     """
-    return ask_now(host(), _side_call(*args, **kwargs))
+    return call_auxiliary(host(), _auxiliary_call(*args, **kwargs))
 
 
 async def async_call_llm(*args: Any, **kwargs: Any) -> Response:
     """Do what `call_llm` does, on any loop."""
-    return await ask_soon(host(), _side_call(*args, **kwargs))
+    return await call_auxiliary_async(host(), _auxiliary_call(*args, **kwargs))
 
 
-call_llm.__signature__ = inspect.signature(_side_call)  # type: ignore[attr-defined]
-async_call_llm.__signature__ = inspect.signature(_side_call)  # type: ignore[attr-defined]
+call_llm.__signature__ = inspect.signature(_auxiliary_call)  # type: ignore[attr-defined]
+async_call_llm.__signature__ = inspect.signature(_auxiliary_call)  # type: ignore[attr-defined]
 
 
 def flatten_message_text(content: Any, *, sep: str = "\n") -> str:
@@ -89,12 +89,12 @@ def flatten_message_text(content: Any, *, sep: str = "\n") -> str:
     return str(content)
 
 
-transcribe_audio = of_host(lambda host: host.media, Media.transcribe)
+transcribe_audio = of_host(lambda host: host.media, MediaService.transcribe)
 
 
 def text_to_speech_tool(text: str, output_path: str | None = None) -> str:
     """Speak `text` into a file and return a tool's result: `success`, `file_path`, `provider`."""
-    return _result(host().media.speak(text, str(Path(output_path).resolve()) if output_path else None))
+    return _tool_result(host().media.synthesize(text, str(Path(output_path).resolve()) if output_path else None))
 
 
 async def vision_analyze_tool(
@@ -107,11 +107,11 @@ async def vision_analyze_tool(
         model: taken and not needed: `auxiliary.vision` says which model looks.
     """
     current = host()
-    look = current.bridge.off_loop(lambda: current.media.look(image_url, user_prompt))
-    return _result(await asyncio.ensure_future(look))
+    look = current.bridge.off_loop(lambda: current.media.describe_image(image_url, user_prompt))
+    return _tool_result(await asyncio.ensure_future(look))
 
 
-def _result(found: dict[str, Any]) -> str:
+def _tool_result(found: dict[str, Any]) -> str:
     if found["success"]:
         return json.dumps(found, ensure_ascii=False)
     return tool_error(**{"message": found.pop("error"), **found})

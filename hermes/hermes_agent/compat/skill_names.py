@@ -10,7 +10,7 @@ from typing import Any
 from hermes_agent.compat.hosting import host
 from hermes_agent.config import hermes_home
 from hermes_agent.core.read_only import ReadOnlyDict
-from hermes_agent.skills.document import SkillDocument, fits_platform, parse_document
+from hermes_agent.skills.document import SkillFile, fits_platform, parse_document
 from hermes_agent.skills.registry import NAME
 
 __all__ = [
@@ -38,7 +38,7 @@ def get_skill_commands() -> dict[str, dict[str, Any]]:
             "skill_md_path": str(skill.file),
             "skill_dir": str(skill.directory),
         }
-        for slug, skill in host().slash.skills.all(PLATFORM).items()
+        for slug, skill in host().slash.skills.offered(PLATFORM).items()
     }
     return ReadOnlyDict(found, "a skill is a folder in skills/ of the home, or comes by ctx.register_skill(name, path)")
 
@@ -51,7 +51,7 @@ def parse_frontmatter(content: str) -> tuple[dict[str, Any], str]:
 
 def skill_matches_platform(frontmatter: Mapping[str, Any]) -> bool:
     """Say whether a skill with these fields is for this system."""
-    return fits_platform(SkillDocument("", "", fields=frontmatter), sys.platform)
+    return fits_platform(SkillFile("", "", fields=frontmatter), sys.platform)
 
 
 def get_disabled_skill_names(platform: str | None = None) -> set[str]:

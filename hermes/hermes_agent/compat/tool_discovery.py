@@ -95,7 +95,7 @@ def registers_tools(path: Path) -> bool:
 def discover_mcp_tools() -> list[str]:
     """Connect to the MCP servers of the config that are not connected, and return the names of all their tools."""
     servers = host().mcp
-    servers.settle(MCP_LIMIT_S)
+    servers.wait_connected(MCP_LIMIT_S)
     return sorted(name for status in servers.status() for name in status.tools)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes_agent.compat.hosting import host, of_host
 from hermes_agent.core.ids import new_id
-from hermes_agent.core.tool_schemas import OPENAI, sanitised
+from hermes_agent.core.tool_schemas import OPENAI, adapt_schema
 from hermes_agent.plugins.dispatching import dispatch_tool
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.tools.toolsets import Toolsets
@@ -95,7 +95,8 @@ def get_tool_definitions(
         found = search.split(found, named=resolve_multiple_toolsets(enabled_toolsets or ()))[0]
     functions = [d.get("function", d) for d in found]
     return [
-        {"type": "function", "function": {**f, "parameters": sanitised(f.get("parameters"), OPENAI)}} for f in functions
+        {"type": "function", "function": {**f, "parameters": adapt_schema(f.get("parameters"), OPENAI)}}
+        for f in functions
     ]
 
 

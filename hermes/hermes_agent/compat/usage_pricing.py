@@ -13,8 +13,8 @@ from typing import Any
 
 from hermes_agent.compat.hosting import host
 from hermes_agent.core.messages import Usage
-from hermes_agent.models.infos import ModelInfo, costs_nothing, told_cost_usd
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.models.infos import ModelInfo, is_free_of_charge, reported_cost_usd
+from hermes_agent.models.providers import ModelEndpoint
 
 __all__ = [
     "CanonicalUsage",
@@ -115,7 +115,7 @@ def get_pricing_entry(
 ) -> PricingEntry | None:
     """Return a model's prices, as its provider's list has them (`hermes model list PROVIDER` fetches it); else None."""
     name = _provider(provider, base_url)
-    if costs_nothing(name):
+    if is_free_of_charge(name):
         return PricingEntry(ZERO, ZERO, ZERO, ZERO, ZERO, source="local")
     info = _info(model_name, name, base_url)
     if info is None or info.input_price is None:
@@ -139,7 +139,7 @@ def estimate_usage_cost(
 ) -> CostResult:
     """Return what a usage cost: nothing (the embedded model), what the provider said, its prices, or `unknown`."""
     name = _provider(provider, base_url)
-    amount = told_cost_usd(name, usage.raw_usage or {})
+    amount = reported_cost_usd(name, usage.raw_usage or {})
     info = _info(model_name, name, base_url) if amount is None else None
     written = {"cache_creation_input_tokens": usage.cache_write_tokens}
     spent = Usage(usage.prompt_tokens, usage.output_tokens, usage.cache_read_tokens, written)
@@ -148,7 +148,7 @@ def estimate_usage_cost(
     if amount is None:
         note = f"no price is known for {model_name or 'the model'}"
         return CostResult(None, "unknown", "none", "n/a", notes=(note,))
-    if costs_nothing(name):
+    if is_free_of_charge(name):
         return CostResult(ZERO, "included", "local", "included")
     return CostResult(Decimal(str(amount)), "actual", "provider_cost_api", f"${amount:.4f}")
 
@@ -160,7 +160,7 @@ def _million(price: float | None) -> Decimal | None:
 def _info(model: str, provider: str, base_url: str | None) -> ModelInfo | None:
     known = host().model_providers.get(provider)
     address = (base_url or (known.base_url if known is not None else "")).rstrip("/")
-    return None if known is None else host().model_infos.of(Endpoint(known, address), model)
+    return None if known is None else host().model_infos.known_info(ModelEndpoint(known, address), model)
 
 
 def _provider(provider: str | None, base_url: str | None) -> str:
@@ -170,7 +170,7 @@ def _provider(provider: str | None, base_url: str | None) -> str:
     if wanted:
         found = known.get(wanted)
         return found.name if found is not None else wanted
-    serving = known.serving(base_url) if base_url else None
+    serving = known.find_by_url(base_url) if base_url else None
     return serving.name if serving is not None else ""
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 __all__ = ["KeepingCredentials", "open_credentialed_url", "url_origin"]
 
-SAFE = frozenset({"accept", "accept-encoding", "accept-language", "range", "user-agent"})
+SAFE_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "range", "user-agent"})
 """Headers that are sent on to another place."""
 PORTS = {"http": 80, "https": 443}
 
@@ -22,7 +22,7 @@ def url_origin(url: str) -> tuple[str, str, int | None]:
 
 
 class KeepingCredentials(urllib.request.HTTPRedirectHandler):
-    """Follows redirects. To another scheme, host or port only `SAFE` headers go with it, and no cookie.
+    """Follows redirects. To another scheme, host or port only `SAFE_HEADERS` headers go with it, and no cookie.
 
     Args:
         original_url: where the request was meant for.
@@ -38,7 +38,7 @@ class KeepingCredentials(urllib.request.HTTPRedirectHandler):
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
         if following is not None and url_origin(following.full_url) != self._origin:
             for name, _ in list(following.header_items()):
-                if name.lower() not in SAFE:
+                if name.lower() not in SAFE_HEADERS:
                     following.remove_header(name)
         return following
 

@@ -4,16 +4,16 @@
 a file, `hermes_agent.config.check` reports on one; `hermes_agent.config.reference` writes the docs' key list.
 """
 
-from hermes_agent.config.findings import Finding
-from hermes_agent.config.home import hermes_home, make_home, places, stamp
+from hermes_agent.config.findings import ConfigFinding
+from hermes_agent.config.home import hermes_home, home_paths, make_home, stamp
 from hermes_agent.config.load import Config, load
 
 __all__ = [
     "Config",
-    "Finding",
+    "ConfigFinding",
     "hermes_home",
     "load",
     "make_home",
-    "places",
+    "home_paths",
     "stamp",
 ]

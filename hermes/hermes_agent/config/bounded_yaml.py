@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-__all__ = ["MAX_BYTES", "Document", "YamlRefused", "parse_yaml", "read_yaml"]
+__all__ = ["MAX_BYTES", "BoundedDocument", "YamlRejected", "parse_yaml", "read_yaml"]
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 60
@@ -27,7 +27,7 @@ LONG_TEXT = 8 * 1024
 Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class YamlRefused(Exception):
+class YamlRejected(Exception):
     """The file cannot be used.
 
     Args:
@@ -39,7 +39,7 @@ class YamlRefused(Exception):
         self.message, self.line = message, line
 
 
-class Document(NamedTuple):
+class BoundedDocument(NamedTuple):
     """A mapping that was read from a file."""
 
     values: dict[str, Any]
@@ -50,24 +50,24 @@ class Document(NamedTuple):
     """Line of each top-level key, from 1."""
 
 
-def read_yaml(path: str, wanted: Collection[str]) -> Document:
+def read_yaml(path: str, wanted: Collection[str]) -> BoundedDocument:
     """Read the mapping in the file at `path`; an empty file is an empty one.
 
     Args:
         wanted: top-level keys whose values are built; the others are checked and left alone.
 
     Raises:
-        YamlRefused: it is too large, too deep, grows by aliases, or is not YAML with a mapping at its top.
+        YamlRejected: it is too large, too deep, grows by aliases, or is not YAML with a mapping at its top.
         OSError: it cannot be read.
     """
     return parse_yaml(_text(path), wanted)
 
 
-def parse_yaml(text: str, wanted: Collection[str]) -> Document:
+def parse_yaml(text: str, wanted: Collection[str]) -> BoundedDocument:
     """Read the mapping that `text` is; see `read_yaml`. How long the text may be is the caller's to say.
 
     Raises:
-        YamlRefused: as `read_yaml`.
+        YamlRejected: as `read_yaml`.
     """
     try:
         _check_depth(text)
@@ -75,9 +75,9 @@ def parse_yaml(text: str, wanted: Collection[str]) -> Document:
         try:
             node = loader.get_single_node()
             if node is None or node.tag == NULL:
-                return Document({}, {}, {})
+                return BoundedDocument({}, {}, {})
             if not isinstance(node, yaml.MappingNode):
-                raise YamlRefused(f"is a {node.id}, not a mapping (`name: …` and so on)", 1)
+                raise YamlRejected(f"is a {node.id}, not a mapping (`name: …` and so on)", 1)
             if "*" in text:  # without an alias it is as large as the text
                 _measure(node, {})
             loader.flatten_mapping(node)
@@ -86,10 +86,10 @@ def parse_yaml(text: str, wanted: Collection[str]) -> Document:
             loader.dispose()
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
-        raise YamlRefused(exc.problem or str(exc), mark.line + 1 if mark else 0) from exc
+        raise YamlRejected(exc.problem or str(exc), mark.line + 1 if mark else 0) from exc
     except (yaml.YAMLError, ValueError, RecursionError) as exc:
         # ValueError: a scalar that looks like a date and is none (`2024-13-45`)
-        raise YamlRefused(" ".join(str(exc).split())) from exc
+        raise YamlRejected(" ".join(str(exc).split())) from exc
 
 
 def _text(path: str) -> str:
@@ -97,16 +97,16 @@ def _text(path: str) -> str:
     try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
-            raise YamlRefused("is not a regular file")
+            raise YamlRejected("is not a regular file")
         if info.st_size > MAX_BYTES:
-            raise YamlRefused(f"has {info.st_size} bytes: at most {MAX_BYTES} are read")
+            raise YamlRejected(f"has {info.st_size} bytes: at most {MAX_BYTES} are read")
         data = os.read(fd, MAX_BYTES)
     finally:
         os.close(fd)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
-        raise YamlRefused(f"is not UTF-8: {exc.reason}", data[: exc.start].count(b"\n") + 1) from exc
+        raise YamlRejected(f"is not UTF-8: {exc.reason}", data[: exc.start].count(b"\n") + 1) from exc
 
 
 def _check_depth(text: str) -> None:
@@ -122,7 +122,7 @@ def _check_depth(text: str) -> None:
                 depth += 1
                 if depth > MAX_DEPTH:
                     mark = event.start_mark
-                    raise YamlRefused(f"is nested more than {MAX_DEPTH} deep", mark.line + 1 if mark else 0)
+                    raise YamlRejected(f"is nested more than {MAX_DEPTH} deep", mark.line + 1 if mark else 0)
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     finally:
@@ -140,20 +140,20 @@ def _measure(node: Any, known: dict[int, int]) -> int:
     mark = id(node)
     if mark in known:
         if known[mark] == 0:
-            raise YamlRefused("has an alias inside its own anchor", node.start_mark.line + 1)
+            raise YamlRejected("has an alias inside its own anchor", node.start_mark.line + 1)
         return known[mark]
     known[mark] = 0
     pairs = isinstance(node, yaml.MappingNode)
     children = [part for pair in node.value for part in pair] if pairs else node.value
     total = 1 + sum(_measure(child, known) for child in children)
     if total > MAX_NODES:
-        raise YamlRefused(f"grows to more than {MAX_NODES} nodes by its aliases", node.start_mark.line + 1)
+        raise YamlRejected(f"grows to more than {MAX_NODES} nodes by its aliases", node.start_mark.line + 1)
     known[mark] = total
     return total
 
 
-def _document(loader: Any, node: Any, wanted: Collection[str]) -> Document:
-    document = Document({}, {}, {})
+def _document(loader: Any, node: Any, wanted: Collection[str]) -> BoundedDocument:
+    document = BoundedDocument({}, {}, {})
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
             continue

@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
-from hermes_agent.config.document import Document, Spot
-from hermes_agent.config.findings import Finding
-from hermes_agent.config.keypath import render
-from hermes_agent.config.syntax import explain_syntax
+from hermes_agent.config.document import ConfigDocument, Position
+from hermes_agent.config.findings import ConfigFinding
+from hermes_agent.config.keypath import render_path
+from hermes_agent.config.syntax import describe_syntax_error
 
-__all__ = ["MAX_DEPTH", "MAX_VALUES", "Builder"]
+__all__ = ["MAX_DEPTH", "MAX_VALUES", "ValueBuilder"]
 
 MAX_DEPTH = 64
 """Mappings and lists inside one another."""
@@ -37,7 +37,7 @@ class _Frame:
         self.container = container
         self.size = 1
         self.key: str | None = None
-        self.key_spot: Spot | None = None
+        self.key_spot: Position | None = None
         self.is_merge = False
         self.merges: list[Any] = []
         self.is_key = is_key
@@ -50,10 +50,10 @@ class _Stop(Exception):
     """The rest of the file is not worth reading."""
 
 
-class Builder:
+class ValueBuilder:
     """Builds a document's value from the events of the parser."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: ConfigDocument) -> None:
         self.document = document
         self.stack: list[_Frame] = []
         self.anchors: dict[str, Any] = {}
@@ -69,7 +69,7 @@ class Builder:
             loader = _Loader(text)
             self._read(loader)
         except yaml.YAMLError as error:
-            self.document.findings.append(explain_syntax(error, text, self.document.name))
+            self.document.findings.append(describe_syntax_error(error, text, self.document.name))
         except _Stop:
             return
         finally:
@@ -82,7 +82,7 @@ class Builder:
             self.document.value = self.root
         elif self.root is not None and not self.document.findings:
             got = "a list" if isinstance(self.root, list) else "a single value"
-            self._say(Spot(1, 1), f"expected a mapping of keys like `model:` at the top, got {got}")
+            self._add_finding(Position(1, 1), f"expected a mapping of keys like `model:` at the top, got {got}")
 
     def _read(self, loader: Any) -> None:
         documents = 0
@@ -92,7 +92,9 @@ class Builder:
                 case "DocumentStartEvent":
                     documents += 1
                     if documents > 1:
-                        self._say(_place(event), "a second document begins here; a config is a single one")
+                        self._add_finding(
+                            _position_of(event), "a second document begins here; a config is a single one"
+                        )
                         return
                 case "ScalarEvent":
                     self._scalar(event, loader)
@@ -105,11 +107,11 @@ class Builder:
                 case "AliasEvent":
                     self._alias(event)
 
-    def _say(self, spot: Spot, message: str, key: str = "") -> None:
-        self.document.findings.append(Finding(self.document.name, spot.line, spot.column, key, message))
+    def _add_finding(self, spot: Position, message: str, key: str = "") -> None:
+        self.document.findings.append(ConfigFinding(self.document.name, spot.line, spot.column, key, message))
 
-    def _refuse(self, spot: Spot, message: str) -> None:
-        self._say(spot, message)
+    def _refuse(self, spot: Position, message: str) -> None:
+        self._add_finding(spot, message)
         raise _Stop
 
     def _path(self, *more: str) -> str:
@@ -120,12 +122,12 @@ class Builder:
                 parts.append(len(frame.container))
             elif frame.key is not None:
                 parts.append(frame.key)
-        return render((*parts, *more))
+        return render_path((*parts, *more))
 
     # values
 
     def _scalar(self, event: Any, loader: Any) -> None:
-        spot = _place(event)
+        spot = _position_of(event)
         self._count(1 + len(event.value) // 100, spot)
         tag = event.tag
         if tag is None or tag == "!":
@@ -140,27 +142,29 @@ class Builder:
             self.anchors[event.anchor] = value
         self._add(value, 1, spot)
 
-    def _construct(self, tag: str, event: Any, loader: Any, spot: Spot) -> Any:
+    def _construct(self, tag: str, event: Any, loader: Any, spot: Position) -> Any:
         if tag not in _SCALARS:
             if event.implicit[0]:  # `=` and `<<` as values mean themselves
                 return event.value
-            self._say(spot, f"{self._path()}: the tag `{_short(tag)}` is not allowed", self._path())
+            self._add_finding(spot, f"{self._path()}: the tag `{_short(tag)}` is not allowed", self._path())
             return None
         node = yaml.ScalarNode(tag, event.value)
         try:
             value = loader.yaml_constructors[tag](loader, node)
         except (ValueError, KeyError, yaml.YAMLError):
-            self._say(spot, f"{self._path()}: this is no {_short(tag)}; quote it if a text is meant", self._path())
+            self._add_finding(
+                spot, f"{self._path()}: this is no {_short(tag)}; quote it if a text is meant", self._path()
+            )
             return None
         if isinstance(value, float) and not math.isfinite(value):
-            self._say(spot, f"{self._path()}: `.inf` and `.nan` are no values of a setting", self._path())
+            self._add_finding(spot, f"{self._path()}: `.inf` and `.nan` are no values of a setting", self._path())
             return None
         return value
 
     def _open(self, event: Any, container: Any) -> None:
-        spot = _place(event)
+        spot = _position_of(event)
         if event.tag is not None and event.tag not in ("!", _CORE + "map", _CORE + "seq"):
-            self._say(spot, f"{self._path()}: the tag `{_short(event.tag)}` is not allowed", self._path())
+            self._add_finding(spot, f"{self._path()}: the tag `{_short(event.tag)}` is not allowed", self._path())
         if len(self.stack) >= MAX_DEPTH:
             self._refuse(spot, f"is nested more than {MAX_DEPTH} levels deep, which no config is")
         self._count(1, spot)
@@ -168,7 +172,7 @@ class Builder:
         if self._is_key_next():
             outer = self._path()
             where = f"{outer}: " if outer else ""
-            self._say(
+            self._add_finding(
                 spot, f"{where}a list or a mapping cannot be a key; quote `{{{{ … }}}}` if a text is meant", outer
             )
             frame.is_key = True
@@ -189,7 +193,7 @@ class Builder:
         self._add(frame.container, frame.size, None)
 
     def _alias(self, event: Any) -> None:
-        spot = _place(event)
+        spot = _position_of(event)
         if event.anchor not in self.anchors:
             self._refuse(
                 spot, f"the alias `*{event.anchor}` names nothing above it; quote the text if no alias is meant"
@@ -206,7 +210,7 @@ class Builder:
             return
         self._add(value, size, spot)
 
-    def _count(self, size: int, spot: Spot) -> None:
+    def _count(self, size: int, spot: Position) -> None:
         self.total += size
         if self.total > MAX_VALUES:
             self._refuse(spot, f"holds more than {MAX_VALUES} values once aliases are followed")
@@ -216,23 +220,23 @@ class Builder:
     def _is_key_next(self) -> bool:
         return bool(self.stack) and isinstance(self.stack[-1].container, dict) and self.stack[-1].key is None
 
-    def _key(self, text: str, tag: str, spot: Spot) -> None:
+    def _key(self, text: str, tag: str, spot: Position) -> None:
         frame = self.stack[-1]
         assert isinstance(frame.container, dict)
         frame.key, frame.key_spot, frame.is_merge = text, spot, tag == _MERGE
         if frame.is_merge:
             return
-        outer = render(tuple(f.key for f in self.stack[:-1] if f.key is not None))
+        outer = render_path(tuple(f.key for f in self.stack[:-1] if f.key is not None))
         where = f"{outer}: " if outer else ""
         if tag not in (_CORE + "str", _CORE + "value"):
-            self._say(spot, where + _not_text(text, tag), outer)
+            self._add_finding(spot, where + _not_text(text, tag), outer)
             frame.drops_value = True
         elif text in frame.container:
             first = self.document.keys[id(frame.container)][text].line
             path = self._path()
-            self._say(spot, f"{path}: is here a second time, first in line {first}; keep one", path)
+            self._add_finding(spot, f"{path}: is here a second time, first in line {first}; keep one", path)
 
-    def _add(self, value: Any, size: int, spot: Spot | None) -> None:
+    def _add(self, value: Any, size: int, spot: Position | None) -> None:
         if not self.stack:
             self.root, self.has_root = value, True
             return
@@ -258,15 +262,15 @@ class Builder:
         if key_spot is not None:
             self.document.keys[id(frame.container)].setdefault(place, key_spot)
         if spot is not None or key_spot is not None:
-            self.document.scalars[id(frame.container)].setdefault(place, spot or key_spot or Spot(1, 1))
+            self.document.scalars[id(frame.container)].setdefault(place, spot or key_spot or Position(1, 1))
 
-    def _first_inside(self, value: Any) -> Spot | None:
+    def _first_inside(self, value: Any) -> Position | None:
         return next(iter(self.document.keys.get(id(value), {}).values()), None)
 
-    def _plan_merge(self, frame: _Frame, value: Any, spot: Spot | None) -> None:
+    def _plan_merge(self, frame: _Frame, value: Any, spot: Position | None) -> None:
         sources = value if isinstance(value, list) else [value]
         if not all(isinstance(source, dict) for source in sources):
-            self._say(spot or Spot(1, 1), "`<<` takes an alias of a mapping, or a list of such")
+            self._add_finding(spot or Position(1, 1), "`<<` takes an alias of a mapping, or a list of such")
             return
         frame.merges += sources
 
@@ -280,9 +284,9 @@ class Builder:
             container.setdefault(key, value)
 
 
-def _place(event: Any) -> Spot:
+def _position_of(event: Any) -> Position:
     mark = event.start_mark
-    return Spot(mark.line + 1, mark.column + 1, getattr(event, "value", "") or "")
+    return Position(mark.line + 1, mark.column + 1, getattr(event, "value", "") or "")
 
 
 def _short(tag: str) -> str:

@@ -7,27 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hermes_agent.config.document import Document
+from hermes_agent.config.document import ConfigDocument
 from hermes_agent.config.dotenv import parse_env
-from hermes_agent.config.findings import ENV_HINT, HINT, Finding, in_order, report
-from hermes_agent.config.home import places
-from hermes_agent.config.keypath import parse
+from hermes_agent.config.findings import ENV_HINT, HINT, ConfigFinding, format_findings, in_order
+from hermes_agent.config.home import home_paths
+from hermes_agent.config.keypath import parse_path
 from hermes_agent.config.load import check_document, read_layers
 from hermes_agent.config.schema import Node
-from hermes_agent.config.survey import count_keys, not_ours, without_effect
+from hermes_agent.config.survey import count_keys, keys_without_effect, plugin_keys
 from hermes_agent.config.yamlfile import decode_file, read_file
 
-__all__ = ["Report", "check_file", "check_home"]
+__all__ = ["ConfigReport", "check_file", "check_home"]
 
 
 @dataclass(slots=True)
-class Report:
+class ConfigReport:
     """What a check found."""
 
     subject: str
     """What was checked, in words."""
-    errors: list[Finding] = field(default_factory=list)
-    notes: list[Finding] = field(default_factory=list)
+    errors: list[ConfigFinding] = field(default_factory=list)
+    notes: list[ConfigFinding] = field(default_factory=list)
     keys: int = 0
     """Values written, a list counting as one; variables for a `.env` file."""
     unit: str = "key"
@@ -48,12 +48,12 @@ class Report:
 
     def __str__(self) -> str:
         if self.errors:
-            return report(self.errors, self.hint)
+            return format_findings(self.errors, self.hint)
         count = f"1 {self.unit}" if self.keys == 1 else f"{self.keys} {self.unit}s"
         return "\n".join([*map(str, in_order(self.notes)), f"{self.subject} is valid ({count})"])
 
 
-def check_file(path: Path, *, strict: bool = False, label: str = "", schema: Node | None = None) -> Report:
+def check_file(path: Path, *, strict: bool = False, label: str = "", schema: Node | None = None) -> ConfigReport:
     """Check one file without a home: a `.env` file by its name, anything else as a config.
 
     Variables (`${NAME}`) are taken to be right: they belong to the place where the config will be used.
@@ -77,16 +77,16 @@ def check_home(
     strict: bool = False,
     environ: Mapping[str, str] | None = None,
     schema: Node | None = None,
-) -> Report:
+) -> ConfigReport:
     """Check every layer and the `.env` file of a home, with the variables of `environ` (None: the process's).
 
     Args:
         strict, schema: as for `check_file`.
     """
-    where = places(home, environ)
+    where = home_paths(home, environ)
     env = _check_env(where.env, str(where.env), may_be_absent=True)
     surrounding = os.environ if environ is None else environ
-    found = Report(f"the config of {home}", env.errors, env.notes)
+    found = ConfigReport(f"the config of {home}", env.errors, env.notes)
 
     def look_up(name: str) -> str | None:
         return surrounding.get(name, env.variables.get(name))
@@ -102,33 +102,33 @@ def _is_env(path: Path) -> bool:
     return path.suffix == ".env" or path.name.startswith(".env")
 
 
-def _check_yaml(path: Path, name: str, *, strict: bool, schema: Node | None) -> Report:
+def _check_yaml(path: Path, name: str, *, strict: bool, schema: Node | None) -> ConfigReport:
     document = read_file(path, name)
-    found = Report(name)
+    found = ConfigReport(name)
     if not document.exists:
-        document.findings.append(Finding(name, None, None, "", "there is no such file"))
+        document.findings.append(ConfigFinding(name, None, None, "", "there is no such file"))
     _, errors = check_document(document, lambda _: None, at_build=True, schema=schema)
     _take(errors, found)
     _survey(document, found, strict=strict, schema=schema)
     return found
 
 
-def _take(errors: list[Finding], found: Report) -> None:
+def _take(errors: list[ConfigFinding], found: ConfigReport) -> None:
     """Add findings to a report; what a plugin's own settings have is a note, since the plugin runs all the same."""
     for finding in errors:
-        parts = parse(finding.key_path)[:4] if finding.key_path else ()
+        parts = parse_path(finding.key_path)[:4] if finding.key_path else ()
         if parts[:2] == ("plugins", "entries") and parts[3:] in (("settings",), ("config",)):
             found.notes.append(finding._replace(level="warning"))
         else:
             found.errors.append(finding)
 
 
-def _survey(document: Document, found: Report, *, strict: bool, schema: Node | None) -> None:
+def _survey(document: ConfigDocument, found: ConfigReport, *, strict: bool, schema: Node | None) -> None:
     found.keys += count_keys(document.value)
-    idle = without_effect(document)
+    idle = keys_without_effect(document)
     found.errors += [finding for finding in idle if finding.level == "error"]
     found.notes += [finding for finding in idle if finding.level != "error"]
-    foreign = not_ours(document, schema)
+    foreign = plugin_keys(document, schema)
     if not strict:
         found.notes += foreign
         return
@@ -140,13 +140,13 @@ def _survey(document: Document, found: Report, *, strict: bool, schema: Node | N
     ]
 
 
-def _check_env(path: Path, name: str, *, may_be_absent: bool = False) -> Report:
-    found = Report(name, unit="variable", hint=ENV_HINT)
+def _check_env(path: Path, name: str, *, may_be_absent: bool = False) -> ConfigReport:
+    found = ConfigReport(name, unit="variable", hint=ENV_HINT)
     text = decode_file(path, name)
     if text is None:
         if not may_be_absent:
-            found.errors.append(Finding(name, None, None, "", "there is no such file"))
-    elif isinstance(text, Finding):
+            found.errors.append(ConfigFinding(name, None, None, "", "there is no such file"))
+    elif isinstance(text, ConfigFinding):
         found.errors.append(text)
     else:
         parsed = parse_env(text, name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hermes_agent.config.findings import ENV_HINT, Finding, config_error
-from hermes_agent.config.lock import locked
+from hermes_agent.config.findings import ENV_HINT, ConfigFinding, config_error
+from hermes_agent.config.lock import hold_lock
 from hermes_agent.config.yamlfile import decode_file
 from hermes_agent.core.errors import UserError
 from hermes_agent.io.files import PRIVATE, write_atomic
@@ -28,7 +28,7 @@ class EnvFile:
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
-        self.findings: list[Finding] = []
+        self.findings: list[ConfigFinding] = []
         """Errors for lines that are no assignment, notes for names set twice (the last counts)."""
         self.spans: dict[str, tuple[int, int]] = {}
         """By name: where its assignment begins and ends in the text."""
@@ -43,7 +43,7 @@ def read_env_file(path: Path) -> dict[str, str]:
     text = decode_file(path, str(path))
     if text is None:
         return {}
-    if isinstance(text, Finding):
+    if isinstance(text, ConfigFinding):
         raise config_error([text], ENV_HINT)
     parsed = parse_env(text, str(path))
     errors = [finding for finding in parsed.findings if finding.level == "error"]
@@ -69,11 +69,11 @@ def parse_env(text: str, name: str) -> EnvFile:
         if (stripped := text[at:end].strip()) and not stripped.startswith("#"):
             key, value, after, problem = _assignment(text, at, end)
             if problem:
-                parsed.findings.append(Finding(name, line, 1, key, problem))
+                parsed.findings.append(ConfigFinding(name, line, 1, key, problem))
             else:
                 if key in lines_seen:
                     again = f"{key} is set a second time, first in line {lines_seen[key]}; this one counts"
-                    parsed.findings.append(Finding(name, line, 1, key, again, "note"))
+                    parsed.findings.append(ConfigFinding(name, line, 1, key, again, "note"))
                 lines_seen[key] = line
                 parsed.values[key] = value
                 parsed.spans[key] = (start, after)
@@ -116,9 +116,9 @@ def write_env_value(path: Path, key: str, value: str | None) -> None:
     if value is not None and "\0" in value:
         raise UserError(f"{key}: a NUL character cannot be part of a variable")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path):
+    with hold_lock(path):
         text = decode_file(path, str(path))
-        if isinstance(text, Finding):
+        if isinstance(text, ConfigFinding):
             raise config_error([text], ENV_HINT)
         write_atomic(path, _with_value(text or "", key, value), mode=PRIVATE)
 

@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.config.document import Document
+from hermes_agent.config.document import ConfigDocument
 from hermes_agent.config.effective import is_generated
-from hermes_agent.config.explain import explain
-from hermes_agent.config.findings import Finding, config_error
-from hermes_agent.config.home import Places, places
-from hermes_agent.config.keypath import KeyPath, render
+from hermes_agent.config.explain import describe_violation
+from hermes_agent.config.findings import ConfigFinding, config_error
+from hermes_agent.config.home import HomePaths, home_paths
+from hermes_agent.config.keypath import KeyPath, render_path
 from hermes_agent.config.load import check_document
-from hermes_agent.config.lock import locked
-from hermes_agent.config.rewrite import appended, inserted, replaced, rewritten, without_lines
+from hermes_agent.config.lock import hold_lock
+from hermes_agent.config.rewrite import append_key, edited_text, insert_key, remove_lines, replace_key
 from hermes_agent.config.schema import MISSING, Node, lookup, types
 from hermes_agent.config.validate import validate
-from hermes_agent.config.values import find, nested, normalise, walk, written_out
+from hermes_agent.config.values import expand_shorthand, find_value, nested, normalise, walk
 from hermes_agent.config.yamlfile import read_file, read_text
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.io.files import write_atomic
@@ -47,9 +47,11 @@ def parse_value(path: KeyPath, text: str, schema: Node | None = None) -> Any:
     document = read_text("value:" + ("\n" + textwrap.indent(text, "  ") if "\n" in text else f" {text}"), "")
     if document.findings or set(document.value) != {"value"}:
         reason = document.findings[0].message if document.findings else "it is more than one value"
-        raise UserError(f"the value for `{render(path)}` is not YAML: {reason}", hint="quote it twice: '\"a text\"'")
+        raise UserError(
+            f"the value for `{render_path(path)}` is not YAML: {reason}", hint="quote it twice: '\"a text\"'"
+        )
     value = document.value["value"]
-    return written_out(value, node or {})
+    return expand_shorthand(value, node or {})
 
 
 def set_value(
@@ -71,10 +73,10 @@ def set_value(
     """
     where = _editable(home, path, environ)
     _check_value(path, value, schema)
-    with locked(where.editable):
+    with hold_lock(where.editable):
         document = _present(where.editable)
         wanted = _with(document.value, path, value)
-        _write(where.editable, document, wanted, _ways(document, path, wanted))
+        _write(where.editable, document, wanted, _edits(document, path, wanted))
     return where.editable
 
 
@@ -86,49 +88,49 @@ def unset_value(home: Path, path: KeyPath, *, environ: Mapping[str, str] | None 
         UserError: the key is not there, is declared by Nix, or the file cannot be changed.
     """
     where = _editable(home, path, environ)
-    with locked(where.editable):
+    with hold_lock(where.editable):
         document = _present(where.editable)
-        if find(document.value, path) is MISSING:
-            raise UserError(f"`{render(path)}` is not set in {where.editable}")
-        while len(path) > 1 and len(find(document.value, path[:-1])) == 1:
+        if find_value(document.value, path) is MISSING:
+            raise UserError(f"`{render_path(path)}` is not set in {where.editable}")
+        while len(path) > 1 and len(find_value(document.value, path[:-1])) == 1:
             path = path[:-1]
-        spot = document.spot(path)
+        spot = document.position(path)
         ways = (
-            lambda text: without_lines(text, spot.line if spot else 1),
-            lambda text: rewritten(text, path, MISSING),
+            lambda text: remove_lines(text, spot.line if spot else 1),
+            lambda text: edited_text(text, path, MISSING),
         )
         _write(where.editable, document, _without(document.value, path), ways)
     return where.editable
 
 
-Way = Callable[[str], Iterator[str]]
+Edit = Callable[[str], Iterator[str]]
 """Gives candidate texts for a text."""
 
 
-def _ways(document: Document, path: KeyPath, wanted: dict[str, Any]) -> tuple[Way, ...]:
+def _edits(document: ConfigDocument, path: KeyPath, wanted: dict[str, Any]) -> tuple[Edit, ...]:
     """Return the ways to set the key at `path`, the one that changes least first."""
-    value = find(wanted, path)
-    target = next((above for above in _prefixes(path) if not isinstance(find(document.value, above), dict)), path)
-    before = find(document.value, target)
+    value = find_value(wanted, path)
+    target = next((above for above in _prefixes(path) if not isinstance(find_value(document.value, above), dict)), path)
+    before = find_value(document.value, target)
 
     def by_editor(text: str) -> Iterator[str]:
-        return rewritten(text, path, value)
+        return edited_text(text, path, value)
 
     if before is MISSING and len(target) == 1:
-        return lambda text: appended(text, path, value), by_editor
+        return lambda text: append_key(text, path, value), by_editor
     if before is MISSING:
-        return lambda text: inserted(text, document, path, value), by_editor
-    return by_editor, lambda text: replaced(text, document, target, find(wanted, target))
+        return lambda text: insert_key(text, document, path, value), by_editor
+    return by_editor, lambda text: replace_key(text, document, target, find_value(wanted, target))
 
 
 def _prefixes(path: KeyPath) -> list[KeyPath]:
     return [path[:end] for end in range(1, len(path) + 1)]
 
 
-def _editable(home: Path, path: KeyPath, environ: Mapping[str, str] | None) -> Places:
+def _editable(home: Path, path: KeyPath, environ: Mapping[str, str] | None) -> HomePaths:
     if not path or any(isinstance(part, int) for part in path):
-        raise UserError(f"`{render(path)}` is an item of a list; set the whole list")
-    where = places(home, os.environ if environ is None else environ)
+        raise UserError(f"`{render_path(path)}` is an item of a list; set the whole list")
+    where = home_paths(home, os.environ if environ is None else environ)
     if where.declared is not None:
         _refuse_declared(path, read_file(where.declared).value)
     elif is_generated(where.effective):
@@ -154,28 +156,28 @@ def _refuse_declared(path: KeyPath, declared: dict[str, Any]) -> None:
     inner = next((below for below, _ in walk(here)), ())
     taken = tuple(part for part in (*path, *inner) if isinstance(part, str))
     raise UserError(
-        f"`{render(taken)}` is declared by Nix and cannot be set here",
-        hint=f"change {OPTION}.{render(taken)} and rebuild",
+        f"`{render_path(taken)}` is declared by Nix and cannot be set here",
+        hint=f"change {OPTION}.{render_path(taken)} and rebuild",
     )
 
 
 def _check_value(path: KeyPath, value: Any, schema: Node | None) -> None:
     """Refuse a value by itself, so that the finding names the key and no line of a file that does not exist."""
     whole = nested(path, value)
-    document = Document("", value=whole)
-    findings = [explain(violation, document, schema) for violation in validate(whole, schema)]
+    document = ConfigDocument("", value=whole)
+    findings = [describe_violation(violation, document, schema) for violation in validate(whole, schema)]
     if findings:
         raise config_error(findings)
 
 
-def _present(path: Path) -> Document:
+def _present(path: Path) -> ConfigDocument:
     document = read_file(path)
     if document.findings:
         raise config_error(document.findings)
     return document
 
 
-def _write(path: Path, document: Document, wanted: dict[str, Any], ways: tuple[Way, ...]) -> None:
+def _write(path: Path, document: ConfigDocument, wanted: dict[str, Any], ways: tuple[Edit, ...]) -> None:
     """Write the first candidate text that reads back as exactly what is wanted."""
     try:
         text = path.read_bytes().decode("utf-8-sig") if document.exists else ""
@@ -202,8 +204,8 @@ def _normal(value: dict[str, Any]) -> dict[str, Any]:
     return normal
 
 
-def _refuse_invalid(document: Document) -> None:
-    findings: list[Finding] = check_document(document, lambda _: None, at_build=True)[1]
+def _refuse_invalid(document: ConfigDocument) -> None:
+    findings: list[ConfigFinding] = check_document(document, lambda _: None, at_build=True)[1]
     if findings:
         raise config_error(findings)
 
@@ -227,7 +229,7 @@ def _with(value: dict[str, Any], path: KeyPath, item: Any) -> dict[str, Any]:
         below = normalise({first: below})[first]
     if below is not None and not isinstance(below, dict):
         raise ConfigError(
-            f"`{first}` holds a value, so there is no `{render(path)}` in it", hint=f"unset `{first}` first"
+            f"`{first}` holds a value, so there is no `{render_path(path)}` in it", hint=f"unset `{first}` first"
         )
     return {**value, first: _with(below or {}, rest, item)}
 

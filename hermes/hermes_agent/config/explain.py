@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hermes_agent.config.document import Document
-from hermes_agent.config.findings import Finding
-from hermes_agent.config.keypath import KeyPath, render
-from hermes_agent.config.nearness import nearest
+from hermes_agent.config.document import ConfigDocument
+from hermes_agent.config.findings import ConfigFinding
+from hermes_agent.config.keypath import KeyPath, render_path
+from hermes_agent.config.nearness import nearest_name
 from hermes_agent.config.schema import Node, child, is_secret, leaves, load_schema, types
 from hermes_agent.config.validate import Violation
 from hermes_agent.config.values import has_variable, variables
 from hermes_agent.core.redact import MASK, redactor
 
-__all__ = ["LONGEST_QUOTE", "explain", "explain_unknown"]
+__all__ = ["LONGEST_QUOTE", "describe_violation", "describe_unknown"]
 
 LONGEST_QUOTE = 60
 """Characters of a wrong text that are shown."""
@@ -30,37 +30,37 @@ _IN_WORDS = {
 }
 
 
-def explain(violation: Violation, document: Document, schema: Node | None = None) -> Finding:
+def describe_violation(violation: Violation, document: ConfigDocument, schema: Node | None = None) -> ConfigFinding:
     """Return the finding for `violation`, which was found in `document`.
 
     Args:
         schema: the whole schema, when it is not `schema.json`.
     """
     path = violation.path
-    spot = document.spot(path)
+    spot = document.position(path)
     if violation.kind in ("unknown", "near_miss"):
-        message = explain_unknown(path, violation.node, violation.meant)
+        message = describe_unknown(path, violation.node, violation.meant)
     else:
-        written = document.at(path)
+        written = document.raw_value(path)
         value = violation.value if written is None else written
-        message = f"{render(path)}: {_wrong_value(violation, value, document.token(path), schema)}"
-    return Finding(
-        document.name, spot.line if spot else None, spot.column if spot else None, render(path), redactor(message)
+        message = f"{render_path(path)}: {_wrong_value(violation, value, document.token(path), schema)}"
+    return ConfigFinding(
+        document.name, spot.line if spot else None, spot.column if spot else None, render_path(path), redactor(message)
     )
 
 
-def explain_unknown(path: KeyPath, parent: Node, meant: str | None = None) -> str:
+def describe_unknown(path: KeyPath, parent: Node, meant: str | None = None) -> str:
     """Return the sentence about a key that is not known at `path`; `parent` is the schema of its mapping."""
     name = str(path[-1])
-    message = f"unknown key `{render(path)}`"
+    message = f"unknown key `{render_path(path)}`"
     if meant is not None:
-        return f"{message} (did you mean `{render((*path[:-1], meant))}`?)"
-    near = nearest(name, parent.get("properties", {}))
+        return f"{message} (did you mean `{render_path((*path[:-1], meant))}`?)"
+    near = nearest_name(name, parent.get("properties", {}))
     if near is not None:
-        return f"{message} (did you mean `{render((*path[:-1], near))}`?)"
+        return f"{message} (did you mean `{render_path((*path[:-1], near))}`?)"
     elsewhere = [other for other, _ in leaves() if other[-1] == name and "<name>" not in other]
     if len(elsewhere) == 1:
-        return f"{message} (did you mean `{render(elsewhere[0])}`?)"
+        return f"{message} (did you mean `{render_path(elsewhere[0])}`?)"
     known = list(parent.get("properties", {}))
     if known and len(known) <= 8:
         return f"{message}; known here: {', '.join(known)}"
@@ -81,7 +81,7 @@ def _wrong_value(violation: Violation, value: Any, token: str, schema: Node | No
     got += _about_variables(value, violation.value)
     if violation.kind == "enum":
         choices = [choice for choice in node["enum"] if isinstance(choice, str) and choice]
-        near = nearest(value, choices) if isinstance(value, str) and not secret else None
+        near = nearest_name(value, choices) if isinstance(value, str) and not secret else None
         suggestion = f" (did you mean `{near}`?)" if near else ""
         return f"expected one of {', '.join(f'`{choice}`' for choice in choices)}, got {got}{suggestion}"
     if violation.kind in ("minimum", "maximum"):

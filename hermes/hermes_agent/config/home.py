@@ -14,11 +14,11 @@ __all__ = [
     "ENV_FILE",
     "EFFECTIVE",
     "LOCAL",
-    "Places",
+    "HomePaths",
     "hermes_home",
     "make_home",
     "place_in_home",
-    "places",
+    "home_paths",
     "stamp",
 ]
 
@@ -60,7 +60,7 @@ def place_in_home(new_subpath: str, old_name: str) -> Path:
     return old if used else home / new_subpath
 
 
-class Places(NamedTuple):
+class HomePaths(NamedTuple):
     """The files that make up the config of one home."""
 
     effective: Path
@@ -72,18 +72,18 @@ class Places(NamedTuple):
     env: Path
 
 
-def places(home: Path, environ: Mapping[str, str] | None = None) -> Places:
+def home_paths(home: Path, environ: Mapping[str, str] | None = None) -> HomePaths:
     """Return the places for `home`; a declared layer is there when `HERMES_DECLARED_CONFIG` names one."""
     declared = (os.environ if environ is None else environ).get(DECLARED, "")
     effective = home / EFFECTIVE
     if not declared:
-        return Places(effective, effective, None, home / ENV_FILE)
-    return Places(effective, home / LOCAL, Path(declared), home / ENV_FILE)
+        return HomePaths(effective, effective, None, home / ENV_FILE)
+    return HomePaths(effective, home / LOCAL, Path(declared), home / ENV_FILE)
 
 
 def stamp(home: Path) -> tuple[tuple[int, int], ...]:
     """Return what changes when one of the files of the config does: time and size of each."""
-    where = places(home)
+    where = home_paths(home)
     files = (where.effective, where.editable, where.env, *((where.declared,) if where.declared else ()))
     return tuple(_time_and_size(file) for file in files)
 

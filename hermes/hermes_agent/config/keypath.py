@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["KeyPath", "parse", "render"]
+__all__ = ["KeyPath", "parse_path", "render_path"]
 
 KeyPath = tuple[str | int, ...]
 """Names of mappings' keys and, for lists, indices from 0."""
@@ -13,7 +13,7 @@ _PART = re.compile(r'"([^"]*)"|\[(\d{1,6})\]|([^.\[\]"]+)')
 _PLAIN = re.compile(r"[^.\[\]\"\s]+")
 
 
-def parse(text: str) -> KeyPath:
+def parse_path(text: str) -> KeyPath:
     """Return the parts of a dotted path; a name with a dot stands in double quotes.
 
     Raises:
@@ -37,7 +37,7 @@ def parse(text: str) -> KeyPath:
     raise ValueError(f"{text!r} is not the path of a key; write it like agent.max_turns")
 
 
-def render(path: KeyPath) -> str:
+def render_path(path: KeyPath) -> str:
     """Return the text that `parse` reads back."""
     text = ""
     for part in path:

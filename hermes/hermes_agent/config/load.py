@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from hermes_agent.config.document import Document
-from hermes_agent.config.findings import Finding, config_error
-from hermes_agent.config.home import DECLARED, Places, places
-from hermes_agent.config.keypath import KeyPath, parse, render
+from hermes_agent.config.document import ConfigDocument
+from hermes_agent.config.findings import ConfigFinding, config_error
+from hermes_agent.config.home import DECLARED, HomePaths, home_paths
+from hermes_agent.config.keypath import KeyPath, parse_path, render_path
 from hermes_agent.config.schema import MISSING, OPEN, Node, default, load_schema, lookup
 from hermes_agent.config.validate import Violation, near_miss, validate
-from hermes_agent.config.values import expand, fill, find, has_variable, merge, normalise
+from hermes_agent.config.values import expand, fill_defaults, find_value, has_variable, merge, normalise
 from hermes_agent.config.yamlfile import read_file
 
 __all__ = ["Config", "Layer", "LookUp", "Origin", "check_document", "load", "read_layers", "variable_look_up"]
@@ -27,7 +27,7 @@ class Layer(NamedTuple):
     """One file of the config, valid."""
 
     origin: Origin
-    document: Document
+    document: ConfigDocument
     written: dict[str, Any]
     """Shorthands written out, variables as written."""
     values: dict[str, Any]
@@ -43,7 +43,7 @@ class Config(NamedTuple):
     """What is in effect: every layer, variables expanded, defaults filled in."""
     raw: dict[str, Any]
     """What was written, without defaults, variables as written."""
-    places: Places
+    places: HomePaths
     layers: tuple[Layer, ...] = ()
     """Weakest first."""
 
@@ -56,17 +56,17 @@ class Config(NamedTuple):
         Raises:
             KeyError: the schema has no such key, and no plugin may keep one there: a slip in our own code.
         """
-        parts: KeyPath = tuple(path.split(".")) if '"' not in path and "[" not in path else parse(path)
-        value = find(self.values, parts)
+        parts: KeyPath = tuple(path.split(".")) if '"' not in path and "[" not in path else parse_path(path)
+        value = find_value(self.values, parts)
         if value is not MISSING:
             return value
-        from hermes_agent.config.explain import explain_unknown  # below, too: only for something that is wrong
+        from hermes_agent.config.explain import describe_unknown  # below, too: only for something that is wrong
 
         node = lookup(parts)
         if node is None:
-            raise KeyError(explain_unknown(parts, lookup(parts[:-1]) or OPEN))
+            raise KeyError(describe_unknown(parts, lookup(parts[:-1]) or OPEN))
         if node is OPEN and (slip := near_miss(parts)) is not None:
-            raise KeyError(explain_unknown(slip[0], OPEN, slip[1]))
+            raise KeyError(describe_unknown(slip[0], OPEN, slip[1]))
         given = MISSING if node is OPEN else default(node)
         return fallback if given is MISSING else given
 
@@ -80,9 +80,9 @@ class Config(NamedTuple):
 
     def origin(self, path: str | KeyPath) -> Origin:
         """Return which layer decides the value at `path`."""
-        parts = parse(path) if isinstance(path, str) else path
+        parts = parse_path(path) if isinstance(path, str) else path
         for layer in reversed(self.layers):
-            if find(layer.values, parts) is not MISSING:
+            if find_value(layer.values, parts) is not MISSING:
                 origin: Origin = layer.origin
                 return origin
         return "default"
@@ -98,9 +98,9 @@ def load(home: Path, *, environ: Mapping[str, str] | None = None, look_up: LookU
     Raises:
         ConfigError: something is wrong with a file; the message has a line for each finding.
     """
-    where = places(home, environ)
+    where = home_paths(home, environ)
     look_up = look_up or variable_look_up(where.env, environ)
-    findings: list[Finding] = []
+    findings: list[ConfigFinding] = []
     layers: list[Layer] = []
     for origin, document in read_layers(where):
         values, found = check_document(document, look_up)
@@ -112,29 +112,29 @@ def load(home: Path, *, environ: Mapping[str, str] | None = None, look_up: LookU
     return _config(where, layers)
 
 
-def _config(where: Places, layers: list[Layer]) -> Config:
+def _config(where: HomePaths, layers: list[Layer]) -> Config:
     values: dict[str, Any] = {}
     for layer in layers:
         values = merge(values, layer.values)
-    config = Config(where.effective, fill(values), {}, where, tuple(layers))
+    config = Config(where.effective, fill_defaults(values), {}, where, tuple(layers))
     return config._replace(raw=layers[0].document.value if len(layers) == 1 else config.written)
 
 
-def read_layers(where: Places) -> list[tuple[Origin, Document]]:
+def read_layers(where: HomePaths) -> list[tuple[Origin, ConfigDocument]]:
     """Read the layers, weakest first."""
-    documents: list[tuple[Origin, Document]] = [("local", read_file(where.editable))]
+    documents: list[tuple[Origin, ConfigDocument]] = [("local", read_file(where.editable))]
     if where.declared is not None:
         declared = read_file(where.declared)
         if not declared.exists:
             missing = f"there is no such file, but {DECLARED} names it"
-            declared.findings.append(Finding(str(where.declared), None, None, "", missing))
+            declared.findings.append(ConfigFinding(str(where.declared), None, None, "", missing))
         documents.append(("declared", declared))
     return documents
 
 
 def check_document(
-    document: Document, look_up: LookUp, *, at_build: bool = False, schema: Node | None = None
-) -> tuple[dict[str, Any], list[Finding]]:
+    document: ConfigDocument, look_up: LookUp, *, at_build: bool = False, schema: Node | None = None
+) -> tuple[dict[str, Any], list[ConfigFinding]]:
     """Return the document's values with variables expanded, and every finding.
 
     Args:
@@ -146,13 +146,13 @@ def check_document(
     wrong = [
         violation
         for violation in validate(values, load_schema() if schema is None else schema)
-        if not (at_build and _depends_on_variable(violation)) and render(violation.path) not in unread
+        if not (at_build and _depends_on_variable(violation)) and render_path(violation.path) not in unread
     ]
     if not wrong:
         return values, [*document.findings]
-    from hermes_agent.config.explain import explain
+    from hermes_agent.config.explain import describe_violation
 
-    return values, [*document.findings, *(explain(violation, document, schema) for violation in wrong)]
+    return values, [*document.findings, *(describe_violation(violation, document, schema) for violation in wrong)]
 
 
 def _depends_on_variable(violation: Violation) -> bool:

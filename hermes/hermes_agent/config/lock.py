@@ -11,14 +11,14 @@ from pathlib import Path
 
 from hermes_agent.core.errors import UserError
 
-__all__ = ["LONGEST_WAIT_S", "locked"]
+__all__ = ["LONGEST_WAIT_S", "hold_lock"]
 
 LONGEST_WAIT_S = 10.0
 _POLL_S = 0.02
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Hold the lock for `path`, a file `.NAME.lock` beside it; the kernel drops it when the process ends.
 
     Raises:

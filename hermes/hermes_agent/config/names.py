@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hermes_agent.config.keypath import KeyPath
 from hermes_agent.config.values import has_variable
 
-__all__ = ["PLATFORM", "PLUGIN", "PROVIDER", "TOOL", "TOOLSET", "Named", "has_names", "names_in"]
+__all__ = ["PLATFORM", "PLUGIN", "PROVIDER", "TOOL", "TOOLSET", "ConfigName", "has_names", "find_names"]
 
 ANY = "<name>"
 ITEM = "[]"
@@ -57,7 +57,7 @@ PATTERNS: dict[tuple[str, ...], str] = {
 """Where names stand in the config, and of what."""
 
 
-class Named(NamedTuple):
+class ConfigName(NamedTuple):
     """A name that the config uses."""
 
     path: KeyPath
@@ -70,12 +70,12 @@ def has_names(path: KeyPath) -> bool:
     return any(all(p in (ANY, KEY, ITEM, q) for p, q in zip(pattern, path, strict=False)) for pattern in PATTERNS)
 
 
-def names_in(values: Mapping[str, Any]) -> Iterator[Named]:
+def find_names(values: Mapping[str, Any]) -> Iterator[ConfigName]:
     """Yield every name; a text with a variable that is not set is none."""
     for pattern, kind in PATTERNS.items():
         for path, name in _at(values, pattern, ()):
             if isinstance(name, str) and name.strip() and not has_variable(name):
-                yield Named(path, kind, name.strip())
+                yield ConfigName(path, kind, name.strip())
 
 
 def _at(value: Any, pattern: tuple[str, ...], path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["distance", "is_near_miss", "nearest"]
+__all__ = ["distance", "is_near_miss", "nearest_name"]
 
 SHORTEST_FOR_A_SLIP = 4
 """Characters below which one edit makes another word (`tts`, `stt`)."""
@@ -70,7 +70,7 @@ def is_near_miss(name: str, known: str, *, looks_alike: bool = False) -> bool:
     return _singular(plain) == _singular(target) or _is_slip(plain, target, looks_alike=looks_alike)
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is at most a third of its length away; None when nothing is."""
     plain = _plain(name)
     ranked = sorted((distance(plain, _plain(other)), other) for other in known)

@@ -13,16 +13,24 @@ from typing import NamedTuple
 from hermes_agent.config.home import hermes_home
 from hermes_agent.core.errors import UserError
 
-__all__ = ["ACTIVE", "DEFAULT", "Profile", "chosen", "profile_at", "profiles", "root_home"]
+__all__ = [
+    "ACTIVE_PROFILE_FILE",
+    "DEFAULT_PROFILE",
+    "HomeProfile",
+    "selected_profile",
+    "profile_at",
+    "profiles",
+    "root_home",
+]
 
-DEFAULT = "default"
-ACTIVE = "active_profile"
+DEFAULT_PROFILE = "default"
+ACTIVE_PROFILE_FILE = "active_profile"
 """File of the root home with the profile that counts where neither `-p` nor `HERMES_HOME` names one."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _OPTIONS = ("-p", "--profile")
 
 
-class Profile(NamedTuple):
+class HomeProfile(NamedTuple):
     """One of the homes."""
 
     name: str
@@ -35,17 +43,17 @@ def root_home() -> Path:
     return home.parent.parent if home.parent.name == "profiles" else home
 
 
-def profiles() -> Iterator[Profile]:
+def profiles() -> Iterator[HomeProfile]:
     """Yield the root home as `default`, then every profile by name."""
     root = root_home()
-    yield Profile(DEFAULT, root)
+    yield HomeProfile(DEFAULT_PROFILE, root)
     folder = root / "profiles"
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
         if place.is_dir() and _NAME.fullmatch(place.name):
-            yield Profile(place.name, place)
+            yield HomeProfile(place.name, place)
 
 
-def profile_at(name: str, *, there: bool = True) -> Profile:
+def profile_at(name: str, *, there: bool = True) -> HomeProfile:
     """Return a profile by its name.
 
     Args:
@@ -55,8 +63,8 @@ def profile_at(name: str, *, there: bool = True) -> Profile:
         UserError: the name cannot be one, or nothing bears it.
     """
     root = root_home()
-    if name == DEFAULT:
-        return Profile(DEFAULT, root)
+    if name == DEFAULT_PROFILE:
+        return HomeProfile(DEFAULT_PROFILE, root)
     if not _NAME.fullmatch(name):
         raise UserError(
             f"{name!r} cannot be the name of a profile",
@@ -66,10 +74,10 @@ def profile_at(name: str, *, there: bool = True) -> Profile:
     if there and not home.is_dir():
         names = ", ".join(one.name for one in profiles())
         raise UserError(f"there is no profile {name!r}", hint=f"There is: {names}. `hermes profile create` makes one.")
-    return Profile(name, home)
+    return HomeProfile(name, home)
 
 
-def chosen(argv: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
+def selected_profile(argv: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
     """Take `-p NAME` from the begin of a command line, and let `HERMES_HOME` be the home of that profile.
 
     Without it, and without `HERMES_HOME`, the one of `hermes profile use` counts.
@@ -85,19 +93,19 @@ def chosen(argv: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
     elif rest and rest[0].startswith("--profile="):
         name, rest = rest[0].partition("=")[2], rest[1:]
     elif not environ.get("HERMES_HOME"):
-        name = _used()
+        name = _active_profile()
         if name and not profile_at(name, there=False).home.is_dir():
             raise UserError(
                 f"there is no profile {name!r} any more, which `hermes profile use` chose",
-                hint=f"`hermes -p {DEFAULT} profile use {DEFAULT}` lets the default home be used.",
+                hint=f"`hermes -p {DEFAULT_PROFILE} profile use {DEFAULT_PROFILE}` lets the default home be used.",
             )
     if name:
         environ["HERMES_HOME"] = str(profile_at(name).home)
     return rest
 
 
-def _used() -> str:
+def _active_profile() -> str:
     try:
-        return (root_home() / ACTIVE).read_text(encoding="utf-8").strip()
+        return (root_home() / ACTIVE_PROFILE_FILE).read_text(encoding="utf-8").strip()
     except OSError:  # nobody chose one
         return ""

@@ -8,14 +8,14 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from hermes_agent.config.document import Document, Spot
-from hermes_agent.config.effective import dump
+from hermes_agent.config.document import ConfigDocument, Position
+from hermes_agent.config.effective import dump_yaml
 from hermes_agent.config.keypath import KeyPath
 from hermes_agent.config.schema import MISSING, lookup
-from hermes_agent.config.values import find
+from hermes_agent.config.values import find_value
 from hermes_agent.config.yamlfile import read_text
 
-__all__ = ["MOST_CANDIDATES", "appended", "inserted", "replaced", "rewritten", "without_lines"]
+__all__ = ["MOST_CANDIDATES", "append_key", "insert_key", "replace_key", "edited_text", "remove_lines"]
 
 MOST_CANDIDATES = 400
 """Lines that a value may have; each more costs a reading of the file."""
@@ -24,15 +24,15 @@ _WIDE = 100_000
 _LIST_ITEM = re.compile(r"^( *)[^\s#][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*( *)- ", re.MULTILINE)
 
 
-def appended(text: str, path: KeyPath, value: Any) -> Iterator[str]:
+def append_key(text: str, path: KeyPath, value: Any) -> Iterator[str]:
     """Yield `text` with the key as a new block at its end."""
-    yield _with_end(text) + dump(_nested(path, value), width=_WIDE)
+    yield _with_end(text) + dump_yaml(_nested(path, value), width=_WIDE)
 
 
-def inserted(text: str, document: Document, path: KeyPath, value: Any) -> Iterator[str]:
+def insert_key(text: str, document: ConfigDocument, path: KeyPath, value: Any) -> Iterator[str]:
     """Yield `text` with the key after the last one of the mapping it belongs to, ever further down."""
-    depth = next(d for d in range(len(path), -1, -1) if isinstance(find(document.value, path[:d]), dict))
-    siblings = document.keys.get(id(find(document.value, path[:depth])), {}).values()
+    depth = next(d for d in range(len(path), -1, -1) if isinstance(find_value(document.value, path[:d]), dict))
+    siblings = document.keys.get(id(find_value(document.value, path[:depth])), {}).values()
     if not siblings:
         return
     last = max(siblings, key=lambda spot: spot.line)
@@ -44,9 +44,9 @@ def inserted(text: str, document: Document, path: KeyPath, value: Any) -> Iterat
         yield "".join([*lines[:end], block, *lines[end:]])
 
 
-def replaced(text: str, document: Document, path: KeyPath, value: Any) -> Iterator[str]:
+def replace_key(text: str, document: ConfigDocument, path: KeyPath, value: Any) -> Iterator[str]:
     """Yield `text` with the lines of the key at `path` written anew, ever more of those that follow."""
-    spot = document.spot(path)
+    spot = document.position(path)
     if spot is None or (block := _block(text, spot, {path[-1]: value})) is None:
         return
     lines = text.splitlines(keepends=True)
@@ -54,7 +54,7 @@ def replaced(text: str, document: Document, path: KeyPath, value: Any) -> Iterat
         yield "".join([*lines[: spot.line - 1], block, *lines[end:]])
 
 
-def without_lines(text: str, line: int) -> Iterator[str]:
+def remove_lines(text: str, line: int) -> Iterator[str]:
     """Yield `text` without the key that begins in `line` (from 1), taking ever more of the lines that follow."""
     lines = text.splitlines(keepends=True)
     for end in range(line, min(len(lines), line + MOST_CANDIDATES) + 1):
@@ -71,13 +71,13 @@ def _with_end(text: str) -> str:
     return text if not text or text.endswith("\n") else text + "\n"
 
 
-def _block(text: str, spot: Spot, mapping: Any) -> str | None:
+def _block(text: str, spot: Position, mapping: Any) -> str | None:
     """Return `mapping` as lines that are indented like the key at `spot`; None when that does not begin its line."""
     before = text.splitlines()[spot.line - 1][: spot.column - 1]
-    return textwrap.indent(dump(mapping, width=_WIDE), before) if not before.strip() else None
+    return textwrap.indent(dump_yaml(mapping, width=_WIDE), before) if not before.strip() else None
 
 
-def rewritten(text: str, path: KeyPath, value: Any) -> Iterator[str]:
+def edited_text(text: str, path: KeyPath, value: Any) -> Iterator[str]:
     """Yield `text` with the key set (`MISSING`: removed) by an editor that keeps comments and order."""
     # ruamel.yaml costs 100 ms to import and is needed for nothing but this
     from ruamel.yaml import YAML

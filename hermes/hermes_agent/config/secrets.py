@@ -8,9 +8,9 @@ from typing import Any
 from hermes_agent.config.keypath import KeyPath
 from hermes_agent.config.load import Config
 from hermes_agent.config.schema import Node, child, load_schema
-from hermes_agent.core.secrecy import is_plain, looks_like_secret_name, secrets_in
+from hermes_agent.core.secrecy import find_secrets, is_public_value, looks_like_secret_name
 
-__all__ = ["header_secrets", "secret_values", "secret_variables", "secrets_of"]
+__all__ = ["header_secrets", "secret_values", "secret_variables", "file_secrets"]
 
 _NAMED_BY = ("api_key_env", "key_env", "secret_env", "token_env", "password_env")
 """Keys whose value is the name of a variable that holds a secret."""
@@ -28,10 +28,10 @@ def secret_values(config: Config, schema: Node | None = None) -> Iterator[str]:
     Args:
         schema: the whole schema with the options of plugins.
     """
-    yield from secrets_of(config.values, schema)
+    yield from file_secrets(config.values, schema)
 
 
-def secrets_of(values: Mapping[str, Any], schema: Node | None = None) -> Iterator[str]:
+def file_secrets(values: Mapping[str, Any], schema: Node | None = None) -> Iterator[str]:
     """Yield each secret in the values of a file, as `secret_values`."""
     yield from _values(values, (), load_schema() if schema is None else schema)
 
@@ -48,8 +48,8 @@ def secret_variables(config: Config) -> Iterator[str]:
 def header_secrets(headers: Mapping[str, Any]) -> Iterator[str]:
     """Yield the secrets in headers of the config: their values, unless they are ordinary ones."""
     for name, value in headers.items():
-        ordinary = name.lower() in _ORDINARY_HEADERS or is_plain(str(value))
-        yield from secrets_in(name, str(value), declared=None if ordinary else True)
+        ordinary = name.lower() in _ORDINARY_HEADERS or is_public_value(str(value))
+        yield from find_secrets(name, str(value), declared=None if ordinary else True)
 
 
 def _values(value: Any, path: KeyPath, node: Node | None, inside: bool = False) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _of_text(path: KeyPath, value: str, node: Node | None, inside: bool) -> Iter
         return
     if declared is None and not inside and node and "description" in node and not looks_like_secret_name(name):
         declared = False
-    yield from secrets_in(name, value, declared=declared)
+    yield from find_secrets(name, value, declared=declared)
 
 
 def _variables(value: Any) -> Iterator[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hermes_agent.config.document import Document
-from hermes_agent.config.findings import Finding, Level
-from hermes_agent.config.keypath import KeyPath, render
+from hermes_agent.config.document import ConfigDocument
+from hermes_agent.config.findings import ConfigFinding, FindingLevel
+from hermes_agent.config.keypath import KeyPath, render_path
 from hermes_agent.config.schema import OPEN, USED, Node, child, leaves, load_schema, resolve
 from hermes_agent.config.values import walk
 
-__all__ = ["count_keys", "not_ours", "without_effect"]
+__all__ = ["count_keys", "plugin_keys", "keys_without_effect"]
 
 
 def count_keys(value: dict[str, Any]) -> int:
@@ -19,49 +19,51 @@ def count_keys(value: dict[str, Any]) -> int:
     return len({tuple(part for part in path if isinstance(part, str)) for path, _ in walk(value)} - {()})
 
 
-def not_ours(document: Document, schema: Node | None = None) -> list[Finding]:
+def plugin_keys(document: ConfigDocument, schema: Node | None = None) -> list[ConfigFinding]:
     """Return a note for each key that no schema declares, in a place where plugins keep theirs.
 
     Args:
         schema: the whole schema, when it is not `schema.json`.
     """
     return [
-        _note(document, path, _whose(path, owner))
+        _note(document, path, _describe_owner(path, owner))
         for path, owner in _undeclared(document.value, load_schema() if schema is None else schema, ())
     ]
 
 
-def without_effect(document: Document) -> list[Finding]:
+def keys_without_effect(document: ConfigDocument) -> list[ConfigFinding]:
     """Return a finding for each key that is accepted and does nothing, one for a block of which all does nothing.
 
     It is a note; a warning where the key asks for protection; an error where nothing may run without that.
     """
     return [
-        _note(document, path, f"no effect: `{render(path)}`. {node['x-effect']}", _LEVELS[node.get("x-protects", "")])
+        _note(
+            document, path, f"no effect: `{render_path(path)}`. {node['x-effect']}", _LEVELS[node.get("x-protects", "")]
+        )
         for path, node in _idle(_hooks_by_event(document.value), load_schema(), ())
     ]
 
 
-_LEVELS: dict[str, Level] = {"": "note", "warn": "warning", "refuse": "error"}
+_LEVELS: dict[str, FindingLevel] = {"": "note", "warn": "warning", "refuse": "error"}
 
 
-def _note(document: Document, path: KeyPath, message: str, level: Level = "note") -> Finding:
-    spot = document.spot(path)
-    return Finding(
-        document.name, spot.line if spot else None, spot.column if spot else None, render(path), message, level
+def _note(document: ConfigDocument, path: KeyPath, message: str, level: FindingLevel = "note") -> ConfigFinding:
+    spot = document.position(path)
+    return ConfigFinding(
+        document.name, spot.line if spot else None, spot.column if spot else None, render_path(path), message, level
     )
 
 
-def _whose(path: KeyPath, owner: str) -> str:
+def _describe_owner(path: KeyPath, owner: str) -> str:
     if owner:
-        return f"no effect: `{render(path)}`. Plugin `{owner}` declares no such key"
-    return f"not ours, kept for plugins: `{render(path)}`{_elsewhere(path)}"
+        return f"no effect: `{render_path(path)}`. Plugin `{owner}` declares no such key"
+    return f"not ours, kept for plugins: `{render_path(path)}`{_declared_elsewhere(path)}"
 
 
-def _elsewhere(path: KeyPath) -> str:
+def _declared_elsewhere(path: KeyPath) -> str:
     """Return a question when a key of this name is declared in one other place: it may have lost its indentation."""
     places = [place for place, _ in leaves() if place[-1] == path[-1] and "<name>" not in place]
-    return f" (did you mean `{render(places[0])}`?)" if len(places) == 1 else ""
+    return f" (did you mean `{render_path(places[0])}`?)" if len(places) == 1 else ""
 
 
 def _undeclared(value: Any, node: Node, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:

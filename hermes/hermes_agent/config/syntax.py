@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import yaml
 
-from hermes_agent.config.findings import Finding
+from hermes_agent.config.findings import ConfigFinding
 
-__all__ = ["explain_syntax"]
+__all__ = ["describe_syntax_error"]
 
 
-def explain_syntax(error: yaml.YAMLError, text: str, name: str) -> Finding:
+def describe_syntax_error(error: yaml.YAMLError, text: str, name: str) -> ConfigFinding:
     """Return the finding for a text that does not parse, at the place where a person has to look."""
     if isinstance(error, yaml.reader.ReaderError):
         before = text[: error.position]
         code = error.character if isinstance(error.character, int) else ord(str(error.character)[:1] or "\0")
         line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-        return Finding(name, line, column, "", f"the control character U+{code:04X} may not stand in a config")
+        return ConfigFinding(name, line, column, "", f"the control character U+{code:04X} may not stand in a config")
     problem = str(getattr(error, "problem", None) or error)
     context = str(getattr(error, "context", None) or "")
     mark, context_mark = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
@@ -28,7 +28,7 @@ def explain_syntax(error: yaml.YAMLError, text: str, name: str) -> Finding:
     sentence, at_context = _sentence(problem, context, current, column)
     if at_context and context_mark is not None:
         line, column = context_mark.line, context_mark.column
-    return Finding(name, line + 1, column + 1, "", sentence)
+    return ConfigFinding(name, line + 1, column + 1, "", sentence)
 
 
 def _sentence(problem: str, context: str, current: str, column: int) -> tuple[str, bool]:

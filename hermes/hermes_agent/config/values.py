@@ -9,7 +9,18 @@ from typing import Any
 from hermes_agent.config.keypath import KeyPath
 from hermes_agent.config.schema import MISSING, OPEN, Node, child, default, load_schema, resolve, types
 
-__all__ = ["expand", "fill", "find", "has_variable", "merge", "nested", "normalise", "variables", "walk", "written_out"]
+__all__ = [
+    "expand",
+    "fill_defaults",
+    "find_value",
+    "has_variable",
+    "merge",
+    "nested",
+    "normalise",
+    "variables",
+    "walk",
+    "expand_shorthand",
+]
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -26,7 +37,7 @@ def walk(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
         yield path, value
 
 
-def find(value: Any, path: KeyPath) -> Any:
+def find_value(value: Any, path: KeyPath) -> Any:
     """Return the value at `path`; `MISSING` when there is none."""
     for part in path:
         if isinstance(part, int):
@@ -75,7 +86,7 @@ def expand(value: Any, look_up: Callable[[str], str | None]) -> Any:
     return value
 
 
-def written_out(value: Any, node: Node) -> Any:
+def expand_shorthand(value: Any, node: Node) -> Any:
     """Return the text that true or false stands for at this key; the value itself where it stands for none."""
     return node.get("x-true-is" if value else "x-false-is", value) if isinstance(value, bool) else value
 
@@ -86,7 +97,7 @@ def normalise(value: Any, node: Node | None = None) -> Any:
     if node is OPEN:
         return value
     if isinstance(value, bool):
-        return written_out(value, node)
+        return expand_shorthand(value, node)
     if isinstance(value, str) and "x-text-is" in node:
         return {node["x-text-is"]: value}
     if isinstance(value, float) and "integer" in types(node) and "number" not in types(node):
@@ -98,12 +109,12 @@ def normalise(value: Any, node: Node | None = None) -> Any:
     return value
 
 
-def fill(value: Any, node: Node | None = None) -> Any:
+def fill_defaults(value: Any, node: Node | None = None) -> Any:
     """Return a normalised `value` with the defaults of every declared key that is not there."""
     node = resolve(load_schema() if node is None else node)
     if not isinstance(value, dict) or node is OPEN:
         return value
-    filled = {key: fill(item, child(node, key) or OPEN) for key, item in value.items()}
+    filled = {key: fill_defaults(item, child(node, key) or OPEN) for key, item in value.items()}
     for key, sub in node.get("properties", {}).items():
         if key not in filled and (given := default(resolve(sub))) is not MISSING:
             filled[key] = given

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from hermes_agent.contracts.kind import Kind
 
-__all__ = ["AUXILIARY_TASK", "BUILTIN_TASKS", "DEFAULTS", "AuxiliaryTask", "checked_task"]
+__all__ = ["AUXILIARY_TASK", "BUILTIN_TASKS", "TASK_DEFAULTS", "AuxiliaryTask", "make_auxiliary_task"]
 
-AUXILIARY_TASK = Kind("auxiliary_task", "register_auxiliary_task", "auxiliary task", used=True)
+AUXILIARY_TASK = Kind("auxiliary_task", "register_auxiliary_task", "auxiliary task", is_used=True)
 
 BUILTIN_TASKS = frozenset(
     (
@@ -22,7 +22,7 @@ BUILTIN_TASKS = frozenset(
 )
 """Keys that the agent keeps for itself."""
 
-DEFAULTS: Mapping[str, Any] = {
+TASK_DEFAULTS: Mapping[str, Any] = {
     "provider": "auto",
     "model": "",
     "base_url": "",
@@ -40,10 +40,10 @@ class AuxiliaryTask(NamedTuple):
     display_name: str
     description: str
     defaults: Mapping[str, Any]
-    """Every setting of `DEFAULTS`, as the plugin wants them."""
+    """Every setting of `TASK_DEFAULTS`, as the plugin wants them."""
 
 
-def checked_task(
+def make_auxiliary_task(
     key: str, *, display_name: str, description: str, defaults: Mapping[str, Any] | None = None
 ) -> AuxiliaryTask:
     """Return the task.
@@ -62,4 +62,4 @@ def checked_task(
         )
     if defaults is not None and not isinstance(defaults, Mapping):
         raise ValueError(f"the defaults of auxiliary task '{key}' are {defaults!r}: expected a mapping")
-    return AuxiliaryTask(key, display_name, description, {**DEFAULTS, **(defaults or {})})
+    return AuxiliaryTask(key, display_name, description, {**TASK_DEFAULTS, **(defaults or {})})

@@ -10,15 +10,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, Provider, available, named, setting
+from hermes_agent.contracts.provider import (
+    Provider,
+    SelectedProvider,
+    is_provider_available,
+    read_setting,
+    select_by_name,
+)
 
-__all__ = ["BROWSER", "LOCAL", "PREFERENCE", "BrowserProvider", "choose_browser"]
+__all__ = ["BROWSER", "LOCAL_BROWSER", "BROWSER_PREFERENCE", "BrowserProvider", "choose_browser"]
 
 BROWSER = Kind("browser", "register_browser_provider", "browser provider")
 
-LOCAL = "local"
+LOCAL_BROWSER = "local"
 """The setting for a browser on this machine: no provider."""
-PREFERENCE = ("browser-use", "browserbase")
+BROWSER_PREFERENCE = ("browser-use", "browserbase")
 """Who is taken when the config names nobody; nobody else is."""
 
 
@@ -54,14 +60,16 @@ class BrowserProvider(Provider):
         return self.display_name
 
 
-def choose_browser(providers: Mapping[str, BrowserProvider], values: Mapping[str, Any]) -> Choice[BrowserProvider]:
+def choose_browser(
+    providers: Mapping[str, BrowserProvider], values: Mapping[str, Any]
+) -> SelectedProvider[BrowserProvider]:
     """Return who runs the browser; none means one on this machine."""
     path = "browser.cloud_provider"
-    if setting(values, path) == LOCAL:
-        return Choice(None, f"{path} asks for a browser on this machine")
-    if chosen := named(providers, values, path, "browser"):
+    if read_setting(values, path) == LOCAL_BROWSER:
+        return SelectedProvider(None, f"{path} asks for a browser on this machine")
+    if chosen := select_by_name(providers, values, path, "browser"):
         return chosen
-    for name in PREFERENCE:
-        if name in providers and available(providers[name]):
-            return Choice(providers[name], f"{path} is not set; it is the first that is available")
-    return Choice(None, f"{path} is not set: a browser on this machine")
+    for name in BROWSER_PREFERENCE:
+        if name in providers and is_provider_available(providers[name]):
+            return SelectedProvider(providers[name], f"{path} is not set; it is the first that is available")
+    return SelectedProvider(None, f"{path} is not set: a browser on this machine")

@@ -30,4 +30,4 @@ class SlashCommand:
     handler: CommandHandler
     description: str = "Plugin command"
     args_hint: str = ""
-    beside: bool = True
+    during_turn: bool = True

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, setting
+from hermes_agent.contracts.provider import SelectedProvider, read_setting
 
 __all__ = [
     "CONTEXT_ENGINE",
@@ -23,13 +23,13 @@ __all__ = [
     "ContextEngine",
     "choose_context_engine",
     "compress",
-    "copy_of_engine",
+    "copy_engine",
     "should_compress",
 ]
 
 logger = logging.getLogger(__name__)
 
-CONTEXT_ENGINE = Kind("context_engine", "register_context_engine", "context engine", used=True)
+CONTEXT_ENGINE = Kind("context_engine", "register_context_engine", "context engine", is_used=True)
 
 DEFAULT_ENGINE = "compressor"
 """The setting for the agent's own."""
@@ -131,18 +131,22 @@ class ContextEngine(abc.ABC):
         self.threshold_tokens = int(context_length * self.threshold_percent)
 
 
-def choose_context_engine(engines: Mapping[str, ContextEngine], values: Mapping[str, Any]) -> Choice[ContextEngine]:
+def choose_context_engine(
+    engines: Mapping[str, ContextEngine], values: Mapping[str, Any]
+) -> SelectedProvider[ContextEngine]:
     """Return the plugin's engine that the config names; none means the agent's own."""
     path = "context.engine"
-    name = setting(values, path) or DEFAULT_ENGINE
+    name = read_setting(values, path) or DEFAULT_ENGINE
     if name in engines:
-        return Choice(engines[name], f"{path} names it")
+        return SelectedProvider(engines[name], f"{path} names it")
     if name == DEFAULT_ENGINE:
-        return Choice(None, f"{path} asks for the agent's own")
-    return Choice(None, f"{path}='{name}' is set but no plugin registered that name; the agent's own takes its place")
+        return SelectedProvider(None, f"{path} asks for the agent's own")
+    return SelectedProvider(
+        None, f"{path}='{name}' is set but no plugin registered that name; the agent's own takes its place"
+    )
 
 
-def copy_of_engine(engine: ContextEngine) -> ContextEngine | None:
+def copy_engine(engine: ContextEngine) -> ContextEngine | None:
     """Return an engine for one conversation; None, with a line in the log, when it cannot be copied."""
     try:
         return copy.deepcopy(engine)
@@ -160,7 +164,7 @@ def copy_of_engine(engine: ContextEngine) -> ContextEngine | None:
 def should_compress(engine: ContextEngine, *, prompt_tokens: int | None, messages: Messages, model: str) -> bool:
     """Call `should_compress` with the arguments that it names."""
     offered = {"prompt_tokens": prompt_tokens, "messages": messages, "model": model}
-    taken = _named(engine.should_compress, offered)
+    taken = _accepted_arguments(engine.should_compress, offered)
     ask: Callable[..., Any] = engine.should_compress
     return bool(ask(**taken) if taken else ask(prompt_tokens))
 
@@ -174,13 +178,13 @@ def compress(engine: ContextEngine, messages: Messages, **offered: Any) -> Messa
     Raises:
         TypeError: it returned no list.
     """
-    shorter: Any = engine.compress(messages, **_named(engine.compress, offered))
+    shorter: Any = engine.compress(messages, **_accepted_arguments(engine.compress, offered))
     if not isinstance(shorter, list):
         raise TypeError(f"context engine '{engine.name}': compress() returned {type(shorter).__name__}, not a list")
     return shorter
 
 
-def _named(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+def _accepted_arguments(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
     by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(function).parameters.values()
     return {p.name: offered[p.name] for p in parameters if p.kind in by_keyword and p.name in offered}

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, available, not_registered, setting
+from hermes_agent.contracts.provider import SelectedProvider, describe_unregistered, is_provider_available, read_setting
 
 __all__ = ["CRON_SCHEDULER", "CronScheduler", "choose_cron_scheduler"]
 
-CRON_SCHEDULER = Kind("cron_scheduler", "register_cron_scheduler", "cron scheduler", used=True)
+CRON_SCHEDULER = Kind("cron_scheduler", "register_cron_scheduler", "cron scheduler", is_used=True)
 
 
 class CronScheduler(abc.ABC):
@@ -63,14 +63,18 @@ class CronScheduler(abc.ABC):
         """Compare what is planned elsewhere with the jobs."""
 
 
-def choose_cron_scheduler(schedulers: Mapping[str, CronScheduler], values: Mapping[str, Any]) -> Choice[CronScheduler]:
+def choose_cron_scheduler(
+    schedulers: Mapping[str, CronScheduler], values: Mapping[str, Any]
+) -> SelectedProvider[CronScheduler]:
     """Return the scheduler that the config names; None is the agent's own."""
     path = "cron.provider"
-    name = setting(values, path)
+    name = read_setting(values, path)
     if not name:
-        return Choice(None, f"{path} is not set: the agent's own scheduler")
+        return SelectedProvider(None, f"{path} is not set: the agent's own scheduler")
     if name not in schedulers:
-        return Choice(None, f"{not_registered(path, name, 'cron')} The agent's own scheduler is used.")
-    if not available(schedulers[name]):
-        return Choice(None, f"{path} names `{name}`, which is not available. The agent's own scheduler is used.")
-    return Choice(schedulers[name], f"{path} names it")
+        return SelectedProvider(None, f"{describe_unregistered(path, name, 'cron')} The agent's own scheduler is used.")
+    if not is_provider_available(schedulers[name]):
+        return SelectedProvider(
+            None, f"{path} names `{name}`, which is not available. The agent's own scheduler is used."
+        )
+    return SelectedProvider(schedulers[name], f"{path} names it")

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, ModelService, named, only_available
-from hermes_agent.contracts.saved_media import failure, save_base64, save_url
+from hermes_agent.contracts.provider import ModelService, SelectedProvider, select_available, select_by_name
+from hermes_agent.contracts.saved_media import error_result, save_base64, save_url
 
 __all__ = [
     "DEFAULT_ASPECT_RATIO",
@@ -22,18 +22,18 @@ __all__ = [
     "ImageGenProvider",
     "VALID_ASPECT_RATIOS",
     "choose_image_gen",
-    "error_response",
+    "image_error_response",
     "generate_image",
     "normalize_reference_images",
     "resolve_aspect_ratio",
     "save_b64_image",
     "save_url_image",
-    "success_response",
+    "image_success_response",
 ]
 
 logger = logging.getLogger(__name__)
 
-IMAGE_GEN = Kind("image_gen", "register_image_gen_provider", "image generation provider", used=True)
+IMAGE_GEN = Kind("image_gen", "register_image_gen_provider", "image generation provider", is_used=True)
 
 VALID_ASPECT_RATIOS = ("landscape", "square", "portrait")
 DEFAULT_ASPECT_RATIO = "landscape"
@@ -61,7 +61,7 @@ class ImageGenProvider(ModelService):
             kwargs: `model` when one is configured.
 
         Returns:
-            What `success_response` or `error_response` makes; the path of the picture is taken too.
+            What `image_success_response` or `image_error_response` makes; the path of the picture is taken too.
         """
 
     def list_models(self) -> list[dict[str, Any]]:
@@ -73,10 +73,12 @@ class ImageGenProvider(ModelService):
         return {"modalities": ["text"], "max_reference_images": 0}
 
 
-def choose_image_gen(providers: Mapping[str, ImageGenProvider], values: Mapping[str, Any]) -> Choice[ImageGenProvider]:
+def choose_image_gen(
+    providers: Mapping[str, ImageGenProvider], values: Mapping[str, Any]
+) -> SelectedProvider[ImageGenProvider]:
     """Return who draws; one that the config names also when it is not available."""
     path = "image_gen.provider"
-    return named(providers, values, path, "image gen") or only_available(providers, path, otherwise="fal")
+    return select_by_name(providers, values, path, "image gen") or select_available(providers, path, otherwise="fal")
 
 
 def generate_image(
@@ -110,8 +112,8 @@ def generate_image(
             answer = provider.generate(prompt, aspect_ratio=ratio, **extra)
     except Exception as exc:
         logger.warning("image provider '%s' failed", provider.name, exc_info=True)
-        return error_response(error=f"{type(exc).__name__}: {exc}", **about)
-    return _in_shape(answer, about)
+        return image_error_response(error=f"{type(exc).__name__}: {exc}", **about)
+    return _normalize_answer(answer, about)
 
 
 def resolve_aspect_ratio(value: str | None) -> str:
@@ -128,10 +130,10 @@ def normalize_reference_images(value: Any) -> list[str] | None:
 
 save_b64_image = partial(save_base64, "images", prefix="image", extension="png")
 save_url_image = partial(save_url, "images", prefix="image", timeout=60.0, max_bytes=25 * 1024 * 1024)
-error_response = partial(failure, "image", aspect_ratio=DEFAULT_ASPECT_RATIO)
+image_error_response = partial(error_result, "image", aspect_ratio=DEFAULT_ASPECT_RATIO)
 
 
-def success_response(
+def image_success_response(
     *,
     image: str,
     model: str,
@@ -159,9 +161,9 @@ def success_response(
     }
 
 
-def _in_shape(answer: Any, about: dict[str, Any]) -> dict[str, Any]:
+def _normalize_answer(answer: Any, about: dict[str, Any]) -> dict[str, Any]:
     if isinstance(answer, dict):
         return answer
     if isinstance(answer, str | os.PathLike) and os.fspath(answer):
-        return success_response(image=str(os.fspath(answer)), **about)
-    return error_response(error=f"generate() returned {answer!r}: expected a dict", **about)
+        return image_success_response(image=str(os.fspath(answer)), **about)
+    return image_error_response(error=f"generate() returned {answer!r}: expected a dict", **about)

@@ -21,4 +21,4 @@ class Kind:
     name: str
     ctx_method: str
     label: str
-    used: bool = False
+    is_used: bool = False

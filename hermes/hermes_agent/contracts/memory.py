@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, named
+from hermes_agent.contracts.provider import SelectedProvider, select_by_name
 
-__all__ = ["MEMORY", "MemoryProvider", "choose_memory", "refuse_memory_provider"]
+__all__ = ["MEMORY", "MemoryProvider", "choose_memory", "check_memory_provider"]
 
-MEMORY = Kind("memory", "register_memory_provider", "memory provider", used=True)
+MEMORY = Kind("memory", "register_memory_provider", "memory provider", is_used=True)
 
 
 class MemoryProvider(abc.ABC):
@@ -120,13 +120,15 @@ class MemoryProvider(abc.ABC):
         """The process ends."""
 
 
-def refuse_memory_provider(provider: Any) -> str:
+def check_memory_provider(provider: Any) -> str:
     """Return why `provider` cannot be registered, empty when it can."""
     missing = [name for name in ("is_available", "initialize") if not callable(getattr(provider, name, None))]
     return f"has no {' and no '.join(f'{name}()' for name in missing)}" if missing else ""
 
 
-def choose_memory(providers: Mapping[str, MemoryProvider], values: Mapping[str, Any]) -> Choice[MemoryProvider]:
+def choose_memory(
+    providers: Mapping[str, MemoryProvider], values: Mapping[str, Any]
+) -> SelectedProvider[MemoryProvider]:
     """Return the provider that the config names."""
     path = "memory.provider"
-    return named(providers, values, path, "memory") or Choice(None, f"{path} is not set")
+    return select_by_name(providers, values, path, "memory") or SelectedProvider(None, f"{path} is not set")

@@ -20,10 +20,10 @@ __all__ = [
     "NotSignedIn",
     "OMIT_TEMPERATURE",
     "ProviderProfile",
-    "Unsigned",
+    "UnsignedRequest",
     "fetch_model_entries",
     "fetch_model_ids",
-    "refuse_profile",
+    "check_profile",
 ]
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 LONGEST_LIST = 8 * 1024 * 1024
 """Bytes of a provider's list of models that are read."""
 
-MODEL_PROVIDER = Kind("model_provider", "register_model_provider", "model provider", used=True)
+MODEL_PROVIDER = Kind("model_provider", "register_model_provider", "model provider", is_used=True)
 
 
 class _Omit:
@@ -45,7 +45,7 @@ OMIT_TEMPERATURE = _Omit()
 """Value of `fixed_temperature`: no temperature is sent, whatever the caller asks for."""
 
 
-class Unsigned(NamedTuple):
+class UnsignedRequest(NamedTuple):
     """A request that does not say yet who asks."""
 
     method: str
@@ -158,7 +158,7 @@ class ProviderProfile:
         """
         return {}, {}
 
-    def sign(self, request: Unsigned) -> Mapping[str, str]:
+    def sign(self, request: UnsignedRequest) -> Mapping[str, str]:
         """Ours: return the headers that say who asks, where there is no key; a profile without this method wants one.
 
         Called in a worker right before each request. Raises NotSignedIn.
@@ -188,7 +188,7 @@ class ProviderProfile:
         return fetch_model_ids(url, headers, timeout)
 
 
-def refuse_profile(profile: Any) -> str:
+def check_profile(profile: Any) -> str:
     """Return why `profile` cannot be registered, empty when it can."""
     if not isinstance(profile, ProviderProfile):
         return f"does not inherit from {ProviderProfile.__name__}"

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-__all__ = ["NOBODY", "Owner", "StandIn", "current_owner", "registering", "stand_in"]
+__all__ = ["NO_OWNER", "Owner", "StagedStores", "current_owner", "registration_context", "staged_store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,15 @@ class Owner:
     free_tools: tuple[str, ...] = ()
 
 
-NOBODY = Owner("")
+NO_OWNER = Owner("")
 """Code that registers outside every `register(ctx)`: it may add names, never take one over."""
 
 T = TypeVar("T")
-StandIn = Callable[[Any], Any]
+StagedStores = Callable[[Any], Any]
 """Returns the store that stands for another one while a plugin is loaded beside those that serve."""
 
-_stand_in: ContextVar[StandIn | None] = ContextVar("hermes_stand_in", default=None)
-_owner: ContextVar[Owner] = ContextVar("hermes_owner", default=NOBODY)
+_staged_stores: ContextVar[StagedStores | None] = ContextVar("hermes_stand_in", default=None)
+_owner: ContextVar[Owner] = ContextVar("hermes_owner", default=NO_OWNER)
 
 
 def current_owner() -> Owner:
@@ -42,22 +42,22 @@ def current_owner() -> Owner:
     return _owner.get()
 
 
-def stand_in(store: T) -> T:
+def staged_store(store: T) -> T:
     """Return the store that a registration in this context goes to: `store`, unless another one stands for it."""
-    found = _stand_in.get()
+    found = _staged_stores.get()
     return store if found is None else found(store)
 
 
 @contextlib.contextmanager
-def registering(owner: Owner, stores: StandIn | None = None) -> Iterator[None]:
+def registration_context(owner: Owner, stores: StagedStores | None = None) -> Iterator[None]:
     """Attribute every registration inside the block to `owner`.
 
     Args:
         stores: what stands for the stores that the code reaches past its context (`tools.registry`).
     """
-    tokens = _owner.set(owner), _stand_in.set(stores)
+    tokens = _owner.set(owner), _staged_stores.set(stores)
     try:
         yield
     finally:
         _owner.reset(tokens[0])
-        _stand_in.reset(tokens[1])
+        _staged_stores.reset(tokens[1])

@@ -10,20 +10,20 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from hermes_agent.io.installation import how_to_install
+from hermes_agent.io.installation import install_hint
 
 __all__ = [
-    "Choice",
+    "SelectedProvider",
     "ModelService",
     "Provider",
-    "available",
+    "is_provider_available",
     "choose_by_name",
     "first_id",
-    "how_to_install",
-    "named",
-    "not_registered",
-    "only_available",
-    "setting",
+    "install_hint",
+    "select_by_name",
+    "describe_unregistered",
+    "select_available",
+    "read_setting",
 ]
 
 logger = logging.getLogger(__name__)
@@ -65,15 +65,15 @@ class ModelService(Provider):
         return first_id(self.list_models())
 
 
-class Choice(NamedTuple, Generic[T]):
+class SelectedProvider(NamedTuple, Generic[T]):
     """Which provider the config selects."""
 
     provider: T | None
-    why: str
+    reason: str
     """The reason, also when there is none: one sentence for people."""
 
 
-def setting(values: Mapping[str, Any], path: str) -> str:
+def read_setting(values: Mapping[str, Any], path: str) -> str:
     """Return the text at a dotted path of the effective config, stripped; empty when there is none."""
     value: Any = values
     for part in path.split("."):
@@ -81,7 +81,7 @@ def setting(values: Mapping[str, Any], path: str) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def available(provider: Any) -> bool:
+def is_provider_available(provider: Any) -> bool:
     """Ask `is_available()`; a provider that raises is not available, and the log says so."""
     try:
         return bool(provider.is_available())
@@ -92,7 +92,7 @@ def available(provider: Any) -> bool:
         return False
 
 
-def not_registered(path: str, name: str, what: str) -> str:
+def describe_unregistered(path: str, name: str, what: str) -> str:
     """Return the sentence for a name in the config that no plugin registered.
 
     Args:
@@ -104,43 +104,45 @@ def not_registered(path: str, name: str, what: str) -> str:
     )
 
 
-def named(providers: Mapping[str, T], values: Mapping[str, Any], path: str, what: str) -> Choice[T] | None:
+def select_by_name(
+    providers: Mapping[str, T], values: Mapping[str, Any], path: str, what: str
+) -> SelectedProvider[T] | None:
     """Return the provider that the config names at `path`, also one that is not available; None when it names nobody.
 
     Args:
-        what: as for `not_registered`.
+        what: as for `describe_unregistered`.
     """
-    name = setting(values, path)
+    name = read_setting(values, path)
     if not name:
         return None
     if name in providers:
-        return Choice(providers[name], f"{path} names it")
-    return Choice(None, not_registered(path, name, what))
+        return SelectedProvider(providers[name], f"{path} names it")
+    return SelectedProvider(None, describe_unregistered(path, name, what))
 
 
-def only_available(providers: Mapping[str, T], path: str, *, otherwise: str = "") -> Choice[T]:
+def select_available(providers: Mapping[str, T], path: str, *, otherwise: str = "") -> SelectedProvider[T]:
     """Return the one provider that is available; of several the one called `otherwise`, else none."""
-    usable = [name for name, provider in providers.items() if available(provider)]
+    usable = [name for name, provider in providers.items() if is_provider_available(provider)]
     if len(usable) == 1:
-        return Choice(providers[usable[0]], f"`{usable[0]}` is the only one available")
+        return SelectedProvider(providers[usable[0]], f"`{usable[0]}` is the only one available")
     if otherwise in usable:
-        return Choice(providers[otherwise], f"{path} is not set; of several `{otherwise}` is taken")
+        return SelectedProvider(providers[otherwise], f"{path} is not set; of several `{otherwise}` is taken")
     if usable:
-        return Choice(None, f"several are available ({', '.join(usable)}): {path} says which")
-    return Choice(None, "none is available")
+        return SelectedProvider(None, f"several are available ({', '.join(usable)}): {path} says which")
+    return SelectedProvider(None, "none is available")
 
 
 def choose_by_name(
     providers: Mapping[str, Any], values: Mapping[str, Any], section: str, builtin: frozenset[str]
-) -> Choice[Any]:
+) -> SelectedProvider[Any]:
     """Return what `<section>.provider` names: the agent's own names win, then programs, then plugins."""
     path = f"{section}.provider"
-    name = setting(values, path)
+    name = read_setting(values, path)
     if name in builtin:
-        return Choice(None, f"{path} names `{name}`, which is not a plugin's")
-    if name and setting(values, f"{section}.providers.{name}.command"):
-        return Choice(None, f"{path} names `{name}`, a program under {section}.providers")
-    return named(providers, values, path, section) or Choice(None, f"{path} is not set")
+        return SelectedProvider(None, f"{path} names `{name}`, which is not a plugin's")
+    if name and read_setting(values, f"{section}.providers.{name}.command"):
+        return SelectedProvider(None, f"{path} names `{name}`, a program under {section}.providers")
+    return select_by_name(providers, values, path, section) or SelectedProvider(None, f"{path} is not set")
 
 
 def first_id(entries: list[dict[str, Any]]) -> str | None:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from hermes_agent.config import hermes_home
 from hermes_agent.io.files import PRIVATE, write_atomic
 
-__all__ = ["failure", "save_base64", "save_bytes", "save_url"]
+__all__ = ["error_result", "save_base64", "save_bytes", "save_url"]
 
 _EXTENSIONS = {
     "images": {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp", "image/gif": "gif"},
@@ -28,7 +28,7 @@ _EXTENSIONS = {
 _UNFIT = re.compile(r"[^A-Za-z0-9-]+")
 
 
-def failure(
+def error_result(
     what: str,
     *,
     error: str,
@@ -62,7 +62,7 @@ def save_bytes(folder: str, raw: bytes, *, prefix: str, extension: str) -> Path:
     place = hermes_home() / "cache" / folder
     place.mkdir(parents=True, exist_ok=True)
     stamp = time.strftime("%Y%m%d_%H%M%S")
-    name = f"{_fit(prefix) or 'file'}_{stamp}_{os.urandom(4).hex()}.{_fit(extension) or 'bin'}"
+    name = f"{_safe_name_part(prefix) or 'file'}_{stamp}_{os.urandom(4).hex()}.{_safe_name_part(extension) or 'bin'}"
     write_atomic(place / name, raw, mode=PRIVATE)
     return place / name
 
@@ -115,6 +115,6 @@ def _read(pieces: Iterable[bytes], url: str, end: float, max_bytes: int) -> byte
     return bytes(data)
 
 
-def _fit(text: str) -> str:
+def _safe_name_part(text: str) -> str:
     """Return `text` with nothing in it that could lead out of a folder."""
     return _UNFIT.sub("_", text).strip("_")[:80]

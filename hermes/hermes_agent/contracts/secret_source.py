@@ -25,7 +25,7 @@ __all__ = [
     "FetchResult",
     "SecretSource",
     "is_valid_env_name",
-    "refuse_secret_source",
+    "check_secret_source",
     "secret_sources_in_order",
 ]
 
@@ -113,7 +113,7 @@ class SecretSource(abc.ABC):
         return {}
 
 
-def refuse_secret_source(source: Any) -> str:
+def check_secret_source(source: Any) -> str:
     """Return why `source` cannot be registered, empty when it can."""
     if not isinstance(source, SecretSource):
         return f"does not inherit from {SecretSource.__name__}"

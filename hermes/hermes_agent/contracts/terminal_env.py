@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, Provider, not_registered, setting
+from hermes_agent.contracts.provider import Provider, SelectedProvider, describe_unregistered, read_setting
 
 __all__ = [
     "BUILTIN_BACKENDS",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 TERMINAL_ENV = Kind(
-    "terminal_env", "register_terminal_environment_provider", "terminal environment provider", used=True
+    "terminal_env", "register_terminal_environment_provider", "terminal environment provider", is_used=True
 )
 
 BUILTIN_BACKENDS = frozenset(
@@ -144,12 +144,12 @@ class TerminalEnvironmentProvider(Provider):
 
 def choose_terminal_env(
     providers: Mapping[str, TerminalEnvironmentProvider], values: Mapping[str, Any]
-) -> Choice[TerminalEnvironmentProvider]:
+) -> SelectedProvider[TerminalEnvironmentProvider]:
     """Return the provider that `terminal.backend` names; none when it is one of the agent's own."""
     path = "terminal.backend"
-    name = setting(values, path).lower()
+    name = read_setting(values, path).lower()
     if not name or name in BUILTIN_BACKENDS:
-        return Choice(None, f"{path} is `{name or 'local'}`, one of the agent's own")
+        return SelectedProvider(None, f"{path} is `{name or 'local'}`, one of the agent's own")
     if name in providers:
-        return Choice(providers[name], f"{path} names it")
-    return Choice(None, not_registered(path, name, "terminal"))
+        return SelectedProvider(providers[name], f"{path} names it")
+    return SelectedProvider(None, describe_unregistered(path, name, "terminal"))

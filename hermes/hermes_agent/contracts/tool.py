@@ -46,19 +46,24 @@ class ApprovalRequest:
     """Further rules whose earlier answers cover this question, as those of the folders above a folder."""
 
     @property
-    def lasts(self) -> bool:
+    def is_lasting(self) -> bool:
         """Whether an answer may cover later calls (`session`)."""
         return not (self.once or self.mandatory)
 
     @property
-    def may_be_kept(self) -> bool:
+    def is_always_offered(self) -> bool:
         """Whether `always` is offered."""
-        return self.lasts and self.keep is not None
+        return self.is_lasting and self.keep is not None
 
     @property
     def answers(self) -> tuple[str, ...]:
         """The answers that are offered."""
-        return ("once", *(["session"] if self.lasts else []), *(["always"] if self.may_be_kept else []), "deny")
+        return (
+            "once",
+            *(["session"] if self.is_lasting else []),
+            *(["always"] if self.is_always_offered else []),
+            "deny",
+        )
 
 
 Does = Literal["reads", "opens", "writes", "runs", "sends", "remembers"]
@@ -108,7 +113,9 @@ class ToolEntry:
     calls that change different files may."""
     idempotent: bool = False
     """Ours: whether a second run of the same call does no harm; only then is a call that a crash cut off run again."""
-    taken: tuple[ToolHandler, frozenset[str] | None] | None = field(default=None, init=False, compare=False, repr=False)
+    handler_keywords: tuple[ToolHandler, frozenset[str] | None] | None = field(
+        default=None, init=False, compare=False, repr=False
+    )
     """Ours: a handler and the keywords that it names (None: it takes all), once they were looked up."""
     effect: Effect | None = None
     """Ours: what a call does; None: it is guessed from the name (`policy.foreign`)."""

@@ -14,7 +14,7 @@ from hermes_agent.contracts.provider import ModelService, choose_by_name
 
 __all__ = ["BUILTIN_STT", "TRANSCRIPTION", "TranscriptionProvider", "choose_transcription"]
 
-TRANSCRIPTION = Kind("transcription", "register_transcription_provider", "transcription provider", used=True)
+TRANSCRIPTION = Kind("transcription", "register_transcription_provider", "transcription provider", is_used=True)
 
 BUILTIN_STT = frozenset({"deepinfra", "elevenlabs", "groq", "local", "local_command", "mistral", "openai", "xai"})
 """Names that are the agent's own; a plugin cannot take one."""

@@ -15,7 +15,7 @@ from hermes_agent.contracts.provider import ModelService, choose_by_name, first_
 
 __all__ = ["BUILTIN_TTS", "DEFAULT_OUTPUT_FORMAT", "OUTPUT_FORMATS", "TTS", "TTSProvider", "choose_tts"]
 
-TTS = Kind("tts", "register_tts_provider", "TTS provider", used=True)
+TTS = Kind("tts", "register_tts_provider", "TTS provider", is_used=True)
 
 BUILTIN_TTS = frozenset(
     (

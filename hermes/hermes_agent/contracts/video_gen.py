@@ -11,18 +11,18 @@ from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, ModelService, named, only_available
-from hermes_agent.contracts.saved_media import failure, save_base64, save_bytes, save_url
+from hermes_agent.contracts.provider import ModelService, SelectedProvider, select_available, select_by_name
+from hermes_agent.contracts.saved_media import error_result, save_base64, save_bytes, save_url
 
 __all__ = [
     "VIDEO_GEN",
     "VideoGenProvider",
     "choose_video_gen",
-    "error_response",
+    "video_error_response",
     "save_b64_video",
     "save_bytes_video",
     "save_url_video",
-    "success_response",
+    "video_success_response",
 ]
 
 VIDEO_GEN = Kind("video_gen", "register_video_gen_provider", "video generation provider")
@@ -54,7 +54,7 @@ class VideoGenProvider(ModelService):
             duration: seconds; None leaves it to the service.
 
         Returns:
-            What `success_response` or `error_response` makes.
+            What `video_success_response` or `video_error_response` makes.
         """
 
     def capabilities(self) -> dict[str, Any]:
@@ -71,19 +71,21 @@ class VideoGenProvider(ModelService):
         }
 
 
-def choose_video_gen(providers: Mapping[str, VideoGenProvider], values: Mapping[str, Any]) -> Choice[VideoGenProvider]:
+def choose_video_gen(
+    providers: Mapping[str, VideoGenProvider], values: Mapping[str, Any]
+) -> SelectedProvider[VideoGenProvider]:
     """Return who films; one that the config names also when it is not available."""
     path = "video_gen.provider"
-    return named(providers, values, path, "video gen") or only_available(providers, path)
+    return select_by_name(providers, values, path, "video gen") or select_available(providers, path)
 
 
 save_b64_video = partial(save_base64, "videos", prefix="video", extension="mp4")
 save_bytes_video = partial(save_bytes, "videos", prefix="video", extension="mp4")
 save_url_video = partial(save_url, "videos", prefix="video", timeout=180.0, max_bytes=200 * 1024 * 1024)
-error_response = partial(failure, "video")
+video_error_response = partial(error_result, "video")
 
 
-def success_response(
+def video_success_response(
     *,
     video: str,
     model: str,

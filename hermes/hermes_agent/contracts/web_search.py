@@ -10,13 +10,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, Provider, available, not_registered, setting
+from hermes_agent.contracts.provider import (
+    Provider,
+    SelectedProvider,
+    describe_unregistered,
+    is_provider_available,
+    read_setting,
+)
 
-__all__ = ["PREFERENCE", "WEB_SEARCH", "WebSearchProvider", "choose_web_search", "found", "pages_of"]
+__all__ = [
+    "SEARCH_PREFERENCE",
+    "WEB_SEARCH",
+    "WebSearchProvider",
+    "choose_web_search",
+    "search_result",
+    "extracted_pages",
+]
 
-WEB_SEARCH = Kind("web_search", "register_web_search_provider", "web search provider", used=True)
+WEB_SEARCH = Kind("web_search", "register_web_search_provider", "web search provider", is_used=True)
 
-PREFERENCE = ("firecrawl", "parallel", "tavily", "exa", "searxng", "brave-free", "ddgs")
+SEARCH_PREFERENCE = ("firecrawl", "parallel", "tavily", "exa", "searxng", "brave-free", "ddgs")
 """Who is taken first when the config names nobody."""
 
 
@@ -58,7 +71,7 @@ class WebSearchProvider(Provider):
         raise NotImplementedError(f"web search provider '{self.name}' does not read pages")
 
 
-def found(results: Iterable[tuple[Any, Any, Any]]) -> dict[str, Any]:
+def search_result(results: Iterable[tuple[Any, Any, Any]]) -> dict[str, Any]:
     """Return what `search` answers, of (title, address, description) each; one without an address is left out."""
     web = [
         {"title": str(title or ""), "url": str(url), "description": str(text or ""), "position": position}
@@ -69,27 +82,29 @@ def found(results: Iterable[tuple[Any, Any, Any]]) -> dict[str, Any]:
 
 def choose_web_search(
     providers: Mapping[str, WebSearchProvider], values: Mapping[str, Any], *, extract: bool = False
-) -> Choice[WebSearchProvider]:
+) -> SelectedProvider[WebSearchProvider]:
     """Return who searches, or with `extract` who reads pages.
 
     A provider that the config names is returned even when it is not available, so that its own error is seen.
     """
     able = {n: p for n, p in providers.items() if (p.supports_extract() if extract else p.supports_search())}
     for path in ("web.extract_backend" if extract else "web.search_backend", "web.backend"):
-        name = setting(values, path)
+        name = read_setting(values, path)
         if name in able:
-            return Choice(able[name], f"{path} names it")
+            return SelectedProvider(able[name], f"{path} names it")
         if name in providers:
-            return Choice(None, f"{path} names `{name}`, which does not {'read pages' if extract else 'search'}")
+            return SelectedProvider(
+                None, f"{path} names `{name}`, which does not {'read pages' if extract else 'search'}"
+            )
         if name:
-            return Choice(None, not_registered(path, name, "web"))
-    for name in (*PREFERENCE, *able):
-        if name in able and available(able[name]):
-            return Choice(able[name], "web.backend is not set; it is the first that is available")
-    return Choice(None, "none is available")
+            return SelectedProvider(None, describe_unregistered(path, name, "web"))
+    for name in (*SEARCH_PREFERENCE, *able):
+        if name in able and is_provider_available(able[name]):
+            return SelectedProvider(able[name], "web.backend is not set; it is the first that is available")
+    return SelectedProvider(None, "none is available")
 
 
-def pages_of(answer: Any, urls: Sequence[str]) -> list[dict[str, Any]]:
+def extracted_pages(answer: Any, urls: Sequence[str]) -> list[dict[str, Any]]:
     """Return what `extract` answered as a list of pages, whichever of the two shapes it has.
 
     Raises:

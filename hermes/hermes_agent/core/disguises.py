@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-__all__ = ["LEAST_VARIETY", "LONGEST_ENCODED", "Disguises", "begins", "ends_in_gap"]
+__all__ = ["LEAST_VARIETY", "LONGEST_ENCODED", "EncodedSecrets", "has_prefix", "ends_in_gap"]
 
 LONGEST_ENCODED = 1_024
 """Encoded forms cover this many characters of a secret."""
@@ -54,7 +54,7 @@ class _Form(NamedTuple):
     """Only found letter by letter."""
 
 
-class Disguises:
+class EncodedSecrets:
     """Finds the encoded and split forms of a set of secrets."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -67,24 +67,24 @@ class Disguises:
         self._sorted = tuple(sorted(self._heads))
         self._finder: Any = AhoCorasick(self._heads, implementation=Implementation.ContiguousNFA)
 
-    def begun(self, text: str) -> int:
+    def find_partial(self, text: str) -> int:
         """Return where the longest end of `text` begins that may be the beginning of a form; its length for none."""
         if not self._heads:
             return len(text)
         # a gap is bounded, and so is the window
         start = max(0, len(text) - HEAD * (_WIDEST + 1))
-        places = [m.start() for m in _KEPT.finditer(text, start) if m[1] is not None][-HEAD:]
+        places = [m.start() for m in _SIGNIFICANT.finditer(text, start) if m[1] is not None][-HEAD:]
         letters = "".join(text[place] for place in places)
         for length in range(len(letters), 0, -1):
-            if begins(self._sorted, letters[-length:]):
+            if has_prefix(self._sorted, letters[-length:]):
                 return places[-length]
         return len(text)
 
-    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+    def find_spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield where `text` contains a form of a secret, unordered; spans may overlap."""
         if not self._heads or len(text) < SHORTEST_SPELLED:
             return
-        hits = self._finder.find_matches_as_indexes(_squeezed(text), overlapping=True)
+        hits = self._finder.find_matches_as_indexes(_squeeze(text), overlapping=True)
         for index in {index for index, _, _ in hits}:
             head = self._heads[index]
             for spelled in {form.spelled for form in self._forms[head]}:
@@ -93,17 +93,17 @@ class Disguises:
                     yield match.start(), max(_end(text, match.end(), rest) for rest in rests)
 
 
-_KEPT = re.compile(rf"{_GAP}|(.)", re.DOTALL)
+_SIGNIFICANT = re.compile(rf"{_GAP}|(.)", re.DOTALL)
 """What squeezing removes, or, as the group, keeps."""
 
 
-def begins(texts: Sequence[str], beginning: str) -> bool:
+def has_prefix(texts: Sequence[str], beginning: str) -> bool:
     """Say whether one of the sorted `texts` has this beginning."""
     place = bisect.bisect_left(texts, beginning)
     return place < len(texts) and texts[place].startswith(beginning)
 
 
-def _squeezed(text: str) -> str:
+def _squeeze(text: str) -> str:
     raw = text.encode("utf-8", "replace")
     if len(raw) != len(text):
         for invisible in _BYTES_OF_INVISIBLE:
@@ -141,14 +141,14 @@ def _forms(secret: str) -> Iterator[_Form]:
     secret = secret[:LONGEST_ENCODED].encode("utf-8", "replace").decode()
     if len(set(secret)) < LEAST_VARIETY:
         return
-    plain = _squeezed(secret)
+    plain = _squeeze(secret)
     for text in (plain, plain[::-1]):
         if len(secret) >= SHORTEST_WORDS:
             yield from _searchable(text)
         elif len(text) >= SHORTEST_SPELLED:
             yield _Form(text, "", spelled=True)
     for head, texts in ((HEAD, _encoded(secret)), (HEAD_TWICE, _encoded_twice(secret))):
-        for squeezed in map(_squeezed, texts):
+        for squeezed in map(_squeeze, texts):
             if squeezed != plain:
                 yield from _searchable(squeezed, head)
 

@@ -32,7 +32,7 @@ __all__ = [
     "LockHeld",
     "ModelError",
     "ModelErrorKind",
-    "NotYours",
+    "AccessDenied",
     "PluginError",
     "RetryLater",
     "ToolFailed",
@@ -74,7 +74,7 @@ class UserError(HermesError):
         return f"{self.message}\n{self.hint}" if self.hint else self.message
 
 
-class NotYours(UserError):
+class AccessDenied(UserError):
     """What was asked for is somebody else's."""
 
 

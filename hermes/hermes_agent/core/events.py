@@ -92,7 +92,7 @@ class TurnFinished:
     """How the last answer of the model ended."""
 
     @property
-    def finished(self) -> FinishReason:
+    def reply_finish_reason(self) -> FinishReason:
         """Whether the reply is whole: a limit that ends the turn cuts it, whatever the last answer says."""
         return self.finish_reason if self.reason == "answered" else "length"
 

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["TAG", "Piece", "fenced", "pieces"]
+__all__ = ["TAG", "TextPiece", "mark_untrusted", "split_marked"]
 
 TAG = "foreign-text"
 """In every mark."""
@@ -17,7 +17,7 @@ _BRACKET = re.compile(r"[<＜﹤‹〈⟨〈《«˂≺❮❰⧼](?=(.{0,80}))", 
 _MARK = re.compile(rf'<{TAG} from="([^"]*)">\n?|\n?</{TAG}>')
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A part of a text."""
 
     text: str
@@ -25,7 +25,7 @@ class Piece(NamedTuple):
     """Where a stranger's text comes from; None: it stands between no marks. Empty: it is nobody's."""
 
 
-def fenced(text: str, source: str) -> str:
+def mark_untrusted(text: str, source: str) -> str:
     """Return `text` between marks that it cannot close.
 
     Whatever could pass for a mark, to us or to a reader who is not strict, loses its bracket.
@@ -35,10 +35,10 @@ def fenced(text: str, source: str) -> str:
             as a report of the agent's own, and not the person's either.
     """
     safe = _BRACKET.sub(" ", re.sub(r'[\s"<>]+', " ", source))
-    return f'<{TAG} from="{safe}">\n{_BRACKET.sub(_blunt, text)}\n</{TAG}>'
+    return f'<{TAG} from="{safe}">\n{_BRACKET.sub(_escape_bracket, text)}\n</{TAG}>'
 
 
-def _blunt(match: re.Match[str]) -> str:
+def _escape_bracket(match: re.Match[str]) -> str:
     """Return the bracket, or a sign that opens nothing when what follows reads like our tag."""
     after = unicodedata.normalize("NFKC", match[1]).casefold()
     letters = [c for c in after if c.isalpha()][: len(_LETTERS)]
@@ -46,24 +46,24 @@ def _blunt(match: re.Match[str]) -> str:
     return "·" if alike >= len(_LETTERS) - 4 else match[0]
 
 
-def pieces(text: str) -> list[Piece]:
+def split_marked(text: str) -> list[TextPiece]:
     """Take a text apart at the marks; texts inside of a JSON document count one by one.
 
     A mark without its fellow counts to the end, or from the beginning: a text that was cut stays foreign.
     """
-    found: list[Piece] = []
+    found: list[TextPiece] = []
     for part in _texts(text) if TAG in text else [text]:
         found += _split(part)
     return found
 
 
-def _split(text: str) -> Iterator[Piece]:
+def _split(text: str) -> Iterator[TextPiece]:
     source, begin = None, 0
     for mark in _MARK.finditer(text):
         closes = mark[1] is None
-        yield Piece(text[begin : mark.start()], ("cut off" if source is None else source) if closes else source)
+        yield TextPiece(text[begin : mark.start()], ("cut off" if source is None else source) if closes else source)
         source, begin = None if closes else mark[1], mark.end()
-    yield Piece(text[begin:], source)
+    yield TextPiece(text[begin:], source)
 
 
 def _texts(text: str) -> Iterator[str]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["PEOPLE", "WORKSPACE", "Reader", "closed"]
+__all__ = ["PRINCIPALS", "WORKSPACE", "FileAccess", "find_denial"]
 
-PEOPLE = "cache/people"
+PRINCIPALS = "cache/people"
 """Below the home: a folder for each principal, with its uploads, long results of tools and generated files."""
 WORKSPACE = "workspace"
 """Where a daemon works whose operator names no directory; everybody's who may use its tools."""
@@ -32,15 +32,15 @@ _STATE = frozenset(
     }
 )
 """Folders of the home that no session may read but for what is open in them: the agent's, and what users left there."""
-_ABOVE = frozenset({"", "cache", PEOPLE, _NOTES, f"{_NOTES}/people", _HOOKS})
+_PARENTS = frozenset({"", "cache", PRINCIPALS, _NOTES, f"{_NOTES}/people", _HOOKS})
 """Directories on the way to what is open; of their entries only those are shown that are open themselves."""
 
 
-class Reader(NamedTuple):
+class FileAccess(NamedTuple):
     """Whose files a call may open."""
 
     folders: frozenset[str] = frozenset()
-    """Names of the folders below `PEOPLE`."""
+    """Names of the folders below `PRINCIPALS`."""
     notes: str | None = None
     """Folder of the notes below `memories/people`; empty for those of the home's owner, None for no notes."""
     is_owner: bool = False
@@ -49,20 +49,20 @@ class Reader(NamedTuple):
     """The session, to which long texts of hooks belong."""
 
 
-def closed(place: str, reader: Reader, *, is_folder: bool = False) -> str | None:
+def find_denial(place: str, reader: FileAccess, *, is_folder: bool = False) -> str | None:
     """Return why a path below the home is not open to a call, or None.
 
     Args:
         place: resolved, relative to the home; empty for the home itself.
         is_folder: it is a directory. What something lies in is one, and need not be said to be.
     """
-    if place in _ABOVE:
+    if place in _PARENTS:
         return None
     first = place.partition("/")[0]
     if first in _SHARED or (reader.is_owner and first in _OPERATOR):
         return None
-    if place.startswith(f"{PEOPLE}/"):
-        folder = place.removeprefix(f"{PEOPLE}/").partition("/")[0]
+    if place.startswith(f"{PRINCIPALS}/"):
+        folder = place.removeprefix(f"{PRINCIPALS}/").partition("/")[0]
         return None if folder in reader.folders else "it belongs to another user"
     if first == _HOOKS:
         return None if place.split("/")[1] == reader.session else "it belongs to another session"
@@ -73,7 +73,7 @@ def closed(place: str, reader: Reader, *, is_folder: bool = False) -> str | None
     return "it is the agent's own state"
 
 
-def _is_own_note(place: str, reader: Reader) -> bool:
+def _is_own_note(place: str, reader: FileAccess) -> bool:
     below = place.removeprefix(f"{_NOTES}/")
     if below.startswith("people/"):
         return bool(reader.notes) and below.split("/")[1] == reader.notes

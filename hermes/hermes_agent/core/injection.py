@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["injection_in"]
+__all__ = ["find_injection"]
 
 _THREATS = tuple(
     (what, re.compile(pattern, re.IGNORECASE | re.DOTALL))
@@ -54,19 +54,19 @@ _INVISIBLE = re.compile(
 )
 
 
-def injection_in(text: str) -> str:
+def find_injection(text: str) -> str:
     """Return why `text` looks like an attempt to take the agent over, with the words; empty when it does not."""
     for what, pattern in _THREATS:
         if found := pattern.search(text):
             return f"{what} ({' '.join(found[0].split())[:80]!r})"
-    if comment := _comment_in(text):
+    if comment := _find_comment(text):
         return f"it hides instructions in markup ({' '.join(comment.split())[:80]!r})"
     if found := _INVISIBLE.search(text):
         return f"it has an invisible character (U+{ord(found[0]):04X})"
     return ""
 
 
-def _comment_in(text: str) -> str:
+def _find_comment(text: str) -> str:
     """Return the first comment with words for a model; found by hand: one pattern takes the cube of the length."""
     begin = text.find("<!--")
     while begin >= 0 and (end := text.find("-->", begin)) >= 0:

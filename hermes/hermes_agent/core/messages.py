@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Content", "Message", "Role", "ToolCall", "Usage", "said_in", "text_of"]
+__all__ = ["Content", "Message", "Role", "ToolCall", "Usage", "assistant_text", "text_content"]
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -44,7 +44,7 @@ class Message:
     extras: Mapping[str, Any] | None = field(default=None, compare=False)
     """What a provider wants back with an assistant message (its thoughts, with their signatures), by provider name.
     Only the wire protocol that read it knows its form; other providers are not sent it, nor is it in `to_dict`."""
-    kept: tuple[object, Sequence[bytes]] | None = field(default=None, init=False, compare=False, repr=False)
+    last_encoding: tuple[object, Sequence[bytes]] | None = field(default=None, init=False, compare=False, repr=False)
     """What it was last encoded as, and for whom (`models.encoding`)."""
     run: tuple[object, Sequence[Message], bytes] | None = field(default=None, init=False, compare=False, repr=False)
     """Where a run of messages ends with it: for whom they were encoded, those messages, and what they became."""
@@ -52,7 +52,7 @@ class Message:
     @property
     def text(self) -> str:
         """The text of the content; parts that are not text are left out."""
-        return text_of(self.content)
+        return text_content(self.content)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the chat-completions form."""
@@ -125,12 +125,12 @@ class Usage:
         )
 
 
-def said_in(messages: Iterable[Message]) -> str:
+def assistant_text(messages: Iterable[Message]) -> str:
     """Return what the assistant said in messages."""
     return "\n\n".join(m.text for m in messages if m.role == "assistant" and m.text)
 
 
-def text_of(content: Content) -> str:
+def text_content(content: Content) -> str:
     """Return the text of `content`: itself, or its text parts joined by line breaks."""
     if isinstance(content, str):
         return content

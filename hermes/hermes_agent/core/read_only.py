@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 __all__ = ["ReadOnlyDict", "ReadOnlyList", "ReadOnlySet"]
 
 
-class _Refusing:
+class _ReadOnly:
     """Base of the three.
 
     Args:
@@ -34,26 +34,26 @@ class _Refusing:
     copy = __copy__
 
 
-class ReadOnlyList(_Refusing, list[Any]):
+class ReadOnlyList(_ReadOnly, list[Any]):
     """A list."""
 
     def __init__(self, content: Iterable[Any], instead: str) -> None:
         super().__init__(content)
         self.instead = instead
 
-    append = extend = insert = remove = pop = clear = sort = reverse = _Refusing._refuse
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _Refusing._refuse
+    append = extend = insert = remove = pop = clear = sort = reverse = _ReadOnly._refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _ReadOnly._refuse
 
 
-class ReadOnlyDict(_Refusing, dict[Any, Any]):
+class ReadOnlyDict(_ReadOnly, dict[Any, Any]):
     """A mapping. Those in it are read-only, too, and the lists."""
 
     def __init__(self, content: Mapping[Any, Any], instead: str) -> None:
-        super().__init__({key: _within(value, instead) for key, value in content.items()})
+        super().__init__({key: _make_read_only(value, instead) for key, value in content.items()})
         self.instead = instead
 
-    pop = popitem = clear = update = _Refusing._refuse
-    __setitem__ = __delitem__ = __ior__ = _Refusing._refuse
+    pop = popitem = clear = update = _ReadOnly._refuse
+    __setitem__ = __delitem__ = __ior__ = _ReadOnly._refuse
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         """Return what is there.
@@ -64,22 +64,22 @@ class ReadOnlyDict(_Refusing, dict[Any, Any]):
         return self[key] if key in self else self._refuse()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[Any, Any]:
-        return {key: value.__deepcopy__(memo) if isinstance(value, _Refusing) else value for key, value in self.items()}
+        return {key: value.__deepcopy__(memo) if isinstance(value, _ReadOnly) else value for key, value in self.items()}
 
 
-class ReadOnlySet(_Refusing, set[Any]):
+class ReadOnlySet(_ReadOnly, set[Any]):
     """A set."""
 
     def __init__(self, content: Iterable[Any], instead: str) -> None:
         super().__init__(content)
         self.instead = instead
 
-    add = discard = remove = pop = clear = update = _Refusing._refuse
-    difference_update = intersection_update = symmetric_difference_update = _Refusing._refuse
-    __ior__ = __iand__ = __isub__ = __ixor__ = _Refusing._refuse
+    add = discard = remove = pop = clear = update = _ReadOnly._refuse
+    difference_update = intersection_update = symmetric_difference_update = _ReadOnly._refuse
+    __ior__ = __iand__ = __isub__ = __ixor__ = _ReadOnly._refuse
 
 
-def _within(value: Any, instead: str) -> Any:
+def _make_read_only(value: Any, instead: str) -> Any:
     if type(value) is dict:
         return ReadOnlyDict(value, instead)
     return ReadOnlyList(value, instead) if type(value) is list else value

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from hermes_agent.core.disguises import LEAST_VARIETY, Disguises, begins, ends_in_gap
+from hermes_agent.core.disguises import LEAST_VARIETY, EncodedSecrets, ends_in_gap, has_prefix
 from hermes_agent.core.secrecy import looks_like_secret_name
-from hermes_agent.core.shapes import MARKS, spans, without_mark
+from hermes_agent.core.shapes import MARKS, search_unmarked, secret_spans
 
 __all__ = ["MASK", "Redactor", "looks_like_secret_name", "redactor"]
 
@@ -18,7 +18,7 @@ MASK = "[redacted]"
 SHORTEST_SECRET = 8
 """Shorter values (`1`, `true`) would mask ordinary words."""
 
-LONGEST_BEGUN = 128
+LONGEST_PARTIAL = 128
 """Of a longer value the squeezed form tells that it has begun."""
 LONG_LINE = 16
 """From this length on, a line of a secret of several lines is masked by itself."""
@@ -46,12 +46,12 @@ class _Finder(NamedTuple):
     """Finds marks and values in one pass."""
     runs: re.Pattern[str] | None
     """Finds values of one character."""
-    disguises: Disguises
+    disguises: EncodedSecrets
     values: tuple[str, ...]
     """Sorted: of which a text may end with the beginning."""
 
 
-class _Known:
+class _KnownSecrets:
     """The known secrets, and what finds them, which is made when it is first needed."""
 
     __slots__ = ("_finder", "secrets")
@@ -68,7 +68,7 @@ class _Known:
         what it logs; and another thread that logs waits for this one.
         """
         if self._finder is None:
-            self._finder = _made(self.secrets)
+            self._finder = _build_finder(self.secrets)
         return self._finder
 
 
@@ -76,7 +76,7 @@ class Redactor:
     """Masks the secrets that it was told of, and what looks like one. Safe for threads."""
 
     def __init__(self) -> None:
-        self._known = _Known(frozenset())
+        self._known = _KnownSecrets(frozenset())
         self._lock = threading.Lock()
         """Held while the secrets change, never while a text is masked."""
 
@@ -89,14 +89,14 @@ class Redactor:
         with self._lock:
             fresh = {value for value in values if len(value) >= SHORTEST_SECRET}
             if not fresh <= self._known.secrets:
-                self._known = _Known(self._known.secrets | fresh)
+                self._known = _KnownSecrets(self._known.secrets | fresh)
 
     def forget(self, values: Iterable[str]) -> None:
         """Remove values that turned out to be no secrets."""
         with self._lock:
             gone = frozenset(values)
             if gone & self._known.secrets:
-                self._known = _Known(self._known.secrets - gone)
+                self._known = _KnownSecrets(self._known.secrets - gone)
 
     def snapshot(self) -> frozenset[str]:
         """Return the state for `restore`."""
@@ -105,21 +105,21 @@ class Redactor:
     def restore(self, state: frozenset[str]) -> None:
         """Go back to a `snapshot`: what a test made known is forgotten with it."""
         with self._lock:
-            self._known = _Known(state)
+            self._known = _KnownSecrets(state)
 
     def __call__(self, text: str) -> str:
         """Return `text` with every secret replaced by `MASK`."""
         finder = self._known.finder
-        text = _masked(text, _found(finder, text, looks=True))
-        return _masked(text, finder.disguises.spans(text))
+        text = _mask_spans(text, _find_secrets(finder, text, looks=True))
+        return _mask_spans(text, finder.disguises.find_spans(text))
 
-    def known(self, text: str) -> str:
+    def mask_known(self, text: str) -> str:
         """Return `text` with the known secrets replaced by `MASK`; what only looks like a secret stays."""
         finder = self._known.finder
-        text = _masked(text, _found(finder, text, looks=False))
-        return _masked(text, finder.disguises.spans(text))
+        text = _mask_spans(text, _find_secrets(finder, text, looks=False))
+        return _mask_spans(text, finder.disguises.find_spans(text))
 
-    def certain(self, text: str) -> int:
+    def find_certain_end(self, text: str) -> int:
         """Return where the end of a text begins that may be, or go on as, a known secret; its length for none.
 
         Nothing that is known reaches over that place.
@@ -127,16 +127,16 @@ class Redactor:
         finder = self._known.finder
         if not finder.values:
             return len(text)
-        found = [*_found(finder, text, looks=False), *finder.disguises.spans(text)]
-        cut = min(_begun(text, finder.values), finder.disguises.begun(text))
-        going_on = (s for s, stop in found if ends_in_gap(text, stop) or begins(finder.values, text[s:]))
+        found = [*_find_secrets(finder, text, looks=False), *finder.disguises.find_spans(text)]
+        cut = min(_find_partial(text, finder.values), finder.disguises.find_partial(text))
+        going_on = (s for s, stop in found if ends_in_gap(text, stop) or has_prefix(finder.values, text[s:]))
         cut = min([cut, *going_on])
         while inside := [start for start, stop in found if start < cut < stop]:
             cut = min(inside)
         return cut
 
 
-def _made(secrets: frozenset[str]) -> _Finder:
+def _build_finder(secrets: frozenset[str]) -> _Finder:
     from ahocorasick_rs import AhoCorasick  # compiled code, which most commands never need
 
     values = {form for secret in secrets for form in _forms(secret)}
@@ -145,35 +145,35 @@ def _made(secrets: frozenset[str]) -> _Finder:
     pattern = "|".join(f"{re.escape(run[0])}{{{len(run)},}}" for run in sorted(runs, key=len))
     # It leaves out, without a word, what comes after a pattern that cannot be encoded.
     automaton = AhoCorasick([*MARKS, *map(_encodable, values - runs)])
-    disguises = Disguises(text for secret in secrets for text in _texts(secret))
+    disguises = EncodedSecrets(text for secret in secrets for text in _texts(secret))
     return _Finder(automaton, re.compile(pattern) if runs else None, disguises, tuple(sorted(values)))
 
 
-def _found(finder: _Finder, text: str, *, looks: bool) -> Iterable[tuple[int, int]]:
+def _find_secrets(finder: _Finder, text: str, *, looks: bool) -> Iterable[tuple[int, int]]:
     """Return where secrets stand in `text` as they are; with `looks`, what looks like one, too."""
     try:
         hits = finder.automaton.find_matches_as_indexes(text, overlapping=True)
     except UnicodeEncodeError:  # a lone surrogate; the places stay what they are
         hits = finder.automaton.find_matches_as_indexes(_encodable(text), overlapping=True)
-    if not hits and finder.runs is None and not (looks and without_mark(text)):
+    if not hits and finder.runs is None and not (looks and search_unmarked(text)):
         return ()
     found = [(start, stop) for index, start, stop in hits if index >= len(MARKS)]
     if finder.runs is not None:
         found += [match.span() for match in finder.runs.finditer(text)]
     if looks:
-        found += spans(text, {index for index, _, _ in hits if index < len(MARKS)})
+        found += secret_spans(text, {index for index, _, _ in hits if index < len(MARKS)})
     return found
 
 
-def _begun(text: str, values: tuple[str, ...]) -> int:
+def _find_partial(text: str, values: tuple[str, ...]) -> int:
     """Return where the longest end of `text` begins that one of the sorted `values` begins with."""
-    for length in range(min(LONGEST_BEGUN, len(text)), 0, -1):
-        if begins(values, text[-length:]):
+    for length in range(min(LONGEST_PARTIAL, len(text)), 0, -1):
+        if has_prefix(values, text[-length:]):
             return len(text) - length
     return len(text)
 
 
-def _masked(text: str, found: Iterable[tuple[int, int]]) -> str:
+def _mask_spans(text: str, found: Iterable[tuple[int, int]]) -> str:
     parts, end = [], 0
     for start, stop in sorted(found):
         if start >= end:

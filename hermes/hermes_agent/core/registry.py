@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-__all__ = ["BUILTIN", "Conflict", "Registered", "Registry", "describe_owner"]
+__all__ = ["BUILTIN", "Conflict", "RegistryEntry", "Registry", "describe_owner"]
 
 T = TypeVar("T")
 
@@ -35,13 +35,13 @@ def describe_owner(owner: str) -> str:
     return "the agent" if owner == BUILTIN else f"plugin `{owner}`"
 
 
-class Registered(NamedTuple, Generic[T]):
+class RegistryEntry(NamedTuple, Generic[T]):
     """A value and whose it is."""
 
     value: T
     owner: str
-    under: Any = None
-    """The `Registered` of another owner that it took the name from; it comes back when this owner leaves."""
+    replaced: Any = None
+    """The `RegistryEntry` of another owner that it took the name from; it comes back when this owner leaves."""
 
 
 class Registry(Generic[T]):
@@ -49,7 +49,7 @@ class Registry(Generic[T]):
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self._items: dict[str, Registered[T]] = {}
+        self._items: dict[str, RegistryEntry[T]] = {}
         self._lock = threading.RLock()
         self.why_absent: Callable[[str], str] = _unknown
         """Says why a name is not there that was; empty for any other. The host puts in its own."""
@@ -67,11 +67,11 @@ class Registry(Generic[T]):
             self._items[name] = self._over(present, value, owner)
 
     @staticmethod
-    def _over(present: Registered[T] | None, value: T, owner: str) -> Registered[T]:
+    def _over(present: RegistryEntry[T] | None, value: T, owner: str) -> RegistryEntry[T]:
         """Return the entry that replaces `present`, which comes back when `owner` leaves, if it is another's."""
         if present is not None and present.owner == owner:
-            return Registered(value, owner, present.under)
-        return Registered(value, owner, present)
+            return RegistryEntry(value, owner, present.replaced)
+        return RegistryEntry(value, owner, present)
 
     def get(self, name: str) -> T | None:
         """Return the value, or None when nobody has the name."""
@@ -103,12 +103,12 @@ class Registry(Generic[T]):
         with self._lock:
             return [name for name, item in self._items.items() if item.owner == owner]
 
-    def snapshot(self) -> dict[str, Registered[T]]:
+    def snapshot(self) -> dict[str, RegistryEntry[T]]:
         """Return the state for `restore`."""
         with self._lock:
             return dict(self._items)
 
-    def restore(self, state: dict[str, Registered[T]]) -> None:
+    def restore(self, state: dict[str, RegistryEntry[T]]) -> None:
         """Go back to a `snapshot`; what came since is gone."""
         with self._lock:
             self._items = dict(state)
@@ -128,14 +128,14 @@ class Registry(Generic[T]):
         fresh = {name: item for name, item in fork.snapshot().items() if item.owner == owner}
         with self._lock:
             kept = _without(self._items, owner)
-            merged: dict[str, Registered[T]] = {}
+            merged: dict[str, RegistryEntry[T]] = {}
             for name, item in self._items.items():
                 if item.owner == owner:
-                    merged.update(_takeable(fresh, kept))
+                    merged.update(_without_taken(fresh, kept))
                     fresh = {}
                 if name in kept and name not in merged:
                     merged[name] = kept[name]
-            merged.update(_takeable(fresh, kept))
+            merged.update(_without_taken(fresh, kept))
             self._items = merged
 
     def remove_owner(self, owner: str) -> list[str]:
@@ -159,23 +159,25 @@ def _unknown(name: str) -> str:
     return ""
 
 
-def _without(items: Mapping[str, Registered[T]], owner: str) -> dict[str, Registered[T]]:
-    found = ((name, _beneath(item, owner)) for name, item in items.items())
+def _without(items: Mapping[str, RegistryEntry[T]], owner: str) -> dict[str, RegistryEntry[T]]:
+    found = ((name, _previous_entry(item, owner)) for name, item in items.items())
     return {name: item for name, item in found if item is not None}
 
 
-def _beneath(item: Registered[T] | None, owner: str) -> Registered[T] | None:
+def _previous_entry(item: RegistryEntry[T] | None, owner: str) -> RegistryEntry[T] | None:
     """Return the entry as if `owner` had never registered."""
-    if item is None or item.under is None:
+    if item is None or item.replaced is None:
         return None if item is None or item.owner == owner else item
-    under = _beneath(item.under, owner)
-    return under if item.owner == owner else item._replace(under=under)
+    under = _previous_entry(item.replaced, owner)
+    return under if item.owner == owner else item._replace(replaced=under)
 
 
-def _takeable(fresh: Mapping[str, Registered[T]], kept: Mapping[str, Registered[T]]) -> dict[str, Registered[T]]:
+def _without_taken(
+    fresh: Mapping[str, RegistryEntry[T]], kept: Mapping[str, RegistryEntry[T]]
+) -> dict[str, RegistryEntry[T]]:
     """Leave out the names that somebody else took after the fork was made."""
     return {
         name: item
         for name, item in fresh.items()
-        if name not in kept or (item.under is not None and item.under.owner == kept[name].owner)
+        if name not in kept or (item.replaced is not None and item.replaced.owner == kept[name].owner)
     }

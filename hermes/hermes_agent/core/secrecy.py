@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["is_plain", "is_random", "looks_like_secret_name", "name_kind", "secrets_in"]
+__all__ = ["is_public_value", "is_random", "looks_like_secret_name", "name_kind", "find_secrets"]
 
 NameKind = Literal["secret", "vague", "public", ""]
 
@@ -87,26 +87,26 @@ def looks_like_secret_name(name: str) -> bool:
     return name_kind(name) in ("secret", "vague")
 
 
-def is_plain(value: str) -> bool:
+def is_public_value(value: str) -> bool:
     """Say whether a value is no secret even under a vague name: a switch, path, host, address, media type, URL."""
     text = value.strip()
     plain = (_SWITCH, _PATH, _HOST, _ADDRESS, _MEDIA_TYPE)
     if any(pattern.fullmatch(text) for pattern in plain):
         return True
-    return "://" in text and " " not in text and not any(_in_address(text))
+    return "://" in text and " " not in text and not any(_address_secrets(text))
 
 
 def is_random(value: str) -> bool:
     """Say whether a value looks generated, as keys do: letters and digits mixed as no word, host or name mixes them."""
     text = value.strip()
-    if is_plain(text) or _UUID.fullmatch(text):
+    if is_public_value(text) or _UUID.fullmatch(text):
         return False
     if any(_is_mixed(run, 5) and re.search(r"\d.*\d", run) for run in _RUN.findall(text)):
         return not re.search(r"\s", text)
     return _ENCODED.fullmatch(text) is not None and _has_all_classes(text) and _is_mixed(text, 4)
 
 
-def secrets_in(name: str, value: str, *, declared: bool | None = None) -> Iterator[str]:
+def find_secrets(name: str, value: str, *, declared: bool | None = None) -> Iterator[str]:
     """Yield the secrets that a setting or variable holds: its value, what is in an address, a header's credentials.
 
     Args:
@@ -114,12 +114,12 @@ def secrets_in(name: str, value: str, *, declared: bool | None = None) -> Iterat
     """
     kind = name_kind(name)
     if declared is None:
-        named = kind == "secret" or (kind == "vague" and not is_plain(value))
+        named = kind == "secret" or (kind == "vague" and not is_public_value(value))
         secret = (named and not _SWITCH.fullmatch(value.strip())) or (kind != "public" and is_random(value))
     else:
         secret = declared
     if not secret:
-        yield from _in_address(value)
+        yield from _address_secrets(value)
         return
     yield value
     scheme, _, credentials = value.strip().partition(" ")
@@ -127,7 +127,7 @@ def secrets_in(name: str, value: str, *, declared: bool | None = None) -> Iterat
         yield credentials.strip()
 
 
-def _in_address(value: str) -> Iterator[str]:
+def _address_secrets(value: str) -> Iterator[str]:
     """Yield the password of an address, and the parameters and parts of its path that are keys (a webhook's)."""
     if "://" not in value:
         return

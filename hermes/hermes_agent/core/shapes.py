@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-__all__ = ["MARKS", "spans", "without_mark"]
+__all__ = ["MARKS", "secret_spans", "search_unmarked"]
 
 
 def _any(value: str) -> bool:
@@ -33,30 +33,30 @@ _WORDS = re.compile(
 """Words and names of a program: no secrets where anything may follow the name."""
 
 
-def _is_given(value: str) -> bool:
+def _is_literal(value: str) -> bool:
     """Say whether a value is written out, and no placeholder for one."""
     return not (_EXPANDED.search(value) or _PLACEHOLDER.fullmatch(value))
 
 
 def _is_assigned(value: str) -> bool:
     """Say whether a value that a name of secrets is given is one: no placeholder, no word, no expression."""
-    return _is_given(value) and not _WORDS.fullmatch(value)
+    return _is_literal(value) and not _WORDS.fullmatch(value)
 
 
 def _is_credential(value: str) -> bool:
     """Say the same of what follows a scheme in a header: base64 needs no digit."""
-    return _is_given(value) and (not _WORDS.fullmatch(value) or re.search(r"[a-z][A-Z]", value) is not None)
+    return _is_literal(value) and (not _WORDS.fullmatch(value) or re.search(r"[a-z][A-Z]", value) is not None)
 
 
 def _is_login(value: str) -> bool:
     """Say the same of `user:password`."""
-    return _is_given(value.partition(":")[2])
+    return _is_literal(value.partition(":")[2])
 
 
 def _has_cookie(value: str) -> bool:
     """Say whether one of the pairs of a header of cookies has a value that may be a key."""
     pairs = (pair.partition("=")[2].strip() for pair in value.split(";"))
-    return any(len(pair) >= 8 and _is_given(pair) and not _WORDS.fullmatch(pair) for pair in pairs)
+    return any(len(pair) >= 8 and _is_literal(pair) and not _WORDS.fullmatch(pair) for pair in pairs)
 
 
 class _Shape(NamedTuple):
@@ -114,7 +114,7 @@ _AWS_NAMES = (
 _AWS_VALUE = r"(?![0-9a-f]{40})([0-9A-Za-z/+]{40})(?![0-9A-Za-z/+])"
 _AWS_KEY = rf"{_IS}(?:{_QUOTE})?{_AWS_VALUE}"
 
-_UNKNOWN_TO_THE_LIBRARY = (
+_OWN_SHAPES = (
     # It knows OpenAI's older keys alone; other vendors' begin so, too. With a digit or without a dash: CSS classes.
     # Here and below, what is before it is no part of a word, or a line's end as JSON writes it.
     _Shape(
@@ -184,18 +184,18 @@ _UNKNOWN_TO_THE_LIBRARY = (
     _Shape(("AKIA", "ASIA"), r"A[KS]IA[A-Z0-9]{16}[\s\"',;:|]{1,8}" + _AWS_VALUE),
 )  # fmt: skip
 
-_OF_MARK = tuple((mark, shape) for shape in (*_DETECTORS, *_UNKNOWN_TO_THE_LIBRARY) for mark in shape.marks)
+_OF_MARK = tuple((mark, shape) for shape in (*_DETECTORS, *_OWN_SHAPES) for mark in shape.marks)
 MARKS = tuple(mark for mark, _ in _OF_MARK)
 _NEAR = {shape: re.compile(shape.near) for shape in _DETECTORS if shape.near}
 _WITHOUT = tuple(shape for shape in _DETECTORS if not shape.marks)
-without_mark = re.compile("|".join(shape.near for shape in _WITHOUT)).search
+search_unmarked = re.compile("|".join(shape.near for shape in _WITHOUT)).search
 """Says whether a secret may be in a text in which no mark is."""
 _REST = re.compile(r"[A-Za-z0-9_+/=-]*")
 LEAST_GROUP = 8
 """A shorter group of a detector's pattern is a part of the token, and not the secret in it."""
 
 
-def spans(text: str, marks: Collection[int]) -> Iterator[tuple[int, int]]:
+def secret_spans(text: str, marks: Collection[int]) -> Iterator[tuple[int, int]]:
     """Yield where something in `text` looks like a secret, unordered; spans may overlap.
 
     Args:
@@ -203,13 +203,13 @@ def spans(text: str, marks: Collection[int]) -> Iterator[tuple[int, int]]:
     """
     for shape in _WITHOUT:
         if _NEAR[shape].search(text):
-            yield from _found(shape, text)
+            yield from _shape_spans(shape, text)
     for shape in {_OF_MARK[index][1] for index in marks}:
         if shape not in _NEAR or _NEAR[shape].search(text):
-            yield from _found(shape, text)
+            yield from _shape_spans(shape, text)
 
 
-def _found(shape: _Shape, text: str) -> Iterator[tuple[int, int]]:
+def _shape_spans(shape: _Shape, text: str) -> Iterator[tuple[int, int]]:
     least = LEAST_GROUP if shape in _DETECTORS else 1
     for pattern in _patterns(shape):
         for match in pattern.finditer(text):

@@ -20,13 +20,13 @@ class StreamMask:
     def feed(self, piece: str) -> str:
         """Return what may be shown now that `piece` has come; often a few characters less or more than it."""
         text = self._held + piece
-        cut = self._by.certain(text)
+        cut = self._by.find_certain_end(text)
         if len(text) - cut > LONGEST_HELD:
             cut = len(text)
         self._held = text[cut:]
-        return self._by.known(text[:cut])
+        return self._by.mask_known(text[:cut])
 
     def end(self) -> str:
         """Return what is left when nothing follows."""
         rest, self._held = self._held, ""
-        return self._by.known(rest)
+        return self._by.mask_known(rest)

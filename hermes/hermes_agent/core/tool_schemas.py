@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["ANTHROPIC", "BY_NAME", "GEMINI", "GRAMMAR", "OPENAI", "Dialect", "sanitised"]
+__all__ = ["ANTHROPIC", "BY_NAME", "GEMINI", "GRAMMAR", "OPENAI", "SchemaDialect", "adapt_schema"]
 
 Schema = dict[str, Any]
 DEEPEST = 24
@@ -39,7 +39,7 @@ _OF_TYPE["integer"] = _OF_TYPE["number"]
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
-class Dialect(NamedTuple):
+class SchemaDialect(NamedTuple):
     """What a provider takes."""
 
     refused: frozenset[str] = frozenset()
@@ -56,16 +56,16 @@ class Dialect(NamedTuple):
     """What a property may be called."""
 
 
-OPENAI = Dialect()
+OPENAI = SchemaDialect()
 """Chat completions and Responses."""
-ANTHROPIC = Dialect(names=re.compile(r"[A-Za-z0-9_.-]{1,64}"))
-GEMINI = Dialect(
+ANTHROPIC = SchemaDialect(names=re.compile(r"[A-Za-z0-9_.-]{1,64}"))
+GEMINI = SchemaDialect(
     refused=frozenset({"default", "title", "pattern", "uniqueItems", "additionalProperties", "multipleOf"})
     | {"exclusiveMinimum", "exclusiveMaximum", "minProperties", "maxProperties"},
     open_api=True,
     formats=frozenset({"date-time", "int32", "int64", "float", "double"}),
 )
-GRAMMAR = Dialect(
+GRAMMAR = SchemaDialect(
     refused=frozenset({"default", "title", "uniqueItems", "multipleOf", "minProperties", "maxProperties"}),
     formats=frozenset({"date", "time", "date-time", "uuid"}),
     whole_patterns=True,
@@ -78,7 +78,7 @@ BY_NAME = {"openai": OPENAI, "gemini": GEMINI, "grammar": GRAMMAR}
 """What a provider's profile says (`schemas`)."""
 
 
-def sanitised(parameters: Any, dialect: Dialect) -> Schema:
+def adapt_schema(parameters: Any, dialect: SchemaDialect) -> Schema:
     """Return the schema of a tool's parameters, an object at the top; a new one, and the given one is not changed.
 
     What was made of a schema is remembered by its content: every list of tools has most of them again.
@@ -87,17 +87,17 @@ def sanitised(parameters: Any, dialect: Dialect) -> Schema:
     try:
         given = marshal.dumps(root, 2)  # without references, so that equal schemas are equal bytes
     except ValueError:  # something that is no JSON, or deeper than it goes
-        return _made(root, dialect)
-    found: Schema = marshal.loads(_remembered(given, dialect))
+        return _adapt(root, dialect)
+    found: Schema = marshal.loads(_adapt_cached(given, dialect))
     return found
 
 
 @functools.lru_cache(maxsize=1024)
-def _remembered(given: bytes, dialect: Dialect) -> bytes:
-    return marshal.dumps(_made(marshal.loads(given), dialect), 2)
+def _adapt_cached(given: bytes, dialect: SchemaDialect) -> bytes:
+    return marshal.dumps(_adapt(marshal.loads(given), dialect), 2)
 
 
-def _made(root: Schema, dialect: Dialect) -> Schema:
+def _adapt(root: Schema, dialect: SchemaDialect) -> Schema:
     found = _Cleaner(root, dialect).node(root, (), 0)
     found = _open_api(found) if dialect.open_api else found
     if found.get("type") == "string":  # an object of nothing, in the words of OpenAPI
@@ -138,7 +138,7 @@ def _any_of(values: Sequence[Schema]) -> Schema:
 
 
 class _Cleaner:
-    def __init__(self, root: Schema, dialect: Dialect) -> None:
+    def __init__(self, root: Schema, dialect: SchemaDialect) -> None:
         self._root = root
         self._dialect = dialect
         self._parts = 0

@@ -20,14 +20,14 @@ from hermes_agent.core.ids import new_id
 from hermes_agent.core.redact import redactor
 from hermes_agent.io.files import PRIVATE, write_atomic
 
-__all__ = ["API_KEY", "OAUTH", "Login", "Logins", "NotRenewed"]
+__all__ = ["API_KEY", "OAUTH", "Login", "LoginStore", "LoginExpired"]
 
 API_KEY, OAUTH = "api_key", "oauth"
 LEEWAY_S = 60.0
 """A token that ends so soon is renewed before it is used."""
 
 
-class NotRenewed(UserError):
+class LoginExpired(UserError):
     """The provider does not renew a token: somebody has to sign in again."""
 
 
@@ -68,7 +68,7 @@ class Login(NamedTuple):
         return "is renewed when it is used" if self.refresh_token else "ended: sign in again"
 
 
-class Logins:
+class LoginStore:
     """The file. Reads are cheap; changes are whole, by one process at a time.
 
     Args:
@@ -81,7 +81,7 @@ class Logins:
         self._seen: tuple[int, int] | None = None
         self._known: list[Login] = []
 
-    def of(self, provider: str = "") -> list[Login]:
+    def entries(self, provider: str = "") -> list[Login]:
         """Return the entries of a provider, or all, in their order. Raises UserError: the file is broken."""
         if self._empty:
             return []
@@ -97,7 +97,7 @@ class Logins:
 
     def get(self, provider: str, label: str) -> Login | None:
         """Return the entry of that name."""
-        return next((entry for entry in self.of(provider) if entry.label == label), None)
+        return next((entry for entry in self.entries(provider) if entry.label == label), None)
 
     def put(self, login: Login) -> None:
         """Store an entry; one of its provider and label is replaced where it stands."""
@@ -118,19 +118,19 @@ class Logins:
             self._write(value)
         return gone
 
-    def renewed(self, login: Login, stale: str, renew: Callable[[Login], Login]) -> Login:
+    def refreshed(self, login: Login, stale: str, renew: Callable[[Login], Login]) -> Login:
         """Return the entry with a token other than `stale`; one process renews it, the others wait for that one.
 
         Args:
             renew: asks the provider; blocks. What it raises goes on to the caller.
 
         Raises:
-            NotRenewed: the entry is gone, or somebody has to sign in again, which is noted in it.
+            LoginExpired: the entry is gone, or somebody has to sign in again, which is noted in it.
         """
         with self._locked():
             present = self.get(login.provider, login.label)
             if present is None:
-                raise NotRenewed(
+                raise LoginExpired(
                     f"The login {login.label!r} of {login.provider} is gone.",
                     hint=f"Sign in again: `hermes auth login {login.provider}`.",
                 )
@@ -138,7 +138,7 @@ class Logins:
                 return present
             try:
                 fresh = renew(present)
-            except NotRenewed:
+            except LoginExpired:
                 self._store(present._replace(refused="it is not renewed"))
                 raise
             self._store(fresh)

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 from hermes_agent.config.dotenv import read_env_file
-from hermes_agent.core.secrecy import is_plain, name_kind, secrets_in
+from hermes_agent.core.secrecy import find_secrets, is_public_value, name_kind
 
 __all__ = ["Credentials"]
 
@@ -94,16 +94,16 @@ class Credentials:
             secret
             for values in (self._env_file(self._dotenv), *env_files)
             for name, value in values.items()
-            for secret in secrets_in(name, value, declared=told.get(name))
+            for secret in find_secrets(name, value, declared=told.get(name))
         ]
         for name, value in alone.items():
-            found += secrets_in(
-                name, value, declared=told.get(name, not (name_kind(name) == "public" and is_plain(value)))
+            found += find_secrets(
+                name, value, declared=told.get(name, not (name_kind(name) == "public" and is_public_value(value)))
             )
         for name, value in self._environ.items():
             said = told.get(name, None if name_kind(name) in ("secret", "vague") else False)
             if said is not False or "://" in value:
-                found += secrets_in(name, value, declared=said)
+                found += find_secrets(name, value, declared=said)
         return frozenset(secret for secret in found if secret)
 
     def warnings(self) -> tuple[str, ...]:

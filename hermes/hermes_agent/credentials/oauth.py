@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, NotRenewed
+from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, LoginExpired
 
-__all__ = ["Callback", "Client", "renew", "sign_in_by_browser", "sign_in_by_device", "sign_in_for_key"]
+__all__ = ["CallbackServer", "OAuthClient", "refresh", "sign_in_by_browser", "sign_in_by_device", "sign_in_for_key"]
 
 TIMEOUT_S = 30.0
 SIGN_IN_S = 300.0
@@ -27,11 +27,11 @@ SIGN_IN_S = 300.0
 POLL_S = 5.0
 """RFC 8628 §3.2: the interval where the provider does not say; §3.5: what `slow_down` adds."""
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-DONE = b"<!doctype html><meta charset=utf-8><title>hermes</title><p>Signed in. You can close this page."
-FAILED = b"<!doctype html><meta charset=utf-8><title>hermes</title><p>That did not work; the terminal says why."
+DONE_PAGE = b"<!doctype html><meta charset=utf-8><title>hermes</title><p>Signed in. You can close this page."
+FAILED_PAGE = b"<!doctype html><meta charset=utf-8><title>hermes</title><p>That did not work; the terminal says why."
 
 
-class Client(NamedTuple):
+class OAuthClient(NamedTuple):
     """What a provider knows this program as, and where it is asked."""
 
     provider: str
@@ -46,7 +46,7 @@ class Client(NamedTuple):
     """Where the browser's code is exchanged for a key."""
 
 
-def sign_in_by_browser(client: Client, label: str, show: Callable[[str], None]) -> Login:
+def sign_in_by_browser(client: OAuthClient, label: str, show: Callable[[str], None]) -> Login:
     """Let a person sign in in a browser, which comes back to a port of this machine.
 
     Args:
@@ -57,7 +57,7 @@ def sign_in_by_browser(client: Client, label: str, show: Callable[[str], None]) 
     """
     verifier, challenge = _pkce()
     state = secrets.token_urlsafe(24)
-    with Callback(client.redirect_port) as callback:
+    with CallbackServer(client.redirect_port) as callback:
         redirect = f"http://127.0.0.1:{callback.server_address[1]}/callback"
         query = {
             "response_type": "code",
@@ -78,7 +78,7 @@ def sign_in_by_browser(client: Client, label: str, show: Callable[[str], None]) 
     return _login(client, label, answer)
 
 
-def sign_in_for_key(client: Client, label: str, show: Callable[[str], None]) -> Login:
+def sign_in_for_key(client: OAuthClient, label: str, show: Callable[[str], None]) -> Login:
     """Let the user allow a key for this program in a browser, as OpenRouter does; no client is registered.
 
     https://openrouter.ai/docs/guides/overview/auth/oauth
@@ -108,11 +108,11 @@ def sign_in_for_key(client: Client, label: str, show: Callable[[str], None]) -> 
     return Login(client.provider, label, API_KEY, key)
 
 
-def _callback(port: int) -> Callback:
+def _callback(port: int) -> CallbackServer:
     """Return the server for the browser's answer; at another port when this one is in use."""
     with contextlib.suppress(OSError):
-        return Callback(port)
-    return Callback(0)
+        return CallbackServer(port)
+    return CallbackServer(0)
 
 
 def _pkce() -> tuple[str, str]:
@@ -122,7 +122,7 @@ def _pkce() -> tuple[str, str]:
     return verifier, base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def sign_in_by_device(client: Client, label: str, show: Callable[[str, str], None]) -> Login:
+def sign_in_by_device(client: OAuthClient, label: str, show: Callable[[str, str], None]) -> Login:
     """Let a person enter a code on another device.
 
     Args:
@@ -152,27 +152,27 @@ def sign_in_by_device(client: Client, label: str, show: Callable[[str, str], Non
     raise UserError(f"Nobody entered the code for {client.provider} in time.", hint="Try again.")
 
 
-def renew(login: Login) -> Login:
+def refresh(login: Login) -> Login:
     """Return a login with a new token.
 
     Raises:
-        NotRenewed: somebody has to sign in again.
+        LoginExpired: somebody has to sign in again.
         UserError: the provider cannot be reached, or failed.
     """
     again = f"Sign in again: `hermes auth login {login.provider} --label {login.label}`."
     if not login.refresh_token or not login.token_url:
-        raise NotRenewed(f"The login {login.label!r} of {login.provider} has ended.", hint=again)
+        raise LoginExpired(f"The login {login.label!r} of {login.provider} has ended.", hint=again)
     form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token, "client_id": login.client_id}
     status, answer = _post(login.token_url, form)
     if answer.get("access_token"):
         return login._replace(refused="", **_tokens(answer, login.refresh_token))
     if 400 <= status < 500 and status != 429:
         said = answer.get("error_description") or answer.get("error") or f"status {status}"
-        raise NotRenewed(f"{login.provider} does not renew the login {login.label!r}: {said}.", hint=again)
+        raise LoginExpired(f"{login.provider} does not renew the login {login.label!r}: {said}.", hint=again)
     raise _refused(login.provider, answer, status)
 
 
-def _login(client: Client, label: str, answer: Mapping[str, Any]) -> Login:
+def _login(client: OAuthClient, label: str, answer: Mapping[str, Any]) -> Login:
     tokens = _tokens(answer, "")
     return Login(client.provider, label, OAUTH, token_url=client.token_url, client_id=client.client_id, **tokens)
 
@@ -220,7 +220,7 @@ def _post(url: str, form: Mapping[str, str], *, as_json: bool = False) -> tuple[
     return answer.status_code, value if isinstance(value, dict) else {}
 
 
-class Callback(http.server.HTTPServer):
+class CallbackServer(http.server.HTTPServer):
     """Waits on this machine for the browser to come back."""
 
     def __init__(self, port: int) -> None:
@@ -244,7 +244,7 @@ class Callback(http.server.HTTPServer):
 
 
 class _CallbackHandler(http.server.BaseHTTPRequestHandler):
-    server: Callback
+    server: CallbackServer
 
     def do_GET(self) -> None:
         parts = urllib.parse.urlsplit(self.path)
@@ -258,6 +258,6 @@ class _CallbackHandler(http.server.BaseHTTPRequestHandler):
         self.send_response(200 if good else 400)
         self.send_header("content-type", "text/html; charset=utf-8")
         self.end_headers()
-        self.wfile.write(DONE if good else FAILED)
+        self.wfile.write(DONE_PAGE if good else FAILED_PAGE)
 
     def log_message(self, *args: Any) -> None: ...

@@ -12,26 +12,26 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from hermes_agent.contracts.cron_scheduler import CronScheduler
-from hermes_agent.cron.jobs import Outcome, Run
+from hermes_agent.cron.jobs import JobOutcome, JobRun
 from hermes_agent.cron.store import JobStore
 
-__all__ = ["Clock", "OneLane"]
+__all__ = ["JobScheduler", "JobStoreExecutor"]
 
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-AT_ONCE = 4
-LOOK_S = 30.0
+MAX_PARALLEL_RUNS = 4
+CHECK_EVERY_S = 30.0
 """Longest sleep: another process may have added a job, or somebody set the machine's clock."""
 
-Work = Callable[[Run], Awaitable[Outcome]]
-Tell = Callable[[Run, Outcome], Awaitable[None]]
+RunJob = Callable[[JobRun], Awaitable[JobOutcome]]
+DeliverOutcome = Callable[[JobRun, JobOutcome], Awaitable[None]]
 Spawn = Callable[[Callable[[], None]], None]
 
 
-class OneLane(Protocol):
+class JobStoreExecutor(Protocol):
     """Runs sync calls one after another away from the loop (`io.bridge.Lane`)."""
 
     async def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -39,7 +39,7 @@ class OneLane(Protocol):
         ...
 
 
-class Clock:
+class JobScheduler:
     """At work between `start` and `drain`.
 
     Args:
@@ -55,10 +55,10 @@ class Clock:
     def __init__(
         self,
         open_store: Callable[[], JobStore],
-        lane: OneLane,
+        lane: JobStoreExecutor,
         *,
-        work: Work,
-        tell: Tell,
+        work: RunJob,
+        tell: DeliverOutcome,
         keep: int = 50,
         scheduler: Callable[[], CronScheduler | None] = lambda: None,
         spawn: Spawn | None = None,
@@ -74,7 +74,7 @@ class Clock:
         self._clock = clock
         self._store: JobStore | None = None
         self._ticking: asyncio.Task[None] | None = None
-        self._running: dict[asyncio.Task[None], Run] = {}
+        self._running: dict[asyncio.Task[None], JobRun] = {}
         self._changed = asyncio.Event()
         self._scheduler: CronScheduler | None = None
         self._stop = threading.Event()
@@ -85,11 +85,11 @@ class Clock:
         Raises:
             UserError: `state.db` cannot be opened.
         """
-        for run in await self.call(JobStore.take_over, self._clock()):
-            await self._say(run, Outcome("interrupted", run.job.last_error or "interrupted"))
+        for run in await self.call(JobStore.end_interrupted, self._clock()):
+            await self._deliver_outcome(run, JobOutcome("interrupted", run.job.last_error or "interrupted"))
         self._scheduler = self._choose_scheduler()
         if self._scheduler is not None and self._spawn is not None:
-            self._begin_other(self._scheduler, self._spawn)
+            self._start_external(self._scheduler, self._spawn)
         else:
             self._ticking = asyncio.create_task(self._tick())
 
@@ -120,7 +120,7 @@ class Clock:
 
         return await self._lane.run(call)
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Look at the jobs now: one was added or changed."""
         self._changed.set()
         if self._scheduler is not None and self._spawn is not None:
@@ -129,42 +129,42 @@ class Clock:
     async def _tick(self) -> None:
         while True:
             self._changed.clear()
-            wait_s = LOOK_S
+            wait_s = CHECK_EVERY_S
             try:
-                for run in await self.call(JobStore.claim_due, self._clock(), AT_ONCE - len(self._running)):
+                for run in await self.call(JobStore.claim_due, self._clock(), MAX_PARALLEL_RUNS - len(self._running)):
                     self._begin(run)
                 due = await self.call(JobStore.next_due)
-                if due is not None and len(self._running) < AT_ONCE:
-                    wait_s = min(max(due - self._clock(), 0.05), LOOK_S)
+                if due is not None and len(self._running) < MAX_PARALLEL_RUNS:
+                    wait_s = min(max(due - self._clock(), 0.05), CHECK_EVERY_S)
             except Exception:  # a full disk must not stop the clock
-                logger.exception("scheduled jobs could not be looked at; again in %g s", LOOK_S)
+                logger.exception("scheduled jobs could not be looked at; again in %g s", CHECK_EVERY_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
 
-    def _begin(self, run: Run) -> None:
+    def _begin(self, run: JobRun) -> None:
         task = asyncio.create_task(self._run(run), name=f"cron {run.job.id}")
         self._running[task] = run
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_run_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_run_end(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
         self._changed.set()
         if not task.cancelled() and task.exception() is not None:
             logger.error("a scheduled job could not be finished", exc_info=task.exception())
 
-    async def _run(self, run: Run) -> None:
+    async def _run(self, run: JobRun) -> None:
         logger.info("job %s (%s) begins%s", run.job.name, run.job.id, f", {run.late_s:.0f} s late" * (run.late_s > 60))
         try:
             outcome = await self._work(run)
         except Exception as exc:
             logger.warning("job %s (%s) failed", run.job.name, run.job.id, exc_info=True)
-            outcome = Outcome("error", f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__)
-        await self._say(run, outcome)  # first: who is cut off in between says it again, by the same id
+            outcome = JobOutcome("error", f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__)
+        await self._deliver_outcome(run, outcome)  # first: who is cut off in between says it again, by the same id
         await self._finish(run, outcome)
         logger.info("job %s (%s): %s", run.job.name, run.job.id, outcome.status)
 
-    async def _finish(self, run: Run, outcome: Outcome) -> None:
+    async def _finish(self, run: JobRun, outcome: JobOutcome) -> None:
         """Store what came of a run, however long the disk is full: a run without an end keeps its job from the next."""
         wait_s = 1.0
         while True:
@@ -174,9 +174,9 @@ class Clock:
             except sqlite3.OperationalError as exc:
                 logger.error("the end of job %s cannot be stored: %s; again in %g s", run.job.id, exc, wait_s)
                 await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, LOOK_S)
+                wait_s = min(2 * wait_s, CHECK_EVERY_S)
 
-    async def _say(self, run: Run, outcome: Outcome) -> None:
+    async def _deliver_outcome(self, run: JobRun, outcome: JobOutcome) -> None:
         try:
             await self._tell(run, outcome)
         except Exception:  # the outcome is stored; where it should go is another matter
@@ -184,7 +184,7 @@ class Clock:
 
     # -- another clock -------------------------------------------------------------------------------------------
 
-    def _begin_other(self, scheduler: CronScheduler, spawn: Spawn) -> None:
+    def _start_external(self, scheduler: CronScheduler, spawn: Spawn) -> None:
         loop = asyncio.get_running_loop()
 
         def fire(job_id: str) -> bool:

@@ -13,14 +13,14 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.cron.jobs import Job, check_spec, targets_of
 from hermes_agent.cron.schedule import parse_schedule
 
-__all__ = ["TARGET", "Fault", "changed_job", "check_platforms", "resumed_job"]
+__all__ = ["TARGET", "Fault", "edit_job", "check_platforms", "resume_job"]
 
 Fault = Callable[[str], str]
 TARGET = re.compile(r"local|origin|[a-z][a-z0-9_-]*(:[^\s,:]+(:[^\s,]+)?)?")
 """One place in `deliver`."""
 
 
-def changed_job(job: Job, said: Mapping[str, Any], *, home: Path, now: float, others: Mapping[str, Job]) -> Job:
+def edit_job(job: Job, said: Mapping[str, Any], *, home: Path, now: float, others: Mapping[str, Job]) -> Job:
     """Return the job with what was said; nothing is stored.
 
     Args:
@@ -45,7 +45,7 @@ def changed_job(job: Job, said: Mapping[str, Any], *, home: Path, now: float, ot
     if "deliver" in values:
         changes["deliver"] = _deliver(values["deliver"], job)
     if "repeat" in values:
-        changes["times"] = _whole(values["repeat"]) or None
+        changes["times"] = _whole_number(values["repeat"]) or None
     if "no_agent" in values:
         changes["no_agent"] = values["no_agent"] is True
     for name, key in (("skills", "skills"), ("context_from", "context_from"), ("enabled_toolsets", "toolsets")):
@@ -72,7 +72,7 @@ def check_platforms(job: Job, said: Mapping[str, Any], fault: Fault) -> None:
             raise UserError(f"deliver `{target}`: {text}")
 
 
-def resumed_job(job: Job, now: float) -> Job:
+def resume_job(job: Job, now: float) -> Job:
     """Return a paused job with its next time.
 
     Raises:
@@ -104,7 +104,7 @@ def _texts(value: Any, name: str) -> tuple[str, ...] | None:
     return found or (None if name == "enabled_toolsets" else ())
 
 
-def _whole(value: Any) -> int:
+def _whole_number(value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):

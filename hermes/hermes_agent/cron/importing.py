@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.cron.editing import changed_job
+from hermes_agent.cron.editing import edit_job
 from hermes_agent.cron.jobs import Job
 from hermes_agent.cron.schedule import Schedule
 from hermes_agent.cron.store import JobStore
 from hermes_agent.io.files import write_atomic
 
-__all__ = ["import_jobs", "with_imported"]
+__all__ = ["import_jobs", "with_published_jobs"]
 
 logger = logging.getLogger(__name__)
 
-DONE = "jobs.imported"
+DONE_MARK = "jobs.imported"
 """File beside `jobs.json` that says that it was taken over."""
 
 
-def with_imported(store: JobStore, home: Path) -> JobStore:
+def with_published_jobs(store: JobStore, home: Path) -> JobStore:
     """Return the store, with the jobs of the published program in it."""
     import_jobs(store, home, time.time())
     return store
@@ -40,7 +40,7 @@ def import_jobs(store: JobStore, home: Path, now: float) -> list[Job]:
 
     A job that cannot be as it stands there is logged and left out; the others come.
     """
-    place, done = home / "cron" / "jobs.json", home / "cron" / DONE
+    place, done = home / "cron" / "jobs.json", home / "cron" / DONE_MARK
     if done.exists() or not place.is_file():
         return []
     try:
@@ -55,7 +55,7 @@ def import_jobs(store: JobStore, home: Path, now: float) -> list[Job]:
             others = {job.id: job for job in store.jobs()}
             if not isinstance(entry, dict) or entry.get("id") in others:
                 continue
-            found.append(store.put(_job(entry, home, now, others)))
+            found.append(store.put(_published_job(entry, home, now, others)))
         except (UserError, TypeError, ValueError) as exc:
             logger.warning("job %r of %s is not taken over: %s", entry.get("name") or entry.get("id"), place, exc)
     write_atomic(done, f"{len(found)} jobs, {datetime.fromtimestamp(now).isoformat(timespec='seconds')}\n")
@@ -64,7 +64,7 @@ def import_jobs(store: JobStore, home: Path, now: float) -> list[Job]:
     return found
 
 
-def _job(entry: Mapping[str, Any], home: Path, now: float, others: Mapping[str, Job]) -> Job:
+def _published_job(entry: Mapping[str, Any], home: Path, now: float, others: Mapping[str, Job]) -> Job:
     repeat = entry.get("repeat")
     times = repeat.get("times") if isinstance(repeat, dict) else repeat
     origin = entry.get("origin")
@@ -73,14 +73,14 @@ def _job(entry: Mapping[str, Any], home: Path, now: float, others: Mapping[str, 
     skills = entry.get("skills") or ([entry["skill"]] if entry.get("skill") else None)
     said = {name: entry.get(name) for name in ("name", "prompt", "model", "script", "workdir", "enabled_toolsets")}
     said |= {"no_agent": entry.get("no_agent"), "deliver": entry.get("deliver"), "skills": skills}
-    said |= {"context_from": entry.get("context_from"), "repeat": times, "schedule": _schedule(entry)}
+    said |= {"context_from": entry.get("context_from"), "repeat": times, "schedule": _schedule_text(entry)}
     job = Job(str(entry.get("id") or ""), "", Schedule("once", ""), origin=str(origin or ""), created=now)
-    made = changed_job(job, said, home=home, now=now, others=others)
+    made = edit_job(job, said, home=home, now=now, others=others)
     paused = entry.get("enabled") is False or entry.get("state") == "paused"
     return replace(made, enabled=made.enabled and not paused)
 
 
-def _schedule(entry: Mapping[str, Any]) -> str:
+def _schedule_text(entry: Mapping[str, Any]) -> str:
     """Return the schedule as a person would write it."""
     value = entry.get("schedule")
     if not isinstance(value, dict):

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.injection import injection_in
+from hermes_agent.core.injection import find_injection
 from hermes_agent.cron.schedule import Schedule
 
-__all__ = ["Job", "Outcome", "Run", "check_spec", "script_path", "targets_of"]
+__all__ = ["Job", "JobOutcome", "JobRun", "check_spec", "script_path", "targets_of"]
 
 MAX_PROMPT = 20_000
 SILENT = "[SILENT]"
@@ -87,17 +87,17 @@ class Job:
 
     def spec(self) -> dict[str, Any]:
         """Return what the person said, for the store."""
-        return {name: value for name, value in asdict(self).items() if name in SPEC}
+        return {name: value for name, value in asdict(self).items() if name in SPEC_FIELDS}
 
 
-SPEC = frozenset(
+SPEC_FIELDS = frozenset(
     "schedule prompt deliver origin attach skills toolsets model script no_agent context_from workdir times".split()  # noqa: SIM905
 )
 """What the person said of a job; the rest is what came of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class JobRun:
     """One run, claimed by this process."""
 
     id: int
@@ -108,7 +108,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """What came of a run."""
 
     status: Literal["ok", "error", "silent", "interrupted"]
@@ -139,7 +139,7 @@ def check_spec(job: Job, home: Path, others: Mapping[str, Job]) -> None:
         raise UserError("the job has nothing to do", hint="Give a prompt, a skill or a script.")
     if len(job.prompt) > MAX_PROMPT:
         raise UserError(f"the prompt has {len(job.prompt):,} characters: at most {MAX_PROMPT:,}")
-    if why := injection_in(job.prompt):
+    if why := find_injection(job.prompt):
         raise UserError(f"the prompt is refused: it looks like somebody else's instructions ({why})")
     if job.times is not None and job.times < 1:
         raise UserError(f"repeat is {job.times}: expected 1 or more")

@@ -12,7 +12,7 @@ from typing import Any
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redact import redactor
-from hermes_agent.cron.jobs import SPEC, Job, Outcome, Run
+from hermes_agent.cron.jobs import SPEC_FIELDS, Job, JobOutcome, JobRun
 from hermes_agent.cron.schedule import Schedule
 from hermes_agent.store import Database, Schema
 
@@ -53,7 +53,7 @@ SCHEMA = Schema(
     ),
 )
 COLUMNS = "id, name, principal, spec, enabled, next_run, last_run, last_status, last_error, completed, created"
-IDLE = "id NOT IN (SELECT job FROM cron_runs WHERE ended IS NULL)"
+NOT_RUNNING = "id NOT IN (SELECT job FROM cron_runs WHERE ended IS NULL)"
 MAX_OUTPUT = 200_000
 INTERRUPTED = "the agent was stopped while the job ran; what it did until then is done"
 
@@ -69,7 +69,7 @@ class JobStore:
     def jobs(self, principals: Sequence[str] | None = None) -> list[Job]:
         """Return the jobs by their next run; only those of `principals` when they are given."""
         rows = self._db.read(f"SELECT {COLUMNS} FROM cron_jobs ORDER BY next_run IS NULL, next_run, created")
-        return [_job(row) for row in rows if principals is None or row["principal"] in principals]
+        return [_job_of_row(row) for row in rows if principals is None or row["principal"] in principals]
 
     def find(self, wanted: str, principals: Sequence[str] | None = None) -> Job:
         """Return the job of that id, beginning of an id, or name.
@@ -95,7 +95,7 @@ class JobStore:
 
         Known secrets are not stored.
         """
-        job = replace(job, name=redactor.known(job.name), prompt=redactor.known(job.prompt))
+        job = replace(job, name=redactor.mask_known(job.name), prompt=redactor.mask_known(job.prompt))
         job = job if job.id else replace(job, id=secrets.token_hex(6))
         with self._db.write() as db:
             db.execute(
@@ -121,42 +121,42 @@ class JobStore:
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
-    def take_over(self, now: float) -> list[Run]:
+    def end_interrupted(self, now: float) -> list[JobRun]:
         """End the runs that a former process left in the middle, and return them."""
         rows = self._db.read("SELECT id, job, due FROM cron_runs WHERE ended IS NULL")
-        left = [Run(row[0], self.find(row[1]), row[2]) for row in rows]
+        left = [JobRun(row[0], self.find(row[1]), row[2]) for row in rows]
         for run in left:
-            self.finish(run, Outcome("interrupted", INTERRUPTED), now)
+            self.finish(run, JobOutcome("interrupted", INTERRUPTED), now)
         return left
 
     def next_due(self) -> float | None:
         """Return when the next job is due that does not run yet."""
         rows = self._db.read(
             "SELECT min(CASE WHEN asked IS NOT NULL THEN asked ELSE next_run END) FROM cron_jobs"
-            f" WHERE (asked IS NOT NULL OR (enabled AND next_run IS NOT NULL)) AND {IDLE}"
+            f" WHERE (asked IS NOT NULL OR (enabled AND next_run IS NOT NULL)) AND {NOT_RUNNING}"
         )
         return None if rows[0][0] is None else float(rows[0][0])
 
-    def ask_for(self, job_id: str, now: float) -> None:
+    def request_run(self, job_id: str, now: float) -> None:
         """Have a job run once as soon as the daemon looks, whatever its plan, which stays."""
         with self._db.write() as db:
             db.execute("UPDATE cron_jobs SET asked = ? WHERE id = ?", (now, job_id))
 
-    def claim_due(self, now: float, limit: int) -> list[Run]:
+    def claim_due(self, now: float, limit: int) -> list[JobRun]:
         """Begin what is due and does not run yet, at most `limit`, and plan the time after it.
 
         A job that was due several times while nobody was there runs once.
         """
         rows = self._db.read(
             f"SELECT {COLUMNS}, asked FROM cron_jobs"
-            f" WHERE (asked IS NOT NULL OR (enabled AND next_run <= ?)) AND {IDLE}"
+            f" WHERE (asked IS NOT NULL OR (enabled AND next_run <= ?)) AND {NOT_RUNNING}"
             " ORDER BY coalesce(asked, next_run) LIMIT ?",
             (now, max(limit, 0)),
         )
-        claims = [self.claim(_job(row), now, by_hand=row["asked"] is not None) for row in rows]
+        claims = [self.claim(_job_of_row(row), now, by_hand=row["asked"] is not None) for row in rows]
         return [run for run in claims if run is not None]
 
-    def claim(self, job: Job, now: float, *, by_hand: bool = False) -> Run | None:
+    def claim(self, job: Job, now: float, *, by_hand: bool = False) -> JobRun | None:
         """Begin a run; None when the job runs already, or another process was faster.
 
         Args:
@@ -168,7 +168,7 @@ class JobStore:
                 db.execute("UPDATE cron_jobs SET asked = NULL WHERE id = ?", (job.id,))
             else:
                 cursor = db.execute(
-                    f"UPDATE cron_jobs SET next_run = ? WHERE id = ? AND enabled AND next_run = ? AND {IDLE}",
+                    f"UPDATE cron_jobs SET next_run = ? WHERE id = ? AND enabled AND next_run = ? AND {NOT_RUNNING}",
                     (job.schedule.following(due, now), job.id, job.next_run),
                 )
                 if not cursor.rowcount:
@@ -177,9 +177,9 @@ class JobStore:
                 cursor = db.execute("INSERT INTO cron_runs (job, due, started) VALUES (?, ?, ?)", (job.id, due, now))
             except sqlite3.IntegrityError:  # it runs, or is gone
                 return None
-            return Run(int(cursor.lastrowid or 0), job, due, max(now - due, 0.0))
+            return JobRun(int(cursor.lastrowid or 0), job, due, max(now - due, 0.0))
 
-    def finish(self, run: Run, outcome: Outcome, now: float, *, keep: int = 50) -> None:
+    def finish(self, run: JobRun, outcome: JobOutcome, now: float, *, keep: int = 50) -> None:
         """Store what came of a run. A job that has run as often as it should is done.
 
         Args:
@@ -228,8 +228,8 @@ class JobStore:
         self._db.close()
 
 
-def _job(row: sqlite3.Row) -> Job:
-    spec = {name: value for name, value in json.loads(row["spec"]).items() if name in SPEC}
+def _job_of_row(row: sqlite3.Row) -> Job:
+    spec = {name: value for name, value in json.loads(row["spec"]).items() if name in SPEC_FIELDS}
     spec["schedule"] = Schedule(*spec["schedule"])
     for name in ("skills", "context_from", "toolsets"):
         spec[name] = None if spec.get(name) is None else tuple(spec[name])

@@ -14,13 +14,13 @@ from hermes_agent.contracts.platform.session_context import get_session_env
 from hermes_agent.contracts.tool import ApprovalRequest, Effect
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.cron.editing import Fault, changed_job, check_platforms, resumed_job
+from hermes_agent.cron.editing import Fault, check_platforms, edit_job, resume_job
 from hermes_agent.cron.jobs import Job
 from hermes_agent.cron.schedule import Schedule
 from hermes_agent.cron.store import JobStore
 from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result
 
-__all__ = ["SCHEMA", "CronJob", "register"]
+__all__ = ["SCHEMA", "CronJobTool", "register"]
 
 ACTIONS = ("create", "list", "update", "pause", "resume", "remove", "run")
 SCHEMA: dict[str, Any] = {
@@ -51,7 +51,7 @@ SCHEMA: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class CronJob:
+class CronJobTool:
     """The handler.
 
     Attributes:
@@ -61,8 +61,8 @@ class CronJob:
     """
 
     home: Path
-    seen_by: Callable[[str], frozenset[str]]
-    changed: Callable[[], None]
+    visible_to: Callable[[str], frozenset[str]]
+    on_change: Callable[[], None]
     no_platform: Fault = lambda target: ""
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
@@ -80,16 +80,16 @@ class CronJob:
         except UserError as exc:
             return tool_error(f"{exc} {exc.hint or ''}".strip())
         if action != "list":
-            self.changed()
+            self.on_change()
         return tool_result(success=True, **result)
 
     def _act(self, action: str, args: Mapping[str, Any], store: JobStore, principal: str) -> dict[str, Any]:
-        seen = sorted(self.seen_by(principal))
+        seen = sorted(self.visible_to(principal))
         if action == "list":
             return {"jobs": [job.to_dict() for job in store.jobs(seen)]}
         now = time.time()
         others = {job.id: job for job in store.jobs(seen)}
-        attach = _attached(args.get("attach_to_session"))
+        attach = _attach_key(args.get("attach_to_session"))
         if action == "create":
             if not args.get("schedule"):
                 raise UserError("`schedule` is missing: when is it due?")
@@ -104,15 +104,15 @@ class CronJob:
         elif action == "pause":
             job = store.put(replace(job, enabled=False))
         elif action == "resume":
-            job = store.put(resumed_job(job, now))
+            job = store.put(resume_job(job, now))
         elif action == "remove":
             store.remove(job.id)
         else:
-            store.ask_for(job.id, now)
+            store.request_run(job.id, now)
         return {"job": job.to_dict()}
 
     def _put(self, store: JobStore, job: Job, args: Mapping[str, Any], now: float, others: Mapping[str, Job]) -> Job:
-        made = changed_job(job, args, home=self.home, now=now, others=others)
+        made = edit_job(job, args, home=self.home, now=now, others=others)
         check_platforms(made, args, self.no_platform)
         return store.put(made)
 
@@ -140,7 +140,7 @@ class CronJob:
         )
 
 
-def _attached(said: Any) -> str | None:
+def _attach_key(said: Any) -> str | None:
     """Return the session's key that answers are attached to; empty for none, None when nothing was said.
 
     Raises:
@@ -159,7 +159,7 @@ def _origin() -> str:
     return ":".join(part for part in parts if part) if parts[0] and parts[1] else ""
 
 
-def register(registry: ToolRegistry, tool: CronJob) -> None:
+def register(registry: ToolRegistry, tool: CronJobTool) -> None:
     """Register it."""
     registry.register(
         "cronjob",

@@ -4,35 +4,44 @@ A message is stored before its platform is told that it arrived; its replies are
 it; a reply is sent until the platform confirms it.
 """
 
-from hermes_agent.delivery.inbox import Claim
+from hermes_agent.delivery.inbox import InboxClaim
 from hermes_agent.delivery.mailbox import Mailbox
-from hermes_agent.delivery.outbox import Sending
+from hermes_agent.delivery.outbox import OutboxClaim
 from hermes_agent.delivery.schema import SCHEMA
 from hermes_agent.delivery.sending import Begin, Check, Deliver
-from hermes_agent.delivery.service import Delivery
-from hermes_agent.delivery.serving import Claimed, GiveUp, Serve
+from hermes_agent.delivery.service import DeliveryService
+from hermes_agent.delivery.serving import Abandon, ClaimedMessage, Serve
 from hermes_agent.delivery.storing import Backoff
-from hermes_agent.delivery.values import Finding, Inbound, Outcome, Parked, Receipt, Reply, Stale, Target
+from hermes_agent.delivery.values import (
+    DeliveryCheck,
+    InboundMessage,
+    OutboundReply,
+    ParkedTarget,
+    Receipt,
+    ReplyTarget,
+    SendOutcome,
+    StaleClaim,
+)
 
 __all__ = [
     "SCHEMA",
     "Backoff",
     "Begin",
     "Check",
-    "Claim",
-    "Claimed",
+    "InboxClaim",
+    "ClaimedMessage",
     "Deliver",
-    "Delivery",
-    "Finding",
-    "GiveUp",
-    "Inbound",
+    "DeliveryService",
+    "DeliveryCheck",
+    "Abandon",
+    "InboundMessage",
     "Mailbox",
-    "Outcome",
-    "Parked",
+    "SendOutcome",
+    "ParkedTarget",
     "Receipt",
-    "Reply",
-    "Sending",
+    "OutboundReply",
+    "OutboxClaim",
     "Serve",
-    "Stale",
-    "Target",
+    "StaleClaim",
+    "ReplyTarget",
 ]

@@ -8,31 +8,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hermes_agent.delivery.ownership import due_in
-from hermes_agent.delivery.values import Inbound, Stale
+from hermes_agent.delivery.ownership import seconds_until
+from hermes_agent.delivery.values import InboundMessage, StaleClaim
 
 __all__ = [
-    "Claim",
+    "InboxClaim",
     "Conversation",
     "absorb",
     "begin",
     "claim",
     "finish",
     "insert",
-    "note",
+    "save_notes",
     "open_conversations",
-    "put_back",
-    "waiting",
+    "requeue",
+    "count_waiting",
 ]
 
 Conversation = tuple[str, str]
 """Platform, and what the front door calls the conversation."""
 
-_OF = "finished_at IS NULL AND platform = ? AND conversation = ?"
+_OPEN_IN_CONVERSATION = "finished_at IS NULL AND platform = ? AND conversation = ?"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class InboxClaim:
     """A message that is being served.
 
     Attributes:
@@ -57,9 +57,9 @@ class Claim:
     notes: dict[str, Any]
 
 
-def insert(db: sqlite3.Connection, message: Inbound, now: float) -> tuple[int, bool]:
+def insert(db: sqlite3.Connection, message: InboundMessage, now: float) -> tuple[int, bool]:
     """Store a message; return its id, and whether it is new."""
-    same = _same(db, message, now)
+    same = _find_duplicate(db, message, now)
     if same is not None:
         return same, False
     cursor = db.execute(
@@ -85,7 +85,7 @@ def insert(db: sqlite3.Connection, message: Inbound, now: float) -> tuple[int, b
     return row[0], False
 
 
-def _same(db: sqlite3.Connection, message: Inbound, now: float) -> int | None:
+def _find_duplicate(db: sqlite3.Connection, message: InboundMessage, now: float) -> int | None:
     """Return the id of a message with the same content that is not too old, or None."""
     if not message.fingerprint:
         return None
@@ -105,25 +105,25 @@ def open_conversations(db: sqlite3.Connection) -> list[Conversation]:
     return [(row[0], row[1]) for row in rows]
 
 
-def claim(db: sqlite3.Connection, conversation: Conversation, now: float, token: int) -> Claim | float | None:
+def claim(db: sqlite3.Connection, conversation: Conversation, now: float, token: int) -> InboxClaim | float | None:
     """Take the oldest unfinished message of a conversation.
 
     Returns: None when there is none or it is being served; seconds when it waits for a later attempt.
     """
-    row = db.execute(f"SELECT * FROM inbox WHERE {_OF} ORDER BY id LIMIT 1", conversation).fetchone()
+    row = db.execute(f"SELECT * FROM inbox WHERE {_OPEN_IN_CONVERSATION} ORDER BY id LIMIT 1", conversation).fetchone()
     if row is None or row["state"] != "pending":
         return None
-    if wait_s := due_in(row["not_before"], now):
+    if wait_s := seconds_until(row["not_before"], now):
         return wait_s
     return _claimed(db, row, token)
 
 
-def _claimed(db: sqlite3.Connection, row: sqlite3.Row, token: int) -> Claim:
+def _claimed(db: sqlite3.Connection, row: sqlite3.Row, token: int) -> InboxClaim:
     db.execute(
         "UPDATE inbox SET state = 'claimed', token = ?, attempt = attempt + 1 WHERE id = ?",
         (token, row["id"]),
     )
-    return Claim(
+    return InboxClaim(
         id=row["id"],
         token=token,
         platform=row["platform"],
@@ -139,7 +139,9 @@ def _claimed(db: sqlite3.Connection, row: sqlite3.Row, token: int) -> Claim:
     )
 
 
-def begin(db: sqlite3.Connection, message: Inbound, now: float, token: int) -> Claim | dict[str, Any] | None:
+def begin(
+    db: sqlite3.Connection, message: InboundMessage, now: float, token: int
+) -> InboxClaim | dict[str, Any] | None:
     """Store a message that its caller serves, and claim it; or return the notes of one that is done, None if served."""
     number, _ = insert(db, message, now)
     row = db.execute("SELECT * FROM inbox WHERE id = ?", (number,)).fetchone()
@@ -149,19 +151,19 @@ def begin(db: sqlite3.Connection, message: Inbound, now: float, token: int) -> C
     return _claimed(db, row, token) if row["state"] == "pending" else None
 
 
-def waiting(db: sqlite3.Connection, conversation: Conversation) -> int:
+def count_waiting(db: sqlite3.Connection, conversation: Conversation) -> int:
     """Return how many messages wait, without the one that is served."""
-    number: int = db.execute(f"SELECT count(*) FROM inbox WHERE {_OF} AND state = 'pending'", conversation).fetchone()[
-        0
-    ]
+    number: int = db.execute(
+        f"SELECT count(*) FROM inbox WHERE {_OPEN_IN_CONVERSATION} AND state = 'pending'", conversation
+    ).fetchone()[0]
     return number
 
 
-def absorb(db: sqlite3.Connection, held: Claim, other: int) -> bool:
+def absorb(db: sqlite3.Connection, held: InboxClaim, other: int) -> bool:
     """Let a later message share the end of the one that is served; only the next that waits can."""
     _require(db, held)
     row = db.execute(
-        f"SELECT id FROM inbox WHERE {_OF} AND state = 'pending' ORDER BY id LIMIT 1",
+        f"SELECT id FROM inbox WHERE {_OPEN_IN_CONVERSATION} AND state = 'pending' ORDER BY id LIMIT 1",
         (held.platform, held.conversation),
     ).fetchone()
     if row is None or row["id"] != other:
@@ -173,13 +175,13 @@ def absorb(db: sqlite3.Connection, held: Claim, other: int) -> bool:
     return True
 
 
-def note(db: sqlite3.Connection, held: Claim, notes: Mapping[str, Any]) -> None:
+def save_notes(db: sqlite3.Connection, held: InboxClaim, notes: Mapping[str, Any]) -> None:
     """Keep something about a message, for a later attempt."""
     _require(db, held)
     db.execute("UPDATE inbox SET notes = ? WHERE id = ?", (json.dumps(notes, ensure_ascii=False), held.id))
 
 
-def finish(db: sqlite3.Connection, held: Claim, now: float, failure: str = "") -> None:
+def finish(db: sqlite3.Connection, held: InboxClaim, now: float, failure: str = "") -> None:
     """End a message, and those that it absorbed.
 
     Args:
@@ -187,12 +189,12 @@ def finish(db: sqlite3.Connection, held: Claim, now: float, failure: str = "") -
     """
     _require(db, held)
     db.execute(
-        f"UPDATE inbox SET state = ?, reason = ?, finished_at = ? WHERE {_OF} AND state = 'claimed' AND token = ?",
+        f"UPDATE inbox SET state = ?, reason = ?, finished_at = ? WHERE {_OPEN_IN_CONVERSATION} AND state = 'claimed' AND token = ?",
         ("failed" if failure else "done", failure, now, held.platform, held.conversation, held.token),
     )
 
 
-def put_back(db: sqlite3.Connection, held: Claim, not_before: float, error: str = "") -> None:
+def requeue(db: sqlite3.Connection, held: InboxClaim, not_before: float, error: str = "") -> None:
     """Let a message, and those that it absorbed, wait again.
 
     Args:
@@ -201,12 +203,12 @@ def put_back(db: sqlite3.Connection, held: Claim, not_before: float, error: str 
     _require(db, held)
     db.execute(
         "UPDATE inbox SET state = 'pending', not_before = CASE id WHEN ? THEN ? ELSE not_before END,"
-        f" errors = errors + ?, reason = ? WHERE {_OF} AND state = 'claimed' AND token = ?",
+        f" errors = errors + ?, reason = ? WHERE {_OPEN_IN_CONVERSATION} AND state = 'claimed' AND token = ?",
         (held.id, not_before, bool(error), error, held.platform, held.conversation, held.token),
     )
 
 
-def _require(db: sqlite3.Connection, held: Claim) -> None:
+def _require(db: sqlite3.Connection, held: InboxClaim) -> None:
     row = db.execute("SELECT state, token FROM inbox WHERE id = ?", (held.id,)).fetchone()
     if row is None or (row["state"], row["token"]) != ("claimed", held.token):
-        raise Stale(f"message {held.id} is not with this claim any more")
+        raise StaleClaim(f"message {held.id} is not with this claim any more")

@@ -7,24 +7,24 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Lanes", "NextStep"]
+__all__ = ["KeyedWorkers", "NextStep"]
 
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
-LONGEST_SLEEP_S = 60.0
+MAX_SLEEP_S = 60.0
 """How long a wait goes on before the clock, which somebody may have set, is looked at again."""
 BROKEN_RETRY_S = 5.0
 """How long a line waits after a step that failed for a reason of ours, such as a full disk."""
-STUBBORN_S = 5.0
+CANCEL_AGAIN_S = 5.0
 """How long the end waits for a step that was cancelled and goes on."""
 
 NextStep = float | None
 """What a step says: None that nothing waits any more; else the seconds until the next step."""
 
 
-class Lanes(Generic[K]):
+class KeyedWorkers(Generic[K]):
     """Runs `step(key)` for each key that was poked, until it says that nothing waits.
 
     Args:
@@ -37,20 +37,20 @@ class Lanes(Generic[K]):
         self._step = step
         self._slots = asyncio.Semaphore(at_once)
         self._tasks: dict[K, asyncio.Task[None]] = {}
-        self._pokes: dict[K, asyncio.Event] = {}
-        self._asleep: set[K] = set()
-        self._closed = self._to_the_end = False
+        self._wakes: dict[K, asyncio.Event] = {}
+        self._sleeping: set[K] = set()
+        self._closed = self._is_draining_all = False
         self.running: set[K] = set()
         """Whose step runs now."""
 
-    def poke(self, key: K) -> None:
+    def wake(self, key: K) -> None:
         """Say that something may be there to do."""
         if self._closed:
             return
         if key in self._tasks:
-            self._pokes[key].set()
+            self._wakes[key].set()
             return
-        self._pokes[key] = asyncio.Event()
+        self._wakes[key] = asyncio.Event()
         self._tasks[key] = asyncio.create_task(self._work(key), name=f"{self._name} {key}")
 
     async def drain(self, timeout_s: float, *, to_the_end: bool = False) -> None:
@@ -59,9 +59,9 @@ class Lanes(Generic[K]):
         Args:
             to_the_end: first do everything that need not wait.
         """
-        self._closed, self._to_the_end = True, to_the_end
+        self._closed, self._is_draining_all = True, to_the_end
         for key, task in self._tasks.items():
-            if key in self._asleep or not (to_the_end or key in self.running):
+            if key in self._sleeping or not (to_the_end or key in self.running):
                 task.cancel()
         tasks = list(self._tasks.values())
         if tasks:
@@ -69,14 +69,14 @@ class Lanes(Generic[K]):
             for task in late:
                 task.cancel()
             if late:
-                await asyncio.wait(late, timeout=STUBBORN_S)
+                await asyncio.wait(late, timeout=CANCEL_AGAIN_S)
 
     @property
     def _open(self) -> bool:
-        return not self._closed or self._to_the_end
+        return not self._closed or self._is_draining_all
 
     async def _work(self, key: K) -> None:
-        poke = self._pokes[key]
+        poke = self._wakes[key]
         try:
             while self._open:
                 poke.clear()
@@ -84,13 +84,13 @@ class Lanes(Generic[K]):
                 if (wait_s is None and not poke.is_set()) or (wait_s and self._closed):
                     return
                 if wait_s:
-                    self._asleep.add(key)
+                    self._sleeping.add(key)
                     try:
-                        await _either(poke, min(wait_s, LONGEST_SLEEP_S))
+                        await _wait_event(poke, min(wait_s, MAX_SLEEP_S))
                     finally:
-                        self._asleep.discard(key)
+                        self._sleeping.discard(key)
         finally:
-            del self._tasks[key], self._pokes[key]
+            del self._tasks[key], self._wakes[key]
 
     async def _one_step(self, key: K) -> NextStep:
         async with self._slots:
@@ -106,7 +106,7 @@ class Lanes(Generic[K]):
                 self.running.discard(key)
 
 
-async def _either(event: asyncio.Event, timeout_s: float) -> None:
+async def _wait_event(event: asyncio.Event, timeout_s: float) -> None:
     try:
         async with asyncio.timeout(timeout_s):
             await event.wait()

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.delivery import inbox, outbox
-from hermes_agent.delivery.inbox import Claim, Conversation
-from hermes_agent.delivery.outbox import Sending
-from hermes_agent.delivery.ownership import Ownership
+from hermes_agent.delivery.inbox import Conversation, InboxClaim
+from hermes_agent.delivery.outbox import OutboxClaim
+from hermes_agent.delivery.ownership import OwnerEpoch
 from hermes_agent.delivery.schema import SCHEMA
-from hermes_agent.delivery.values import Inbound, Outcome, Parked, Receipt, Reply, Target
+from hermes_agent.delivery.values import InboundMessage, OutboundReply, ParkedTarget, Receipt, ReplyTarget, SendOutcome
 from hermes_agent.io.boot import boot_id
 from hermes_agent.store import Database
 
@@ -39,28 +39,28 @@ class Mailbox:
 
     def __init__(self, path: Path) -> None:
         self._db = Database(path, (SCHEMA,))
-        self._owner = Ownership()
+        self._owner = OwnerEpoch()
 
-    def take_over(self) -> tuple[list[Conversation], list[Target]]:
+    def acquire(self) -> tuple[list[Conversation], list[ReplyTarget]]:
         """Own what is stored from now on; return what waits, as `open_work`."""
         with self._db.write(durable=True) as db:
-            self._owner.take(db, boot_id())
+            self._owner.acquire(db, boot_id())
         return self.open_work()
 
-    def open_work(self) -> tuple[list[Conversation], list[Target]]:
+    def open_work(self) -> tuple[list[Conversation], list[ReplyTarget]]:
         """Return the conversations with unfinished messages, and the targets of unsent replies."""
         with self._db.snapshot() as db:
             return inbox.open_conversations(db), outbox.open_targets(db)
 
     # -- in ------------------------------------------------------------------------------------------------------
 
-    def receive(self, message: Inbound, now: float) -> Receipt:
+    def receive(self, message: InboundMessage, now: float) -> Receipt:
         """Store a message, unless it is a duplicate. A parked target in the chat that it comes from is tried again."""
         with self._db.write(durable=True) as db:
             number, new = inbox.insert(db, message, now)
             return Receipt(number, new, outbox.revive(db, message.platform, message.chat) if new else ())
 
-    def claim_message(self, conversation: Conversation, now: float) -> Claim | float | None:
+    def claim_message(self, conversation: Conversation, now: float) -> InboxClaim | float | None:
         """Take the next message of a conversation to serve it.
 
         Returns: None when there is none or one is being served; seconds when the next waits for a later attempt.
@@ -69,9 +69,9 @@ class Mailbox:
             Stale: another daemon owns the mailbox.
         """
         with self._db.write() as db:
-            return inbox.claim(db, conversation, now, self._owner.token(db))
+            return inbox.claim(db, conversation, now, self._owner.new_token(db))
 
-    def begin(self, message: Inbound, now: float) -> Claim | dict[str, Any] | None:
+    def begin(self, message: InboundMessage, now: float) -> InboxClaim | dict[str, Any] | None:
         """Store a message that its caller serves at once, and claim it; its conversation is empty.
 
         Returns: the notes of a message that was finished; None when it is being served.
@@ -80,9 +80,11 @@ class Mailbox:
             Stale: another daemon owns the mailbox.
         """
         with self._db.write(durable=True) as db:
-            return inbox.begin(db, message, now, self._owner.token(db))
+            return inbox.begin(db, message, now, self._owner.new_token(db))
 
-    def finish(self, claim: Claim, replies: Sequence[Reply], now: float, *, failure: str = "") -> list[Reply]:
+    def finish(
+        self, claim: InboxClaim, replies: Sequence[OutboundReply], now: float, *, failure: str = ""
+    ) -> list[OutboundReply]:
         """End a message and store its replies, both or neither; return the replies with their ids.
 
         Args:
@@ -101,7 +103,7 @@ class Mailbox:
                 outbox.insert(db, reply, now)
         return named
 
-    def absorb(self, claim: Claim, other: int) -> bool:
+    def absorb(self, claim: InboxClaim, other: int) -> bool:
         """Let message `other` be finished, or wait again, together with the claimed one.
 
         Returns: false when it is not the next that waits in the conversation.
@@ -110,33 +112,33 @@ class Mailbox:
             self._owner.check(db)
             return inbox.absorb(db, claim, other)
 
-    def note(self, claim: Claim, notes: Mapping[str, Any]) -> None:
+    def save_notes(self, claim: InboxClaim, notes: Mapping[str, Any]) -> None:
         """Keep `notes` with the message, in place of what was kept before."""
         with self._db.write(durable=True) as db:
             self._owner.check(db)
-            inbox.note(db, claim, notes)
+            inbox.save_notes(db, claim, notes)
 
-    def put_back(self, claim: Claim, now: float, wait_s: float = 0.0, *, error: str = "") -> None:
+    def requeue(self, claim: InboxClaim, now: float, wait_s: float = 0.0, *, error: str = "") -> None:
         """Let the message wait again, `wait_s` seconds at least."""
         with self._db.write() as db:
             self._owner.check(db)
-            inbox.put_back(db, claim, now + wait_s, error)
+            inbox.requeue(db, claim, now + wait_s, error)
 
-    def waiting(self, conversation: Conversation) -> int:
+    def count_waiting(self, conversation: Conversation) -> int:
         """Return how many messages of a conversation wait, without the one that is served."""
         with self._db.snapshot() as db:
-            return inbox.waiting(db, conversation)
+            return inbox.count_waiting(db, conversation)
 
     # -- out -----------------------------------------------------------------------------------------------------
 
-    def enqueue(self, reply: Reply, now: float) -> Reply:
+    def enqueue(self, reply: OutboundReply, now: float) -> OutboundReply:
         """Store a reply that answers no message, from any process; return it with its id. A second one is dropped."""
         named = reply if reply.id else replace(reply, id=f"out-{secrets.token_hex(16)}")
         with self._db.write(durable=True) as db:
             outbox.insert(db, named, now)
         return named
 
-    def claim_part(self, target: Target, now: float) -> Sending | float | None:
+    def claim_part(self, target: ReplyTarget, now: float) -> OutboxClaim | float | None:
         """Take the next part for a target to send it.
 
         Returns: None when there is none or one is on its way; seconds when the next waits for a later attempt.
@@ -145,9 +147,9 @@ class Mailbox:
             Stale: another daemon owns the mailbox.
         """
         with self._db.write() as db:
-            return outbox.claim(db, target, now, self._owner.token(db))
+            return outbox.claim(db, target, now, self._owner.new_token(db))
 
-    def begin_sending(self, sending: Sending) -> None:
+    def begin_sending(self, sending: OutboxClaim) -> None:
         """Note that a part may have arrived from now on: right before its first byte goes out.
 
         Raises:
@@ -156,18 +158,18 @@ class Mailbox:
         if sending.repeat:
             with self._db.write(durable=True) as db:
                 self._owner.check(db)
-                outbox.arm(db, sending)
+                outbox.mark_repeat(db, sending)
         # A repeat gets no second chance: a process that is killed between this and the first byte has spent it, so
         # nobody waits for the disk there. After a power cut one that was armed counts as begun.
         with self._db.write(durable=not sending.repeat) as db:
             self._owner.check(db)
-            outbox.begin(db, sending)
+            outbox.begin_sending(db, sending)
 
-    def settle(self, sending: Sending, outcome: Outcome, now: float, wait_s: float = 0.0) -> str:
+    def record_outcome(self, sending: OutboxClaim, outcome: SendOutcome, now: float, wait_s: float = 0.0) -> str:
         """Note what became of an attempt; return the state of the part: `sent`, `pending`, `failed` or `parked`."""
         with self._db.write(durable=True) as db:
             self._owner.check(db)
-            return outbox.settle(db, sending, outcome, now, wait_s)
+            return outbox.record_outcome(db, sending, outcome, now, wait_s)
 
     def reply_state(self, reply: str) -> str:
         """Return `pending`, `sent`, `failed` or `parked`; empty when there is no reply of that id."""
@@ -176,12 +178,12 @@ class Mailbox:
 
     # -- looking after it ----------------------------------------------------------------------------------------
 
-    def parked(self) -> list[Parked]:
+    def list_parked(self) -> list[ParkedTarget]:
         """Return the parked targets, the newest first."""
         with self._db.snapshot() as db:
-            return outbox.parked(db)
+            return outbox.list_parked(db)
 
-    def revive(self, target: Target) -> tuple[Target, ...]:
+    def revive(self, target: ReplyTarget) -> tuple[ReplyTarget, ...]:
         """Let a parked target be tried again; without a thread, every one of the chat."""
         with self._db.write(durable=True) as db:
             return outbox.revive(db, target.platform, target.chat, target.thread or None)

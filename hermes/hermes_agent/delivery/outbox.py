@@ -9,31 +9,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.core.redact import redactor
-from hermes_agent.delivery.ownership import due_in
-from hermes_agent.delivery.values import Outcome, Parked, Reply, Stale, Target
+from hermes_agent.delivery.ownership import seconds_until
+from hermes_agent.delivery.values import OutboundReply, ParkedTarget, ReplyTarget, SendOutcome, StaleClaim
 
 __all__ = [
     "MAX_ATTEMPTS",
-    "Sending",
-    "arm",
-    "begin",
+    "OutboxClaim",
+    "mark_repeat",
+    "begin_sending",
     "claim",
     "insert",
     "open_targets",
-    "parked",
+    "list_parked",
     "reply_state",
     "revive",
-    "settle",
+    "record_outcome",
 ]
 
 MAX_ATTEMPTS = 30
 """Attempts before a target counts as dead: about four hours."""
 
-_AT = "finished_at IS NULL AND platform = ? AND chat = ? AND thread = ?"
+_OPEN_FOR_TARGET = "finished_at IS NULL AND platform = ? AND chat = ? AND thread = ?"
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class OutboxClaim:
     """One part of a reply on its way.
 
     Attributes:
@@ -51,7 +51,7 @@ class Sending:
     id: int
     token: int
     reply: str
-    target: Target
+    target: ReplyTarget
     part: dict[str, Any]
     index: int
     count: int
@@ -68,7 +68,7 @@ class Sending:
         return f"{self.reply}/{self.index}"
 
 
-def insert(db: sqlite3.Connection, reply: Reply, now: float) -> bool:
+def insert(db: sqlite3.Connection, reply: OutboundReply, now: float) -> bool:
     """Store a reply, which must have an id; false when there is one with this id. A parked target keeps it parked."""
     if db.execute("SELECT 1 FROM outbox WHERE reply = ?", (reply.id,)).fetchone() is not None:
         return False
@@ -100,36 +100,36 @@ def insert(db: sqlite3.Connection, reply: Reply, now: float) -> bool:
 def _masked(part: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a part without known secrets in its text, whoever wrote that."""
     text = part.get("text")
-    return {**part, "text": redactor.known(text)} if isinstance(text, str) else part
+    return {**part, "text": redactor.mask_known(text)} if isinstance(text, str) else part
 
 
-def open_targets(db: sqlite3.Connection) -> list[Target]:
+def open_targets(db: sqlite3.Connection) -> list[ReplyTarget]:
     """Return where something is to be sent, oldest first."""
     rows = db.execute(
         "SELECT platform, chat, thread FROM outbox WHERE finished_at IS NULL AND state IN ('pending', 'sending')"
         " GROUP BY 1, 2, 3 ORDER BY min(id)"
     ).fetchall()
-    return [Target(*row) for row in rows]
+    return [ReplyTarget(*row) for row in rows]
 
 
-def claim(db: sqlite3.Connection, target: Target, now: float, token: int) -> Sending | float | None:
+def claim(db: sqlite3.Connection, target: ReplyTarget, now: float, token: int) -> OutboxClaim | float | None:
     """Take the oldest part that is to be sent to a target.
 
     Returns: None when there is none or one is on its way; seconds when it waits for a later attempt.
     """
     row = db.execute(
-        f"SELECT * FROM outbox WHERE {_AT} AND state IN ('pending', 'sending') ORDER BY id LIMIT 1",
+        f"SELECT * FROM outbox WHERE {_OPEN_FOR_TARGET} AND state IN ('pending', 'sending') ORDER BY id LIMIT 1",
         (target.platform, target.chat, target.thread),
     ).fetchone()
     if row is None or row["state"] == "sending":
         return None
-    if wait_s := due_in(row["not_before"], now):
+    if wait_s := seconds_until(row["not_before"], now):
         return wait_s
     db.execute(
         "UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1 WHERE id = ?",
         (token, row["id"]),
     )
-    return Sending(
+    return OutboxClaim(
         id=row["id"],
         token=token,
         reply=row["reply"],
@@ -146,26 +146,28 @@ def claim(db: sqlite3.Connection, target: Target, now: float, token: int) -> Sen
     )
 
 
-def arm(db: sqlite3.Connection, sending: Sending) -> None:
+def mark_repeat(db: sqlite3.Connection, sending: OutboxClaim) -> None:
     """Note that a repeat is about to begin (`ownership.Ownership.take`)."""
     _require(db, sending)
     db.execute("UPDATE outbox SET repeated = 2 WHERE id = ?", (sending.id,))
 
 
-def begin(db: sqlite3.Connection, sending: Sending) -> None:
+def begin_sending(db: sqlite3.Connection, sending: OutboxClaim) -> None:
     """Note that a part may have arrived from now on, and if it is a repeat, that it was repeated."""
     _require(db, sending)
     db.execute("UPDATE outbox SET uncertain = 1, repeated = repeated OR ? WHERE id = ?", (sending.repeat, sending.id))
 
 
-def settle(db: sqlite3.Connection, sending: Sending, outcome: Outcome, now: float, wait_s: float) -> str:
+def record_outcome(
+    db: sqlite3.Connection, sending: OutboxClaim, outcome: SendOutcome, now: float, wait_s: float
+) -> str:
     """Note what became of an attempt; return the state of the part.
 
     Args:
         wait_s: seconds before a next attempt, if there is one.
 
     Raises:
-        Stale: the part is not with this claim any more.
+        StaleClaim: the part is not with this claim any more.
     """
     repeated = _require(db, sending)["repeated"]
     kind, reason = outcome.kind, outcome.reason
@@ -204,17 +206,17 @@ def settle(db: sqlite3.Connection, sending: Sending, outcome: Outcome, now: floa
     return "pending"
 
 
-def parked(db: sqlite3.Connection) -> list[Parked]:
+def list_parked(db: sqlite3.Connection) -> list[ParkedTarget]:
     """Return the parked targets, the newest first."""
     rows = db.execute(
         "SELECT platform, chat, thread, reason, since, (SELECT count(*) FROM outbox o WHERE o.finished_at IS NULL"
         " AND o.platform = p.platform AND o.chat = p.chat AND o.thread = p.thread AND o.state = 'parked') AS count"
         " FROM parked_targets p ORDER BY since DESC"
     ).fetchall()
-    return [Parked(Target(*row[:3]), row["reason"], row["since"], row["count"]) for row in rows]
+    return [ParkedTarget(ReplyTarget(*row[:3]), row["reason"], row["since"], row["count"]) for row in rows]
 
 
-def revive(db: sqlite3.Connection, platform: str, chat: str, thread: str | None = None) -> tuple[Target, ...]:
+def revive(db: sqlite3.Connection, platform: str, chat: str, thread: str | None = None) -> tuple[ReplyTarget, ...]:
     """Let a chat's parked targets be tried again; return them.
 
     Args:
@@ -227,10 +229,10 @@ def revive(db: sqlite3.Connection, platform: str, chat: str, thread: str | None 
     ).fetchall()
     for row in rows:
         db.execute(
-            f"UPDATE outbox SET state = 'pending', attempt = 0, not_before = 0 WHERE {_AT} AND state = 'parked'",
+            f"UPDATE outbox SET state = 'pending', attempt = 0, not_before = 0 WHERE {_OPEN_FOR_TARGET} AND state = 'parked'",
             tuple(row),
         )
-    return tuple(Target(*row) for row in rows)
+    return tuple(ReplyTarget(*row) for row in rows)
 
 
 def reply_state(db: sqlite3.Connection, reply: str) -> str:
@@ -242,16 +244,18 @@ def reply_state(db: sqlite3.Connection, reply: str) -> str:
     return ""
 
 
-def _park(db: sqlite3.Connection, sending: Sending, reason: str, now: float) -> None:
+def _park(db: sqlite3.Connection, sending: OutboxClaim, reason: str, now: float) -> None:
     place = (sending.target.platform, sending.target.chat, sending.target.thread)
     db.execute(
         "INSERT INTO parked_targets VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET reason = excluded.reason",
         (*place, reason, now),
     )
-    db.execute(f"UPDATE outbox SET state = 'parked', reason = ? WHERE {_AT}", (reason, *place))
+    db.execute(f"UPDATE outbox SET state = 'parked', reason = ? WHERE {_OPEN_FOR_TARGET}", (reason, *place))
 
 
-def _end(db: sqlite3.Connection, sending: Sending, state: str, reason: str, now: float, message_id: str = "") -> str:
+def _end(
+    db: sqlite3.Connection, sending: OutboxClaim, state: str, reason: str, now: float, message_id: str = ""
+) -> str:
     db.execute(
         "UPDATE outbox SET state = ?, reason = ?, message_id = ?, finished_at = ? WHERE id = ?",
         (state, reason, message_id, now, sending.id),
@@ -259,10 +263,10 @@ def _end(db: sqlite3.Connection, sending: Sending, state: str, reason: str, now:
     return state
 
 
-def _require(db: sqlite3.Connection, sending: Sending) -> sqlite3.Row:
+def _require(db: sqlite3.Connection, sending: OutboxClaim) -> sqlite3.Row:
     row: sqlite3.Row | None = db.execute(
         "SELECT state, token, repeated FROM outbox WHERE id = ?", (sending.id,)
     ).fetchone()
     if row is None or (row["state"], row["token"]) != ("sending", sending.token):
-        raise Stale(f"part {sending.key} is not with this claim any more")
+        raise StaleClaim(f"part {sending.key} is not with this claim any more")
     return row

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import sqlite3
 
-from hermes_agent.delivery.values import Stale
+from hermes_agent.delivery.values import StaleClaim
 
-__all__ = ["LONGEST_WAIT_S", "Ownership", "due_in"]
+__all__ = ["LONGEST_WAIT_S", "OwnerEpoch", "seconds_until"]
 
 LONGEST_WAIT_S = 3600.0
 """No wait is longer. A time further ahead than that was written before the clock was set back, and counts as now."""
 
 
-class Ownership:
+class OwnerEpoch:
     """The epoch of one daemon."""
 
     def __init__(self) -> None:
         self._epoch: int | None = None
 
-    def take(self, db: sqlite3.Connection, boot: str) -> None:
+    def acquire(self, db: sqlite3.Connection, boot: str) -> None:
         """Make this the owner. What a former one had claimed waits again.
 
         Args:
@@ -38,15 +38,15 @@ class Ownership:
         db.execute("UPDATE outbox SET state = 'pending' WHERE finished_at IS NULL AND state = 'sending'")
 
     def check(self, db: sqlite3.Connection) -> None:
-        """Raise `Stale` unless this is the owner."""
+        """Raise `StaleClaim` unless this is the owner."""
         if db.execute("SELECT epoch FROM delivery_owner").fetchone()[0] != self._epoch:
-            raise Stale("another daemon has taken over the inbox and the outbox of this home")
+            raise StaleClaim("another daemon has taken over the inbox and the outbox of this home")
 
-    def token(self, db: sqlite3.Connection) -> int:
+    def new_token(self, db: sqlite3.Connection) -> int:
         """Return the number of a new claim, higher than every former one.
 
         Raises:
-            Stale: this is not the owner.
+            StaleClaim: this is not the owner.
         """
         self.check(db)
         db.execute("UPDATE delivery_owner SET token = token + 1")
@@ -54,7 +54,7 @@ class Ownership:
         return number
 
 
-def due_in(not_before: float, now: float) -> float:
+def seconds_until(not_before: float, now: float) -> float:
     """Return how many seconds something still waits; 0 when it is due."""
     left = not_before - now
     return left if 0 < left <= LONGEST_WAIT_S else 0.0

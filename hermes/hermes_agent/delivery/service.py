@@ -13,20 +13,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hermes_agent.delivery.inbox import Claim, Conversation
+from hermes_agent.delivery.inbox import Conversation, InboxClaim
 from hermes_agent.delivery.mailbox import Mailbox
-from hermes_agent.delivery.sending import LASTING_S, Check, Deliver, Sender
-from hermes_agent.delivery.serving import Claimed, GiveUp, Serve, Serving
-from hermes_agent.delivery.storing import Backoff, OneLane, Stored
-from hermes_agent.delivery.values import Inbound, Parked, Receipt, Reply, Target
+from hermes_agent.delivery.sending import MIN_LIFETIME_S, Check, Deliver, OutboxWorker
+from hermes_agent.delivery.serving import Abandon, ClaimedMessage, InboxWorker, Serve
+from hermes_agent.delivery.storing import Backoff, MailboxClient, MailboxExecutor
+from hermes_agent.delivery.values import InboundMessage, OutboundReply, ParkedTarget, Receipt, ReplyTarget
 
-__all__ = ["Delivery"]
+__all__ = ["DeliveryService"]
 
 SEND_AT_LEAST_S = 2.0
 """What is left of a drain to send answers, when the turns took all of it."""
 
 
-class Delivery:
+class DeliveryService:
     """The inbox and the outbox of one daemon, at work between `start` and `drain`.
 
     Args:
@@ -41,18 +41,18 @@ class Delivery:
     def __init__(
         self,
         open_mailbox: Callable[[], Mailbox],
-        lane: OneLane,
+        lane: MailboxExecutor,
         *,
         clock: Callable[[], float] = time.time,
         backoff: Backoff | None = None,
         serving: int = 16,
         sending: int = 32,
-        lasting_s: float = LASTING_S,
+        lasting_s: float = MIN_LIFETIME_S,
     ) -> None:
-        self._stored = Stored(open_mailbox, lane, clock, backoff or Backoff())
-        self._serving = Serving(self._stored, self._answered, at_once=serving)
-        self._sender = Sender(self._stored, self._one_settled, at_once=sending, lasting_s=lasting_s)
-        self._watched: dict[str, list[asyncio.Future[None]]] = {}
+        self._stored = MailboxClient(open_mailbox, lane, clock, backoff or Backoff())
+        self._serving = InboxWorker(self._stored, self._answered, at_once=serving)
+        self._sender = OutboxWorker(self._stored, self._one_settled, at_once=sending, lasting_s=lasting_s)
+        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -62,19 +62,19 @@ class Delivery:
         Raises:
             UserError: `state.db` cannot be opened.
         """
-        work = await self._stored.call(Mailbox.take_over)
-        self._stored.owned = True
-        await self._stored.tidy()
-        self._poke(*work)
+        work = await self._stored.call(Mailbox.acquire)
+        self._stored.is_owner = True
+        await self._stored.prune_occasionally()
+        self._wake(*work)
 
     async def refresh(self) -> None:
         """Look for what another process stored, such as `hermes send`."""
-        self._poke(*await self._stored.call(Mailbox.open_work))
+        self._wake(*await self._stored.call(Mailbox.open_work))
 
     async def drain(self, timeout_s: float) -> None:
         """Serve nothing more, let what runs end in time and its answers go out. The rest is for the next start."""
         until = time.monotonic() + timeout_s
-        self._stored.owned = False
+        self._stored.is_owner = False
         await self._serving.lanes.drain(timeout_s)
         left_s = max(min(timeout_s, SEND_AT_LEAST_S), until - time.monotonic())
         await self._sender.lanes.drain(left_s, to_the_end=True)
@@ -87,14 +87,14 @@ class Delivery:
 
     # -- in ------------------------------------------------------------------------------------------------------
 
-    async def receive(self, message: Inbound) -> Receipt:
+    async def receive(self, message: InboundMessage) -> Receipt:
         """Store a message; it is on disk when this returns: acknowledge it now, never before, not after an error."""
         storing = asyncio.ensure_future(self._stored.call(Mailbox.receive, message, self._stored.clock()))
         storing.add_done_callback(partial(self._received, message))  # also when whoever brings it is cancelled now
         return await asyncio.shield(storing)
 
-    async def begin(self, message: Inbound) -> Claimed | Mapping[str, Any] | None:
-        """Store a message that the caller serves itself, and claim it; `Claimed.done` or `give_back` ends that.
+    async def begin(self, message: InboundMessage) -> ClaimedMessage | Mapping[str, Any] | None:
+        """Store a message that the caller serves itself, and claim it; `ClaimedMessage.done` or `give_back` ends that.
 
         Returns: the notes of one that was done before; None when it is being served.
 
@@ -106,16 +106,16 @@ class Delivery:
         try:
             found = await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            beginning.add_done_callback(self._let_go)
+            beginning.add_done_callback(self._release)
             raise
-        return Claimed(found, self._stored) if isinstance(found, Claim) else found
+        return ClaimedMessage(found, self._stored) if isinstance(found, InboxClaim) else found
 
-    def _let_go(self, beginning: asyncio.Future[Any]) -> None:
+    def _release(self, beginning: asyncio.Future[Any]) -> None:
         """Let a message be begun again whose caller was cancelled while it was claimed."""
-        if not beginning.cancelled() and beginning.exception() is None and isinstance(beginning.result(), Claim):
-            self._stored.insist(Mailbox.put_back, beginning.result())
+        if not beginning.cancelled() and beginning.exception() is None and isinstance(beginning.result(), InboxClaim):
+            self._stored.store_until_done(Mailbox.requeue, beginning.result())
 
-    def serve(self, platform: str, serve: Serve | None, *, give_up: GiveUp | None = None) -> None:
+    def serve(self, platform: str, serve: Serve | None, *, give_up: Abandon | None = None) -> None:
         """Have `serve` answer what arrives on a platform; None lets it wait.
 
         Args:
@@ -125,11 +125,11 @@ class Delivery:
 
     async def waiting(self, platform: str, conversation: str) -> int:
         """Return how many messages wait behind the one that is served."""
-        return await self._stored.call(Mailbox.waiting, (platform, conversation))
+        return await self._stored.call(Mailbox.count_waiting, (platform, conversation))
 
     # -- out -----------------------------------------------------------------------------------------------------
 
-    async def send(self, reply: Reply) -> str:
+    async def send(self, reply: OutboundReply) -> str:
         """Store a reply that answers no message, and return its id. One with the id of another is dropped."""
         storing = asyncio.ensure_future(self._stored.call(Mailbox.enqueue, reply, self._stored.clock()))
         storing.add_done_callback(self._enqueued)
@@ -139,7 +139,7 @@ class Delivery:
         """Have `deliver` send what goes to a platform; None lets it wait, and spends no attempts."""
         self._sender.use(platform, deliver, check)
 
-    async def settled(self, reply: str, timeout_s: float | None = None) -> str:
+    async def wait_settled(self, reply: str, timeout_s: float | None = None) -> str:
         """Wait until a reply is `sent`, `failed` or `parked`, and return which; empty when there is none of that id.
 
         Raises:
@@ -148,7 +148,7 @@ class Delivery:
         async with asyncio.timeout(timeout_s):
             while True:
                 change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._watched.setdefault(reply, []).append(change)
+                self._waiters.setdefault(reply, []).append(change)
                 try:
                     state = await self._stored.call(Mailbox.reply_state, reply)
                     if state != "pending":
@@ -157,14 +157,14 @@ class Delivery:
                 finally:
                     self._forget(reply, change)
 
-    async def parked(self) -> list[Parked]:
+    async def list_parked(self) -> list[ParkedTarget]:
         """Return the targets that nothing is sent to, the newest first."""
-        return await self._stored.call(Mailbox.parked)
+        return await self._stored.call(Mailbox.list_parked)
 
-    async def revive(self, target: Target) -> tuple[Target, ...]:
+    async def revive(self, target: ReplyTarget) -> tuple[ReplyTarget, ...]:
         """Try a parked target again (without a thread: all of the chat); return which there were."""
         revived = await self._stored.call(Mailbox.revive, target)
-        self._poke((), revived)
+        self._wake((), revived)
         return revived
 
     async def counts(self) -> dict[str, int]:
@@ -173,33 +173,33 @@ class Delivery:
 
     # -- between -------------------------------------------------------------------------------------------------
 
-    def _poke(self, conversations: Iterable[Conversation], targets: Iterable[Target]) -> None:
-        if self._stored.owned:
+    def _wake(self, conversations: Iterable[Conversation], targets: Iterable[ReplyTarget]) -> None:
+        if self._stored.is_owner:
             for conversation in conversations:
-                self._serving.lanes.poke(conversation)
+                self._serving.lanes.wake(conversation)
             for target in targets:
-                self._sender.lanes.poke(target)
+                self._sender.lanes.wake(target)
 
-    def _received(self, message: Inbound, storing: asyncio.Future[Receipt]) -> None:
+    def _received(self, message: InboundMessage, storing: asyncio.Future[Receipt]) -> None:
         if not storing.cancelled() and storing.exception() is None:
-            self._poke([(message.platform, message.conversation)], storing.result().revived)
+            self._wake([(message.platform, message.conversation)], storing.result().revived)
 
-    def _enqueued(self, storing: asyncio.Future[Reply]) -> None:
+    def _enqueued(self, storing: asyncio.Future[OutboundReply]) -> None:
         if not storing.cancelled() and storing.exception() is None:
-            self._poke((), [storing.result().target])
+            self._wake((), [storing.result().target])
 
-    def _answered(self, replies: Sequence[Reply]) -> None:
+    def _answered(self, replies: Sequence[OutboundReply]) -> None:
         for reply in replies:
-            self._sender.lanes.poke(reply.target)
+            self._sender.lanes.wake(reply.target)
 
     def _one_settled(self, reply: str) -> None:
-        for change in self._watched.pop(reply, ()):
+        for change in self._waiters.pop(reply, ()):
             if not change.done():
                 change.set_result(None)
 
     def _forget(self, reply: str, change: asyncio.Future[None]) -> None:
-        watching = self._watched.get(reply, [])
+        watching = self._waiters.get(reply, [])
         if change in watching:
             watching.remove(change)
         if not watching:
-            self._watched.pop(reply, None)
+            self._waiters.pop(reply, None)

@@ -10,20 +10,20 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from hermes_agent.delivery.mailbox import Mailbox
-from hermes_agent.delivery.values import Stale
+from hermes_agent.delivery.values import StaleClaim
 
-__all__ = ["Backoff", "OneLane", "Stored"]
+__all__ = ["Backoff", "MailboxExecutor", "MailboxClient"]
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LONGEST_PATIENCE_S = 30.0
+MAX_STORE_RETRY_S = 30.0
 PRUNE_EVERY = 1_000
 """Messages and parts after which old rows are removed."""
 
 
-class OneLane(Protocol):
+class MailboxExecutor(Protocol):
     """Runs sync calls one after another away from the loop (`io.workers.Lane`)."""
 
     def start(self, fn: Callable[[], T]) -> asyncio.Future[T]:
@@ -44,7 +44,7 @@ class Backoff:
         return wait_s * random.uniform(0.75, 1.25)
 
 
-class Stored:
+class MailboxClient:
     """Calls methods of the mailbox, which is opened by the first.
 
     Attributes:
@@ -52,15 +52,15 @@ class Stored:
     """
 
     def __init__(
-        self, open_mailbox: Callable[[], Mailbox], lane: OneLane, clock: Callable[[], float], backoff: Backoff
+        self, open_mailbox: Callable[[], Mailbox], lane: MailboxExecutor, clock: Callable[[], float], backoff: Backoff
     ) -> None:
         self.clock = clock
         self.backoff = backoff
-        self.owned = False
+        self.is_owner = False
         self._open = open_mailbox
         self._lane = lane
         self._mailbox: Mailbox | None = None
-        self._insisting: set[asyncio.Task[Any]] = set()
+        self._storing: set[asyncio.Task[Any]] = set()
         self._finished = 0
 
     async def call(self, method: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
@@ -79,13 +79,13 @@ class Stored:
         """Claim what is next of `key`; None when another daemon has taken over, which is told once."""
         try:
             return await self.call(method, key, self.clock())
-        except Stale as exc:
-            if self.owned:
+        except StaleClaim as exc:
+            if self.is_owner:
                 logger.critical("this daemon serves and delivers no more: %s", exc)
-            self.owned = False
+            self.is_owner = False
             return None
 
-    def insist(self, method: Callable[..., T], /, *args: Any, **kwargs: Any) -> Awaitable[T | None]:
+    def store_until_done(self, method: Callable[..., T], /, *args: Any, **kwargs: Any) -> Awaitable[T | None]:
         """Store what became of something, however long the disk is full: it is done, and must not be done again.
 
         That goes on until `close` when the waiting side is cancelled: a claim that nobody ends would stay for ever.
@@ -99,8 +99,8 @@ class Stored:
         # the first at once: before whatever is asked for after this
         storing = self._until_stored(attempt(), attempt)
         task = asyncio.create_task(storing)
-        self._insisting.add(task)
-        task.add_done_callback(self._insisting.discard)
+        self._storing.add(task)
+        task.add_done_callback(self._storing.discard)
         return asyncio.shield(task)
 
     async def _until_stored(self, first: asyncio.Future[T], again: Callable[[], asyncio.Future[T]]) -> T | None:
@@ -109,15 +109,15 @@ class Stored:
             try:
                 return await asyncio.shield(attempt)
             except sqlite3.DatabaseError as exc:
-                wait_s = min(self.backoff.after(count), LONGEST_PATIENCE_S)
+                wait_s = min(self.backoff.after(count), MAX_STORE_RETRY_S)
                 logger.error("cannot write the state: %s; again in %.1f s", exc, wait_s)
                 await asyncio.sleep(wait_s)
-            except Stale as exc:
+            except StaleClaim as exc:
                 logger.warning("thrown away: %s", exc)
                 return None
             attempt, count = again(), count + 1
 
-    async def tidy(self) -> None:
+    async def prune_occasionally(self) -> None:
         """Remove old rows, now and then."""
         if self._finished % PRUNE_EVERY == 0:
             try:
@@ -128,7 +128,7 @@ class Stored:
 
     async def close(self) -> None:
         """Close the mailbox; who calls it later (an adapter, the control socket) opens it again."""
-        for task in self._insisting:
+        for task in self._storing:
             task.cancel()  # what is being written is written all the same
 
         def work() -> None:

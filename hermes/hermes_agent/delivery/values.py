@@ -6,17 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Finding", "Inbound", "Outcome", "Parked", "Receipt", "Reply", "Stale", "Target"]
+__all__ = [
+    "DeliveryCheck",
+    "InboundMessage",
+    "SendOutcome",
+    "ParkedTarget",
+    "Receipt",
+    "OutboundReply",
+    "StaleClaim",
+    "ReplyTarget",
+]
 
 Content = Mapping[str, Any]
 
 
-class Stale(Exception):
+class StaleClaim(Exception):
     """Somebody else has taken over what this claim was for; what was done for it must be thrown away."""
 
 
 @dataclass(frozen=True, slots=True)
-class Inbound:
+class InboundMessage:
     """A message that arrived.
 
     Attributes:
@@ -40,7 +49,7 @@ class Inbound:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ReplyTarget:
     """Where a reply goes. What goes to one target stays in order."""
 
     platform: str
@@ -63,11 +72,11 @@ class Receipt:
 
     id: int
     new: bool
-    revived: tuple[Target, ...] = ()
+    revived: tuple[ReplyTarget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class OutboundReply:
     """What is to be sent.
 
     Attributes:
@@ -75,14 +84,14 @@ class Reply:
         id: idempotency key, ASCII; a second reply with the same id is dropped. Empty: made when it is stored.
     """
 
-    target: Target
+    target: ReplyTarget
     parts: tuple[Content, ...]
     reply_to: str = ""
     id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SendOutcome:
     """What became of one attempt to send one part; made by the methods below."""
 
     kind: Literal["sent", "retry", "held", "unknown", "refused", "dead"]
@@ -91,12 +100,12 @@ class Outcome:
     after_s: float | None = None
 
     @classmethod
-    def sent(cls, message_id: str = "") -> Outcome:
+    def sent(cls, message_id: str = "") -> SendOutcome:
         """Say that the platform has it."""
         return cls("sent", message_id)
 
     @classmethod
-    def retry(cls, reason: str, after_s: float | None = None) -> Outcome:
+    def retry(cls, reason: str, after_s: float | None = None) -> SendOutcome:
         """Say that it certainly did not arrive, and that a later attempt may help.
 
         Args:
@@ -105,51 +114,51 @@ class Outcome:
         return cls("retry", reason=reason, after_s=after_s)
 
     @classmethod
-    def held(cls, reason: str, after_s: float) -> Outcome:
+    def not_attempted(cls, reason: str, after_s: float) -> SendOutcome:
         """Say that nothing was tried: it is no attempt, and comes again in `after_s` seconds."""
         return cls("held", reason=reason, after_s=after_s)
 
     @classmethod
-    def unknown(cls, reason: str) -> Outcome:
+    def unknown(cls, reason: str) -> SendOutcome:
         """Say that it may have arrived."""
         return cls("unknown", reason=reason)
 
     @classmethod
-    def refused(cls, reason: str) -> Outcome:
+    def refused(cls, reason: str) -> SendOutcome:
         """Say that this message can never be sent, while others to the same target can."""
         return cls("refused", reason=reason)
 
     @classmethod
-    def dead(cls, reason: str) -> Outcome:
+    def park(cls, reason: str) -> SendOutcome:
         """Say that nothing can be sent to this target any more."""
         return cls("dead", reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DeliveryCheck:
     """What a platform says about a part that may have arrived; made by the methods below."""
 
     kind: Literal["arrived", "safe", "unknown"]
     message_id: str = ""
 
     @classmethod
-    def arrived(cls, message_id: str = "") -> Finding:
+    def arrived(cls, message_id: str = "") -> DeliveryCheck:
         """Say that it is there."""
         return cls("arrived", message_id)
 
     @classmethod
-    def safe(cls) -> Finding:
+    def safe(cls) -> DeliveryCheck:
         """Say that it is not there, or that the platform drops a second one with the same key."""
         return cls("safe")
 
     @classmethod
-    def unknown(cls) -> Finding:
+    def unknown(cls) -> DeliveryCheck:
         """Say that the platform gives no way to know."""
         return cls("unknown")
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class ParkedTarget:
     """A target that nothing is sent to.
 
     Attributes:
@@ -157,7 +166,7 @@ class Parked:
         count: parts that wait for it.
     """
 
-    target: Target
+    target: ReplyTarget
     reason: str
     since: float
     count: int

@@ -14,12 +14,12 @@ from hermes_agent.contracts.platform.pairing import PairingStore
 from hermes_agent.contracts.platform.settings import PlatformConfig
 from hermes_agent.contracts.platform.source import SessionSource
 
-__all__ = ["ADMIN_COMMANDS", "Access", "Admission", "may_give", "principal"]
+__all__ = ["ADMIN_COMMANDS", "AccessControl", "Admission", "may_run_command", "principal"]
 
 By = Literal["", "pairing", "list", "role", "platform", "everybody"]
 
-EVERYBODY = "*"
-ALWAYS = frozenset({"help", "whoami", "status", "stop", "deny"})
+ANYONE = "*"
+ALWAYS_ALLOWED = frozenset({"help", "whoami", "status", "stop", "deny"})
 """Commands that whoever may talk may give."""
 ADMIN_COMMANDS = frozenset({"approve", "model", "plugins", "restart", "rollback", "sethome"})
 """Commands that want somebody who is known by name."""
@@ -32,17 +32,17 @@ class Admission(NamedTuple):
     """Empty: nothing did. `role` and `platform`: the service's own rules; `everybody`: a door without a list."""
 
     @property
-    def allowed(self) -> bool:
+    def is_allowed(self) -> bool:
         """Whether they may talk."""
         return bool(self.by)
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether they were let in one by one."""
         return self.by in ("pairing", "list", "role")
 
 
-class Access:
+class AccessControl:
     """The doors of all platforms. It reads files: not for the core loop.
 
     Args:
@@ -72,7 +72,7 @@ class Access:
             return Admission("role")
         if not ids:
             return Admission("")
-        if EVERYBODY in listed or self._is_open(platform, config):
+        if ANYONE in listed or self._is_open(platform, config):
             return Admission("everybody")
         if not listed and _is_on(self._environ.get("GATEWAY_ALLOW_ALL_USERS", "")):
             return Admission("everybody")
@@ -97,7 +97,7 @@ class Access:
         return _is_on(self._environ.get(self.variables(platform)[1], "")) or config.extra.get("allow_all_users") is True
 
 
-def may_give(
+def may_run_command(
     command: str, source: SessionSource, admission: Admission, config: PlatformConfig, *, strict: bool = False
 ) -> bool:
     """Say whether somebody may give a command.
@@ -110,12 +110,12 @@ def may_give(
         command: its canonical name.
         strict: it is like one of `ADMIN_COMMANDS`.
     """
-    if command in ALWAYS:
+    if command in ALWAYS_ALLOWED:
         return True
     start = "" if source.chat_type == "dm" else "group_"
     admins = config.extra.get(f"{start}allow_admin_from")
     if admins is None:
-        return admission.known or not (strict or command in ADMIN_COMMANDS)
+        return admission.is_known or not (strict or command in ADMIN_COMMANDS)
     if {source.user_id, source.user_id_alt} & set(_ids(admins)):
         return True
     return command in {

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from hermes_agent.contracts.platform.enabling import GatewayConfig
 from hermes_agent.contracts.platform.entry import PlatformEntry, cron_target
 from hermes_agent.core.errors import UserError
-from hermes_agent.delivery import Target
+from hermes_agent.delivery import ReplyTarget
 
-__all__ = ["target_of", "written_target"]
+__all__ = ["parse_target", "parse_chat_target"]
 
 _THREAD = re.compile(r"(?P<chat>.+):(?P<thread>\d[\d.]*|[$<].+)")
 """A chat's own name may have colons; the last piece is a thread where it looks like one."""
 
 
-def target_of(
+def parse_target(
     text: str, config: GatewayConfig, entries: Mapping[str, PlatformEntry], environ: Mapping[str, str]
-) -> Target:
+) -> ReplyTarget:
     """Return the target; without a chat it is where the platform's messages without an addressee go.
 
     Args:
@@ -33,7 +33,7 @@ def target_of(
         names = ", ".join(sorted(known.keys() | entries.keys())) or "none is there"
         raise UserError(f"there is no platform {name!r}", hint=f"Platforms: {names}.")
     if rest:
-        return written_target(name, rest)
+        return parse_chat_target(name, rest)
     named = cron_target(entries[name], environ) if name in entries else None
     home = config.get_home_channel(known[name]) if name in known else None
     if named is None and home is not None:
@@ -43,10 +43,10 @@ def target_of(
             f"{text!r} names no chat, and {name} has no home channel",
             hint=f"Write {name}:CHAT, or set platforms.{name}.home_channel.",
         )
-    return Target(name, named[0], named[1] or "")
+    return ReplyTarget(name, named[0], named[1] or "")
 
 
-def written_target(platform: str, rest: str) -> Target:
+def parse_chat_target(platform: str, rest: str) -> ReplyTarget:
     """Return the target of `CHAT[:THREAD]`."""
     match = _THREAD.fullmatch(rest)
-    return Target(platform, match["chat"], match["thread"]) if match else Target(platform, rest)
+    return ReplyTarget(platform, match["chat"], match["thread"]) if match else ReplyTarget(platform, rest)

@@ -11,12 +11,12 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from hermes_agent.contracts.platform.calling import answers, call_send, call_with_what_it_takes, takes
+from hermes_agent.contracts.platform.calling import accepts, call_optional, call_send, call_supported
 from hermes_agent.contracts.platform.results import as_send_result
 from hermes_agent.contracts.tool import ApprovalRequest
-from hermes_agent.gateway.link import Link
+from hermes_agent.gateway.link import AdapterConnection
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import Choice, Question, QueuedApprover, Refused, Waiting
+from hermes_agent.policy import Choice, PendingQuestion, PendingQuestions, QueuedApprover, Refusal
 
 __all__ = ["ChatApprover"]
 
@@ -35,10 +35,10 @@ class ChatApprover:
 
     def __init__(
         self,
-        link: Link,
+        link: AdapterConnection,
         bridge: Bridge,
-        waiting: Waiting[Choice | Refused],
-        questions: Waiting[str],
+        waiting: PendingQuestions[Choice | Refusal],
+        questions: PendingQuestions[str],
         session_key: str,
         chat: str,
         metadata: Mapping[str, Any],
@@ -51,21 +51,21 @@ class ChatApprover:
         self._questions = questions
         self._queued = QueuedApprover(waiting, session_key, self._announce)
 
-    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
         """Put the question and wait; who calls sets the deadline."""
         self._on_ask(True)
-        await self._beside("pause_typing_for_chat")
+        await self._without_typing("pause_typing_for_chat")
         try:
             answer = await self._queued.ask(request)
             await self._keep()  # not where it was closed without an answer: then one may still come
             return answer
-        except _NotAsked as exc:
-            return Refused(f"BLOCKED: Failed to send approval request to user. Do NOT retry. ({exc})")
+        except _QuestionNotSent as exc:
+            return Refusal(f"BLOCKED: Failed to send approval request to user. Do NOT retry. ({exc})")
         finally:
             self._on_ask(False)
-            await self._beside("resume_typing_for_chat")
+            await self._without_typing("resume_typing_for_chat")
 
-    async def clarify(self, question: str, choices: Sequence[str] = ()) -> str | Refused:
+    async def clarify(self, question: str, choices: Sequence[str] = ()) -> str | Refusal:
         """Ask something and wait for the answer (`policy.Clarifier`); who calls sets the deadline.
 
         The answer is a button, the number of a choice, or the next message of the conversation.
@@ -73,7 +73,7 @@ class ChatApprover:
         asked = self._questions.put(self._session_key, question, choices=choices)
         asked.awaiting_text = True
         self._on_ask(True)
-        await self._beside("pause_typing_for_chat")
+        await self._without_typing("pause_typing_for_chat")
         try:
             leading: tuple[tuple[str, Any], ...] = (
                 ("chat_id", self._chat),
@@ -82,55 +82,55 @@ class ChatApprover:
                 ("clarify_id", asked.id),
                 ("session_key", self._session_key),
             )
-            await self._bridge.on_plugin(self._sent_clarify(leading), deadline_s=SEND_S)
-            return await asked.answered()
-        except (TimeoutError, _NotAsked) as exc:
-            return Refused(f"the question did not reach the chat: {exc}")
+            await self._bridge.on_plugin(self._send_clarification(leading), deadline_s=SEND_S)
+            return await asked.await_answer()
+        except (TimeoutError, _QuestionNotSent) as exc:
+            return Refusal(f"the question did not reach the chat: {exc}")
         finally:
             self._questions.drop(asked)
             self._on_ask(False)
-            await self._beside("resume_typing_for_chat")
+            await self._without_typing("resume_typing_for_chat")
 
-    async def _sent_clarify(self, leading: tuple[tuple[str, Any], ...]) -> None:
+    async def _send_clarification(self, leading: tuple[tuple[str, Any], ...]) -> None:
         adapter = self._link.adapter
-        value = call_with_what_it_takes(adapter.send_clarify, leading, {"metadata": self._metadata or None})
+        value = call_supported(adapter.send_clarify, leading, {"metadata": self._metadata or None})
         result = as_send_result(await value)
         if not result.success:
-            raise _NotAsked(result.error or "send_clarify() failed")
+            raise _QuestionNotSent(result.error or "send_clarify() failed")
 
-    async def _beside(self, method: str) -> None:
+    async def _without_typing(self, method: str) -> None:
         """Show no typing while somebody is asked."""
         with contextlib.suppress(Exception):  # `answers` has logged it
-            work = answers(self._link.adapter, method, self._chat)
+            work = call_optional(self._link.adapter, method, self._chat)
             await self._bridge.on_plugin(work, deadline_s=SEND_S)
 
-    async def _announce(self, question: Question[Choice | Refused], request: ApprovalRequest) -> None:
-        if not self._link.connected:
-            raise _NotAsked(f"{self._link.name} is not connected")
+    async def _announce(self, question: PendingQuestion[Choice | Refusal], request: ApprovalRequest) -> None:
+        if not self._link.is_connected:
+            raise _QuestionNotSent(f"{self._link.name} is not connected")
         await self._keep()
         try:
-            await self._bridge.on_plugin(self._put(request, question), deadline_s=SEND_S)
-        except _NotAsked:
+            await self._bridge.on_plugin(self._send_question(request, question), deadline_s=SEND_S)
+        except _QuestionNotSent:
             raise
         except Exception as exc:
-            raise _NotAsked(f"{type(exc).__name__}: {exc}") from exc
+            raise _QuestionNotSent(f"{type(exc).__name__}: {exc}") from exc
 
-    async def _put(self, request: ApprovalRequest, question: Question[Choice | Refused]) -> None:
+    async def _send_question(self, request: ApprovalRequest, question: PendingQuestion[Choice | Refusal]) -> None:
         adapter = self._link.adapter
         detail = request.detail[:LONGEST_DETAIL]
         buttons = getattr(adapter, "send_exec_approval", None)
-        unclear = self._waiting.needs_name(self._session_key)
-        if callable(buttons) and (not unclear or takes(buttons, "approval_id")):  # else they answer whatever is open
+        unclear = self._waiting.needs_code(self._session_key)
+        if callable(buttons) and (not unclear or accepts(buttons, "approval_id")):  # else they answer whatever is open
             offered = {
                 "description": request.summary,
                 "metadata": self._metadata or None,
-                "allow_permanent": request.may_be_kept,
-                "allow_session": request.lasts,
+                "allow_permanent": request.is_always_offered,
+                "allow_session": request.is_lasting,
                 "smart_denied": False,
                 "approval_id": question.id,
             }
             leading = (("chat_id", self._chat), ("command", detail), ("session_key", self._session_key))
-            if as_send_result(await call_with_what_it_takes(buttons, leading, offered)).success:
+            if as_send_result(await call_supported(buttons, leading, offered)).success:
                 return
         sign = getattr(adapter, "typed_command_prefix", "/")
         approve = f"{sign}approve {question.code}" if unclear else f"{sign}approve"
@@ -143,8 +143,8 @@ class ChatApprover:
         )
         result = await call_send(adapter, self._chat, text, None, self._metadata or None)
         if not result.success:
-            raise _NotAsked(result.error or "send() failed")
+            raise _QuestionNotSent(result.error or "send() failed")
 
 
-class _NotAsked(Exception):
+class _QuestionNotSent(Exception):
     """The question did not reach the chat."""

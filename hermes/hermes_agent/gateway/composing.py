@@ -9,22 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.platform.messages import MessageEvent
-from hermes_agent.core.foreign import fenced
+from hermes_agent.core.foreign import mark_untrusted
 from hermes_agent.core.messages import Content
 
-__all__ = ["Hear", "content_of"]
+__all__ = ["Transcribe", "model_content"]
 
-LARGEST_PICTURE = 5 * 1024 * 1024
-MOST_PICTURES = 8
-QUOTED = 500
+MAX_PICTURE_BYTES = 5 * 1024 * 1024
+MAX_PICTURES = 8
+MAX_QUOTE_LENGTH = 500
 """Characters of the message that is answered."""
 
 
-Hear = Callable[[str], str]
+Transcribe = Callable[[str], str]
 """Returns what a recording says; empty when nobody can tell."""
 
 
-def content_of(event: MessageEvent, text: str, *, shared: bool, sees: bool, hear: Hear | None = None) -> Content:
+def model_content(
+    event: MessageEvent, text: str, *, shared: bool, sees: bool, hear: Transcribe | None = None
+) -> Content:
     """Return the user's message of a turn. It reads pictures: not for the core loop.
 
     Args:
@@ -36,16 +38,16 @@ def content_of(event: MessageEvent, text: str, *, shared: bool, sees: bool, hear
     source = event.source
     lines = []
     if event.channel_context:
-        lines.append(f"[Said here before:]\n{fenced(event.channel_context, 'others in this channel')}\n")
+        lines.append(f"[Said here before:]\n{mark_untrusted(event.channel_context, 'others in this channel')}\n")
     if event.reply_to_text:
-        lines.append(_answered(event, event.reply_to_text[:QUOTED]))
+        lines.append(_quoted_message(event, event.reply_to_text[:MAX_QUOTE_LENGTH]))
     who = (source.user_name or source.user_id) if source is not None and shared else None
     lines.append(f"[{who}] {text}" if who else text)
     pictures: list[dict[str, Any]] = []
     for number, path in enumerate(event.media_urls):
         kind = event.media_types[number] if number < len(event.media_types) else ""
         kind = kind or mimetypes.guess_type(path)[0] or "application/octet-stream"
-        part = _picture(path, kind) if sees and len(pictures) < MOST_PICTURES else None
+        part = _picture(path, kind) if sees and len(pictures) < MAX_PICTURES else None
         if part is not None:
             pictures.append(part)
         said = hear(path) if hear is not None and kind.startswith("audio/") else ""
@@ -57,12 +59,12 @@ def content_of(event: MessageEvent, text: str, *, shared: bool, sees: bool, hear
     return [{"type": "text", "text": whole}, *pictures] if pictures else whole
 
 
-def _answered(event: MessageEvent, text: str) -> str:
+def _quoted_message(event: MessageEvent, text: str) -> str:
     """Return the message that is answered, between marks: who answers it did not write it."""
     if event.reply_to_is_own_message:
-        return f"[This answers your message:]\n{fenced(text, '')}"
+        return f"[This answers your message:]\n{mark_untrusted(text, '')}"
     whose = f"message of {event.reply_to_author_name or 'somebody'}"
-    return f"[This answers a message of somebody else:]\n{fenced(text, whose)}"
+    return f"[This answers a message of somebody else:]\n{mark_untrusted(text, whose)}"
 
 
 def _picture(path: str, kind: str) -> dict[str, Any] | None:
@@ -70,7 +72,7 @@ def _picture(path: str, kind: str) -> dict[str, Any] | None:
     if not kind.startswith("image/"):
         return None
     try:
-        data = Path(path).read_bytes() if Path(path).stat().st_size <= LARGEST_PICTURE else b""
+        data = Path(path).read_bytes() if Path(path).stat().st_size <= MAX_PICTURE_BYTES else b""
     except OSError:  # the cache was cleared: the path in the text says what there was
         return None
     if not data:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.commands import settled
-from hermes_agent.config.bounded_yaml import YamlRefused, read_yaml
+from hermes_agent.commands import await_result
+from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
 from hermes_agent.io.bridge import Bridge
 
 __all__ = ["EventHook", "EventHooks", "load_hooks"]
@@ -57,7 +57,7 @@ def load_hooks(folder: Path) -> list[EventHook]:
 def _load(place: Path) -> EventHook | None:
     try:
         said = read_yaml(str(place / "HOOK.yaml"), ("name", "events")).values
-    except (YamlRefused, OSError) as exc:
+    except (YamlRejected, OSError) as exc:
         logger.warning("[hooks] Skipping %s: invalid HOOK.yaml (%s)", place.name, exc)
         return None
     name, events = str(said.get("name") or place.name), said.get("events")
@@ -95,7 +95,7 @@ class EventHooks:
         self._queues: dict[int, asyncio.Queue[tuple[str, dict[str, Any]]]] = {}
         self._workers: dict[int, asyncio.Task[None]] = {}
 
-    def wanted(self, event: str) -> list[EventHook]:
+    def listeners_for(self, event: str) -> list[EventHook]:
         """Return who hears of an event: those that name it, then those of `base:*`."""
         exact = [hook for hook in self.hooks if event in hook.events]
         base = f"{event.partition(':')[0]}:*"
@@ -103,7 +103,7 @@ class EventHooks:
 
     def emit(self, event: str, context: Mapping[str, Any]) -> None:
         """Tell of an event; returns at once."""
-        for hook in self.wanted(event):
+        for hook in self.listeners_for(event):
             queue = self._queues.setdefault(id(hook), asyncio.Queue())
             if queue.qsize() >= MAX_WAITING:
                 dropped, _ = queue.get_nowait()
@@ -115,7 +115,7 @@ class EventHooks:
 
     async def emit_collect(self, event: str, context: Mapping[str, Any]) -> list[Any]:
         """Tell of an event and return what was answered, in order, None left out."""
-        answers = [await self._call(hook, event, dict(context)) for hook in self.wanted(event)]
+        answers = [await self._call(hook, event, dict(context)) for hook in self.listeners_for(event)]
         return [answer for answer in answers if answer is not None]
 
     async def aclose(self) -> None:
@@ -137,7 +137,7 @@ class EventHooks:
 
     async def _call(self, hook: EventHook, event: str, context: dict[str, Any]) -> Any:
         def call() -> Any:
-            return settled(hook.handle(event, context), self._bridge, limit_s=self._deadline_s)
+            return await_result(hook.handle(event, context), self._bridge, limit_s=self._deadline_s)
 
         try:
             return await self._bridge.run(call, deadline_s=self._deadline_s)

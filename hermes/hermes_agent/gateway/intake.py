@@ -15,14 +15,14 @@ from typing import Any
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
 from hermes_agent.contracts.platform.pairing import PairingStore
 from hermes_agent.contracts.platform.source import SessionSource, build_session_key
-from hermes_agent.delivery import Inbound, Receipt, Reply, Target
-from hermes_agent.gateway.access import Access, Admission, principal
+from hermes_agent.delivery import InboundMessage, OutboundReply, Receipt, ReplyTarget
+from hermes_agent.gateway.access import AccessControl, Admission, principal
 from hermes_agent.gateway.chat_commands import ChatCommands
-from hermes_agent.gateway.chats import BESIDE, Chats
-from hermes_agent.gateway.link import Link
+from hermes_agent.gateway.chats import COMMAND_KEY, ChatSessions
+from hermes_agent.gateway.link import AdapterConnection
 from hermes_agent.gateway.payload import to_payload
-from hermes_agent.gateway.rates import Rates
-from hermes_agent.gateway.rooms import is_meant
+from hermes_agent.gateway.rates import RateLimits
+from hermes_agent.gateway.rooms import is_addressed
 
 __all__ = ["Intake"]
 
@@ -30,15 +30,15 @@ logger = logging.getLogger(__name__)
 
 URGENT = frozenset({"stop", "approve", "deny"})
 """Commands that are counted by themselves."""
-STRANGERS_PER_MINUTE = 20
+UNKNOWN_USERS_PER_MINUTE = 20
 """Messages of people who are not let in that a platform may bring; the rest is not looked at."""
-STORE_AGAIN_S = (1, 2, 4, 8, 15, 30)
+STORE_RETRY_S = (1, 2, 4, 8, 15, 30)
 """Waits for a disk that is full: many adapters have nobody who would bring a message again."""
-PAIRING = (
+PAIRING_NOTICE = (
     "Hello! I do not know you yet. Your pairing code is {code}; it holds for an hour. The operator of this agent lets"
     " you in with: hermes pairing approve {platform} {code}"
 )
-TOO_MUCH = "You write faster than I may read ({limit} messages a minute); what came beyond that is dropped."
+RATE_LIMIT_NOTICE = "You write faster than I may read ({limit} messages a minute); what came beyond that is dropped."
 
 
 class Intake:
@@ -49,16 +49,16 @@ class Intake:
     """
 
     def __init__(
-        self, chats: Chats, commands: ChatCommands, access: Access, pairing: PairingStore, gateway: Any
+        self, chats: ChatSessions, commands: ChatCommands, access: AccessControl, pairing: PairingStore, gateway: Any
     ) -> None:
         self._chats, self._commands = chats, commands
-        self._works = chats.works
-        self._bridge = chats.works.agent.bridge
+        self._deps = chats.deps
+        self._bridge = chats.deps.agent.bridge
         self._access, self._pairing = access, pairing
         self._gateway = gateway
-        self._rates = Rates(time.monotonic)
+        self._rates = RateLimits(time.monotonic)
 
-    async def take(self, link: Link, event: MessageEvent) -> None:
+    async def take(self, link: AdapterConnection, event: MessageEvent) -> None:
         """Take a message; it is on disk, or dropped for good, when this returns.
 
         Raises:
@@ -70,25 +70,25 @@ class Intake:
         admission = Admission("list") if event.internal else await self._admission(link, event, source)
         if admission is None or (not event.text and not event.media_urls):
             return
-        settings = self._works.settings
+        settings = self._deps.settings
         key = _session_key(link, source, settings.group_sessions_per_user, settings.thread_sessions_per_user)
         if (event.text or "").strip().lower() in settings.reset_triggers:
             event.text = "/new"
-        if alias := self._commands.stands_for(event.get_command()):
+        if alias := self._commands.alias_target(event.get_command()):
             event.text = f"{alias} {event.get_command_args()}".strip()
-        if not event.is_command() and not event.media_urls and self._answers(key, event.text):
+        if not event.is_command() and not event.media_urls and self._take_answer(key, event.text):
             return
         mode = self._busy_mode(event)
         event.metadata["admitted"] = admission.by
         event.metadata.pop("confirmed", None)  # said by `confirming` alone
         name = event.get_command()
-        beside = name is not None and not event.internal and self._commands.is_beside(name, key)
-        receipt = await self._stored(
-            Inbound(
+        beside = name is not None and not event.internal and self._commands.is_allowed_during_turn(name, key)
+        receipt = await self._store(
+            InboundMessage(
                 link.name,
                 source.chat_id,
                 event.message_id or "",
-                key + BESIDE if beside else key,
+                key + COMMAND_KEY if beside else key,
                 principal(source),
                 to_payload(event),
             )
@@ -102,32 +102,32 @@ class Intake:
             return
         if mode == "steer" and not event.media_urls and name is None and await running.steer(receipt.id, event.text):
             return
-        running.behind.append(receipt.id)
+        running.queued.append(receipt.id)
         waits = event.internal or event.message_type is MessageType.PHOTO or self._commands.is_command(name)
         if mode == "interrupt" and not waits:
             running.interrupt("newer message")
 
-    async def _stored(self, message: Inbound) -> Receipt:
+    async def _store(self, message: InboundMessage) -> Receipt:
         """Store a message; while nothing can be written it waits, and so does the adapter that brings it."""
-        for wait_s in STORE_AGAIN_S:
+        for wait_s in STORE_RETRY_S:
             try:
-                return await self._works.delivery.receive(message)
+                return await self._deps.delivery.receive(message)
             except sqlite3.OperationalError as exc:
                 logger.warning(
                     "platform %s: a message cannot be stored (%s); again in %d s", message.platform, exc, wait_s
                 )
                 await asyncio.sleep(wait_s)
-        return await self._works.delivery.receive(message)
+        return await self._deps.delivery.receive(message)
 
-    def _answers(self, key: str, text: str) -> bool:
+    def _take_answer(self, key: str, text: str) -> bool:
         """Take a message for the answer to what the session was asked; false when nothing was asked."""
-        waiting = [one for one in self._works.questions.of(key) if one.awaiting_text]
+        waiting = [one for one in self._deps.pending_questions.questions_for(key) if one.awaiting_text]
         if not waiting:
             return False
         choices, said = waiting[0].choices, text.strip()
         if said.isdigit() and 1 <= int(said) <= len(choices):
             said = choices[int(said) - 1]
-        return self._works.questions.answer(waiting[0].id, said)
+        return self._deps.pending_questions.answer(waiting[0].id, said)
 
     def _busy_mode(self, event: MessageEvent) -> str:
         """Return what becomes of a message while a turn runs; `/queue TEXT` and `/steer TEXT` become their text."""
@@ -136,34 +136,34 @@ class Intake:
         if said and event.get_command_args():
             event.text = event.get_command_args()
             return said
-        return self._works.settings.busy
+        return self._deps.settings.busy
 
-    async def _admission(self, link: Link, event: MessageEvent, source: SessionSource) -> Admission | None:
+    async def _admission(self, link: AdapterConnection, event: MessageEvent, source: SessionSource) -> Admission | None:
         """Return what lets a message in; None drops it."""
-        platform, settings = link.name, self._works.settings
+        platform, settings = link.name, self._deps.settings
         who = f"{platform}:{source.user_id or source.chat_id}"
         if event.get_command() in URGENT:
             who += "!"  # a flood of words must not keep anybody from stopping what runs
-        if not self._rates.take(who, settings.per_minute):
+        if not self._rates.count_message(who, settings.per_minute):
             admitted = await self._bridge.run(self._access.admit, source, link.config, link.adapter)
-            if admitted.allowed and self._rates.may_tell(who):
-                await self._say(source, TOO_MUCH.format(limit=settings.per_minute))
+            if admitted.is_allowed and self._rates.may_warn(who):
+                await self._send_text(source, RATE_LIMIT_NOTICE.format(limit=settings.per_minute))
             return None
         if not await self._passes_hooks(event):
             return None
         admission = await self._bridge.run(self._access.admit, source, link.config, link.adapter)
-        if not admission.allowed:
-            if self._rates.take(f"strangers:{platform}", STRANGERS_PER_MINUTE):
+        if not admission.is_allowed:
+            if self._rates.count_message(f"strangers:{platform}", UNKNOWN_USERS_PER_MINUTE):
                 logger.info("platform %s: %s is not let in", platform, source.user_id)
                 await self._offer_pairing(link, source)
             return None
-        if not is_meant(event, source, link.config):
+        if not is_addressed(event, source, link.config):
             return None
-        return admission if self._rates.take(f"all:{platform}", settings.platform_per_minute) else None
+        return admission if self._rates.count_message(f"all:{platform}", settings.platform_per_minute) else None
 
     async def _passes_hooks(self, event: MessageEvent) -> bool:
         """Ask `pre_gateway_dispatch`; the first answer that means something counts."""
-        hooks = self._works.agent.hooks
+        hooks = self._deps.agent.hooks
         if not hooks.has("pre_gateway_dispatch"):
             return True
         payload = {"event": event, "gateway": self._gateway, "session_store": self._chats}
@@ -181,23 +181,23 @@ class Intake:
                     return True
         return True
 
-    async def _offer_pairing(self, link: Link, source: SessionSource) -> None:
+    async def _offer_pairing(self, link: AdapterConnection, source: SessionSource) -> None:
         """Give a stranger who writes directly a code; the store gives one in ten minutes."""
-        behaviour = link.config.extra.get("unauthorized_dm_behavior") or self._works.settings.strangers
+        behaviour = link.config.extra.get("unauthorized_dm_behavior") or self._deps.settings.unknown_users
         if source.chat_type != "dm" or behaviour != "pair" or not source.user_id or source.is_bot:
             return
         code = await self._bridge.run(
             self._pairing.generate_code, link.name, source.user_id, (source.user_name or "")[:80]
         )
         if code is not None:
-            await self._say(source, PAIRING.format(code=code, platform=link.name))
+            await self._send_text(source, PAIRING_NOTICE.format(code=code, platform=link.name))
 
-    async def _say(self, source: SessionSource, text: str) -> None:
-        target = Target(source.platform.value, source.chat_id, source.thread_id or "")
-        await self._works.delivery.send(Reply(target, ({"text": text},)))
+    async def _send_text(self, source: SessionSource, text: str) -> None:
+        target = ReplyTarget(source.platform.value, source.chat_id, source.thread_id or "")
+        await self._deps.delivery.send(OutboundReply(target, ({"text": text},)))
 
 
-def _session_key(link: Link, source: SessionSource, per_user: bool, thread_per_user: bool) -> str:
+def _session_key(link: AdapterConnection, source: SessionSource, per_user: bool, thread_per_user: bool) -> str:
     """Return the key of the session that a message belongs to; a platform may cut its sessions otherwise."""
     extra = link.config.extra
     return build_session_key(

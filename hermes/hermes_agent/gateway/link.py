@@ -19,7 +19,7 @@ from hermes_agent.contracts.platform.entry import PlatformEntry
 from hermes_agent.contracts.platform.settings import PlatformConfig
 from hermes_agent.io.bridge import Bridge
 
-__all__ = ["Link", "LinkState", "Pauses"]
+__all__ = ["AdapterConnection", "ConnectionState", "ConnectionPauses"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ DISCONNECT_S = 10.0
 State = Literal["waiting", "connecting", "connected", "retrying", "paused", "failed", "stopped"]
 
 
-class LinkState(NamedTuple):
+class ConnectionState(NamedTuple):
     """What an operator is told of a platform."""
 
     name: str
@@ -48,7 +48,7 @@ class LinkState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pauses:
+class ConnectionPauses:
     """How long a platform that fails is left alone, in seconds."""
 
     first: float = 2.0
@@ -66,7 +66,7 @@ class Pauses:
         return float(min(self.longest, self.first * 2 ** (failures - 1)) * random.uniform(0.8, 1.2))
 
 
-class Link:
+class AdapterConnection:
     """One platform.
 
     Args:
@@ -85,29 +85,29 @@ class Link:
         bridge: Bridge,
         make: Callable[[], Any],
         prepare: Callable[[Any], None],
-        on_up: Callable[[Link], None],
-        on_down: Callable[[Link], None],
-        told: Callable[[LinkState], None],
-        pauses: Pauses,
+        on_up: Callable[[AdapterConnection], None],
+        on_down: Callable[[AdapterConnection], None],
+        told: Callable[[ConnectionState], None],
+        pauses: ConnectionPauses,
     ) -> None:
         self.name = name
         self.entry = entry
         self.config = config
         self.adapter: Any = None
         """The last one that was connected; it stays when the connection is lost."""
-        self.state = LinkState(name, "waiting", "", time.time(), 0)
+        self.state = ConnectionState(name, "waiting", "", time.time(), 0)
         self._bridge = bridge
         self._make, self._prepare = make, prepare
         self._on_up, self._on_down = on_up, on_down
         self._told, self._pauses = told, pauses
         self._lost = asyncio.Event()
-        self._knock = asyncio.Event()
+        self._retry_event = asyncio.Event()
         self._settled = asyncio.Event()
         """It neither connects nor is about to."""
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether messages can be sent."""
         return self.state.state == "connected"
 
@@ -120,19 +120,19 @@ class Link:
 
         A connected adapter is left alone.
         """
-        self._knock.set()
+        self._retry_event.set()
         if self.state.state not in ("retrying", "paused", "failed"):
             return False
         self._settled.clear()
         return True
 
-    async def settled(self, timeout_s: float) -> LinkState:
+    async def wait_connected(self, timeout_s: float) -> ConnectionState:
         """Return the state once the adapter is connected or has failed to connect, or after `timeout_s` seconds."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._settled.wait(), timeout_s)
         return self.state
 
-    def lost(self, adapter: Any) -> None:
+    def handle_failure(self, adapter: Any) -> None:
         """The adapter gave up (`_notify_fatal_error`); an adapter of former times is not listened to."""
         if adapter is self.adapter:
             self._lost.set()
@@ -143,48 +143,48 @@ class Link:
             self._task.cancel()
             await asyncio.wait((self._task,))
             self._task = None
-        if self.connected:
+        if self.is_connected:
             self._down("stopped", "")
             await self._disconnect(self.adapter)
         else:
-            self._tell("stopped", "")
+            self._notify("stopped", "")
 
     async def _run(self) -> None:
         failures = 0
         while True:
-            self._knock.clear()
-            self._tell("connecting", self.state.reason, failures)
+            self._retry_event.clear()
+            self._notify("connecting", self.state.reason, failures)
             reason, again = await self._connect(is_reconnect=self.adapter is not None)
             if not reason:
                 failures = 0
                 await self._lost.wait()
-                reason, again = _why(self.adapter, "the connection was lost")
+                reason, again = _fatal_error(self.adapter, "the connection was lost")
                 self._down("retrying", reason)
                 await self._disconnect(self.adapter)
             failures += 1
             if not again:
                 logger.error("platform %s is not connected: %s", self.name, reason)
-                self._tell("failed", reason, failures)
-                await self._knock.wait()
+                self._notify("failed", reason, failures)
+                await self._retry_event.wait()
                 continue
             pause = self._pauses.after(failures)
             paused = failures >= self._pauses.breaks_after
             level = logging.ERROR if failures == self._pauses.breaks_after else logging.WARNING
             logger.log(level, "platform %s: %s; again in %.0f s", self.name, reason, pause)
-            self._tell("paused" if paused else "retrying", reason, failures)
-            await self._wait_knock(pause)
+            self._notify("paused" if paused else "retrying", reason, failures)
+            await self._wait_retry(pause)
 
     async def _connect(self, *, is_reconnect: bool) -> tuple[str, bool]:
         """Make an adapter and connect it. Return why it is not connected, and whether to try again."""
         adapter = None
         try:
-            adapter = await self._bridge.on_plugin(self._made(), deadline_s=CONNECT_S)
+            adapter = await self._bridge.on_plugin(self._make_adapter(), deadline_s=CONNECT_S)
             if adapter is None:
                 return "it cannot be made (the log says why)", False
             self._lost = asyncio.Event()
             connecting = call_connect(adapter, is_reconnect=is_reconnect)
             if not await self._bridge.on_plugin(connecting, deadline_s=CONNECT_S):
-                reason = _why(adapter, "connect() says no")
+                reason = _fatal_error(adapter, "connect() says no")
                 await self._disconnect(adapter)
                 return reason
         except asyncio.CancelledError:
@@ -200,13 +200,13 @@ class Link:
             return f"{type(exc).__name__}: {exc}", True
         self.adapter = adapter
         self._on_up(self)
-        self._tell("connected", "")
+        self._notify("connected", "")
         logger.info("platform %s is connected", self.name)
         if getattr(adapter, "has_fatal_error", False):  # it gave up before anybody listened
             self._lost.set()
         return "", True
 
-    async def _made(self) -> Any:
+    async def _make_adapter(self) -> Any:
         adapter = self._make()
         if adapter is not None:
             self._prepare(adapter)
@@ -225,25 +225,25 @@ class Link:
             logger.warning("platform %s did not disconnect: %s: %s", self.name, type(exc).__name__, exc)
 
     def _down(self, state: State, reason: str) -> None:
-        self._tell(state, reason)
+        self._notify(state, reason)
         self._on_down(self)
 
-    def _tell(self, state: State, reason: str, failures: int = 0) -> None:
-        self.state = LinkState(self.name, state, reason, time.time(), failures)
+    def _notify(self, state: State, reason: str, failures: int = 0) -> None:
+        self.state = ConnectionState(self.name, state, reason, time.time(), failures)
         if state in ("waiting", "connecting"):
             self._settled.clear()
         else:
             self._settled.set()
         self._told(self.state)
 
-    async def _wait_knock(self, pause_s: float) -> None:
+    async def _wait_retry(self, pause_s: float) -> None:
         try:
-            await asyncio.wait_for(self._knock.wait(), pause_s)
+            await asyncio.wait_for(self._retry_event.wait(), pause_s)
         except TimeoutError:
             return  # the pause is over
 
 
-def _why(adapter: Any, otherwise: str) -> tuple[str, bool]:
+def _fatal_error(adapter: Any, otherwise: str) -> tuple[str, bool]:
     """Return why an adapter gave up, and whether connecting again may help."""
     if getattr(adapter, "has_fatal_error", False):
         return str(adapter.fatal_error_message or adapter.fatal_error_code), bool(adapter.fatal_error_retryable)

@@ -14,21 +14,21 @@ from hermes_agent.config.edit import set_value
 from hermes_agent.contracts.platform.settings import HomeChannel
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redact import redactor
-from hermes_agent.delivery import Reply, Target
+from hermes_agent.delivery import OutboundReply, ReplyTarget
 from hermes_agent.io import processes
 
 if TYPE_CHECKING:
-    from hermes_agent.gateway.chat_commands import Asked
-    from hermes_agent.gateway.works import Works
+    from hermes_agent.gateway.chat_commands import CommandInvocation
+    from hermes_agent.gateway.works import GatewayDeps
 
-__all__ = ["back_again", "quick_command", "restart", "run_quick", "set_home"]
+__all__ = ["restart_notice", "quick_command", "restart", "run_quick", "set_home"]
 
 QUICK_TIMEOUT_S = 30.0
 QUICK_OUTPUT_BYTES = 16_000
-BACK = "I am back. What was begun goes on."
+RESTARTED = "I am back. What was begun goes on."
 
 
-async def restart(works: Works, asked: Asked) -> str:
+async def restart(works: GatewayDeps, asked: CommandInvocation) -> str:
     """Restart the daemon; who asked is told when it is back."""
     if works.restart is None:
         return "Nothing restarts this process: it is no daemon."
@@ -37,13 +37,13 @@ async def restart(works: Works, asked: Asked) -> str:
     return "Restarting: what runs may finish first."
 
 
-def back_again(told: str) -> Reply:
+def restart_notice(told: str) -> OutboundReply:
     """Return what is said after a restart, to the chat that asked for it."""
     platform, chat, thread = (str(one) for one in json.loads(told))
-    return Reply(Target(platform, chat, thread), ({"text": BACK},))
+    return OutboundReply(ReplyTarget(platform, chat, thread), ({"text": RESTARTED},))
 
 
-async def set_home(works: Works, asked: Asked) -> str:
+async def set_home(works: GatewayDeps, asked: CommandInvocation) -> str:
     """Let this chat be where the platform's messages without an addressee go; kept in the config."""
     source, link = asked.source, asked.link
     home = HomeChannel(source.platform, source.chat_id, source.chat_name or "Home", source.thread_id)
@@ -63,7 +63,7 @@ def quick_command(values: Mapping[str, Any], name: str) -> Mapping[str, Any] | N
     return found if isinstance(found, Mapping) else None
 
 
-async def run_quick(works: Works, entry: Mapping[str, Any], name: str) -> str:
+async def run_quick(works: GatewayDeps, entry: Mapping[str, Any], name: str) -> str:
     """Run the shell command of an entry and return what it printed.
 
     Raises:
@@ -76,7 +76,7 @@ async def run_quick(works: Works, entry: Mapping[str, Any], name: str) -> str:
         )
     stopped = threading.Event()
 
-    def run() -> processes.Finished:
+    def run() -> processes.CommandResult:
         return processes.run(
             command,
             cwd=works.agent.settings.cwd,

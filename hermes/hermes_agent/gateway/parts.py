@@ -14,19 +14,28 @@ from typing import Any
 from hermes_agent.contracts.platform import media_paths, media_tags
 from hermes_agent.contracts.platform.chunks import split_message
 from hermes_agent.contracts.platform.markdown import strip_markdown
-from hermes_agent.contracts.platform.outlet import Outlet
-from hermes_agent.contracts.platform.sent_files import sent_copy
+from hermes_agent.contracts.platform.outlet import MessageSender
+from hermes_agent.contracts.platform.sent_files import copy_sent_file
 
-__all__ = ["Part", "cut", "limit_of", "one_by_one", "parts_of", "plays", "reply_to", "spoken_part"]
+__all__ = [
+    "Part",
+    "split_text",
+    "message_limit",
+    "is_sent_singly",
+    "reply_parts",
+    "can_play_audio",
+    "reply_target",
+    "audio_part",
+]
 
 logger = logging.getLogger(__name__)
 
 Part = dict[str, Any]
-LONGEST_SPEECH = 4000
+MAX_SPEECH_LENGTH = 4000
 """Characters of an answer that are spoken."""
 
 
-def parts_of(
+def reply_parts(
     text: str, adapter: Any, max_length: int = 0, *, is_open: Callable[[str], bool], edit: str = ""
 ) -> list[Part]:
     """Return the parts of an answer. It looks at files and calls the adapter's own code: not for the core loop.
@@ -37,49 +46,51 @@ def parts_of(
         edit: id of a message that is to become the first text.
     """
     said = text
-    media, text = _asked(adapter, "extract_media", said)
-    images, text = _asked(adapter, "extract_images", text)
-    files, text = _asked(adapter, "extract_local_files", text)
-    parts: list[Part] = [{"text": chunk} for chunk in cut(text, adapter, max_length)]
+    media, text = _extract(adapter, "extract_media", said)
+    images, text = _extract(adapter, "extract_images", text)
+    files, text = _extract(adapter, "extract_local_files", text)
+    parts: list[Part] = [{"text": chunk} for chunk in split_text(text, adapter, max_length)]
     if parts and edit:
         parts[0]["edit"] = edit
     pictures = [[url, alt] for url, alt in images]
-    parts += [{"images": some} for some in ([[one] for one in pictures] if one_by_one(adapter) else [pictures]) if some]
+    parts += [
+        {"images": some} for some in ([[one] for one in pictures] if is_sent_singly(adapter) else [pictures]) if some
+    ]
     document = media_tags.AS_DOCUMENT in said
     for path, voice in media_paths.filter_media_delivery_paths(media):
-        if is_open(path) and (kept := sent_copy(path)):
+        if is_open(path) and (kept := copy_sent_file(path)):
             parts.append({"file": kept, "voice": voice, "document": document and not voice})
     for path in filter(is_open, media_paths.filter_local_delivery_paths(files)):
-        if kept := sent_copy(path):
+        if kept := copy_sent_file(path):
             parts.append({"file": kept, "voice": False, "document": document})
     return parts
 
 
-def one_by_one(adapter: Any) -> bool:
+def is_sent_singly(adapter: Any) -> bool:
     """Say whether a platform sends several pictures as it sends one after another."""
-    return getattr(type(adapter), "send_multiple_images", None) is Outlet.send_multiple_images
+    return getattr(type(adapter), "send_multiple_images", None) is MessageSender.send_multiple_images
 
 
-def plays(adapter: Any) -> bool:
+def can_play_audio(adapter: Any) -> bool:
     """Say whether a platform takes recordings."""
     kind = type(adapter)
-    own = (getattr(kind, name, None) is not getattr(Outlet, name) for name in ("send_voice", "play_tts"))
+    own = (getattr(kind, name, None) is not getattr(MessageSender, name) for name in ("send_voice", "play_tts"))
     return any(own) or getattr(kind, "sends_any_file", False) is True
 
 
-def spoken_part(text: str, speak: Callable[[str], str]) -> list[Part]:
+def audio_part(text: str, speak: Callable[[str], str]) -> list[Part]:
     """Return the part that says an answer; none when there is nothing to say, or nobody speaks. In a worker."""
     _, said = media_tags.extract_media(text)
-    said = strip_markdown(media_tags.extract_images(media_tags.without_code(said))[1])[:LONGEST_SPEECH].strip()
+    said = strip_markdown(media_tags.extract_images(media_tags.blank_code(said))[1])[:MAX_SPEECH_LENGTH].strip()
     path = speak(said) if said else ""
     return [{"file": path, "voice": True, "document": False, "spoken": True}] if path else []
 
 
-def cut(text: str, adapter: Any, max_length: int = 0) -> list[str]:
+def split_text(text: str, adapter: Any, max_length: int = 0) -> list[str]:
     """Cut a text into messages; none for a blank one."""
     if not text.strip():
         return []
-    limit = limit_of(adapter, max_length)
+    limit = message_limit(adapter, max_length)
     if limit <= 0 or getattr(adapter, "splits_long_messages", False):
         return [text]
     length = getattr(adapter, "message_len_fn", len)
@@ -90,18 +101,18 @@ def cut(text: str, adapter: Any, max_length: int = 0) -> list[str]:
         return split_message(text, limit, None)
 
 
-def limit_of(adapter: Any, max_length: int = 0) -> int:
+def message_limit(adapter: Any, max_length: int = 0) -> int:
     """Return how long a message may be; 0 means that the adapter sees to it."""
     own = getattr(adapter, "MAX_MESSAGE_LENGTH", 0)
     return own if isinstance(own, int) and own > 0 else max_length
 
 
-def reply_to(part: Mapping[str, Any], index: int, message: str, mode: str) -> str | None:
+def reply_target(part: Mapping[str, Any], index: int, message: str, mode: str) -> str | None:
     """Return which message a part answers: `first` marks one part, `all` each, `off` none."""
     return message if message and "text" in part and mode != "off" and (mode == "all" or index == 0) else None
 
 
-def _asked(adapter: Any, method: str, text: str) -> tuple[list[Any], str]:
+def _extract(adapter: Any, method: str, text: str) -> tuple[list[Any], str]:
     """Let the adapter take something out of a text; one that cannot leaves it in."""
     try:
         found, rest = getattr(adapter, method, getattr(media_tags, method))(text)

@@ -14,18 +14,18 @@ from hermes_agent.core.redact import redactor
 
 __all__ = ["from_payload", "to_payload"]
 
-_APART = frozenset({"source", "message_type", "raw_message", "timestamp", "metadata"})
-_SAID = ("text", "reply_to_text", "channel_context")
+_SEPARATE_FIELDS = frozenset({"source", "message_type", "raw_message", "timestamp", "metadata"})
+_TEXT_FIELDS = ("text", "reply_to_text", "channel_context")
 """What users wrote: it is stored without known secrets."""
-_PLAIN = tuple(field.name for field in fields(MessageEvent) if field.name not in _APART)
+_PLAIN_FIELDS = tuple(field.name for field in fields(MessageEvent) if field.name not in _SEPARATE_FIELDS)
 
 
 def to_payload(event: MessageEvent) -> dict[str, Any]:
     """Return a message as JSON types; `raw_message`, and of `metadata` what is no JSON, stay behind."""
     assert event.source is not None
     return {
-        **{name: _plain(getattr(event, name)) for name in _PLAIN},
-        **{name: redactor.known(text) for name in _SAID if isinstance(text := getattr(event, name), str)},
+        **{name: _json_fields(getattr(event, name)) for name in _PLAIN_FIELDS},
+        **{name: redactor.mask_known(text) for name in _TEXT_FIELDS if isinstance(text := getattr(event, name), str)},
         "source": event.source.to_dict(),
         "message_type": event.message_type.value,
         "timestamp": event.timestamp.isoformat(),
@@ -39,7 +39,7 @@ def from_payload(payload: Mapping[str, Any]) -> MessageEvent:
     Raises:
         ValueError: nobody registered its platform.
     """
-    plain = {name: payload[name] for name in _PLAIN if name in payload}
+    plain = {name: payload[name] for name in _PLAIN_FIELDS if name in payload}
     return MessageEvent(
         **plain,
         source=SessionSource.from_dict(payload["source"]),
@@ -49,7 +49,7 @@ def from_payload(payload: Mapping[str, Any]) -> MessageEvent:
     )
 
 
-def _plain(value: Any) -> Any:
+def _json_fields(value: Any) -> Any:
     return [str(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 

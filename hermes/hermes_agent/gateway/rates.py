@@ -6,16 +6,16 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["TELL_EVERY_S", "Rates"]
+__all__ = ["WARN_EVERY_S", "RateLimits"]
 
 WINDOW_S = 60.0
-TELL_EVERY_S = 600.0
+WARN_EVERY_S = 600.0
 """Somebody whose messages are dropped is told so once in this time."""
-REMEMBERED = 4096
+MAX_SENDERS = 4096
 """Senders that are counted at a time; one who was not heard for longest is forgotten."""
 
 
-class Rates:
+class RateLimits:
     """Counts within the last minute. For one loop.
 
     Args:
@@ -25,16 +25,16 @@ class Rates:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._seen: OrderedDict[str, deque[float]] = OrderedDict()
-        self._told: OrderedDict[str, float] = OrderedDict()
+        self._warned: OrderedDict[str, float] = OrderedDict()
 
-    def take(self, whose: str, limit: int) -> bool:
+    def count_message(self, whose: str, limit: int) -> bool:
         """Count a message; false when there were `limit` of them in the last minute. 0 means no limit."""
         if limit <= 0:
             return True
         now = self._clock()
         seen = self._seen.setdefault(whose, deque())
         self._seen.move_to_end(whose)
-        _forget_beyond(self._seen)
+        _drop_oldest(self._seen)
         while seen and now - seen[0] >= WINDOW_S:
             seen.popleft()
         if len(seen) >= limit:
@@ -42,18 +42,18 @@ class Rates:
         seen.append(now)
         return True
 
-    def may_tell(self, whom: str) -> bool:
-        """Say whether somebody may be told now why nothing happens; true once in `TELL_EVERY_S`."""
+    def may_warn(self, whom: str) -> bool:
+        """Say whether somebody may be told now why nothing happens; true once in `WARN_EVERY_S`."""
         now = self._clock()
-        last = self._told.get(whom)
-        if last is not None and now - last < TELL_EVERY_S:
+        last = self._warned.get(whom)
+        if last is not None and now - last < WARN_EVERY_S:
             return False
-        self._told[whom] = now
-        self._told.move_to_end(whom)
-        _forget_beyond(self._told)
+        self._warned[whom] = now
+        self._warned.move_to_end(whom)
+        _drop_oldest(self._warned)
         return True
 
 
-def _forget_beyond(known: OrderedDict[str, Any]) -> None:
-    while len(known) > REMEMBERED:
+def _drop_oldest(known: OrderedDict[str, Any]) -> None:
+    while len(known) > MAX_SENDERS:
         known.popitem(last=False)

@@ -15,12 +15,12 @@ from hermes_agent.contracts.platform.messages import MessageEvent
 from hermes_agent.contracts.platform.settings import PlatformConfig
 from hermes_agent.contracts.platform.source import SessionSource
 
-__all__ = ["is_meant"]
+__all__ = ["is_addressed"]
 
 logger = logging.getLogger(__name__)
 
 
-def is_meant(event: MessageEvent, source: SessionSource, config: PlatformConfig) -> bool:
+def is_addressed(event: MessageEvent, source: SessionSource, config: PlatformConfig) -> bool:
     """Say whether a message is for the agent: in a direct chat all are.
 
     Keys of `platforms.<name>`: `allowed_chats` (others are not heard), `free_response_chats` (everything is heard),

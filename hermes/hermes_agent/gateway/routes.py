@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.store import Database, Schema
 
-__all__ = ["SCHEMA", "Confirm", "ResetPolicy", "Route", "Routes"]
+__all__ = ["SCHEMA", "PendingConfirmation", "SessionResetPolicy", "ChatRoute", "ChatRouteStore"]
 
 SCHEMA = Schema(
     "gateway",
@@ -41,7 +41,7 @@ SCHEMA = Schema(
 )
 
 
-class Route(NamedTuple):
+class ChatRoute(NamedTuple):
     """The session that a chat is in."""
 
     session_key: str
@@ -56,7 +56,7 @@ class Route(NamedTuple):
     used_at: float
 
 
-class Confirm(NamedTuple):
+class PendingConfirmation(NamedTuple):
     """A slash command that somebody was asked about."""
 
     session_key: str
@@ -69,7 +69,7 @@ class Confirm(NamedTuple):
     """When the question is over, in seconds since the epoch."""
 
 
-class ResetPolicy(NamedTuple):
+class SessionResetPolicy(NamedTuple):
     """When a chat that was left gets a new session."""
 
     mode: str = "both"
@@ -78,7 +78,7 @@ class ResetPolicy(NamedTuple):
     at_hour: int = 4
     """Hour of local time at which a new day begins."""
 
-    def is_over(self, used_at: float, now: float) -> str:
+    def reset_reason(self, used_at: float, now: float) -> str:
         """Return why the session is over (`idle`, `daily`), empty when it is not. Times in seconds since the epoch."""
         if self.mode in ("idle", "both") and now - used_at >= self.idle_minutes * 60:
             return "idle"
@@ -91,21 +91,21 @@ class ResetPolicy(NamedTuple):
         return ""
 
 
-class Routes:
+class ChatRouteStore:
     """Reads and writes the table; sync, for one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._db = Database(path, (SCHEMA,))
 
-    def get(self, session_key: str) -> Route | None:
+    def get(self, session_key: str) -> ChatRoute | None:
         """Return the session of a chat; None when it has none."""
         return self._one("session_key = ?", session_key)
 
-    def of_session(self, session_id: str) -> Route | None:
+    def of_session(self, session_id: str) -> ChatRoute | None:
         """Return the chat that is in a session."""
         return self._one("session_id = ?", session_id)
 
-    def put(self, route: Route) -> None:
+    def put(self, route: ChatRoute) -> None:
         """Let a chat be in a session."""
         with self._db.write() as db:
             db.execute(
@@ -123,7 +123,7 @@ class Routes:
                 (json.dumps(dict(source), ensure_ascii=False), now, session_key, session_id),
             )
 
-    def ask(self, confirm: Confirm) -> None:
+    def ask(self, confirm: PendingConfirmation) -> None:
         """Keep a question about a command; the session's former one is forgotten."""
         row = confirm._replace(payload=json.dumps(dict(confirm.payload), ensure_ascii=False))  # type: ignore[arg-type]
         with self._db.write() as db:
@@ -134,9 +134,9 @@ class Routes:
         with self._db.write() as db:
             db.execute("DELETE FROM gateway_confirms WHERE confirm_id = ?", (confirm_id,))
 
-    def asked(self) -> list[Confirm]:
+    def asked(self) -> list[PendingConfirmation]:
         """Return the questions that nobody has answered."""
-        rows = map(Confirm._make, self._db.read("SELECT * FROM gateway_confirms"))
+        rows = map(PendingConfirmation._make, self._db.read("SELECT * FROM gateway_confirms"))
         return [row._replace(payload=json.loads(str(row.payload))) for row in rows]
 
     def question(self, session_key: str, waits: bool) -> None:
@@ -157,9 +157,9 @@ class Routes:
         """Close the database."""
         self._db.close()
 
-    def _one(self, where: str, value: str) -> Route | None:
+    def _one(self, where: str, value: str) -> ChatRoute | None:
         rows = self._db.read(f"SELECT * FROM gateway_routing WHERE {where} ORDER BY used_at DESC LIMIT 1", (value,))
         if not rows:
             return None
-        route = Route(*rows[0])
+        route = ChatRoute(*rows[0])
         return route._replace(source=json.loads(str(route.source)))

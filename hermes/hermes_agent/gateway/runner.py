@@ -15,49 +15,49 @@ from hermes_agent.contracts.platform.pairing import PairingStore
 from hermes_agent.contracts.platform.settings import PlatformConfig
 from hermes_agent.contracts.platform.source import SessionSource
 from hermes_agent.core.messages import Message
-from hermes_agent.gateway.access import Access, may_give
+from hermes_agent.gateway.access import AccessControl, may_run_command
 from hermes_agent.gateway.event_hooks import EventHooks, load_hooks
-from hermes_agent.gateway.link import Link
-from hermes_agent.gateway.works import Works
+from hermes_agent.gateway.link import AdapterConnection
+from hermes_agent.gateway.works import GatewayDeps
 
 if TYPE_CHECKING:
     from hermes_agent.contracts.platform.messages import MessageEvent
-    from hermes_agent.delivery import Reply
-    from hermes_agent.gateway.chats import Chats
+    from hermes_agent.delivery import OutboundReply
+    from hermes_agent.gateway.chats import ChatSessions
     from hermes_agent.gateway.intake import Intake
 
 __all__ = ["Gateway"]
 
 logger = logging.getLogger(__name__)
 
-ATTACHED = "[The scheduled job {job!r} has told this chat what follows.]"
+ATTACHED_TEXT = "[The scheduled job {job!r} has told this chat what follows.]"
 RELOAD_S = 20.0
 """How long a reload waits for adapters, to say what became of them."""
-NOT_OURS = frozenset({"local", "api_server", "webhook"})
+NON_ADAPTERS = frozenset({"local", "api_server", "webhook"})
 """Names of platforms that other front doors are."""
 
 
 class Gateway:
     """The platforms of one process; plugins know it as `gateway_runner`."""
 
-    def __init__(self, works: Works) -> None:
-        self.works = works
+    def __init__(self, works: GatewayDeps) -> None:
+        self.deps = works
         self.config = GatewayConfig()
         self.pairing_store = PairingStore()
         self._bridge = works.agent.bridge
-        self._access = Access(works.platforms.get, self.pairing_store, works.environ)
-        self._links: dict[str, Link] = {}
+        self._access = AccessControl(works.platforms.get, self.pairing_store, works.environ)
+        self._connections: dict[str, AdapterConnection] = {}
         self._events = EventHooks(self._bridge)
         self._ready = False
         """Chats can be served."""
 
     @cached_property
-    def session_store(self) -> Chats:
+    def session_store(self) -> ChatSessions:
         """The chats; made when the first platform is wanted, since a daemon without one has none."""
         from hermes_agent.gateway.chat_commands import ChatCommands
-        from hermes_agent.gateway.chats import Chats
+        from hermes_agent.gateway.chats import ChatSessions
 
-        chats = Chats(self.works, self._events, self._links)
+        chats = ChatSessions(self.deps, self._events, self._connections)
         chats.commands = ChatCommands(chats)
         return chats
 
@@ -71,20 +71,20 @@ class Gateway:
     @property
     def adapters(self) -> dict[Platform, Any]:
         """The adapters that are connected."""
-        return {Platform(name): link.adapter for name, link in self._links.items() if link.connected}
+        return {Platform(name): link.adapter for name, link in self._connections.items() if link.is_connected}
 
     def states(self) -> list[dict[str, Any]]:
         """Return what is told of each platform: `name`, `state`, `reason`, `since`, `failures`."""
-        return [link.state.to_json() for link in self._links.values()]
+        return [link.state.to_json() for link in self._connections.values()]
 
     def counts(self) -> dict[str, int]:
         """Return how many platforms are connected, how many are not, and how many turns run in chats."""
-        up = sum(link.connected for link in self._links.values())
-        down = len(self._links) - up
+        up = sum(link.is_connected for link in self._connections.values())
+        down = len(self._connections) - up
         return {
             "platforms": up,
             "platforms_down": down,
-            "chat_turns": len(self.session_store.running) if self._links else 0,
+            "chat_turns": len(self.session_store.running) if self._connections else 0,
         }
 
     def menu(self) -> list[tuple[str, str]]:
@@ -99,18 +99,18 @@ class Gateway:
 
     async def start(self) -> None:
         """Begin to connect what is configured; returns before it is."""
-        inboxes, loop = self.works.agent.inboxes, asyncio.get_running_loop()
-        inboxes.on_push = lambda session: _on_loop(loop, self._spoken_to, session)
-        self.works.agent.contexts.on_compacted = partial(self._events.emit, "session:compress")
-        self._events.hooks = await self._bridge.run(load_hooks, self.works.home / "hooks")
+        inboxes, loop = self.deps.agent.injected, asyncio.get_running_loop()
+        inboxes.on_push = lambda session: _on_loop(loop, self._start_injected_turn, session)
+        self.deps.agent.context_engines.on_compacted = partial(self._events.emit, "session:compress")
+        self._events.hooks = await self._bridge.run(load_hooks, self.deps.home / "hooks")
         await self.reload(wait_s=0)
-        platforms = [name for name in self._links]
+        platforms = [name for name in self._connections]
         self._events.emit("gateway:startup", {"platforms": platforms})
-        await self.works.agent.subagents.recover()
-        if self.works.restarted_for:
-            from hermes_agent.gateway.operator_commands import back_again  # few starts were asked for in a chat
+        await self.deps.agent.subagents.recover()
+        if self.deps.restarted_for:
+            from hermes_agent.gateway.operator_commands import restart_notice  # few starts were asked for in a chat
 
-            await self.works.delivery.send(back_again(self.works.restarted_for))
+            await self.deps.delivery.send(restart_notice(self.deps.restarted_for))
 
     async def reload(self, *, wait_s: float = RELOAD_S) -> dict[str, str]:
         """Connect what is configured now, disconnect what is no more, and try again what had failed.
@@ -120,33 +120,33 @@ class Gateway:
 
         Returns: by platform, what changed: `connected`, `reconnected`, `disconnected`, or why it is not connected.
         """
-        self.works.settings = self.works.read()
-        self.config = await self._bridge.run(gateway_config, self.works.values(), self.works.platforms)
+        self.deps.settings = self.deps.read_settings()
+        self.config = await self._bridge.run(gateway_config, self.deps.values(), self.deps.platforms)
         wanted = {
             platform.value: config
             for platform, config in self.config.platforms.items()
-            if config.enabled and platform.value not in NOT_OURS
+            if config.enabled and platform.value not in NON_ADAPTERS
         }
         gone = [
             link
-            for name, link in self._links.items()
-            if wanted.get(name) != link.config or self.works.platforms.get(name) is not link.entry
+            for name, link in self._connections.items()
+            if wanted.get(name) != link.config or self.deps.platforms.get(name) is not link.entry
         ]
         were = {link.name for link in gone}
-        await asyncio.gather(*(self._end(link) for link in gone))
+        await asyncio.gather(*(self._stop_connection(link) for link in gone))
         if wanted and not self._ready:
             await self._bridge.run(_load)
             await self.session_store.commands.confirming.recover()
             self._ready = True
         begun = []
         for name, config in wanted.items():
-            if name not in self._links:
-                self._links[name] = self._begin(name, config)
+            if name not in self._connections:
+                self._connections[name] = self._start_connection(name, config)
                 begun.append(name)
-            elif self._links[name].retry():
+            elif self._connections[name].retry():
                 begun.append(name)
         changed = dict.fromkeys(sorted(were - wanted.keys()), "disconnected")
-        states = await asyncio.gather(*(self._links[name].settled(wait_s) for name in begun))
+        states = await asyncio.gather(*(self._connections[name].wait_connected(wait_s) for name in begun))
         for name, state in zip(begun, states, strict=True):
             changed[name] = "reconnected" if name in were else "connected"
             if state.state == "connecting":
@@ -155,7 +155,7 @@ class Gateway:
                 changed[name] = f"not connected: {state.reason}"
         return changed
 
-    async def say(self, to: str, text: str, reply_id: str = "", principal: str = "") -> str:
+    async def send_text(self, to: str, text: str, reply_id: str = "", principal: str = "") -> str:
         """Have a text brought to a chat, and return the reply's id; the same id twice is one message.
 
         Args:
@@ -165,83 +165,83 @@ class Gateway:
         Raises:
             UserError: there is no such platform or chat.
         """
-        return await self.works.delivery.send(await self.compose(to, text, reply_id, principal))
+        return await self.deps.delivery.send(await self.compose(to, text, reply_id, principal))
 
-    async def compose(self, to: str, text: str, reply_id: str = "", principal: str = "") -> Reply:
+    async def compose(self, to: str, text: str, reply_id: str = "", principal: str = "") -> OutboundReply:
         """Return a text for a chat as the outbox takes it; arguments and errors as `say`."""
-        from hermes_agent.delivery import Reply
-        from hermes_agent.gateway.addressing import target_of  # only who says something needs these
-        from hermes_agent.gateway.parts import parts_of
+        from hermes_agent.delivery import OutboundReply
+        from hermes_agent.gateway.addressing import parse_target  # only who says something needs these
+        from hermes_agent.gateway.parts import reply_parts
 
-        entries = {entry.name: entry for entry in self.works.platforms.all_entries()}
-        target = target_of(to, self.config, entries, self.works.environ)
-        link, entry = self._links.get(target.platform), entries.get(target.platform)
+        entries = {entry.name: entry for entry in self.deps.platforms.all_entries()}
+        target = parse_target(to, self.config, entries, self.deps.environ)
+        link, entry = self._connections.get(target.platform), entries.get(target.platform)
         adapter = None if link is None else link.adapter
         longest = 0 if entry is None else entry.max_message_length
-        is_open = self.works.is_open(principal)
-        parts = await self._bridge.run(parts_of, text, adapter, longest, is_open=is_open)
-        return Reply(target, tuple(parts), id=reply_id)
+        is_open = self.deps.is_open(principal)
+        parts = await self._bridge.run(reply_parts, text, adapter, longest, is_open=is_open)
+        return OutboundReply(target, tuple(parts), id=reply_id)
 
     async def attach(self, session_key: str, job: str, text: str) -> None:
         """Make what a scheduled job told a chat part of its conversation, so that people can come back to it."""
         chats = self.session_store
         while True:
             route = await chats.route(session_key)
-            if route is None or await self.works.agent.transcript("title", route.session_id) is None:
+            if route is None or await self.deps.agent.call_transcript("title", route.session_id) is None:
                 return  # nobody spoke there yet, or the session is gone
             if (running := chats.running.get(session_key)) is None:  # asked last: nothing comes between it and `append`
                 break
             await running.ended.wait()
-        said = [Message("user", ATTACHED.format(job=job)), Message("assistant", text)]
-        await self.works.agent.transcript("append", route.session_id, said, principal=f"cron:{job}")
+        said = [Message("user", ATTACHED_TEXT.format(job=job)), Message("assistant", text)]
+        await self.deps.agent.call_transcript("append", route.session_id, said, principal=f"cron:{job}")
 
     async def drain(self, timeout_s: float) -> None:
         """Disconnect everything, each within its own deadline; the inbox has ended the turns before."""
-        self.works.agent.inboxes.on_push = None
-        await asyncio.gather(*(self._end(link) for link in list(self._links.values())))
+        self.deps.agent.injected.on_push = None
+        await asyncio.gather(*(self._stop_connection(link) for link in list(self._connections.values())))
         await self._events.aclose()
         if "session_store" in vars(self):  # it was made
             await self.session_store.aclose()
 
-    def _spoken_to(self, session: str) -> None:
-        if self._links:
-            self.session_store.spoken_to(session)
+    def _start_injected_turn(self, session: str) -> None:
+        if self._connections:
+            self.session_store.start_injected_turn(session)
 
-    def _begin(self, name: str, config: PlatformConfig) -> Link:
-        entry = self.works.platforms.get(name)
+    def _start_connection(self, name: str, config: PlatformConfig) -> AdapterConnection:
+        entry = self.deps.platforms.get(name)
         if entry is None:
             logger.warning("platforms.%s is enabled, and no plugin brings such a platform", name)
-        link = Link(
+        link = AdapterConnection(
             name,
             entry,
             config,
             bridge=self._bridge,
-            make=lambda: self.works.platforms.create_adapter(name, config),
+            make=lambda: self.deps.platforms.create_adapter(name, config),
             prepare=lambda adapter: self._prepare(link, adapter),
-            on_up=self._up,
-            on_down=self._down,
-            told=self.works.told,
-            pauses=self.works.pauses,
+            on_up=self._on_connected,
+            on_down=self._on_disconnected,
+            told=self.deps.on_state,
+            pauses=self.deps.pauses,
         )
         link.start()
         return link
 
-    async def _end(self, link: Link) -> None:
-        self._links.pop(link.name, None)
-        self.works.delivery.serve(link.name, None)
+    async def _stop_connection(self, link: AdapterConnection) -> None:
+        self._connections.pop(link.name, None)
+        self.deps.delivery.serve(link.name, None)
         await link.stop()
 
-    def _up(self, link: Link) -> None:
-        from hermes_agent.gateway.sending import Outlet  # imported by `_load`
+    def _on_connected(self, link: AdapterConnection) -> None:
+        from hermes_agent.gateway.sending import PlatformDelivery  # imported by `_load`
 
-        outlet = Outlet(link, self._bridge)
-        self.works.delivery.deliver(link.name, outlet.deliver, outlet.check)
-        self.works.delivery.serve(link.name, self.session_store.serve, give_up=self.session_store.give_up)
+        outlet = PlatformDelivery(link, self._bridge)
+        self.deps.delivery.deliver(link.name, outlet.deliver, outlet.check)
+        self.deps.delivery.serve(link.name, self.session_store.serve, give_up=self.session_store.abandon)
 
-    def _down(self, link: Link) -> None:
-        self.works.delivery.deliver(link.name, None)
+    def _on_disconnected(self, link: AdapterConnection) -> None:
+        self.deps.delivery.deliver(link.name, None)
 
-    def _prepare(self, link: Link, adapter: Any) -> None:
+    def _prepare(self, link: AdapterConnection, adapter: Any) -> None:
         """Hand an adapter what it needs of us; on the plugin loop, where it calls back."""
 
         async def take(event: MessageEvent) -> None:
@@ -249,7 +249,7 @@ class Gateway:
 
         async def lost(lost_adapter: Any) -> None:
             async def tell() -> None:
-                link.lost(lost_adapter)
+                link.handle_failure(lost_adapter)
 
             await self._bridge.on_core(tell())
 
@@ -257,7 +257,7 @@ class Gateway:
             """Say whether somebody may use a button; what approves is one, so they must be allowed to approve."""
             source = SessionSource(Platform(link.name), chat_id or "", chat_type=chat_type or "dm", user_id=user_id)
             admission = self._access.admit(source, link.config, adapter)
-            return admission.allowed and may_give("approve", source, admission, link.config)
+            return admission.is_allowed and may_run_command("approve", source, admission, link.config)
 
         adapter.gateway_runner = self
         adapter.set_message_handler(take)

@@ -7,59 +7,59 @@ import time
 from typing import TYPE_CHECKING
 
 from hermes_agent.contracts.platform.messages import MessageEvent
-from hermes_agent.delivery import Claimed, Stale
+from hermes_agent.delivery import ClaimedMessage, StaleClaim
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["Running"]
+__all__ = ["RunningTurn"]
 
 
-class Running:
+class RunningTurn:
     """One turn in a chat. For the core loop.
 
     Args:
         talk: None until the session is open.
     """
 
-    def __init__(self, message: Claimed, event: MessageEvent) -> None:
+    def __init__(self, message: ClaimedMessage, event: MessageEvent) -> None:
         self.message = message
         self.event = event
-        self.talk: Conversation | None = None
+        self.conversation: Conversation | None = None
         self.session_id = ""
         self.since = time.time()
-        self.why = ""
+        self.interrupt_reason = ""
         """Why it was interrupted; empty when it was not."""
-        self.behind: list[int] = []
+        self.queued: list[int] = []
         """Ids of the messages that came meanwhile and wait, as far as this process saw them come."""
-        self.asking = 0
+        self.is_asking = 0
         """Questions that somebody in the chat has not answered yet."""
         self.ended = asyncio.Event()
 
     def interrupt(self, why: str) -> None:
         """End the turn at its next safe point."""
-        self.why = self.why or why
-        if self.talk is not None:
-            self.talk.interrupt()
+        self.interrupt_reason = self.interrupt_reason or why
+        if self.conversation is not None:
+            self.conversation.interrupt()
 
     async def steer(self, receipt: int, text: str) -> bool:
         """Give the turn a message that came meanwhile; false when it is served by itself."""
-        talk = self.talk
-        if talk is None or self.why or not await self._absorb(receipt):
+        talk = self.conversation
+        if talk is None or self.interrupt_reason or not await self._absorb(receipt):
             return False
         # where the turn has ended meanwhile, it is taken up by the next one (`Chats.spoken_to`)
-        return talk.agent.inboxes.push(text, talk.session_id) == "taken"
+        return talk.agent.injected.push(text, talk.session_id) == "taken"
 
-    async def drop_behind(self) -> int:
+    async def drop_queued(self) -> int:
         """Forget the messages that wait behind, and return how many."""
         count = 0
-        for receipt in self.behind:
+        for receipt in self.queued:
             count += await self._absorb(receipt)
-        self.behind.clear()
+        self.queued.clear()
         return count
 
     async def _absorb(self, receipt: int) -> bool:
         try:
             return await self.message.absorb(receipt)
-        except Stale:  # it has just ended
+        except StaleClaim:  # it has just ended
             return False

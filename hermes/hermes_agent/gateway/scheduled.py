@@ -11,14 +11,14 @@ from hermes_agent.agent import Agent
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.events import TurnFinished
-from hermes_agent.core.foreign import fenced
-from hermes_agent.cron import Clock, JobStore, Outcome, Run
+from hermes_agent.core.foreign import mark_untrusted
+from hermes_agent.cron import JobOutcome, JobRun, JobScheduler, JobStore
 from hermes_agent.cron.jobs import SILENT, Job, script_path, targets_of
 from hermes_agent.io import processes
-from hermes_agent.policy import Choice, NobodyThere, Refused
+from hermes_agent.policy import Choice, NoApprover, Refusal
 from hermes_agent.skills.slash import SkillCommands
 
-__all__ = ["Attach", "ScheduledWork", "SendText"]
+__all__ = ["Attach", "JobRunner", "SendText"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,17 +33,17 @@ Attach = Callable[[str, str, str], Awaitable[object]]
 """Makes a text part of the conversation of a chat: its session's key, the job's name, the text."""
 
 
-class _Approved:
+class _AllowingApprover:
     """The approver of jobs that the operator lets do what asks (`approvals.cron_mode: approve`)."""
 
-    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
         """Allow it, unless the user has to decide it each time."""
         if request.mandatory:
-            return await NobodyThere("in a scheduled job").ask(request)
+            return await NoApprover("in a scheduled job").ask(request)
         return "once"
 
 
-class ScheduledWork:
+class JobRunner:
     """What the clock does for a run.
 
     Args:
@@ -74,10 +74,10 @@ class ScheduledWork:
         self._approve = approve
         self._wrap = wrap
         self._attach = attach
-        self.clock: Clock | None = None
+        self.scheduler: JobScheduler | None = None
         """Asked for what other jobs said; set by who builds both."""
 
-    async def work(self, run: Run) -> Outcome:
+    async def run(self, run: JobRun) -> JobOutcome:
         """Do what the job says.
 
         Raises:
@@ -92,10 +92,10 @@ class ScheduledWork:
             finally:
                 stopped.set()
             if job.no_agent:
-                return Outcome("ok", printed) if printed.strip() else Outcome("silent")
+                return JobOutcome("ok", printed) if printed.strip() else JobOutcome("silent")
         talk = await self._agent.open(
             platform="cron",
-            approver=_Approved() if self._approve else NobodyThere("in a scheduled job"),
+            approver=_AllowingApprover() if self._approve else NoApprover("in a scheduled job"),
             principal=job.principal,
             model=job.model or None,
             cwd=_directory(job),
@@ -110,10 +110,10 @@ class ScheduledWork:
         finally:
             await talk.close(reason)
         if reason == "interrupted":
-            return Outcome("interrupted", text or "the run was interrupted", talk.session_id)
-        return Outcome("silent" if not text.strip() or text.strip() == SILENT else "ok", text, talk.session_id)
+            return JobOutcome("interrupted", text or "the run was interrupted", talk.session_id)
+        return JobOutcome("silent" if not text.strip() or text.strip() == SILENT else "ok", text, talk.session_id)
 
-    async def tell(self, run: Run, outcome: Outcome) -> None:
+    async def deliver(self, run: JobRun, outcome: JobOutcome) -> None:
         """Bring an answer, or the reason why there is none, to where the job wants it."""
         if outcome.status == "silent" or self._send is None:
             return
@@ -130,7 +130,7 @@ class ScheduledWork:
         if self._attach is not None and run.job.attach and outcome.status == "ok":
             await self._attach(run.job.attach, run.job.name, outcome.text)
 
-    async def _prompt(self, run: Run, printed: str, session_id: str) -> str:
+    async def _prompt(self, run: JobRun, printed: str, session_id: str) -> str:
         job = run.job
         late = f" It comes {run.late_s / 60:.0f} minutes late: the agent was not running." if run.late_s > 60 else ""
         parts = [
@@ -145,14 +145,14 @@ class ScheduledWork:
                 raise UserError(f"the job wants the skill {name!r}, which is not there")
             parts.append(said)
         if printed:
-            parts.append("What its script printed:\n" + fenced(printed, job.script))
+            parts.append("What its script printed:\n" + mark_untrusted(printed, job.script))
         for other in job.context_from:
-            assert self.clock is not None
-            if output := await self.clock.call(JobStore.last_output, other):
-                parts.append(f"What job {other} said last:\n" + fenced(output, f"job {other}"))
+            assert self.scheduler is not None
+            if output := await self.scheduler.call(JobStore.last_output, other):
+                parts.append(f"What job {other} said last:\n" + mark_untrusted(output, f"job {other}"))
         return "\n\n".join(part for part in (*parts, job.prompt) if part)
 
-    def _script(self, run: Run, stopped: threading.Event) -> str:
+    def _script(self, run: JobRun, stopped: threading.Event) -> str:
         path = script_path(self._home, run.job.script)
         command: list[str] = [str(path)]
         if path.suffix == ".py":

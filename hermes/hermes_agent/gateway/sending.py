@@ -6,35 +6,35 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from hermes_agent.contracts.platform.calling import answers, call_send, call_with_what_it_takes
+from hermes_agent.contracts.platform.calling import call_optional, call_send, call_supported
 from hermes_agent.contracts.platform.markdown import strip_markdown
 from hermes_agent.contracts.platform.reply import file_method
 from hermes_agent.contracts.platform.results import SendResult, as_send_result, classify_send_error, is_timeout_error
-from hermes_agent.delivery import Begin, Finding, Outcome, Sending
-from hermes_agent.gateway.link import Link
-from hermes_agent.gateway.parts import one_by_one, reply_to
+from hermes_agent.delivery import Begin, DeliveryCheck, OutboxClaim, SendOutcome
+from hermes_agent.gateway.link import AdapterConnection
+from hermes_agent.gateway.parts import is_sent_singly, reply_target
 from hermes_agent.io.bridge import Bridge
 
-__all__ = ["Outlet"]
+__all__ = ["PlatformDelivery"]
 
 logger = logging.getLogger(__name__)
 
 SEND_S = 120.0
 """Longest time that an adapter may take for one message; after it nobody knows whether it arrived."""
-TRIES_OF_UNKNOWN = 8
+MAX_UNKNOWN_ATTEMPTS = 8
 """Attempts, within two minutes, for a failure that says nothing about itself; then the message is given up, not the
 chat, whose next messages wait for it."""
 REPEATED = "(repeated) "
 
 
-class Outlet:
+class PlatformDelivery:
     """Delivers to one platform while its adapter is connected (`delivery.Deliver`)."""
 
-    def __init__(self, link: Link, bridge: Bridge) -> None:
+    def __init__(self, link: AdapterConnection, bridge: Bridge) -> None:
         self._link = link
         self._bridge = bridge
 
-    async def deliver(self, sending: Sending, begin: Begin) -> Outcome:
+    async def deliver(self, sending: OutboxClaim, begin: Begin) -> SendOutcome:
         """Send one part; `begin` is awaited here, unless the adapter does it later itself."""
         adapter = self._link.adapter
         metadata: dict[str, Any] = {"notify": True, "delivery_key": sending.key}
@@ -47,64 +47,66 @@ class Outlet:
         try:
             result = await self._bridge.on_plugin(self._send(adapter, sending, metadata), deadline_s=SEND_S)
         except TimeoutError:
-            return Outcome.unknown(f"no answer within {SEND_S:g} s")
+            return SendOutcome.unknown(f"no answer within {SEND_S:g} s")
         return _outcome(result, sending)
 
-    async def check(self, sending: Sending) -> Finding:
+    async def check(self, sending: OutboxClaim) -> DeliveryCheck:
         """Say whether sending again is safe: where the service drops a second message of the same key."""
-        return Finding.safe() if getattr(self._link.adapter, "idempotent_sends", False) else Finding.unknown()
+        return (
+            DeliveryCheck.safe() if getattr(self._link.adapter, "idempotent_sends", False) else DeliveryCheck.unknown()
+        )
 
-    async def _send(self, adapter: Any, sending: Sending, metadata: Mapping[str, Any]) -> SendResult:
+    async def _send(self, adapter: Any, sending: OutboxClaim, metadata: Mapping[str, Any]) -> SendResult:
         part, chat = sending.part, sending.target.chat
         try:
             if "text" in part:
                 return await self._text(adapter, sending, metadata)
             if "images" in part:
                 images = [(str(url), str(alt)) for url, alt in part["images"]]
-                if len(images) == 1 and one_by_one(adapter):  # it says what became of it
-                    return await _called(adapter, "_picture", (chat, *images[0], metadata), {})
-                return await _called(adapter, "send_multiple_images", (chat, images), {"metadata": metadata})
+                if len(images) == 1 and is_sent_singly(adapter):  # it says what became of it
+                    return await _call_method(adapter, "_picture", (chat, *images[0], metadata), {})
+                return await _call_method(adapter, "send_multiple_images", (chat, images), {"metadata": metadata})
             method = file_method(str(part["file"]), as_document=bool(part.get("document")))
             method = "play_tts" if part.get("spoken") and hasattr(adapter, "play_tts") else method
-            return await _called(adapter, method, (chat, str(part["file"])), {"metadata": metadata})
+            return await _call_method(adapter, method, (chat, str(part["file"])), {"metadata": metadata})
         except Exception as exc:  # noqa: BLE001 - a plugin's code: the failure becomes a result
             logger.warning("platform %s: sending failed: %s: %s", self._link.name, type(exc).__name__, exc)
             return SendResult(False, error=f"{type(exc).__name__}: {exc}", error_kind=classify_send_error(exc))
 
-    async def _text(self, adapter: Any, sending: Sending, metadata: Mapping[str, Any]) -> SendResult:
+    async def _text(self, adapter: Any, sending: OutboxClaim, metadata: Mapping[str, Any]) -> SendResult:
         chat, text = sending.target.chat, str(sending.part["text"])
         preview = str(sending.part.get("edit") or "")
         if preview:
-            edited = await _called(adapter, "edit_message", (chat, preview, text), {"finalize": True})
+            edited = await _call_method(adapter, "edit_message", (chat, preview, text), {"finalize": True})
             if edited.success:
                 return SendResult(True, message_id=edited.message_id or preview)
-            await answers(adapter, "delete_message", chat, preview)
+            await call_optional(adapter, "delete_message", chat, preview)
         text = REPEATED + text if sending.repeat else text
         mode = str(getattr(self._link.config, "reply_to_mode", "first"))
-        answered = reply_to(sending.part, sending.index, sending.reply_to, mode)
+        answered = reply_target(sending.part, sending.index, sending.reply_to, mode)
         result = await call_send(adapter, chat, text, answered, metadata)
         if not result.success and _kind(result) == "bad_format":
             return await call_send(adapter, chat, strip_markdown(text) or text, answered, metadata)
         return result
 
 
-def _outcome(result: SendResult, sending: Sending) -> Outcome:
+def _outcome(result: SendResult, sending: OutboxClaim) -> SendOutcome:
     """Return what a result means for the outbox."""
     if result.success:
-        return Outcome.sent(str(result.message_id or ""))
+        return SendOutcome.sent(str(result.message_id or ""))
     reason, kind = result.error or "send() failed", _kind(result)
     if kind in ("forbidden", "not_found"):
         # a file that is not allowed there says nothing about the chat: its texts would wait behind it for ever
-        return Outcome.dead(reason) if "text" in sending.part else Outcome.refused(reason)
+        return SendOutcome.park(reason) if "text" in sending.part else SendOutcome.refused(reason)
     if kind in ("too_long", "bad_format"):
-        return Outcome.refused(reason)
+        return SendOutcome.refused(reason)
     if kind == "rate_limited" or result.retryable:
-        return Outcome.retry(reason, result.retry_after)
+        return SendOutcome.retry(reason, result.retry_after)
     if is_timeout_error(reason):
-        return Outcome.unknown(reason)
-    if kind == "transient" or sending.attempt < TRIES_OF_UNKNOWN:
-        return Outcome.retry(reason, result.retry_after)
-    return Outcome.refused(reason)
+        return SendOutcome.unknown(reason)
+    if kind == "transient" or sending.attempt < MAX_UNKNOWN_ATTEMPTS:
+        return SendOutcome.retry(reason, result.retry_after)
+    return SendOutcome.refused(reason)
 
 
 def _kind(result: SendResult) -> str:
@@ -114,10 +116,10 @@ def _kind(result: SendResult) -> str:
     return classify_send_error(None, result.error or "")
 
 
-async def _called(adapter: Any, method: str, leading: tuple[Any, ...], offered: Mapping[str, Any]) -> SendResult:
+async def _call_method(adapter: Any, method: str, leading: tuple[Any, ...], offered: Mapping[str, Any]) -> SendResult:
     """Call an adapter's method; one that it lacks says so."""
     function = getattr(adapter, method, None)
     if not callable(function):
         return SendResult(False, error="Not supported", error_kind="bad_format")
-    value = call_with_what_it_takes(function, tuple(("", one) for one in leading), offered)
+    value = call_supported(function, tuple(("", one) for one in leading), offered)
     return as_send_result(await value)

@@ -12,23 +12,23 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from hermes_agent.contracts.platform.calling import call_send
-from hermes_agent.contracts.platform.outlet import Outlet
+from hermes_agent.contracts.platform.outlet import MessageSender
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.core.events import Event, TextDelta, ToolStarted
 from hermes_agent.core.redact import redactor
-from hermes_agent.gateway.link import Link
-from hermes_agent.gateway.parts import limit_of
+from hermes_agent.gateway.link import AdapterConnection
+from hermes_agent.gateway.parts import message_limit
 from hermes_agent.gateway.works import GatewaySettings
 from hermes_agent.io.bridge import Bridge
 
-__all__ = ["Showing", "can_edit"]
+__all__ = ["ProgressDisplay", "can_edit"]
 
 logger = logging.getLogger(__name__)
 
 CALL_S = 20.0
 """Longest time for one of these calls; the platform is shown nothing more then."""
-LINE = 80
-MOST_LINES = 20
+MAX_LINE_LENGTH = 80
+MAX_LINES = 20
 """Tool calls that are shown; of more the last ones."""
 
 
@@ -38,10 +38,10 @@ def can_edit(adapter: Any) -> bool:
     if isinstance(said, bool):
         return said
     own = getattr(type(adapter), "edit_message", None)
-    return own is not None and own is not Outlet.edit_message
+    return own is not None and own is not MessageSender.edit_message
 
 
-class _Grown:
+class _GrowingMessage:
     """A message that is sent once and changed after that."""
 
     def __init__(self, keep: Callable[[str], Awaitable[None]] | None = None, message: str = "") -> None:
@@ -52,7 +52,7 @@ class _Grown:
         """Told the message's id when it is there."""
 
 
-class Showing:
+class ProgressDisplay:
     """The side show of one turn; `async with` it.
 
     Args:
@@ -62,7 +62,7 @@ class Showing:
 
     def __init__(
         self,
-        link: Link,
+        link: AdapterConnection,
         bridge: Bridge,
         settings: GatewaySettings,
         chat: str,
@@ -77,12 +77,14 @@ class Showing:
         self._chat, self._metadata = chat, dict(metadata)
         self._reply_to = reply_to if link.config.reply_to_mode != "off" else ""
         edits = can_edit(self._adapter)
-        self._streams = edits and _chosen(link, "streaming", settings.streaming)
+        self._streams = edits and _platform_setting(link, "streaming", settings.streaming)
         self._progress = settings.progress if edits else "off"
-        self._types = bool(getattr(link.config, "typing_indicator", True)) and hasattr(self._adapter, "_keep_typing")
-        self._limit = limit_of(self._adapter, link.entry.max_message_length if link.entry else 0) or 3500
-        self._answer = _Grown(keep, preview)
-        self._tools = _Grown()
+        self._shows_typing = bool(getattr(link.config, "typing_indicator", True)) and hasattr(
+            self._adapter, "_keep_typing"
+        )
+        self._limit = message_limit(self._adapter, link.entry.max_message_length if link.entry else 0) or 3500
+        self._answer = _GrowingMessage(keep, preview)
+        self._tools = _GrowingMessage()
         self._lines: list[str] = []
         self._last_tool = ""
         self._emoji = emoji
@@ -91,8 +93,8 @@ class Showing:
         """Held while a message is on its way."""
         self._tasks: list[asyncio.Task[Any]] = []
 
-    async def __aenter__(self) -> Showing:
-        if self._types:
+    async def __aenter__(self) -> ProgressDisplay:
+        if self._shows_typing:
             self._tasks.append(asyncio.create_task(self._type()))
         if self._streams or self._progress != "off":
             self._tasks.append(asyncio.create_task(self._show()))
@@ -109,7 +111,7 @@ class Showing:
         """The id of the message in which the answer grew; empty when there is none."""
         return self._answer.message
 
-    def take(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         """Show what happens in the turn."""
         if isinstance(event, TextDelta) and self._streams:
             self._answer.text += event.text
@@ -120,7 +122,7 @@ class Showing:
                 return
             self._last_tool = event.name
             self._lines.append(_line(self._emoji(event.name), event, verbose=self._progress == "verbose"))
-            self._tools.text = "\n".join(self._lines[-MOST_LINES:])[-self._limit :]
+            self._tools.text = "\n".join(self._lines[-MAX_LINES:])[-self._limit :]
             self._changed.set()
 
     async def _show(self) -> None:
@@ -136,7 +138,7 @@ class Showing:
                     return
             await asyncio.sleep(self._settings.edit_every_s)
 
-    async def _grow(self, grown: _Grown, text: str) -> bool:
+    async def _grow(self, grown: _GrowingMessage, text: str) -> bool:
         """Bring a message to its text; false when the platform cannot, and nothing more is to be shown."""
         if text == grown.shown or not text:
             return True
@@ -168,7 +170,7 @@ class Showing:
             await self._bridge.on_plugin(typing, deadline_s=None)
 
 
-def _chosen(link: Link, key: str, default: bool) -> bool:
+def _platform_setting(link: AdapterConnection, key: str, default: bool) -> bool:
     own = link.config.extra.get(key)
     return own if isinstance(own, bool) else default
 
@@ -177,7 +179,7 @@ def _line(emoji: str, event: ToolStarted, *, verbose: bool) -> str:
     """Return `emoji name: first argument` on one line."""
     values = [str(value) for value in event.arguments.values()]
     flat = " ".join((" ".join(values) if verbose else values[0] if values else "").split())
-    limit = 4 * LINE if verbose else LINE
+    limit = 4 * MAX_LINE_LENGTH if verbose else MAX_LINE_LENGTH
     flat = redactor(flat)
     short = flat if len(flat) <= limit else flat[: limit - 1] + "…"
     return f"{emoji or '⚡'} {event.name}" + (f": {short}" if short else "")

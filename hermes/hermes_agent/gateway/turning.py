@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.core.events import Event, ToolFinished, ToolStarted, TurnFinished
 from hermes_agent.core.messages import Content
 from hermes_agent.gateway.event_hooks import EventHooks
-from hermes_agent.gateway.running import Running
-from hermes_agent.gateway.showing import Showing
+from hermes_agent.gateway.running import RunningTurn
+from hermes_agent.gateway.showing import ProgressDisplay
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["answer"]
+__all__ = ["run_chat_turn"]
 
-NOTHING_SAID = "(The model gave no answer.)"
-TOO_LONG = "⚠️ I stopped: nothing has happened for {minutes:g} minutes."
+NO_ANSWER = "(The model gave no answer.)"
+IDLE_NOTICE = "⚠️ I stopped: nothing has happened for {minutes:g} minutes."
 IDLE = "idle"
 
 
-async def answer(
-    running: Running,
+async def run_chat_turn(
+    running: RunningTurn,
     talk: Conversation,
     content: Content,
-    showing: Showing,
+    showing: ProgressDisplay,
     events: EventHooks,
     context: dict[str, Any],
     idle_s: float,
@@ -45,15 +45,17 @@ async def answer(
     """
     message = running.message
     if message.notes.get("session") != talk.session_id:
-        await message.note(session=talk.session_id, before=await talk.agent.transcript("last_id", talk.session_id))
+        await message.save_notes(
+            session=talk.session_id, before=await talk.agent.call_transcript("last_id", talk.session_id)
+        )
     events.emit("agent:start", context)
     started = asyncio.get_running_loop().time()
     texts: list[str] = []
-    inboxes = talk.agent.inboxes
+    inboxes = talk.agent.injected
     said: Content = "" if running.event.metadata.get("injected") else content
     turns = talk.turn_once(said, since=int(message.notes["before"]))
     texts.append(await _turn(running, turns, showing, events, context, idle_s))
-    while not running.why:
+    while not running.interrupt_reason:
         # what was said too late for the turn that ran, or by a plugin
         if not (waiting := "\n".join(inboxes.take(talk.session_id))):
             break
@@ -65,20 +67,20 @@ async def answer(
 
 
 async def _turn(
-    running: Running,
+    running: RunningTurn,
     turn: AsyncGenerator[Event, None],
-    showing: Showing,
+    showing: ProgressDisplay,
     hooks: EventHooks,
     context: dict[str, Any],
     idle_s: float,
 ) -> str:
-    patience = _Patience(running, idle_s)
+    patience = _IdleTimer(running, idle_s)
     calls = 0
     try:
         async with contextlib.aclosing(turn) as events:
             async for event in events:
                 patience.touch()
-                showing.take(event)
+                showing.show_event(event)
                 if isinstance(event, ToolStarted):
                     calls += 1
                 elif isinstance(event, ToolFinished):
@@ -92,23 +94,23 @@ async def _turn(
     return ""
 
 
-def _text(event: TurnFinished, running: Running, showing: Showing, idle_s: float) -> str:
+def _text(event: TurnFinished, running: RunningTurn, showing: ProgressDisplay, idle_s: float) -> str:
     if event.reason != "interrupted":
-        return event.text or NOTHING_SAID
-    if running.why == IDLE:
-        return "\n\n".join(t for t in (event.text, TOO_LONG.format(minutes=idle_s / 60)) if t)
+        return event.text or NO_ANSWER
+    if running.interrupt_reason == IDLE:
+        return "\n\n".join(t for t in (event.text, IDLE_NOTICE.format(minutes=idle_s / 60)) if t)
     return event.text if showing.preview else ""  # what stands in the chat already must not stay half a sentence
 
 
-class _Patience:
+class _IdleTimer:
     """Interrupts a turn in which nothing happens, unless somebody is asked something."""
 
-    def __init__(self, running: Running, idle_s: float) -> None:
+    def __init__(self, running: RunningTurn, idle_s: float) -> None:
         self._running, self._idle_s = running, idle_s
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self.touch()
-        self._look()
+        self._check()
 
     def touch(self) -> None:
         """Something happens."""
@@ -119,11 +121,11 @@ class _Patience:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._idle_s <= 0:
             return
         left = self._last + self._idle_s - self._loop.time()
-        if left <= 0 and not self._running.asking:
+        if left <= 0 and not self._running.is_asking:
             self._running.interrupt(IDLE)
             return
-        self._timer = self._loop.call_later(left if left > 0 else self._idle_s, self._look)
+        self._timer = self._loop.call_later(left if left > 0 else self._idle_s, self._check)

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from hermes_agent.agent import Agent
-from hermes_agent.agent.slash import Slash
-from hermes_agent.commands.confirms import SlashConfirms
+from hermes_agent.agent.slash import CommandRouter
+from hermes_agent.commands.confirms import PendingConfirmations
 from hermes_agent.contracts.platform.registry import PlatformRegistry
-from hermes_agent.core.home_files import PEOPLE, closed
-from hermes_agent.delivery import Delivery
-from hermes_agent.gateway.link import LinkState, Pauses
-from hermes_agent.gateway.routes import ResetPolicy
-from hermes_agent.policy import Choice, Refused, Waiting
+from hermes_agent.core.home_files import PRINCIPALS, find_denial
+from hermes_agent.delivery import DeliveryService
+from hermes_agent.gateway.link import ConnectionPauses, ConnectionState
+from hermes_agent.gateway.routes import SessionResetPolicy
+from hermes_agent.policy import Choice, PendingQuestions, Refusal
 
-__all__ = ["BusyMode", "GatewaySettings", "Works"]
+__all__ = ["BusyMode", "GatewaySettings", "GatewayDeps"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class GatewaySettings(NamedTuple):
 
     busy: BusyMode = "interrupt"
     """What becomes of a message that comes while the agent works in its chat."""
-    reset: ResetPolicy = ResetPolicy()
+    reset: SessionResetPolicy = SessionResetPolicy()
     idle_turn_s: float = 1800.0
     """A turn in which nothing happens for so long is ended; 0 lets it run."""
     approval_s: float = 300.0
@@ -42,7 +42,7 @@ class GatewaySettings(NamedTuple):
     """Turns in chats that run at once."""
     per_minute: int = 30
     platform_per_minute: int = 600
-    strangers: Literal["pair", "ignore"] = "pair"
+    unknown_users: Literal["pair", "ignore"] = "pair"
     progress: str = "all"
     """Which tool calls are shown in a chat: `off`, `new`, `all`, `verbose`."""
     streaming: bool = False
@@ -67,7 +67,7 @@ class GatewaySettings(NamedTuple):
         progress = get("display.tool_progress")
         return cls(
             busy=cast(BusyMode, get("display.busy_input_mode")),
-            reset=ResetPolicy(
+            reset=SessionResetPolicy(
                 str(get("session_reset.mode")),
                 float(get("session_reset.idle_minutes")),
                 int(get("session_reset.at_hour")),
@@ -78,7 +78,7 @@ class GatewaySettings(NamedTuple):
             turns=int(get("gateway.max_concurrent_turns")),
             per_minute=int(get("gateway.messages_per_minute")),
             platform_per_minute=int(get("gateway.platform_messages_per_minute")),
-            strangers=cast(Any, get("unauthorized_dm_behavior")),
+            unknown_users=cast(Any, get("unauthorized_dm_behavior")),
             progress="off" if progress is False else str(progress),
             streaming=bool(get("streaming.enabled")),
             edit_every_s=float(get("streaming.edit_interval")),
@@ -93,47 +93,47 @@ class GatewaySettings(NamedTuple):
 
 
 @dataclass
-class Works:
+class GatewayDeps:
     """The parts of the process that the gateway works with."""
 
     agent: Agent
-    slash: Slash
-    delivery: Delivery
+    slash: CommandRouter
+    delivery: DeliveryService
     platforms: PlatformRegistry
-    asked: Waiting[Choice | Refused]
-    questions: Waiting[str]
+    pending_approvals: PendingQuestions[Choice | Refusal]
+    pending_questions: PendingQuestions[str]
     """What people are asked besides; the next message answers."""
-    confirms: SlashConfirms
+    pending_confirmations: PendingConfirmations
     home: Path
     values: Callable[[], Mapping[str, Any]]
     """Returns the effective config."""
-    read: Callable[[], GatewaySettings] = GatewaySettings
+    read_settings: Callable[[], GatewaySettings] = GatewaySettings
     """Returns the settings as the config has them now; asked at the start and at each reload."""
-    sees: Callable[[str], bool] = lambda provider: False
+    supports_images: Callable[[str], bool] = lambda provider: False
     """Whether the models of a provider look at pictures."""
-    hear: Callable[[str], str] | None = None
+    transcribe: Callable[[str], str] | None = None
     """Returns what a recording says, empty when nobody can tell; in a worker."""
-    speak: Callable[[str], str] | None = None
+    synthesize: Callable[[str], str] | None = None
     """Returns a sound file that says a text, empty when nobody speaks; in a worker."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Callable[[], float] = time.time
-    told: Callable[[LinkState], None] = lambda state: None
+    on_state: Callable[[ConnectionState], None] = lambda state: None
     """Hears of each change of a platform's state, on the core loop."""
     restart: Callable[[str], None] | None = None
     """Restarts the daemon; the text comes back as `restarted_for`. None where there is none."""
     restarted_for: str = ""
-    pauses: Pauses = field(default_factory=Pauses)
+    pauses: ConnectionPauses = field(default_factory=ConnectionPauses)
 
     def __post_init__(self) -> None:
-        self.settings = self.read()
+        self.settings = self.read_settings()
 
     def is_open(self, principal: str) -> Callable[[str], bool]:
         """Return what says whether a file may be sent where a principal's session answers: another user's is not."""
-        home, reader = f"{os.path.realpath(self.home)}/", self.agent.people.reader(principal)
+        home, reader = f"{os.path.realpath(self.home)}/", self.agent.principals.reader(principal)
 
         def is_open(path: str) -> bool:
             place = os.path.realpath(path).removeprefix(home)
-            why = closed(place, reader) if place.startswith(f"{PEOPLE}/") else None
+            why = find_denial(place, reader) if place.startswith(f"{PRINCIPALS}/") else None
             if why is not None:
                 logger.warning("not sent into the chat of %s: %s: %s", principal or "nobody", path, why)
             return why is None

@@ -10,25 +10,25 @@ from typing import Any, Self
 
 from hermes_agent.contracts.hook import HookCallback
 from hermes_agent.contracts.middleware import EXECUTION_KINDS
-from hermes_agent.hooks.copies import copied
-from hermes_agent.hooks.deadlines import Deadlines
-from hermes_agent.hooks.listener import Await, Caller, HookAccount, HookResult
-from hermes_agent.hooks.listeners import Listeners
-from hermes_agent.hooks.middleware import Middleware, OffLoop
+from hermes_agent.hooks.copies import copy_payload
+from hermes_agent.hooks.deadlines import HookDeadlines
+from hermes_agent.hooks.listener import Await, HookAccount, HookResult, ListenerCaller
+from hermes_agent.hooks.listeners import ListenerStore
+from hermes_agent.hooks.middleware import MiddlewareChain, OffLoop
 from hermes_agent.hooks.names import OBSERVERS, TELEMETRY_SCHEMA
-from hermes_agent.hooks.observers import PATIENCE_S, Later, Observers, Spawn
-from hermes_agent.io.steps import Steps, Walk
+from hermes_agent.hooks.observers import WAIT_S, Later, Observers, Spawn
+from hermes_agent.io.steps import Steps, StepWalk
 
 __all__ = ["HookBus"]
 
 logger = logging.getLogger(__name__)
 
 RunSteps = Callable[[Steps[Any]], Any]
-Look = Callable[[str], None]
+AfterEach = Callable[[str], None]
 
 
 def _unwatched(steps: Steps[Any]) -> Any:
-    return Walk(steps).go()
+    return StepWalk(steps).run()
 
 
 class HookBus:
@@ -37,7 +37,7 @@ class HookBus:
     Args:
         run_steps: enforces the deadlines of `fire` (`Bridge.run_steps_here`). Without it callbacks run in the calling
             thread, and one that hangs, hangs there.
-        off_loop: see `Middleware`.
+        off_loop: see `MiddlewareChain`.
         later, spawn: see `Observers`.
         account: told what each call costs.
     """
@@ -47,19 +47,19 @@ class HookBus:
         await_plugin: Await,
         *,
         run_steps: RunSteps = _unwatched,
-        deadlines: Deadlines | None = None,
+        deadlines: HookDeadlines | None = None,
         off_loop: OffLoop | None = None,
         later: Later | None = None,
         spawn: Spawn | None = None,
         account: HookAccount | None = None,
     ) -> None:
-        self.deadlines = deadlines or Deadlines()
-        self._caller = Caller(await_plugin, self.deadlines, account)
-        self.middleware = Middleware(self._caller, off_loop)
+        self.deadlines = deadlines or HookDeadlines()
+        self._caller = ListenerCaller(await_plugin, self.deadlines, account)
+        self.middleware = MiddlewareChain(self._caller, off_loop)
         """Callbacks around tool calls and model requests."""
         self._observers = Observers(self._caller, later, spawn)
         self._run_steps = run_steps
-        self.store = Listeners("hook")
+        self.store = ListenerStore("hook")
         """Who is called for which hook."""
 
     def add(self, hook: str, callback: HookCallback, plugin: str) -> None:
@@ -76,7 +76,7 @@ class HookBus:
 
     def listeners(self, hook: str) -> list[tuple[str, HookCallback]]:
         """Return plugin and callback of every listener, in order."""
-        return [(item.plugin, item.callback) for item in self.store.of(hook)]
+        return [(item.plugin, item.callback) for item in self.store.listeners_for(hook)]
 
     def names(self) -> list[str]:
         """Return the hooks that somebody listens to."""
@@ -138,7 +138,7 @@ class HookBus:
     def invoke_middleware(self, kind: str, /, **payload: Any) -> list[Any]:
         """Go through the middleware of a kind from a thread that waits, and return the answers; never on the core loop.
 
-        Of a request kind that is what each answered (`Middleware.answers`). Those of an execution kind nest around
+        Of a request kind that is what each answered (`MiddlewareChain.answers`). Those of an execution kind nest around
         `next_call`: its one result is theirs, and what it raises is raised here.
 
         Raises:
@@ -147,7 +147,7 @@ class HookBus:
         if not self.middleware.has(kind):
             return []
         if kind not in EXECUTION_KINDS:
-            answers: list[Any] = self._run_steps(self.middleware.answers(kind, payload))
+            answers: list[Any] = self._run_steps(self.middleware.collect_answers(kind, payload))
             return answers
         key, do = EXECUTION_KINDS[kind], payload.pop("next_call", None)
         if not callable(do):
@@ -159,12 +159,12 @@ class HookBus:
     def post(self, hook: str, /, **payload: Any) -> None:
         """Let the observers of a hook be called, each in its turn, and wait for none; from any thread, any loop."""
         payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
-        for listener in self.store.of(hook):
+        for listener in self.store.listeners_for(hook):
             self._observers.post(hook, listener, payload)
 
-    def settle(self, limit_s: float) -> bool:
+    def wait_idle(self, limit_s: float) -> bool:
         """Wait until the observers that run on alone are done, at most `limit_s` seconds; say whether they are."""
-        if self._observers.settle(limit_s):
+        if self._observers.wait_idle(limit_s):
             return True
         names = ", ".join(self._observers.running)
         logger.warning("observers of plugin %s still run after %g s; they are left behind", names, limit_s)
@@ -173,9 +173,11 @@ class HookBus:
     def shortest_s(self, *hooks: str) -> float:
         """Return the shortest deadline of a step of these hooks."""
         observed = any(hook in OBSERVERS and self.has(hook) for hook in hooks)
-        return min(PATIENCE_S, self.deadlines.shortest_s) if observed else self.deadlines.shortest_s
+        return min(WAIT_S, self.deadlines.shortest_s) if observed else self.deadlines.shortest_s
 
-    def here(self, hook: str, payload: dict[str, Any], after_each: Look | None = None) -> list[HookResult] | None:
+    def call_inline(
+        self, hook: str, payload: dict[str, Any], after_each: AfterEach | None = None
+    ) -> list[HookResult] | None:
         """Do what `steps` does in this thread, if every callback answered at once the last time; None: one did not.
 
         For a thread that waits itself, and would need another one for each step, which costs as much as a whole tool
@@ -183,10 +185,10 @@ class HookBus:
         """
         listeners, suspended = self.store.there.get(hook, ()), self._caller.overruns.suspended
         for listener in listeners:
-            if not listener.at_once or listener.plugin in suspended:
+            if not listener.is_fast or listener.plugin in suspended:
                 return None
         payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
-        call, results = self._observers.tell_here if hook in OBSERVERS else self._caller.ask_here, []
+        call, results = self._observers.notify_inline if hook in OBSERVERS else self._caller.call_inline, []
         for listener in listeners:
             result = call(hook, listener, payload)
             if after_each is not None:
@@ -199,8 +201,8 @@ class HookBus:
         self,
         hook: str,
         payload: dict[str, Any],
-        after_each: Look | None = None,
-        observers_s: float = PATIENCE_S,
+        after_each: AfterEach | None = None,
+        observers_s: float = WAIT_S,
     ) -> Steps[list[HookResult]]:
         """Call every listener and return what each answered, in order; one that answers None is left out.
 
@@ -215,13 +217,15 @@ class HookBus:
         """
         payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
         results = []
-        for listener in self.store.of(hook):
+        for listener in self.store.listeners_for(hook):
             if hook in OBSERVERS:
-                result = yield from self._observers.tell(hook, listener, payload, observers_s)
+                result = yield from self._observers.notify(hook, listener, payload, observers_s)
             else:
-                result = yield from self._caller.ask("Hook", hook, listener, listener.given(payload))
+                result = yield from self._caller.call_within_limit(
+                    "Hook", hook, listener, listener.keywords_for(payload)
+                )
                 if isinstance(result.error, TimeoutError):
-                    payload.update(copied(payload))
+                    payload.update(copy_payload(payload))
             if after_each is not None:
                 after_each(listener.plugin)
             if result.value is not None or result.error is not None:

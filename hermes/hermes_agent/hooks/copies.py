@@ -6,12 +6,12 @@ import copy
 import logging
 from typing import Any
 
-__all__ = ["copied", "own_copy"]
+__all__ = ["copy_payload", "copy_value"]
 
 logger = logging.getLogger(__name__)
 
 
-def own_copy(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """Return a deep copy; what cannot be copied is returned as it is, with a line in the log."""
     try:
         return copy.deepcopy(value)
@@ -20,6 +20,6 @@ def own_copy(value: Any) -> Any:
         return value
 
 
-def copied(payload: dict[str, Any]) -> dict[str, Any]:
+def copy_payload(payload: dict[str, Any]) -> dict[str, Any]:
     """Return the payload with copies of its dicts and lists."""
-    return {k: own_copy(v) if isinstance(v, dict | list) else v for k, v in payload.items()}
+    return {k: copy_value(v) if isinstance(v, dict | list) else v for k, v in payload.items()}

@@ -7,16 +7,16 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["OVERRUNS", "Deadlines", "Overruns"]
+__all__ = ["MAX_OVERRUNS", "HookDeadlines", "HookSuspensions"]
 
 logger = logging.getLogger(__name__)
 
-OVERRUNS = 3
+MAX_OVERRUNS = 3
 """After so many calls that ran over their deadline a plugin is suspended: each may have cost a thread for ever."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deadlines:
+class HookDeadlines:
     """What the operator set."""
 
     default_s: float = 10.0
@@ -24,7 +24,7 @@ class Deadlines:
     by_plugin: Mapping[str, float] = field(default_factory=dict)
     """`plugins.entries.<id>.hook_timeout_s`, seconds by plugin."""
 
-    def of(self, plugin: str) -> float:
+    def limit_of(self, plugin: str) -> float:
         """Return the seconds that a call of one of the plugin's hooks may take."""
         return self.by_plugin.get(plugin, self.default_s)
 
@@ -34,7 +34,7 @@ class Deadlines:
         return min(self.default_s, *self.by_plugin.values()) if self.by_plugin else self.default_s
 
 
-class Overruns:
+class HookSuspensions:
     """Counts calls that ran over their deadline, by plugin."""
 
     def __init__(self) -> None:
@@ -49,17 +49,17 @@ class Overruns:
             self._counts.pop(plugin, None)
             self.suspended.pop(plugin, None)
 
-    def note(self, plugin: str, word: str, name: str, callback: str, limit_s: float) -> None:
+    def count(self, plugin: str, word: str, name: str, callback: str, limit_s: float) -> None:
         """Count an overrun; the third one suspends the plugin for as long as the process lives."""
         extra = {"plugin": plugin}
         text = "%s '%s' callback %s of plugin %s gave no answer within %g s; it is left behind"
         logger.warning(text, word, name, callback, plugin, limit_s, extra=extra)
         with self._lock:
             self._counts[plugin] = self._counts.get(plugin, 0) + 1
-            if self._counts[plugin] < OVERRUNS or plugin in self.suspended:
+            if self._counts[plugin] < MAX_OVERRUNS or plugin in self.suspended:
                 return
             self.suspended[plugin] = (
-                f"{OVERRUNS} calls of its hooks ran over their deadline, the last one was {name} ({limit_s:g} s)"
+                f"{MAX_OVERRUNS} calls of its hooks ran over their deadline, the last one was {name} ({limit_s:g} s)"
             )
         logger.warning(
             "Plugin %s is suspended until the next start: %s. Its guards block, its other hooks and its request "

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from hermes_agent.hooks.listener import HookResult
 
-__all__ = ["ALLOW", "Allow", "Approve", "Block", "Verdict", "verdict"]
+__all__ = ["ALLOW", "GuardAllow", "GuardAsk", "GuardBlock", "GuardVerdict", "decide_verdict"]
 
 
 @dataclass(frozen=True, slots=True)
-class Allow:
+class GuardAllow:
     """Run the tool."""
 
 
 @dataclass(frozen=True, slots=True)
-class Approve:
+class GuardAsk:
     """Ask a person first."""
 
     plugin: str
@@ -30,25 +30,25 @@ class Approve:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class GuardBlock:
     """Do not run the tool; `message` is its result."""
 
     plugin: str
     message: str
 
 
-Verdict = Allow | Approve | Block
-ALLOW = Allow()
+GuardVerdict = GuardAllow | GuardAsk | GuardBlock
+ALLOW = GuardAllow()
 
 
-def verdict(results: Iterable[HookResult], tool: str, *, fails_open: Callable[[str], bool]) -> Verdict:
+def decide_verdict(results: Iterable[HookResult], tool: str, *, fails_open: Callable[[str], bool]) -> GuardVerdict:
     """Return the first answer that counts.
 
     Args:
         fails_open: whether the operator lets a failing guard of this plugin pass.
     """
     for result in results:
-        found = _of(result, tool, fails_open)
+        found = _read_answer(result, tool, fails_open)
         if found is not None:
             return found
     return ALLOW
@@ -59,12 +59,12 @@ def _rule_of(plugin: str, tool: str, reason: str) -> str:
     return f"{plugin}:{tool}:{hashlib.sha256(reason.encode()).hexdigest()[:12]}"
 
 
-def _of(result: HookResult, tool: str, fails_open: Callable[[str], bool]) -> Verdict | None:
+def _read_answer(result: HookResult, tool: str, fails_open: Callable[[str], bool]) -> GuardVerdict | None:
     plugin = result.plugin
     if result.error is not None:
         if fails_open(plugin):
             return None
-        return Block(plugin, f"BLOCKED: the guard of plugin `{plugin}` failed for {tool}: {result.error!r}")
+        return GuardBlock(plugin, f"BLOCKED: the guard of plugin `{plugin}` failed for {tool}: {result.error!r}")
     value = result.value
     if not isinstance(value, dict):
         return None
@@ -72,14 +72,14 @@ def _of(result: HookResult, tool: str, fails_open: Callable[[str], bool]) -> Ver
     has_message = isinstance(message, str) and message.strip() != ""
     match value.get("action"):
         case "block" if has_message:
-            return Block(plugin, str(message))
+            return GuardBlock(plugin, str(message))
         case "block":
             if fails_open(plugin):
                 return None
-            return Block(plugin, f"BLOCKED: plugin `{plugin}` blocks {tool} and gives no message")
+            return GuardBlock(plugin, f"BLOCKED: plugin `{plugin}` blocks {tool} and gives no message")
         case "approve":
             text = str(message) if has_message else f"Plugin requires approval for {tool}"
             rule = value.get("rule_key")
-            return Approve(plugin, text, rule if isinstance(rule, str) and rule else _rule_of(plugin, tool, text))
+            return GuardAsk(plugin, text, rule if isinstance(rule, str) and rule else _rule_of(plugin, tool, text))
         case _:
             return None

@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from hermes_agent.core.errors import PluginError
-from hermes_agent.hooks.deadlines import Deadlines, Overruns
-from hermes_agent.io.steps import OVERRAN, Step, Steps
+from hermes_agent.hooks.deadlines import HookDeadlines, HookSuspensions
+from hermes_agent.io.steps import OVERRUN, DeadlineStep, Steps
 
-__all__ = ["Await", "Caller", "HookAccount", "HookResult", "Listener", "log_failure", "named_keywords"]
+__all__ = ["Await", "ListenerCaller", "HookAccount", "HookResult", "Listener", "log_failure", "named_keywords"]
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE_S = 0.001
+FAST_S = 0.001
 """A call that is done within that answered at once."""
 Await = Callable[..., Any]
 """Runs a plugin's coroutine to its end from a worker thread, or cancels it after `deadline_s` (None: never)."""
@@ -34,7 +34,7 @@ class Listener:
     """Keywords that the callback names; None when it takes them all."""
     what: str
     """Which one of whom, for the log: `hook pre_tool_call of plugin x`."""
-    at_once: bool = False
+    is_fast: bool = False
     """Whether its last call answered at once; nobody knows of the first."""
 
     @classmethod
@@ -58,7 +58,7 @@ class Listener:
         """The callback's name, for the log."""
         return getattr(self.callback, "__name__", None) or repr(self.callback)
 
-    def given(self, payload: dict[str, Any]) -> dict[str, Any]:
+    def keywords_for(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Return the part of the payload that the callback takes, in a dict of its own: a call may begin late."""
         wanted = self.keywords
         return dict(payload) if wanted is None else {k: v for k, v in payload.items() if k in wanted}
@@ -86,17 +86,17 @@ class HookAccount(Protocol):
         ...
 
 
-class Caller:
+class ListenerCaller:
     """Calls callbacks, each within its plugin's deadline; counts those that overrun.
 
     Args:
         account: told what each call costs.
     """
 
-    def __init__(self, await_plugin: Await, deadlines: Deadlines, account: HookAccount | None = None) -> None:
+    def __init__(self, await_plugin: Await, deadlines: HookDeadlines, account: HookAccount | None = None) -> None:
         self.account = account
         self.deadlines = deadlines
-        self.overruns = Overruns()
+        self.overruns = HookSuspensions()
         self.await_plugin = await_plugin
 
     def suspension(self, plugin: str) -> PluginError | None:
@@ -104,7 +104,7 @@ class Caller:
         reason = self.overruns.suspended.get(plugin)
         return None if reason is None else PluginError(plugin, f"suspended: {reason}")
 
-    def ask(self, word: str, name: str, listener: Listener, given: dict[str, Any]) -> Steps[HookResult]:
+    def call_within_limit(self, word: str, name: str, listener: Listener, given: dict[str, Any]) -> Steps[HookResult]:
         """Call a listener; an error, or an answer that did not come in time (`TimeoutError`), becomes the result.
 
         Args:
@@ -114,20 +114,20 @@ class Caller:
         plugin = listener.plugin
         if (suspended := self.suspension(plugin)) is not None:
             return HookResult(plugin, error=suspended)
-        limit_s = self.deadlines.of(plugin)
-        result = yield Step(partial(self.call, name, listener, given), limit_s, listener.what)
-        return self._looked_at(word, name, listener, result, limit_s)
+        limit_s = self.deadlines.limit_of(plugin)
+        result = yield DeadlineStep(partial(self.call, name, listener, given), limit_s, listener.what)
+        return self._check_result(word, name, listener, result, limit_s)
 
-    def ask_here(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
+    def call_inline(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
         """Call a hook's listener, which is not suspended, in this thread, however long it takes; otherwise as `ask`."""
-        result = self.call(hook, listener, payload if listener.keywords is None else listener.given(payload))
-        if listener.at_once and result.error is None:
+        result = self.call(hook, listener, payload if listener.keywords is None else listener.keywords_for(payload))
+        if listener.is_fast and result.error is None:
             return result
-        return self._looked_at("Hook", hook, listener, result, self.deadlines.of(listener.plugin))
+        return self._check_result("Hook", hook, listener, result, self.deadlines.limit_of(listener.plugin))
 
-    def _looked_at(self, word: str, name: str, listener: Listener, result: Any, limit_s: float) -> HookResult:
+    def _check_result(self, word: str, name: str, listener: Listener, result: Any, limit_s: float) -> HookResult:
         """Return the result of a call, or what takes its place; it is logged when there is none."""
-        if result is OVERRAN or result.seconds >= limit_s:
+        if result is OVERRUN or result.seconds >= limit_s:
             self.overran(word, name, listener)
             return HookResult(listener.plugin, error=TimeoutError(f"{name} gave no answer within {limit_s:g} s"))
         if result.error is not None:
@@ -136,9 +136,9 @@ class Caller:
 
     def overran(self, word: str, name: str, listener: Listener) -> None:
         """Count a call that was not done at its plugin's deadline."""
-        plugin, limit_s = listener.plugin, self.deadlines.of(listener.plugin)
-        listener.at_once = False
-        self.overruns.note(plugin, word, name, listener.name, limit_s)
+        plugin, limit_s = listener.plugin, self.deadlines.limit_of(listener.plugin)
+        listener.is_fast = False
+        self.overruns.count(plugin, word, name, listener.name, limit_s)
         if self.account is not None:
             self.account.hook_overran(plugin, name, limit_s)
 
@@ -149,13 +149,13 @@ class Caller:
         try:
             value = listener.callback(**given)
             if value is not None and inspect.iscoroutine(value):
-                value = self.await_plugin(value, deadline_s=self.deadlines.of(listener.plugin))
+                value = self.await_plugin(value, deadline_s=self.deadlines.limit_of(listener.plugin))
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - becomes the result, which is logged if anybody still waits for it
             value, error = None, exc
         seconds = time.perf_counter() - started
-        listener.at_once = seconds < AT_ONCE_S
+        listener.is_fast = seconds < FAST_S
         if self.account is not None:
             self.account.hook(listener.plugin, name, seconds, error)
         return HookResult(listener.plugin, value, error, seconds)

@@ -9,12 +9,12 @@ from typing import Any, Self
 
 from hermes_agent.hooks.listener import Listener
 
-__all__ = ["Listeners"]
+__all__ = ["ListenerStore"]
 
 _State = dict[str, tuple[Listener, ...]]
 
 
-class Listeners:
+class ListenerStore:
     """A store of registrations (`plugins.ground.Store`).
 
     Args:
@@ -37,7 +37,7 @@ class Listeners:
         with self._lock:
             self.there[name] = (*self.there.get(name, ()), listener)
 
-    def of(self, name: str) -> tuple[Listener, ...]:
+    def listeners_for(self, name: str) -> tuple[Listener, ...]:
         """Return who is called for `name`, in order."""
         return self.there.get(name, ())
 

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from hermes_agent.contracts.middleware import EXECUTION_KINDS, MIDDLEWARE_SCHEMA, REQUEST_KINDS
-from hermes_agent.hooks.copies import copied, own_copy
-from hermes_agent.hooks.listener import Caller, Listener, log_failure
-from hermes_agent.hooks.listeners import Listeners
+from hermes_agent.hooks.copies import copy_payload, copy_value
+from hermes_agent.hooks.listener import Listener, ListenerCaller, log_failure
+from hermes_agent.hooks.listeners import ListenerStore
 from hermes_agent.io.steps import Steps
 
-__all__ = ["Middleware", "OffLoop", "Trace"]
+__all__ = ["MiddlewareChain", "OffLoop", "Trace"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,23 +32,23 @@ class Trace(list[dict[str, str]]):
 
 OffLoop = Callable[[Callable[[], Any]], Awaitable[Any]]
 """From the plugin loop: runs sync work in another thread."""
-Do = Callable[[Any], Any]
+NextCall = Callable[[Any], Any]
 
 _WORD = "Middleware"
 _TRACE_KEYS = ("source", "reason", "name")
 
 
-class Middleware:
+class MiddlewareChain:
     """Callbacks by kind, in order of registration.
 
     Args:
         off_loop: without it what an async callback awaits blocks the loop that it runs on.
     """
 
-    def __init__(self, caller: Caller, off_loop: OffLoop | None = None) -> None:
+    def __init__(self, caller: ListenerCaller, off_loop: OffLoop | None = None) -> None:
         self._caller = caller
-        self._off_loop = off_loop or _here
-        self.store = Listeners("middleware")
+        self._off_loop = off_loop or _run_inline
+        self.store = ListenerStore("middleware")
 
     def add(self, kind: str, callback: Callable[..., Any], plugin: str) -> None:
         """Append `callback`.
@@ -64,7 +64,7 @@ class Middleware:
 
     def listeners(self, kind: str) -> list[tuple[str, Callable[..., Any]]]:
         """Return plugin and callback of every one, in order."""
-        return [(item.plugin, item.callback) for item in self.store.of(kind)]
+        return [(item.plugin, item.callback) for item in self.store.listeners_for(kind)]
 
     def names(self) -> list[str]:
         """Return the kinds that somebody registered."""
@@ -86,9 +86,11 @@ class Middleware:
         """
         key = REQUEST_KINDS[kind]
         first, trace = value, Trace()
-        for listener in self.store.of(kind):
-            payload = {**keywords, key: own_copy(value), f"original_{key}": own_copy(first)}
-            result = yield from self._caller.ask(_WORD, kind, listener, listener.given(_versioned(payload)))
+        for listener in self.store.listeners_for(kind):
+            payload = {**keywords, key: copy_value(value), f"original_{key}": copy_value(first)}
+            result = yield from self._caller.call_within_limit(
+                _WORD, kind, listener, listener.keywords_for(_versioned(payload))
+            )
             answer = result.value
             if isinstance(answer, dict) and isinstance(answer.get(key), dict):
                 value = answer[key]
@@ -97,7 +99,7 @@ class Middleware:
                 trace.plugins[listener.plugin] = None
         return value, trace
 
-    def answers(self, kind: str, keywords: dict[str, Any]) -> Steps[list[Any]]:
+    def collect_answers(self, kind: str, keywords: dict[str, Any]) -> Steps[list[Any]]:
         """Call each callback of a request kind, in order, and return what those answered that did not answer None.
 
         Each is given what the one before made of the value, so that the last answer that replaces it is the whole; one
@@ -111,8 +113,10 @@ class Middleware:
         payload, answers = _versioned(keywords), []
         if key is not None and key in payload:
             payload.setdefault(f"original_{key}", payload[key])
-        for listener in self.store.of(kind):
-            result = yield from self._caller.ask(_WORD, kind, listener, listener.given(copied(payload)))
+        for listener in self.store.listeners_for(kind):
+            result = yield from self._caller.call_within_limit(
+                _WORD, kind, listener, listener.keywords_for(copy_payload(payload))
+            )
             answer = result.value
             if answer is None:
                 continue
@@ -121,7 +125,7 @@ class Middleware:
                 payload[key] = answer[key]
         return answers
 
-    def execute(self, kind: str, value: Any, original: Any, keywords: dict[str, Any], do: Do) -> Any:
+    def execute(self, kind: str, value: Any, original: Any, keywords: dict[str, Any], do: NextCall) -> Any:
         """Run `do(value)` inside the callbacks of an execution kind, the first registered outermost, in this thread.
 
         There is no deadline: a callback may take as long as what it stands around.
@@ -135,9 +139,9 @@ class Middleware:
         """
         key = EXECUTION_KINDS[kind]
         fixed = {**keywords, f"original_{key}": original}
-        return self._level(kind, fixed, self.store.of(kind), value, do)
+        return self._level(kind, fixed, self.store.listeners_for(kind), value, do)
 
-    def _level(self, kind: str, fixed: dict[str, Any], left: tuple[Listener, ...], value: Any, do: Do) -> Any:
+    def _level(self, kind: str, fixed: dict[str, Any], left: tuple[Listener, ...], value: Any, do: NextCall) -> Any:
         if not left:
             return do(value)
         listener, key = left[0], EXECUTION_KINDS[kind]
@@ -148,7 +152,7 @@ class Middleware:
         next_call = _Next(kind, listener.name, value, below, self._off_loop)
         payload = _versioned({**fixed, key: value, "next_call": next_call})
         try:
-            answer = listener.callback(**listener.given(payload))
+            answer = listener.callback(**listener.keywords_for(payload))
             if inspect.isawaitable(answer):
                 answer = self._caller.await_plugin(_finished(answer), deadline_s=None)
         except KeyboardInterrupt:
@@ -168,7 +172,7 @@ class Middleware:
 class _Next:
     """`next_call`: what comes after a callback, once."""
 
-    def __init__(self, kind: str, callback: str, default: Any, below: Do, off_loop: OffLoop) -> None:
+    def __init__(self, kind: str, callback: str, default: Any, below: NextCall, off_loop: OffLoop) -> None:
         self.called = False
         self.succeeded = False
         self.value: Any = None
@@ -208,7 +212,7 @@ def _versioned(payload: dict[str, Any]) -> dict[str, Any]:
     return {**payload, "middleware_schema_version": MIDDLEWARE_SCHEMA}
 
 
-async def _here(work: Callable[[], Any]) -> Any:
+async def _run_inline(work: Callable[[], Any]) -> Any:
     return work()
 
 

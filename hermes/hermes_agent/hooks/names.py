@@ -9,13 +9,13 @@ __all__ = ["ACCEPTED_HOOKS", "FIRED", "OBSERVERS", "OWN_HOOKS", "TELEMETRY_SCHEM
 TELEMETRY_SCHEMA = "hermes.observer.v1"
 """Value of `telemetry_schema_version`, which every callback is given."""
 
-VALID_HOOKS: tuple[str, ...] = tuple(name for name, hook in HOOKS.items() if not hook.ours)
+VALID_HOOKS: tuple[str, ...] = tuple(name for name, hook in HOOKS.items() if not hook.is_own)
 """The 23 names of the contract."""
 
 ACCEPTED_HOOKS = set(VALID_HOOKS)
 """The same, for plugins to add names to that they call themselves: `hermes_cli.plugins.VALID_HOOKS` (§1.11)."""
 
-OWN_HOOKS: tuple[str, ...] = tuple(name for name, hook in HOOKS.items() if hook.ours)
+OWN_HOOKS: tuple[str, ...] = tuple(name for name, hook in HOOKS.items() if hook.is_own)
 """Names beyond the contract that published plugins register."""
 
 FIRED: frozenset[str] = frozenset(name for name, hook in HOOKS.items() if hook.status == "fired")

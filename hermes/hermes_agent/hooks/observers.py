@@ -15,15 +15,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from hermes_agent.hooks.copies import copied
-from hermes_agent.hooks.listener import Caller, HookResult, Listener, log_failure
-from hermes_agent.io.steps import OVERRAN, Step, Steps
+from hermes_agent.hooks.copies import copy_payload
+from hermes_agent.hooks.listener import HookResult, Listener, ListenerCaller, log_failure
+from hermes_agent.io.steps import OVERRUN, DeadlineStep, Steps
 
-__all__ = ["BACKLOG", "PATIENCE_S", "Later", "Observers", "Spawn"]
+__all__ = ["BACKLOG", "WAIT_S", "Later", "Observers", "Spawn"]
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_S = 0.03
+WAIT_S = 0.03
 """How long anything waits for an observer."""
 BACKLOG = 1_000
 """Calls that may wait for their turn, of one plugin in one session; one more is dropped, with a warning."""
@@ -44,7 +44,7 @@ class _Call(NamedTuple):
     """Where it was fired, when it waited for its turn: how deep tools call tools is counted there."""
 
 
-class _Line:
+class _CallQueue:
     """The calls of one plugin in one session."""
 
     __slots__ = ("running", "since", "waiting")
@@ -65,19 +65,19 @@ class Observers:
         spawn: without it what `post` is given runs in the calling thread.
     """
 
-    def __init__(self, caller: Caller, later: Later | None = None, spawn: Spawn | None = None) -> None:
+    def __init__(self, caller: ListenerCaller, later: Later | None = None, spawn: Spawn | None = None) -> None:
         self._caller = caller
         self._call = caller.call
         self._later = later or (lambda delay_s, fn: None)
         self._spawn = spawn or (lambda work: work())
-        self._lines: dict[_Key, _Line] = {}
+        self._lines: dict[_Key, _CallQueue] = {}
         self._lock = threading.Lock()
         self._change = threading.Condition(self._lock)
         self._settling = False
         """Whether anybody ever waited for the end of them all."""
 
-    def tell(
-        self, hook: str, listener: Listener, payload: dict[str, Any], patience_s: float = PATIENCE_S
+    def notify(
+        self, hook: str, listener: Listener, payload: dict[str, Any], patience_s: float = WAIT_S
     ) -> Steps[HookResult]:
         """Call an observer, or let it wait for its turn.
 
@@ -86,31 +86,31 @@ class Observers:
         """
         if (suspended := self._caller.suspension(listener.plugin)) is not None:
             return HookResult(listener.plugin, error=suspended)
-        call = _Call(hook, listener, listener.given(payload), _key(listener, payload))
+        call = _Call(hook, listener, listener.keywords_for(payload), _key(listener, payload))
         line = self._begin(call)
         if line is None:
             return HookResult(listener.plugin)
-        limit_s = self._caller.deadlines.of(listener.plugin)
+        limit_s = self._caller.deadlines.limit_of(listener.plugin)
         patience_s = min(patience_s, limit_s)
-        result = yield Step(partial(self._walk, line, call), patience_s, listener.what, quiet=True)
-        if result is OVERRAN:
-            payload.update(copied(payload))
-            self._later(limit_s - patience_s, partial(self._look_at, line, call))
+        result = yield DeadlineStep(partial(self._run_calls, line, call), patience_s, listener.what, quiet=True)
+        if result is OVERRUN:
+            payload.update(copy_payload(payload))
+            self._later(limit_s - patience_s, partial(self._check_overrun, line, call))
             return HookResult(listener.plugin)
         return result  # type: ignore[no-any-return]
 
-    def tell_here(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
+    def notify_inline(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
         """Call an observer, which is not suspended, in this thread, however long it takes, or let it wait its turn."""
-        given = payload if listener.keywords is None else listener.given(payload)
+        given = payload if listener.keywords is None else listener.keywords_for(payload)
         call = _Call(hook, listener, given, _key(listener, payload))
-        fresh = _Line(call)
+        fresh = _CallQueue(call)
         line = fresh if self._lines.setdefault(call.key, fresh) is fresh else self._begin(call)
         if line is None:
             return HookResult(listener.plugin)
         result = self._call(hook, listener, given)
         following = self._ended(line, call, result)
         if following is not None:
-            self._walk(line, following)
+            self._run_calls(line, following)
         return result
 
     def post(self, hook: str, listener: Listener, payload: dict[str, Any]) -> None:
@@ -118,13 +118,17 @@ class Observers:
         if self._caller.suspension(listener.plugin) is not None:
             return
         call = _Call(
-            hook, listener, copied(listener.given(payload)), _key(listener, payload), contextvars.copy_context()
+            hook,
+            listener,
+            copy_payload(listener.keywords_for(payload)),
+            _key(listener, payload),
+            contextvars.copy_context(),
         )
         line = self._begin(call)
         if line is not None:
-            self._go_on_alone(line, call)
+            self._continue_alone(line, call)
 
-    def settle(self, limit_s: float) -> bool:
+    def wait_idle(self, limit_s: float) -> bool:
         """Wait until no observer runs, at most `limit_s` seconds; say whether that is so."""
         with self._change:
             self._settling = True
@@ -136,28 +140,28 @@ class Observers:
         with self._change:
             return list(dict.fromkeys(plugin for plugin, _ in self._lines))
 
-    def _begin(self, call: _Call) -> _Line | None:
+    def _begin(self, call: _Call) -> _CallQueue | None:
         """Return the line when the call is its first; else the call waits in it."""
         with self._lock:
-            fresh = _Line(call)
+            fresh = _CallQueue(call)
             line = self._lines.setdefault(call.key, fresh)  # in one step: `tell_here` does it without the lock
             if line is fresh:
                 return line
-            overdue = time.monotonic() - line.since >= self._caller.deadlines.of(call.listener.plugin)
+            overdue = time.monotonic() - line.since >= self._caller.deadlines.limit_of(call.listener.plugin)
             hanging = line.running
             assert hanging is not None
             if line.waiting is None:
                 line.waiting = deque()
             full = len(line.waiting) >= BACKLOG
             if not full:
-                line.waiting.append(call._replace(given=copied(call.given), context=contextvars.copy_context()))
+                line.waiting.append(call._replace(given=copy_payload(call.given), context=contextvars.copy_context()))
         if full:
             logger.warning("hook %s of plugin %s is not called: %d calls wait", call.hook, call.key[0], BACKLOG)
         if overdue:
-            self._look_at(line, hanging)
+            self._check_overrun(line, hanging)
         return None
 
-    def _walk(self, line: _Line, call: _Call) -> HookResult:
+    def _run_calls(self, line: _CallQueue, call: _Call) -> HookResult:
         """Run a call and those that wait behind it, in this thread, until somebody else took the line over."""
         first: HookResult | None = None
         current: _Call | None = call
@@ -172,16 +176,16 @@ class Observers:
         assert first is not None
         return first
 
-    def _ended(self, line: _Line, call: _Call, result: HookResult) -> _Call | None:
+    def _ended(self, line: _CallQueue, call: _Call, result: HookResult) -> _Call | None:
         """Look at what a call came to, and return the one whose turn it is (`_next`)."""
         if line.running is call:
-            if not call.listener.at_once and result.seconds >= self._caller.deadlines.of(call.listener.plugin):
+            if not call.listener.is_fast and result.seconds >= self._caller.deadlines.limit_of(call.listener.plugin):
                 self._caller.overran("Hook", call.hook, call.listener)
             elif result.error is not None:
                 log_failure("Hook", call.hook, call.listener, result.error)
         return self._next(line, call)
 
-    def _next(self, line: _Line, done: _Call) -> _Call | None:
+    def _next(self, line: _CallQueue, done: _Call) -> _Call | None:
         """Return the call whose turn it is after `done`; None when there is none, or another thread goes on."""
         with self._lock:
             if line.running is not done:
@@ -194,10 +198,10 @@ class Observers:
                 return None
             line.running, line.since = line.waiting.popleft(), time.monotonic()
             current = line.running
-        self._later(self._caller.deadlines.of(done.key[0]), partial(self._look_at, line, current))
+        self._later(self._caller.deadlines.limit_of(done.key[0]), partial(self._check_overrun, line, current))
         return current
 
-    def _look_at(self, line: _Line, call: _Call) -> None:
+    def _check_overrun(self, line: _CallQueue, call: _Call) -> None:
         """Count a call that still runs at its deadline, and go on without it."""
         with self._lock:
             if line.running is not call:
@@ -207,14 +211,14 @@ class Observers:
         self._caller.overran("Hook", call.hook, call.listener)
         following = self._next(line, taken)
         if following is not None:
-            self._spawn(partial(self._walk_alone, line, following))
+            self._spawn(partial(self._run_alone, line, following))
 
-    def _go_on_alone(self, line: _Line, call: _Call) -> None:
-        self._later(self._caller.deadlines.of(call.key[0]), partial(self._look_at, line, call))
-        self._spawn(partial(self._walk_alone, line, call))
+    def _continue_alone(self, line: _CallQueue, call: _Call) -> None:
+        self._later(self._caller.deadlines.limit_of(call.key[0]), partial(self._check_overrun, line, call))
+        self._spawn(partial(self._run_alone, line, call))
 
-    def _walk_alone(self, line: _Line, call: _Call) -> None:
-        self._walk(line, call)
+    def _run_alone(self, line: _CallQueue, call: _Call) -> None:
+        self._run_calls(line, call)
 
 
 def _key(listener: Listener, payload: dict[str, Any]) -> _Key:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hermes_agent.core.redact import MASK, redactor
 
-__all__ = ["MAX_CHARS", "VARIABLE", "sanitised"]
+__all__ = ["MAX_CHARS", "VARIABLE", "redact_payload"]
 
 VARIABLE = "HERMES_PLUGIN_PAYLOAD_MAX_CHARS"
 """Environment variable with the longest payload in characters of JSON; read at each call."""
@@ -22,7 +22,7 @@ MAX_ITEMS = 200
 _SECRET = re.compile(r"(?:.*_)?api_key|authorization|proxy_authorization|cookie|set_cookie", re.IGNORECASE)
 
 
-def sanitised(payload: Any) -> Any:
+def redact_payload(payload: Any) -> Any:
     """Return a copy of plain values: at most 8 deep, strings of 8,000 characters, sequences of 200 items.
 
     Values under the names of secrets, and secrets that the agent knows, are masked. A payload whose JSON is longer

@@ -55,7 +55,7 @@ def _overview() -> str:
 
 
 def _page(name: str, hook: Hook) -> str:
-    ours = " It is not in the published contract." if hook.ours else ""
+    ours = " It is not in the published contract." if hook.is_own else ""
     answer = f"{hook.answer[0].upper()}{hook.answer[1:]}." if hook.answer else _OBSERVER
     signature = ", ".join((*hook.keywords, "**kwargs"))
     return "\n".join(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hermes_agent.io.files import PRIVATE, write_atomic
 
-__all__ = ["Spill"]
+__all__ = ["AnswerSpill"]
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(frozen=True, slots=True)
-class Spill:
+class AnswerSpill:
     """What the operator set (`hooks.output_spill`)."""
 
     directory: Path

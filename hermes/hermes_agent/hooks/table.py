@@ -25,7 +25,7 @@ class Hook(NamedTuple):
     answer: str = ""
     """What an answer does; empty when nobody looks at it, which makes the callback an observer."""
     status: HookStatus = "fired"
-    ours: bool = False
+    is_own: bool = False
     """Beyond the contract's 23; published plugins register it."""
 
 
@@ -147,33 +147,33 @@ HOOKS: dict[str, Hook] = {
     "kanban_task_claimed": Hook("there is no kanban board here", _KANBAN, status="never"),
     "kanban_task_completed": Hook("there is no kanban board here", (*_KANBAN, "summary"), status="never"),
     "kanban_task_blocked": Hook("there is no kanban board here", (*_KANBAN, "reason"), status="never"),
-    "on_stream_start": Hook("when the first piece of an answer comes", _REQUEST, ours=True),
-    "on_stream_delta": Hook("for each piece of an answer's text", (*_REQUEST, "delta", "index"), ours=True),
+    "on_stream_start": Hook("when the first piece of an answer comes", _REQUEST, is_own=True),
+    "on_stream_delta": Hook("for each piece of an answer's text", (*_REQUEST, "delta", "index"), is_own=True),
     "on_stream_end": Hook(
         "when the stream has ended, also when it failed or was interrupted",
         (*_REQUEST, "chars", "finish_reason", "completed"),
-        ours=True,
+        is_own=True,
     ),
     "pre_command": Hook(
         "before a slash command runs",
         ("command", "args", "session_id", "platform"),
-        ours=True,
+        is_own=True,
     ),
     "on_session_resume": Hook(
         "in the first turn after a stored session was taken up",
         (*_SESSION, "message_count"),
-        ours=True,
+        is_own=True,
     ),
-    "pre_auxiliary_call": Hook("before a plugin asks the model with `ctx.llm`", _AUXILIARY, ours=True),
+    "pre_auxiliary_call": Hook("before a plugin asks the model with `ctx.llm`", _AUXILIARY, is_own=True),
     "post_auxiliary_call": Hook(
         "after that, answered or not",
         (*_AUXILIARY, "duration_ms", "status", "error", "usage"),
-        ours=True,
+        is_own=True,
     ),
     "on_skill_lifecycle": Hook(
         "when the model opens a skill (`loaded`), a slash command does (`used`), or its file is gone (`removed`)",
         ("name", "action", "path", "plugin"),
-        ours=True,
+        is_own=True,
     ),
 }
 """By name: those of the contract in its order, then ours."""

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent import config as configuration
 from hermes_agent.agent import Agent, commands
-from hermes_agent.agent.contexts import Contexts
-from hermes_agent.agent.inbox import Inboxes
-from hermes_agent.agent.prompt import Prompts
-from hermes_agent.agent.slash import Slash
+from hermes_agent.agent.contexts import ContextEngines
+from hermes_agent.agent.inbox import InjectedMessages
+from hermes_agent.agent.prompt import SystemPromptBuilder
+from hermes_agent.agent.slash import CommandRouter
 from hermes_agent.agent.subagents import DelegationSettings
-from hermes_agent.agent.titles import Titles
-from hermes_agent.commands import CommandRegistry
-from hermes_agent.commands.confirms import SlashConfirms
+from hermes_agent.agent.titles import TitleWriter
+from hermes_agent.commands import CommandTable
+from hermes_agent.commands.confirms import PendingConfirmations
 from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, AuxiliaryTask
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
 from hermes_agent.contracts.platform.registry import PlatformRegistry
@@ -29,43 +29,43 @@ from hermes_agent.contracts.platform.slack_actions import SlackActions
 from hermes_agent.contracts.terminal_env import TERMINAL_ENV
 from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
-from hermes_agent.credentials.logins import Logins
-from hermes_agent.cron import Clock, JobStore
+from hermes_agent.credentials.logins import LoginStore
+from hermes_agent.cron import JobScheduler, JobStore
 from hermes_agent.cron import tools as cron_tools
-from hermes_agent.cron.importing import with_imported
-from hermes_agent.delivery import Delivery, Mailbox
-from hermes_agent.gateway.scheduled import Attach, ScheduledWork, SendText
+from hermes_agent.cron.importing import with_published_jobs
+from hermes_agent.delivery import DeliveryService, Mailbox
+from hermes_agent.gateway.scheduled import Attach, JobRunner, SendText
 from hermes_agent.hooks import HookBus
 from hermes_agent.host import people, settings
-from hermes_agent.host.choosing import context_engine, memory_provider, web_provider
-from hermes_agent.host.judging import sampled, smart_of
-from hermes_agent.host.pictures import can_look, media_of, sees
+from hermes_agent.host.choosing import select_context_engine, select_memory, select_web_provider
+from hermes_agent.host.judging import sample_for_mcp, smart_approval
+from hermes_agent.host.pictures import can_describe_images, make_media, supports_images
 from hermes_agent.host.process_notices import ProcessNotices
-from hermes_agent.host.secrets import learn_secrets
-from hermes_agent.host.upkeep import Upkeep
+from hermes_agent.host.secrets import register_secrets
+from hermes_agent.host.upkeep import DailyMaintenance
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.environment import tool_environment
 from hermes_agent.mcp.commands import register as register_mcp
 from hermes_agent.mcp.servers import McpServers
 from hermes_agent.media import tools as media_tools
 from hermes_agent.memory import session_search
-from hermes_agent.memory.manager import Memory
+from hermes_agent.memory.manager import MemoryManager
 from hermes_agent.memory.notes import NoteSettings
 from hermes_agent.memory.session_search import SessionSearch
-from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.chosen import ChosenModel, ClientPool, selections
-from hermes_agent.models.infos import ModelInfos
+from hermes_agent.models.catalogue import ProviderCatalog
+from hermes_agent.models.chosen import ChosenModel, ClientPool, fallback_selections
+from hermes_agent.models.infos import ModelCatalog
 from hermes_agent.models.keys import KeyPools
-from hermes_agent.models.selection import Selection, resolve
+from hermes_agent.models.selection import ModelSelection, select_model
 from hermes_agent.plugins import commands as plugin_commands
-from hermes_agent.plugins.account import Account
-from hermes_agent.plugins.config_names import platform_fault
-from hermes_agent.plugins.gate import has_value
-from hermes_agent.plugins.ground import Store
+from hermes_agent.plugins.account import UsageAccount
+from hermes_agent.plugins.config_names import find_platform_problem
+from hermes_agent.plugins.gate import make_value_check
+from hermes_agent.plugins.ground import RegistrationStore
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.providers import Providers
-from hermes_agent.policy import Choice, CommandPatterns, Refused, Waiting
-from hermes_agent.sessions import Ledger, People, Transcript
+from hermes_agent.policy import Choice, CommandPatterns, PendingQuestions, Refusal
+from hermes_agent.sessions import Principals, Transcript, UsageLedger
 from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills import tools as skill_tools
 from hermes_agent.skills.library import SkillSettings
@@ -79,16 +79,16 @@ from hermes_agent.tools.toolsets import ToolsetChoice, Toolsets
 from hermes_agent.web import tools as web_tools
 from hermes_agent.workspace import rollback
 from hermes_agent.workspace import tools as workspace_tools
-from hermes_agent.workspace.checkpoints import Checkpoints, told
+from hermes_agent.workspace.checkpoints import Checkpoints, restore_text
 
 if TYPE_CHECKING:
     from hermes_agent.gateway.runner import Gateway
 
-__all__ = ["Host", "current", "standing_in"]
+__all__ = ["Host", "current", "use_host"]
 
 logger = logging.getLogger(__name__)
 
-MOST_SERVED = 256
+MAX_MESSAGES = 256
 """Messages of chats and webhooks that are in work at once; turns are fewer (`gateway.max_concurrent_turns`), and an
 answer to a question that one of them asks must not wait behind them."""
 OBSERVERS_STOP_S = 5.0
@@ -109,37 +109,37 @@ class Host:
     def __init__(self, home: Path, config: configuration.Config, *, is_daemon: bool = False) -> None:
         self.home = home
         self.config = config
-        self.working_directory = settings.made_directory(config, home, of_daemon=is_daemon)
+        self.working_directory = settings.ensure_working_directory(config, home, of_daemon=is_daemon)
         self.credentials = Credentials(home, os.environ)
-        learn_secrets(self.credentials, config)
+        register_secrets(self.credentials, config)
         self.needs_restart: list[str] = []
         """Blocks of the config that the last reload found changed, and that count after a restart."""
         self.bridge = Bridge()
-        self.network = settings.network(config, self.get, home)
-        self.account = Account()
+        self.network = settings.network_table(config, self.get, home)
+        self.account = UsageAccount()
         self.hooks = HookBus(
             self.bridge.wait_plugin,
-            run_steps=self.bridge.run_steps_here,
-            deadlines=settings.deadlines(config),
+            run_steps=self.bridge.run_steps_inline,
+            deadlines=settings.hook_deadlines(config),
             account=self.account,
             off_loop=self.bridge.off_loop,
-            later=self.bridge.later,
+            later=self.bridge.call_later,
             spawn=self.bridge.spawn,
         )
         self.tools = ToolRegistry()
-        self.tools.checks.bounded = self.bridge.within
+        self.tools.checks.bounded = self.bridge.run_beside_limit
         self.tools.on_fault(self.account.fault)
         self.toolsets = Toolsets(self.tools, partial(ToolsetChoice.of, self.get), lambda: self.get("mcp_servers") or ())
-        self.commands = CommandRegistry()
+        self.commands = CommandTable()
         self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
         self.providers = Providers()
         self.plugin_skills = PluginSkills()
-        self.model_providers = Catalogue()
+        self.model_providers = ProviderCatalog()
         self.auxiliary_tasks: Registry[AuxiliaryTask] = Registry(AUXILIARY_TASK.label)
         self.platforms = PlatformRegistry()
         self.slack_actions = SlackActions()
         self.patterns = CommandPatterns()
-        self.stores: tuple[Store, ...] = (
+        self.stores: tuple[RegistrationStore, ...] = (
             self.tools,
             self.hooks,
             self.commands,
@@ -153,104 +153,109 @@ class Host:
             self.patterns,
             self.toolsets.custom,
         )
-        self.provenance = settings.provenance(home, lambda: self.config)
+        self.provenance = settings.taint_tracker(home, lambda: self.config)
         self.skills = SkillLibrary(
             home,
             SkillSettings.of(config.get),
             plugins=self.plugin_skills,
             hooks=self.hooks,
-            has_value=has_value(self.credentials),
+            has_value=make_value_check(self.credentials),
             disabled_plugins=lambda: settings.disabled_plugins(self.config, home),
-            whose=self.provenance.whose,
+            whose=self.provenance.source_of,
         )
         self.dispatcher = Dispatcher(
             self.tools,
             self.hooks,
             self.bridge,
             ResultStore(home),
-            fails_open=partial(settings.fails_open, self.get),
+            fails_open=partial(settings.is_fail_open, self.get),
             note=self.account.tool,
             provenance=self.provenance,
             tables=self.network,
         )
         self.clients = ClientPool()
         self.key_pools = KeyPools()
-        self.logins = Logins(home / "auth.json")
-        self.model_infos = ModelInfos(home / "cache" / "models")
-        self.inboxes = Inboxes()
-        self.ledger = Ledger(home / "state.db")  # for model calls outside turns, with their cause
-        self.delivery = Delivery(lambda: Mailbox(home / "state.db"), self.bridge.lane("delivery"), serving=MOST_SERVED)
+        self.logins = LoginStore(home / "auth.json")
+        self.model_infos = ModelCatalog(home / "cache" / "models")
+        self.injected = InjectedMessages()
+        self.ledger = UsageLedger(home / "state.db")  # for model calls outside turns, with their cause
+        self.delivery = DeliveryService(
+            lambda: Mailbox(home / "state.db"), self.bridge.serial_executor("delivery"), serving=MAX_MESSAGES
+        )
         """Inbox and outbox; the daemon starts it."""
-        self.upkeep = Upkeep(home / "state.db", self.get, self.bridge.run, lambda: self.checkpoints.prune())
-        self.asked: Waiting[Choice | Refused] = Waiting()
+        self.upkeep = DailyMaintenance(home / "state.db", self.get, self.bridge.run, lambda: self.checkpoints.prune())
+        self.asked: PendingQuestions[Choice | Refusal] = PendingQuestions()
         """Approvals that somebody elsewhere (in a chat) is asked for, by session."""
-        self.questions: Waiting[str] = Waiting()
+        self.questions: PendingQuestions[str] = PendingQuestions()
         """What else people are asked in chats."""
-        self.confirms = SlashConfirms()
+        self.confirms = PendingConfirmations()
         self.running_gateway: Callable[[], Gateway | None] = lambda: None
-        self.people = People(config.get("people"))
-        self.memory = Memory(
+        self.people = Principals(config.get("people"))
+        self.memory = MemoryManager(
             home,
             self.tools,
             self.bridge,
             settings=NoteSettings(*(config.get(f"memory.{name}") for name in NoteSettings._fields)),
             people=self.people,
-            choose=partial(memory_provider, self),
+            choose=partial(select_memory, self),
             for_everybody=config.get("memory.provider_serves") == "everybody",
         )
         summarise = partial(self.side_answer, "session_search")
-        session_search.register(self.tools, SessionSearch(self.open_transcript, self.people, summarise))
-        self.mcp = McpServers(self.get, self.tools, self.bridge, home, partial(sampled, self), self.network)
+        session_search.register_session_search(self.tools, SessionSearch(self.open_transcript, self.people, summarise))
+        self.mcp = McpServers(self.get, self.tools, self.bridge, home, partial(sample_for_mcp, self), self.network)
         self.agent = Agent(
-            settings=replace(settings.agent_settings(config, self.working_directory), smart=smart_of(self)),
+            settings=replace(settings.agent_settings(config, self.working_directory), smart=smart_approval(self)),
             choose_model=self.choose_model,
             tools=self.tools,
             dispatcher=self.dispatcher,
             hooks=self.hooks,
             bridge=self.bridge,
             open_transcript=self.open_transcript,
-            spill=settings.spill(config, home),
-            prompts=Prompts(
-                self.tools, home=home, hint=settings.hints(self.platforms, self.get), skills_index=self.skills.index
+            spill=settings.answer_spill(config, home),
+            prompt_builder=SystemPromptBuilder(
+                self.tools,
+                home=home,
+                hint=settings.platform_hints(self.platforms, self.get),
+                skills_index=self.skills.index,
             ),
-            inboxes=self.inboxes,
-            people=self.people,
-            contexts=Contexts(
+            injected=self.injected,
+            principals=self.people,
+            context_engines=ContextEngines(
                 home=home,
                 settings=settings.compression_settings(config),
                 summarise=partial(self.side_answer, "compression"),
-                choose=partial(context_engine, self),
+                choose=partial(select_context_engine, self),
                 before=self.memory.before_compaction,
             ),
             memory=self.memory,
-            titles=Titles(
+            titles=TitleWriter(
                 self.bridge, self.side_answer, lambda: bool(self.config.get("auxiliary.title_generation.enabled"))
             ),
             toolsets=self.toolsets,
             delegation=DelegationSettings(**config.get("delegation")),
             search=ToolSearch(self.tools, SearchSettings.of(config.get)),
             provenance=self.provenance,
-            discovered=self.mcp.discovered,
+            discovered=self.mcp.wait_discovered,
         )
         register_mcp(self.commands, self.mcp, self.reread_config)
-        self.media = media_of(self)
-        media_tools.register(self.tools, self.media, lambda: can_look(self))
+        self.media = make_media(self)
+        media_tools.register(self.tools, self.media, lambda: can_describe_images(self))
         self.skill_commands = SkillCommands(self.skills)
-        self.clock: Clock | None = None
+        self.clock: JobScheduler | None = None
         """Runs scheduled jobs; the daemon makes it (`make_clock`)."""
-        self.slash = Slash(
+        self.slash = CommandRouter(
             self.commands,
             self.skill_commands,
             self.bridge,
-            self.inboxes,
+            self.injected,
             self.hooks,
             cwd=self.working_directory,
             approval_timeout_s=self.agent.settings.approval_timeout_s,
             approvals_off=self.agent.settings.approvals_off,
         )
-        self.checkpoints = Checkpoints.of(home, config.get, os.environ)
+        self.checkpoints = Checkpoints.from_config(home, config.get, os.environ)
         self.process_notices = ProcessNotices(
-            home, self.bridge, self.inboxes, self.agent.transcript, self.provenance.whose
+            home, self.bridge, self.injected, self.agent.call_transcript, self.provenance.source_of
         )
         self.shells = workspace_tools.register(
             self.tools,
@@ -265,16 +270,16 @@ class Host:
             patterns=self.patterns,
             bridge=self.bridge,
             tables=self.network,
-            reader=partial(people.reader, self),
+            reader=partial(people.file_reader, self),
         )
         skill_tools.register(self.tools, self.skills)
-        fault = partial(platform_fault, self)
-        cron_tools.register(self.tools, cron_tools.CronJob(home, self.people.seen_by, self._jobs_changed, fault))
-        web = partial(web_provider, self)
+        fault = partial(find_platform_problem, self)
+        cron_tools.register(self.tools, cron_tools.CronJobTool(home, self.people.visible_to, self._jobs_changed, fault))
+        web = partial(select_web_provider, self)
         web_tools.register(self.tools, web, self.bridge, self.get, self.side_answer, self.network)
         self.plugins = PluginManager(self)
-        plugin_commands.register(self.commands, self.plugins)
-        tool_commands.register(self.commands, self.tools, self.toolsets)
+        plugin_commands.register_plugins_command(self.commands, self.plugins)
+        tool_commands.register_tools_command(self.commands, self.tools, self.toolsets)
         task_tools.register(
             self.tools,
             self.bridge,
@@ -282,10 +287,14 @@ class Host:
             last_result=self._last_result,
             clarify_timeout_s=float(config.get("agent.clarify_timeout")),
             dispatcher=self.dispatcher,
-            sandbox=self.shells.near,
+            sandbox=self.shells.sandbox_name,
         )
-        commands.register(self.commands, self.agent, self.ledger, lambda turn: told(self.checkpoints.undo(turn)))
-        rollback.register(self.commands, self.checkpoints, self.working_directory, partial(people.sees_session, self))
+        commands.register(
+            self.commands, self.agent, self.ledger, lambda turn: restore_text(self.checkpoints.undo(turn))
+        )
+        rollback.register_rollback(
+            self.commands, self.checkpoints, self.working_directory, partial(people.can_see_session, self)
+        )
 
     @classmethod
     def build(cls, home: Path | None = None, *, is_daemon: bool = False) -> Host:
@@ -303,7 +312,7 @@ class Host:
         self._learn_secrets()
 
     def _learn_secrets(self) -> None:
-        learn_secrets(self.credentials, self.config, self.plugins.records)
+        register_secrets(self.credentials, self.config, self.plugins.records)
 
     def gateway(self, **changes: Any) -> Gateway:
         """Make the gateway: the daemon starts it, beside `delivery`.
@@ -312,23 +321,23 @@ class Host:
             changes: fields of `gateway.works.Works` that are to be others than usual.
         """
         from hermes_agent.gateway.runner import Gateway  # only a daemon has chat platforms
-        from hermes_agent.gateway.works import GatewaySettings, Works
+        from hermes_agent.gateway.works import GatewayDeps, GatewaySettings
 
         os.environ["TERMINAL_CWD"] = str(self.working_directory)  # plugins read it (contract §2.3)
-        works = Works(
+        works = GatewayDeps(
             agent=self.agent,
             slash=self.slash,
             delivery=self.delivery,
             platforms=self.platforms,
-            asked=self.asked,
-            questions=self.questions,
-            confirms=self.confirms,
+            pending_approvals=self.asked,
+            pending_questions=self.questions,
+            pending_confirmations=self.confirms,
             home=self.home,
             values=lambda: self.config.values,
-            read=lambda: GatewaySettings.of(self.config.get),
-            sees=partial(sees, self),
-            hear=self.media.heard,
-            speak=self.media.spoken,
+            read_settings=lambda: GatewaySettings.of(self.config.get),
+            supports_images=partial(supports_images, self),
+            transcribe=self.media.transcript_text,
+            synthesize=self.media.speech_file,
         )
         self.running_gateway = weakref.ref(made := Gateway(replace(works, **changes)))
         return made
@@ -341,22 +350,22 @@ class Host:
         Raises:
             ConfigError: a setting is wrong; everything stays as it was.
         """
-        self.config, self.needs_restart = settings.reread(self.config, self.home)
-        self.hooks.deadlines = settings.deadlines(self.config)
+        self.config, self.needs_restart = settings.reload_config(self.config, self.home)
+        self.hooks.deadlines = settings.hook_deadlines(self.config)
         self.credentials.export(os.environ)
         self._learn_secrets()
         if self.get("mcp.auto_reload_on_config_change"):
             self.mcp.reload()
         return self.needs_restart
 
-    def make_clock(self, send: SendText | None = None, attach: Attach | None = None) -> Clock:
+    def make_clock(self, send: SendText | None = None, attach: Attach | None = None) -> JobScheduler:
         """Return the clock that runs scheduled jobs.
 
         Args:
             send: brings a text to a chat; None keeps answers in the store alone.
             attach: makes a text part of a chat's conversation.
         """
-        work = ScheduledWork(
+        work = JobRunner(
             self.agent,
             self.skill_commands,
             self.home,
@@ -366,11 +375,11 @@ class Host:
             wrap=self.config.get("cron.wrap_response"),
             attach=attach,
         )
-        self.clock = work.clock = Clock(
-            lambda: with_imported(self.open_jobs(), self.home),
-            self.bridge.lane("cron"),
-            work=work.work,
-            tell=work.tell,
+        self.clock = work.scheduler = JobScheduler(
+            lambda: with_published_jobs(self.open_jobs(), self.home),
+            self.bridge.serial_executor("cron"),
+            work=work.run,
+            tell=work.deliver,
             keep=self.config.get("cron.output_retention"),
             scheduler=lambda: self.providers.choose("cron_scheduler", self.config.values).provider,
             spawn=self.bridge.spawn,
@@ -388,15 +397,17 @@ class Host:
             UserError: there is none to be had.
         """
         selection = self.select_model(model=wish or "")
-        return self.clients.chosen(selection, self.fallbacks, self._context_length)
+        return self.clients.make_chosen(selection, self.fallbacks, self._context_length)
 
-    def fallbacks(self) -> list[Selection]:
+    def fallbacks(self) -> list[ModelSelection]:
         """Return who stands in when the model does not answer (`fallback_providers`)."""
-        return selections(self.config.get("fallback_providers"), lambda block: self.select_model(settings=block))
+        return fallback_selections(
+            self.config.get("fallback_providers"), lambda block: self.select_model(settings=block)
+        )
 
     def select_model(
         self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None
-    ) -> Selection:
+    ) -> ModelSelection:
         """Return the model that is configured, or another one, for who keeps no conversation.
 
         Args:
@@ -411,7 +422,7 @@ class Host:
         def get(key: str) -> Any:
             return settings if key == "model" and settings is not None else self.config.get(key)
 
-        selection = resolve(
+        selection = select_model(
             get,
             self.credentials,
             model=model,
@@ -423,7 +434,7 @@ class Host:
             infos=self.model_infos,
             logins=self.logins,
         )
-        logger.debug("model %s of %s: %s", selection.model, selection.provider, selection.why)
+        logger.debug("model %s of %s: %s", selection.model, selection.provider, selection.reason)
         return selection
 
     def open_transcript(self) -> Transcript:
@@ -431,24 +442,24 @@ class Host:
         return Transcript(self.home / "state.db")
 
     def _last_result(self, session_id: str, tool: str) -> str:
-        return str(self.bridge.wait_core(self.agent.transcript("last_result", session_id, tool)))
+        return str(self.bridge.wait_core(self.agent.call_transcript("last_result", session_id, tool)))
 
     async def aclose(self) -> None:
         """End conversations, models, threads."""
         await self.agent.aclose()
         await self.mcp.aclose()
         await self.bridge.run(self.shells.close_all)
-        await self.bridge.run(self.hooks.settle, OBSERVERS_STOP_S)
+        await self.bridge.run(self.hooks.wait_idle, OBSERVERS_STOP_S)
         await self.clients.aclose()
         self.ledger.close()
-        self.provenance.keeping.close()
+        self.provenance.store.close()
         self.bridge.close()
 
     def _jobs_changed(self) -> None:
         if self.clock is not None:
-            self.bridge.later(0, self.clock.look)
+            self.bridge.call_later(0, self.clock.wake)
 
-    def _context_length(self, selection: Selection) -> int:
+    def _context_length(self, selection: ModelSelection) -> int:
         return self.model_infos.context_length(selection.endpoint, selection.model, self.config.get("model"))
 
     def get(self, key: str) -> Any:
@@ -462,13 +473,13 @@ class Host:
             UserError: there is no model to be had, or it does not answer.
         """
         from hermes_agent.plugins.llm.auxiliary import (  # 20 ms that a start does not need
-            SideCall,
-            ask_now,
-            text_of_response,
+            AuxiliaryCall,
+            call_auxiliary,
+            response_text,
         )
 
-        call = SideCall(task, [{"role": "user", "content": prompt}], {}, max_tokens=max_tokens)
-        return text_of_response(ask_now(self, call))
+        call = AuxiliaryCall(task, [{"role": "user", "content": prompt}], {}, max_tokens=max_tokens)
+        return response_text(call_auxiliary(self, call))
 
 
 def current() -> Host:
@@ -483,7 +494,7 @@ def current() -> Host:
 
 
 @contextlib.contextmanager
-def standing_in(host: Host | None) -> Iterator[None]:
+def use_host(host: Host | None) -> Iterator[None]:
     """Let `host` be the process's while the block runs (None: nobody, until one is built); then the former one."""
     global _current
     former, _current = _current, host

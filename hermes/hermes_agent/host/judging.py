@@ -5,34 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.policy import Smart
+from hermes_agent.policy import SmartApproval
 
 if TYPE_CHECKING:
     from hermes_agent.host.graph import Host
 
-__all__ = ["sampled", "smart_of"]
+__all__ = ["sample_for_mcp", "smart_approval"]
 
-TASK = "approval"
+APPROVAL_TASK = "approval"
 
 
-def smart_of(host: Host) -> Smart | None:
+def smart_approval(host: Host) -> SmartApproval | None:
     """Return who looks at questions before a person does; None in the other modes."""
     if host.config.get("approvals.mode") != "smart":
         return None
 
     def answer(prompt: str, max_tokens: int) -> str:
-        from hermes_agent.plugins.llm.asking import selection_of  # 20 ms that a start does not need
-        from hermes_agent.plugins.llm.auxiliary import settings_of
+        from hermes_agent.plugins.llm.asking import task_selection  # 20 ms that a start does not need
+        from hermes_agent.plugins.llm.auxiliary import task_settings
 
-        if selection_of(host, settings_of(host, TASK)).is_embedded:
+        if task_selection(host, task_settings(host, APPROVAL_TASK)).is_embedded:
             raise UserError("the embedded model is too small to judge commands (`auxiliary.approval` names another)")
-        return host.side_answer(TASK, prompt, max_tokens)
+        return host.side_answer(APPROVAL_TASK, prompt, max_tokens)
 
-    return Smart(answer, host.bridge, timeout_s=float(host.config.get("auxiliary.approval.timeout") or 30))
+    return SmartApproval(answer, host.bridge, timeout_s=float(host.config.get("auxiliary.approval.timeout") or 30))
 
 
-async def sampled(host: Host, messages: list[dict[str, Any]], *, model: str, **more: Any) -> Any:
+async def sample_for_mcp(host: Host, messages: list[dict[str, Any]], *, model: str, **more: Any) -> Any:
     """Return what the model of `auxiliary.mcp`, or another, answers (`mcp.asking.Sample`)."""
-    from hermes_agent.plugins.llm.auxiliary import SideCall, ask_soon  # as above
+    from hermes_agent.plugins.llm.auxiliary import AuxiliaryCall, call_auxiliary_async  # as above
 
-    return await ask_soon(host, SideCall("mcp", messages, {"model": model}, **more))
+    return await call_auxiliary_async(host, AuxiliaryCall("mcp", messages, {"model": model}, **more))

@@ -18,10 +18,10 @@ __all__ = ["MemoryWatch", "resident_bytes"]
 
 logger = logging.getLogger(__name__)
 
-EVERY_S = 30.0
-RELIEVED_FOR_S = 300.0
+CHECK_INTERVAL_S = 30.0
+RELIEF_INTERVAL_S = 300.0
 """How long nothing more is let go after the first limit was met: what is left then is in use."""
-YOUNG_S = 600.0
+GRACE_PERIOD_S = 600.0
 """A process this young does not restart: the next one would use as much."""
 MB = 1024 * 1024
 
@@ -76,27 +76,27 @@ class MemoryWatch:
 
     async def _watch(self) -> None:
         while True:
-            await self._sleep(EVERY_S)
+            await self._sleep(CHECK_INTERVAL_S)
             try:
-                if await self._look():
+                if await self._check_memory():
                     return
             except Exception:
-                logger.exception("the look at the memory failed; the next one in %g s", EVERY_S)
+                logger.exception("the look at the memory failed; the next one in %g s", CHECK_INTERVAL_S)
 
-    async def _look(self) -> bool:
+    async def _check_memory(self) -> bool:
         """Act when it is needed; true when the process is about to end."""
         used, now = self._used() / MB, self._clock()
         soft, hard = (int(self._get(f"gateway.memory_{name}_mb")) for name in ("soft", "hard"))
         over = [limit for limit in (soft, hard) if limit and used > limit]
-        if over and (self._relieved is None or now - self._relieved > RELIEVED_FOR_S):
+        if over and (self._relieved is None or now - self._relieved > RELIEF_INTERVAL_S):
             self._relieved = now
             logger.warning("%.0f MB are used, more than %d MB: idle sessions are let go", used, over[0])
             await self._relieve()
-            await self._run(_give_back)
+            await self._run(_release_memory)
             used = self._used() / MB
         if not hard or used <= hard:
             return False
-        if now - self._began < YOUNG_S:
+        if now - self._began < GRACE_PERIOD_S:
             logger.error("%.0f MB are used so soon, gateway.memory_hard_mb is %d: it is too low", used, hard)
             return False
         logger.error("%.0f MB are used, gateway.memory_hard_mb is %d: restarting", used, hard)
@@ -104,7 +104,7 @@ class MemoryWatch:
         return True
 
 
-def _give_back() -> None:
+def _release_memory() -> None:
     """Collect what nobody refers to, and return free memory to the system where the C library can."""
     gc.collect()
     import ctypes  # for a daemon that met its limit

@@ -6,19 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hermes_agent.agent.settings import HOW, limits_of, unpriced_sentence
+from hermes_agent.agent.settings import PRICE_REMEDY, read_limits, unpriced_sentence
 from hermes_agent.core.errors import UserError
-from hermes_agent.models.selection import Selection
+from hermes_agent.models.selection import ModelSelection
 
 if TYPE_CHECKING:
     from hermes_agent.host.graph import Host
 
-__all__ = ["unpriced_models"]
+__all__ = ["unpriced_model_warnings"]
 
 
-def unpriced_models(host: Host) -> list[str]:
+def unpriced_model_warnings(host: Host) -> list[str]:
     """Return a sentence for each configured model without a known price that a cap in dollars would have to count."""
-    limits = limits_of(host.config.get("limits"))
+    limits = read_limits(host.config.get("limits"))
     key = next((f"limits.{name}" for name in ("session_usd", "job_usd", "day_usd") if getattr(limits, name)), "")
     if not key or not isinstance(limits.unknown_price, str):
         return []
@@ -27,14 +27,14 @@ def unpriced_models(host: Host) -> list[str]:
     for use, selection in _selections(host):
         if not host.model_infos.is_priced(selection.endpoint, selection.model):
             why = unpriced_sentence(selection.model, selection.provider, key)
-            found.setdefault((selection.provider, selection.model), f"{use}: {why}; {follows}. {HOW}")
+            found.setdefault((selection.provider, selection.model), f"{use}: {why}; {follows}. {PRICE_REMEDY}")
     return list(found.values())
 
 
-def _selections(host: Host) -> Iterator[tuple[str, Selection]]:
+def _selections(host: Host) -> Iterator[tuple[str, ModelSelection]]:
     """Yield the models that the config names, with the key that does; one that cannot be had is left out."""
-    from hermes_agent.plugins.llm.asking import selection_of  # 20 ms that a start does not need
-    from hermes_agent.plugins.llm.auxiliary import settings_of
+    from hermes_agent.plugins.llm.asking import task_selection  # 20 ms that a start does not need
+    from hermes_agent.plugins.llm.auxiliary import task_settings
 
     try:
         yield "model", host.select_model()
@@ -45,6 +45,6 @@ def _selections(host: Host) -> Iterator[tuple[str, Selection]]:
     for task, block in (host.config.get("auxiliary") or {}).items():
         if isinstance(block, dict) and any(block.get(name) for name in ("model", "base_url")):
             try:
-                yield f"auxiliary.{task}", selection_of(host, settings_of(host, task))
+                yield f"auxiliary.{task}", task_selection(host, task_settings(host, task))
             except UserError:
                 continue

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hermes_agent.agent.inbox import Inboxes
+    from hermes_agent.agent.inbox import InjectedMessages
     from hermes_agent.io.bridge import Bridge
-    from hermes_agent.workspace.watching import Watcher
+    from hermes_agent.workspace.watching import ProcessWatcher
 
 __all__ = ["ProcessNotices"]
 
@@ -34,33 +34,33 @@ class ProcessNotices:
         self,
         home: Path,
         bridge: Bridge,
-        inboxes: Inboxes,
+        inboxes: InjectedMessages,
         transcript: Callable[..., Coroutine[Any, Any, Any]],
         whose: Callable[[str], str],
     ) -> None:
         self._directory = home / "processes"
-        self._bridge, self._inboxes, self._transcript, self._whose = bridge, inboxes, transcript, whose
-        self._made: Watcher | None = None
+        self._bridge, self._inboxes, self._transcript, self._session_principal = bridge, inboxes, transcript, whose
+        self._watcher: ProcessWatcher | None = None
         self._lock = threading.Lock()
         inboxes.on_open = self._opened
 
-    def watcher(self) -> Watcher:
+    def watcher(self) -> ProcessWatcher:
         """Return the watcher; made at the first use."""
         with self._lock:
-            if self._made is None:
-                from hermes_agent.workspace.background import Processes  # a start calls no tool
-                from hermes_agent.workspace.watching import Watcher
+            if self._watcher is None:
+                from hermes_agent.workspace.background import BackgroundProcesses  # a start calls no tool
+                from hermes_agent.workspace.watching import ProcessWatcher
 
-                self._made = Watcher(
-                    Processes(self._directory),
-                    later=self._bridge.later,
+                self._watcher = ProcessWatcher(
+                    BackgroundProcesses(self._directory),
+                    later=self._bridge.call_later,
                     spawn=self._bridge.spawn,
                     announce=self._inboxes.push,
                     is_open=self._inboxes.is_open,
-                    was_said=self._was_said,
-                    whose=self._whose,
+                    was_said=self._is_recorded,
+                    whose=self._session_principal,
                 )
-            return self._made
+            return self._watcher
 
     async def start(self) -> None:
         """Open the inbox of each stored session whose processes are watched; the console's wait for a user."""
@@ -87,5 +87,5 @@ class ProcessNotices:
         except OSError:
             return False
 
-    def _was_said(self, session_id: str, text: str) -> bool:
+    def _is_recorded(self, session_id: str, text: str) -> bool:
         return bool(self._bridge.wait_core(self._transcript("was_said", session_id, text)))

@@ -8,13 +8,13 @@ from hermes_agent.config import Config
 from hermes_agent.config.secrets import secret_values, secret_variables
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
-from hermes_agent.plugins.config_schema import with_options
+from hermes_agent.plugins.config_schema import schema_with_options
 from hermes_agent.plugins.record import LoadedPlugin
 
-__all__ = ["learn_secrets"]
+__all__ = ["register_secrets"]
 
 
-def learn_secrets(credentials: Credentials, config: Config, records: Iterable[LoadedPlugin] = ()) -> None:
+def register_secrets(credentials: Credentials, config: Config, records: Iterable[LoadedPlugin] = ()) -> None:
     """Have the redactor learn every secret that there is now; what it knew before stays known.
 
     Args:
@@ -24,14 +24,14 @@ def learn_secrets(credentials: Credentials, config: Config, records: Iterable[Lo
     found = list(records)
     known = [record.manifest for record in found]
     named = dict.fromkeys(secret_variables(config), True)
-    secrets = credentials.secrets(_declared(found) | named)
+    secrets = credentials.secrets(_declared_secrets(found) | named)
     if known:
         redactor.forget(credentials.secrets(named) - secrets)
     redactor.learn(secrets)
-    redactor.learn(secret_values(config, with_options(known)))
+    redactor.learn(secret_values(config, schema_with_options(known)))
 
 
-def _declared(records: Iterable[LoadedPlugin]) -> dict[str, bool]:
+def _declared_secrets(records: Iterable[LoadedPlugin]) -> dict[str, bool]:
     """Return, by variable, whether plugins declare it a secret.
 
     One that says so counts against others. That a variable is harmless only a plugin says that the operator lets run.

@@ -9,31 +9,31 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent import config as configuration
-from hermes_agent.agent import Settings
-from hermes_agent.agent.prompt import hint_for
-from hermes_agent.agent.settings import CompressionSettings, limits_of
+from hermes_agent.agent import AgentSettings
+from hermes_agent.agent.prompt import platform_hint
+from hermes_agent.agent.settings import CompressionSettings, read_limits
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.core.errors import ConfigError, UserError
-from hermes_agent.core.home_files import PEOPLE, WORKSPACE
-from hermes_agent.hooks import Deadlines
-from hermes_agent.hooks.spill import Spill
-from hermes_agent.policy.foreign import ForeignSettings, Provenance
-from hermes_agent.policy.network import Table, Tables
+from hermes_agent.core.home_files import PRINCIPALS, WORKSPACE
+from hermes_agent.hooks import HookDeadlines
+from hermes_agent.hooks.spill import AnswerSpill
+from hermes_agent.policy.foreign import TaintSettings, TaintTracker
+from hermes_agent.policy.network import HostTable, HostTables
 from hermes_agent.service.state import own_unit
 
 __all__ = [
     "LIVE",
     "agent_settings",
     "compression_settings",
-    "deadlines",
+    "hook_deadlines",
     "disabled_plugins",
-    "fails_open",
-    "hints",
-    "made_directory",
-    "network",
-    "provenance",
-    "reread",
-    "spill",
+    "is_fail_open",
+    "platform_hints",
+    "ensure_working_directory",
+    "network_table",
+    "taint_tracker",
+    "reload_config",
+    "answer_spill",
     "working_directory",
 ]
 
@@ -74,7 +74,7 @@ def working_directory(config: configuration.Config, home: Path, *, of_daemon: bo
     return (home / WORKSPACE).resolve()
 
 
-def made_directory(config: configuration.Config, home: Path, *, of_daemon: bool) -> Path:
+def ensure_working_directory(config: configuration.Config, home: Path, *, of_daemon: bool) -> Path:
     """Return what `working_directory` does; the one in the agent's home is made where it is missing, 0700.
 
     Raises:
@@ -95,9 +95,9 @@ def _is_home(directory: Path, home: Path) -> bool:
     return any(place.resolve().is_relative_to(directory) for place in (Path.home(), home))
 
 
-def agent_settings(config: configuration.Config, cwd: Path) -> Settings:
+def agent_settings(config: configuration.Config, cwd: Path) -> AgentSettings:
     """Return what the operator set for every conversation. `cwd`: as `working_directory` says."""
-    return Settings(
+    return AgentSettings(
         max_turns=config.get("agent.max_turns"),
         max_turn_tokens=config.get("agent.max_turn_tokens") or 0,
         notice_after=config.get("tool_loop_guardrails.notice_after"),
@@ -106,7 +106,7 @@ def agent_settings(config: configuration.Config, cwd: Path) -> Settings:
         api_max_retries=config.get("agent.api_max_retries"),
         approval_timeout_s=float(config.get("approvals.timeout")),
         approvals_off=config.get("approvals.mode") == "off",
-        limits=limits_of(config.get("limits")),
+        limits=read_limits(config.get("limits")),
         cwd=cwd,
     )
 
@@ -116,51 +116,51 @@ def compression_settings(config: configuration.Config) -> CompressionSettings:
     return CompressionSettings(*(config.get(f"compression.{name}") for name in CompressionSettings._fields))
 
 
-def provenance(home: Path, config: Callable[[], configuration.Config]) -> Provenance:
+def taint_tracker(home: Path, config: Callable[[], configuration.Config]) -> TaintTracker:
     """Return who knows whose words are whose; `config` returns the config as it is now."""
-    known: tuple[configuration.Config | None, ForeignSettings] = (None, ForeignSettings())
+    known: tuple[configuration.Config | None, TaintSettings] = (None, TaintSettings())
 
-    def now() -> ForeignSettings:
+    def now() -> TaintSettings:
         nonlocal known
         if known[0] is not (current := config()):
-            known = (current, ForeignSettings(**current.get("security.foreign_text")))
+            known = (current, TaintSettings(**current.get("security.foreign_text")))
         return known[1]
 
-    caches = ("cache/documents", "document_cache", f"{PEOPLE}/*/documents")  # files that came in chats
+    caches = ("cache/documents", "document_cache", f"{PRINCIPALS}/*/documents")  # files that came in chats
     sent = [str(home / cache / "*") for cache in caches]
-    return Provenance(home / "state.db", now, sent)
+    return TaintTracker(home / "state.db", now, sent)
 
 
-def fails_open(get: Callable[[str], Any], plugin: str) -> bool:
+def is_fail_open(get: Callable[[str], Any], plugin: str) -> bool:
     """Say whether a guard of a plugin that fails lets calls run (`on_guard_error: allow`)."""
     entries: dict[str, Any] = get("plugins.entries") or {}
     return (entries.get(plugin) or {}).get("on_guard_error") == "allow"
 
 
-def hints(platforms: PlatformRegistry, get: Callable[[str], Any]) -> Callable[[str], str]:
+def platform_hints(platforms: PlatformRegistry, get: Callable[[str], Any]) -> Callable[[str], str]:
     """Return what says what the model is told about a platform."""
 
     def hint(platform: str) -> str:
         entry, own = platforms.get(platform), get("platform_hints") or {}
-        return hint_for(platform, "" if entry is None else entry.platform_hint, own.get(platform))
+        return platform_hint(platform, "" if entry is None else entry.platform_hint, own.get(platform))
 
     return hint
 
 
-def network(config: configuration.Config, get: Callable[[str], Any], home: Path) -> Tables:
+def network_table(config: configuration.Config, get: Callable[[str], Any], home: Path) -> HostTables:
     """Return the table of hosts; `get` returns what the config says from then on.
 
     Raises:
         ConfigError: an entry names nothing.
     """
-    Table.of(config.get)
-    return Tables(get, home)
+    HostTable.of(config.get)
+    return HostTables(get, home)
 
 
-def spill(config: configuration.Config, home: Path) -> Spill:
+def answer_spill(config: configuration.Config, home: Path) -> AnswerSpill:
     """Return where long texts of hooks go."""
     directory = config.get("hooks.output_spill.directory")
-    return Spill(
+    return AnswerSpill(
         Path(os.path.expandvars(directory)).expanduser() if directory else home / "hook_outputs",
         enabled=config.get("hooks.output_spill.enabled"),
         max_chars=config.get("hooks.output_spill.max_chars"),
@@ -169,11 +169,11 @@ def spill(config: configuration.Config, home: Path) -> Spill:
     )
 
 
-def deadlines(config: configuration.Config) -> Deadlines:
+def hook_deadlines(config: configuration.Config) -> HookDeadlines:
     """Return how long hooks may take."""
     entries: dict[str, Any] = config.get("plugins.entries", {}) or {}
     own = {plugin: entry["hook_timeout_s"] for plugin, entry in entries.items() if entry and "hook_timeout_s" in entry}
-    return Deadlines(config.get("plugins.hook_timeout_s"), own)
+    return HookDeadlines(config.get("plugins.hook_timeout_s"), own)
 
 
 def disabled_plugins(config: configuration.Config, home: Path) -> Sequence[str]:
@@ -189,14 +189,14 @@ def disabled_plugins(config: configuration.Config, home: Path) -> Sequence[str]:
     return [str(name) for name in config.get("plugins.disabled") or ()]
 
 
-def reread(config: configuration.Config, home: Path) -> tuple[configuration.Config, list[str]]:
+def reload_config(config: configuration.Config, home: Path) -> tuple[configuration.Config, list[str]]:
     """Read the config anew. Return it as it counts while the process lives, and the blocks that need a restart.
 
     Raises:
         ConfigError: a setting is wrong.
     """
     read = configuration.load(home)
-    Table.of(read.get)
+    HostTable.of(read.get)
     before, fresh = config.values, read.values
     taken = {root: value for root, value in fresh.items() if root in LIVE}
     changed = {root for root in {*before, *fresh} - LIVE if before.get(root) != fresh.get(root)}

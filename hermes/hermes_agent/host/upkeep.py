@@ -16,9 +16,9 @@ from hermes_agent.contracts.platform.sent_files import FOLDER as SENT
 from hermes_agent.core.errors import UserError
 from hermes_agent.policy.foreign.keeping import SCHEMA as FOREIGN_TEXT
 from hermes_agent.sessions import SCHEMA as SESSIONS
-from hermes_agent.store.upkeep import expire
+from hermes_agent.store.upkeep import expire_rows
 
-__all__ = ["EXPIRING", "Upkeep", "expire_files"]
+__all__ = ["EXPIRING", "DailyMaintenance", "expire_files"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ EXPIRING = (SESSIONS, FOREIGN_TEXT)
 """Whose rows go with their age, in this order."""
 FOLDERS = ("audio", "documents", "images", "people", "results", "videos")
 """Below `HERMES_HOME/cache`: what came with messages or was made for them, and long results of tools."""
-FIRST_S, EVERY_S = 300.0, 86400.0
+FIRST_DELAY_S, DAY_S = 300.0, 86400.0
 """When after the start, and how often."""
 
 
@@ -58,7 +58,7 @@ def _removed(folder: Path, before: float) -> int:
     return count
 
 
-class Upkeep:
+class DailyMaintenance:
     """Lives beside the daemon's server.
 
     Args:
@@ -94,10 +94,10 @@ class Upkeep:
         """Remove what is too old now; return how many rows and files went."""
         days, size = float(self._get("sessions.retention_days")), float(self._get("sessions.max_size_mb"))
         files = await self._run(expire_files, self._path.parent, days)
-        return files + await self._run(expire, self._path, EXPIRING, days, size)
+        return files + await self._run(expire_rows, self._path, EXPIRING, days, size)
 
     async def _daily(self) -> None:
-        await asyncio.sleep(FIRST_S)
+        await asyncio.sleep(FIRST_DELAY_S)
         while True:
             try:
                 if removed := await self.once():
@@ -105,4 +105,4 @@ class Upkeep:
                 await self._run(self._prune)
             except (UserError, sqlite3.Error, OSError) as exc:
                 logger.warning("old sessions and checkpoints stay: %s", exc)
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(DAY_S)

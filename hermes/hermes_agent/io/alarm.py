@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-__all__ = ["Overran", "can_interrupt", "interrupted_after"]
+__all__ = ["TimeLimitExceeded", "can_interrupt", "interrupt_after"]
 
 AGAIN_S = 5.0
 """When the code swallows the interruption, it comes again after this."""
 
 
-class Overran(BaseException):
+class TimeLimitExceeded(BaseException):
     """The time is over. No `Exception`: code that is to be interrupted should not catch it by accident."""
 
     def __init__(self, limit_s: float) -> None:
@@ -33,14 +33,14 @@ def can_interrupt() -> bool:
 
 
 @contextlib.contextmanager
-def interrupted_after(limit_s: float) -> Iterator[None]:
-    """Raise `Overran` inside the block after `limit_s` seconds; only in the main thread.
+def interrupt_after(limit_s: float) -> Iterator[None]:
+    """Raise `TimeLimitExceeded` inside the block after `limit_s` seconds; only in the main thread.
 
     A timer that ran before goes on afterwards.
     """
 
     def ring(number: int, frame: FrameType | None) -> None:
-        raise Overran(limit_s)
+        raise TimeLimitExceeded(limit_s)
 
     handler = signal.signal(signal.SIGALRM, ring)
     started = time.monotonic()

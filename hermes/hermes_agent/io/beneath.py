@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 
-__all__ = ["DIRECTORY", "fetch_openat2", "open_beneath", "open_directory", "opened_directory"]
+__all__ = ["DIRECTORY", "load_openat2", "open_beneath", "open_directory", "hold_directory"]
 
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags for a directory that other names are opened in."""
@@ -47,7 +47,7 @@ def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
     whole = "/".join(parts) or "."
     if len(os.fsencode(whole)) < _LONGEST:
-        return _opened(directory, whole, flags, mode)
+        return _open_resolved(directory, whole, flags, mode)
     half = len(parts) // 2
     middle = open_beneath(directory, "/".join(parts[:half]), DIRECTORY)
     try:
@@ -72,13 +72,13 @@ def open_directory(path: str, *, make: bool = False) -> int:
         except FileNotFoundError:
             if not make:
                 raise
-        return _made(top, path)
+        return _make_directories(top, path)
     finally:
         os.close(top)
 
 
 @contextlib.contextmanager
-def opened_directory(path: str, *, make: bool = True) -> Iterator[int]:
+def hold_directory(path: str, *, make: bool = True) -> Iterator[int]:
     """Hold an absolute, resolved directory open, as `open_directory` does."""
     handle = open_directory(path, make=make)
     try:
@@ -87,7 +87,7 @@ def opened_directory(path: str, *, make: bool = True) -> Iterator[int]:
         os.close(handle)
 
 
-def _made(top: int, path: str) -> int:
+def _make_directories(top: int, path: str) -> int:
     handle = os.dup(top)
     try:
         for name in filter(None, path.split("/")):
@@ -105,14 +105,14 @@ def _made(top: int, path: str) -> int:
     return handle
 
 
-def _opened(directory: int, path: str, flags: int, mode: int) -> int:
+def _open_resolved(directory: int, path: str, flags: int, mode: int) -> int:
     global _opener
     if _opener is None:
-        _opener = fetch_openat2() or _by_parts
+        _opener = load_openat2() or _open_by_parts
     return _opener(directory, path, flags, mode)
 
 
-def fetch_openat2() -> Opener | None:
+def load_openat2() -> Opener | None:
     """Return `openat2` of this kernel; None where there is none, or a filter of system calls refuses it."""
     import ctypes  # for the first file alone
 
@@ -148,23 +148,23 @@ def _name(path: str) -> bytes:
     return name
 
 
-def _by_parts(directory: int, path: str, flags: int, mode: int) -> int:
+def _open_by_parts(directory: int, path: str, flags: int, mode: int) -> int:
     """Open a path part by part."""
     *above, last = path.split("/")
     handle = directory
     try:
         for name in above:
-            deeper = _opened_part(handle, name, DIRECTORY, 0)
+            deeper = _open_part(handle, name, DIRECTORY, 0)
             if handle != directory:
                 os.close(handle)
             handle = deeper
-        return _opened_part(handle, last, flags, mode)
+        return _open_part(handle, last, flags, mode)
     finally:
         if handle != directory:
             os.close(handle)
 
 
-def _opened_part(directory: int, name: str, flags: int, mode: int) -> int:
+def _open_part(directory: int, name: str, flags: int, mode: int) -> int:
     try:
         return os.open(name, flags, mode, dir_fd=directory)
     except NotADirectoryError:  # what the kernel says of a link, too, when a directory is wanted

@@ -19,11 +19,19 @@ from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
 from hermes_agent.io.loop_thread import LoopThread
-from hermes_agent.io.steps import OVERRAN, Step, Steps
+from hermes_agent.io.steps import OVERRUN, DeadlineStep, Steps
 from hermes_agent.io.walking import StepRunner
-from hermes_agent.io.workers import WORKERS, Lane, Pool, bearable, contained, start, this_thread
+from hermes_agent.io.workers import (
+    WORKERS,
+    SerialExecutor,
+    WorkerPool,
+    run_guarded,
+    run_in_worker,
+    safe_exception,
+    this_thread,
+)
 
-__all__ = ["Bridge", "Lane"]
+__all__ = ["Bridge", "SerialExecutor"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,18 +50,18 @@ class Bridge:
     """Worker threads and the plugin loop of one host."""
 
     def __init__(self, workers: int = WORKERS) -> None:
-        self._pool = Pool(workers)
+        self._pool = WorkerPool(workers)
         self._steps = StepRunner(self._pool, self._waiting_for_others)
         self._plugin_loop: asyncio.AbstractEventLoop | None = None
         self._plugin_thread: threading.Thread | None = None
         self._plugin_waits = 0
         """How many calls block the plugin loop until the core, or a thread beside it, answers."""
         self._lock = threading.Lock()
-        self._lanes: list[Lane] = []
+        self._lanes: list[SerialExecutor] = []
 
-    def lane(self, name: str) -> Lane:
+    def serial_executor(self, name: str) -> SerialExecutor:
         """Return a new lane that `close` ends."""
-        lane = Lane(name)
+        lane = SerialExecutor(name)
         self._lanes.append(lane)
         return lane
 
@@ -73,15 +81,15 @@ class Bridge:
             TimeoutError: the deadline is over.
             RuntimeError: `fn` wanted to end the process (`SystemExit`); that is the cause.
         """
-        async with self._pool.slots_of_this_loop():
+        async with self._pool.loop_slots():
             worker = self._pool.idle_worker()
-            future = start(worker, lambda: fn(*args, **kwargs), asyncio.get_running_loop())
+            future = run_in_worker(worker, lambda: fn(*args, **kwargs), asyncio.get_running_loop())
             try:
                 if deadline_s is None:
                     return await asyncio.shield(future)
                 await asyncio.wait((future,), timeout=deadline_s)
             finally:
-                self._pool.leave(worker, future)
+                self._pool.release(worker, future)
             if not future.done():
                 raise TimeoutError(f"no result within {deadline_s:g} s")
             return future.result()
@@ -97,23 +105,23 @@ class Bridge:
         """
         return await self._steps.run(steps, shortest_s=shortest_s)
 
-    def run_steps_here(self, steps: Steps[T]) -> T:
+    def run_steps_inline(self, steps: Steps[T]) -> T:
         """Run the generator in this thread, which must not be the core loop's, and return its result.
 
         Only what the steps call runs elsewhere: in a thread beside this one, which waits for it until the deadline.
         These threads need no slot, since this one waits. The generator and its steps see one copy of this thread's
         context.
         """
-        return self._steps.run_here(steps)
+        return self._steps.run_inline(steps)
 
-    def within(self, call: Callable[[], T], limit_s: float) -> T:
+    def run_beside_limit(self, call: Callable[[], T], limit_s: float) -> T:
         """Run `call` beside this thread, which must not be the core loop's, and return its result.
 
         Raises:
             TimeoutError: the time is over; the call is left behind with its thread.
         """
-        answer = self.run_steps_here(_one(call, limit_s))
-        if answer is OVERRAN:
+        answer = self.run_steps_inline(_single_step(call, limit_s))
+        if answer is OVERRUN:
             raise TimeoutError(f"no answer within {limit_s:g} s")
         return answer  # type: ignore[no-any-return]
 
@@ -129,29 +137,29 @@ class Bridge:
             coroutine.close()
             raise RuntimeError("wait_core would block the core loop: await the coroutine instead")
         if getattr(this_thread, "is_worker", False):
-            coroutine = self._with_slot_lent(coroutine)
+            coroutine = self._lend_slot(coroutine)
         with self._waiting_for_others():
-            return asyncio.run_coroutine_threadsafe(contained(coroutine), self._pool.core).result()
+            return asyncio.run_coroutine_threadsafe(run_guarded(coroutine), self._pool.core).result()
 
     @property
-    def core_runs(self) -> bool:
+    def has_core_loop(self) -> bool:
         """Whether there is a core loop at work; a command of the terminal may have none."""
         return self._pool.core is not None and self._pool.core.is_running()
 
     @property
-    def is_core_here(self) -> bool:
+    def is_core_thread(self) -> bool:
         """Whether this is the core loop's thread, which must not wait."""
-        return self.core_runs and _running_loop() is self._pool.core
+        return self.has_core_loop and _running_loop() is self._pool.core
 
     async def on_core(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """From any loop: run `coroutine` on the core loop and await its result; without a core loop, run it here.
 
         Cancelling the waiting side cancels the coroutine.
         """
-        if not self.core_runs or self.is_core_here:
+        if not self.has_core_loop or self.is_core_thread:
             return await coroutine
         assert self._pool.core is not None
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(contained(coroutine), self._pool.core))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run_guarded(coroutine), self._pool.core))
 
     async def on_plugin(self, coroutine: Coroutine[Any, Any, T], *, deadline_s: float | None) -> T:
         """From the core loop: run a plugin's coroutine on the plugin loop and await its result.
@@ -162,7 +170,7 @@ class Bridge:
             TimeoutError: the deadline is over.
             RuntimeError: it wanted to end the process (`SystemExit`).
         """
-        future = asyncio.run_coroutine_threadsafe(contained(coroutine), self._plugin_loop_running())
+        future = asyncio.run_coroutine_threadsafe(run_guarded(coroutine), self._plugin_loop_running())
         return await asyncio.wait_for(asyncio.wrap_future(future), deadline_s)
 
     def _waiting_for_others(self) -> AbstractContextManager[None]:
@@ -180,7 +188,7 @@ class Bridge:
             with self._lock:
                 self._plugin_waits -= 1
 
-    async def _with_slot_lent(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    async def _lend_slot(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Give the waiting worker's slot to others: what it waits for may need one."""
         assert self._pool.slots is not None
         self._pool.slots.release()
@@ -191,7 +199,7 @@ class Bridge:
 
     def spawn(self, work: Callable[[], None]) -> None:
         """From any thread: run `work` in a thread beside, with this context's variables; nobody waits for it."""
-        worker = self._steps.worker_beside()
+        worker = self._steps.idle_worker()
         context = contextvars.copy_context()
 
         def job() -> None:
@@ -200,16 +208,16 @@ class Bridge:
                 context.run(work)
             except BaseException:
                 logger.exception("work that nobody waits for failed")
-            self._steps.keep(worker)
+            self._steps.return_worker(worker)
 
         worker.do(job)
 
-    def later(self, delay_s: float, fn: Callable[[], None]) -> None:
+    def call_later(self, delay_s: float, fn: Callable[[], None]) -> None:
         """From any thread: call `fn`, which must not block, on the core loop after `delay_s` seconds.
 
         Without a core loop it is called on the plugin loop, as soon as no plugin blocks that.
         """
-        loop = self._pool.core if self.core_runs else self._plugin_loop_running()
+        loop = self._pool.core if self.has_core_loop else self._plugin_loop_running()
         assert loop is not None
         with contextlib.suppress(RuntimeError):  # the loop is closed: there is no later
             loop.call_soon_threadsafe(loop.call_later, delay_s, fn)
@@ -219,18 +227,18 @@ class Bridge:
 
         Needs no slot: the coroutine that waits has a thread that waits for it, and the new one stands for that.
         """
-        worker = self._steps.worker_beside()
+        worker = self._steps.idle_worker()
 
         def stand_in() -> T:
             this_thread.is_worker = self._pool.slots is not None
             return fn()
 
-        future = start(worker, stand_in, asyncio.get_running_loop())
+        future = run_in_worker(worker, stand_in, asyncio.get_running_loop())
         try:
             return await asyncio.shield(future)
         finally:
             if future.done():
-                self._steps.keep(worker)
+                self._steps.return_worker(worker)
             else:
                 worker.retire()
 
@@ -252,7 +260,7 @@ class Bridge:
             return _in_fresh_loop(coroutine, deadline_s)
         start_by_s = BLOCKED_S if deadline_s is None else min(BLOCKED_S, deadline_s / 4)
         ticket = _Ticket(coroutine)
-        future = asyncio.run_coroutine_threadsafe(contained(ticket.use()), self._plugin_loop_running())
+        future = asyncio.run_coroutine_threadsafe(run_guarded(ticket.use()), self._plugin_loop_running())
         try:
             return future.result(start_by_s)
         except TimeoutError:
@@ -324,8 +332,8 @@ class _Ticket(Generic[T]):
         return await self._coroutine
 
 
-def _one(call: Callable[[], Any], limit_s: float) -> Steps[Any]:
-    return (yield Step(call, limit_s, "a call"))
+def _single_step(call: Callable[[], Any], limit_s: float) -> Steps[Any]:
+    return (yield DeadlineStep(call, limit_s, "a call"))
 
 
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
@@ -352,7 +360,7 @@ def _in_fresh_loop(coroutine: Coroutine[Any, Any, T], deadline_s: float | None) 
         try:
             outcome.put((context.run(asyncio.run, asyncio.wait_for(coroutine, deadline_s)), None))
         except BaseException as exc:  # noqa: BLE001 - handed to the waiting side
-            outcome.put((None, bearable(exc)))
+            outcome.put((None, safe_exception(exc)))
 
     threading.Thread(target=target, name="hermes-nested", daemon=True).start()
     value, error = outcome.get()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 
-__all__ = ["core_loop"]
+__all__ = ["new_core_loop"]
 
 ROUNDS = 4
 """Rounds of what is ready, at most, between two questions to the kernel: a fraction of a millisecond each."""
@@ -28,6 +28,6 @@ class _Patient(selectors.DefaultSelector):
         return super().select(timeout)
 
 
-def core_loop() -> asyncio.AbstractEventLoop:
+def new_core_loop() -> asyncio.AbstractEventLoop:
     """Return a new loop."""
     return asyncio.SelectorEventLoop(_Patient())

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-__all__ = ["shell", "tool_environment"]
+__all__ = ["find_shell", "tool_environment"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def _is_allowed(name: str, value: str) -> bool:
     return name in _ALLOWED or name.startswith("LC_")
 
 
-def shell(environ: Mapping[str, str]) -> str:
+def find_shell(environ: Mapping[str, str]) -> str:
     """Return the shell for command lines: bash, or sh where there is none."""
     for path in ("/bin/bash", shutil.which("bash", path=environ.get("PATH")), "/bin/sh"):
         if path and Path(path).exists():

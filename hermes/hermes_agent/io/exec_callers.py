@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["refusal"]
+__all__ = ["find_refusal"]
 
-OF_CALLER, OF_ALL = "HERMES_EXEC_PER_CALLER", "HERMES_EXEC_MOST"
+CALLER_LIMIT, TOTAL_LIMIT = "HERMES_EXEC_PER_CALLER", "HERMES_EXEC_MOST"
 """Variables of the unit: most commands of one user, and of all users but root together."""
-DEFAULTS = {OF_CALLER: 48, OF_ALL: 60}
+DEFAULTS = {CALLER_LIMIT: 48, TOTAL_LIMIT: 60}
 _ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup/systemd"))
 
 
@@ -26,22 +26,24 @@ class _Instance(NamedTuple):
     uid: int
 
 
-def refusal() -> str:
+def find_refusal() -> str:
     """Return why the caller of this unit may run no further command now; empty when it may."""
     most = {name: int(os.environ.pop(name, "") or value) for name, value in DEFAULTS.items()}
-    own, others = _instances()
+    own, others = _find_instances()
     if own is None or own.uid == 0:
         return ""
     before = [other for other in others if other.number < own.number and other.uid != 0]
     mine = sum(other.uid == own.uid for other in before)
-    if mine >= most[OF_CALLER]:
-        return f"user {own.uid} runs {mine} commands at once already ({OF_CALLER}={most[OF_CALLER]}); wait for one"
-    if len(before) >= most[OF_ALL]:
-        return f"{len(before)} commands run at once already ({OF_ALL}={most[OF_ALL]}); wait for one"
+    if mine >= most[CALLER_LIMIT]:
+        return (
+            f"user {own.uid} runs {mine} commands at once already ({CALLER_LIMIT}={most[CALLER_LIMIT]}); wait for one"
+        )
+    if len(before) >= most[TOTAL_LIMIT]:
+        return f"{len(before)} commands run at once already ({TOTAL_LIMIT}={most[TOTAL_LIMIT]}); wait for one"
     return ""
 
 
-def _instances() -> tuple[_Instance | None, list[_Instance]]:
+def _find_instances() -> tuple[_Instance | None, list[_Instance]]:
     """Return the instance that this process is in, None where it is in none, and those that are there with it."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, kind, path = line.split(":", 2)

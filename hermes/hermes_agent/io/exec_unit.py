@@ -26,8 +26,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from hermes_agent.io import unit_network
-from hermes_agent.io.exec_callers import refusal
-from hermes_agent.io.lines import READ_BYTES, Line, wait
+from hermes_agent.io.exec_callers import find_refusal
+from hermes_agent.io.lines import READ_BYTES, BufferedPipe, wait_ready
 from hermes_agent.io.supervise import take_terminal
 
 __all__ = ["EXIT_UNREACHABLE", "START", "main", "serve"]
@@ -63,7 +63,7 @@ class _Frames:
             del self._data[: _HEAD.size + length]
 
 
-class _Agent(Line):
+class _FrameConnection(BufferedPipe):
     """The connection between the two ends."""
 
     def __init__(self, fd: int) -> None:
@@ -76,7 +76,7 @@ class _Agent(Line):
 
     def begin(self) -> bytes | None:
         """Read as `read` does, and take a descriptor that comes with it."""
-        return unit_network.received(self.fd, READ_BYTES, self._keep)
+        return unit_network.receive(self.fd, READ_BYTES, self._keep)
 
     def _keep(self, fd: int) -> None:
         if self.broker is None:
@@ -90,13 +90,13 @@ class _Agent(Line):
 
 def serve() -> None:
     """Run the one command that the connection at standard input asks for."""
-    agent, frames = _Agent(os.dup(0)), _Frames()
-    if problem := refusal():
+    agent, frames = _FrameConnection(os.dup(0)), _Frames()
+    if problem := find_refusal():
         _refuse(agent, problem)
         return
     waiting: list[tuple[bytes, bytes]] = []
     try:
-        if not _first(agent, frames, waiting):
+        if not _receive_request(agent, frames, waiting):
             return
         kind, header = waiting.pop(0)
         command = _Command(agent, json.loads(header) if kind == b"h" else {})
@@ -106,7 +106,7 @@ def serve() -> None:
     command.run(frames, waiting)
 
 
-def _first(agent: _Agent, frames: _Frames, waiting: list[tuple[bytes, bytes]]) -> bool:
+def _receive_request(agent: _FrameConnection, frames: _Frames, waiting: list[tuple[bytes, bytes]]) -> bool:
     """Wait for what is to run; false when the agent hung up.
 
     Raises:
@@ -116,7 +116,7 @@ def _first(agent: _Agent, frames: _Frames, waiting: list[tuple[bytes, bytes]]) -
     while not waiting:
         if time.monotonic() >= limit:
             raise ValueError(f"no command came within {HEADER_S:g} s")
-        wait([agent], [], limit_s=limit - time.monotonic())
+        wait_ready([agent], [], limit_s=limit - time.monotonic())
         data = agent.begin()
         if data == b"":
             return False
@@ -124,7 +124,7 @@ def _first(agent: _Agent, frames: _Frames, waiting: list[tuple[bytes, bytes]]) -
     return True
 
 
-def _refuse(agent: _Agent, problem: str) -> None:
+def _refuse(agent: _FrameConnection, problem: str) -> None:
     agent.frame(b"x", json.dumps({"error": problem}).encode())
     agent.write()
 
@@ -132,7 +132,7 @@ def _refuse(agent: _Agent, problem: str) -> None:
 class _Command:
     """One process, its input and output, and the connection."""
 
-    def __init__(self, agent: _Agent, request: dict[str, Any]) -> None:
+    def __init__(self, agent: _FrameConnection, request: dict[str, Any]) -> None:
         self._agent = agent
         self._tty = bool(request.get("tty"))
         env = {**os.environ, **{str(k): str(v) for k, v in request["env"].items()}}
@@ -141,7 +141,7 @@ class _Command:
             self._network.begin(env, way_out=bool(request.get("way_out")))
         output, theirs = pty.openpty() if self._tty else os.pipe()
         stdin, ours = (theirs, os.dup(output)) if self._tty else os.pipe()
-        self._output, self._input = Line(output), Line(ours)
+        self._output, self._input = BufferedPipe(output), BufferedPipe(ours)
         self._input_ends = False
         try:
             self._process = subprocess.Popen(
@@ -169,7 +169,7 @@ class _Command:
             if self._input_ends and not self._input.waiting and not self._tty and self._input.open:
                 os.close(self._input.fd)
                 self._input.open = False
-            reading = ([] if self._input.full else [agent]) + ([output] if output.open and not agent.full else [])
+            reading = ([] if self._input.is_full else [agent]) + ([output] if output.open and not agent.is_full else [])
             ready = self._wait(reading, ended)
             if agent.fd in ready and (came := agent.read()) is not None:
                 if not came:
@@ -184,15 +184,15 @@ class _Command:
         code = self._process.wait()
         agent.frame(b"x", json.dumps({"code": 128 - code if code < 0 else code}).encode())
         while agent.open and agent.waiting:
-            wait([], [agent])
+            wait_ready([], [agent])
 
-    def _wait(self, reading: list[Line], ended: int) -> set[int]:
+    def _wait(self, reading: list[BufferedPipe], ended: int) -> set[int]:
         network, writing = self._network, [self._agent, self._input]
         if network is None:
-            return wait(reading, writing, (ended,))
-        others = (ended, *network.others)
-        ready = wait([*reading, *network.reading], [*writing, *network.writing], others, network.limit_s)
-        network.act(ready)
+            return wait_ready(reading, writing, (ended,))
+        others = (ended, *network.other_descriptors)
+        ready = wait_ready([*reading, *network.reading], [*writing, *network.writing], others, network.limit_s)
+        network.advance(ready)
         return ready
 
     def _forward(self) -> bool:
@@ -230,22 +230,22 @@ def main() -> None:
     except OSError as exc:
         sys.stderr.write(f"{path}: {exc.strerror or exc}\n")
         raise SystemExit(EXIT_UNREACHABLE) from None
-    if broker != "-" and (joined := unit_network.joined(broker, key)) is not None:
+    if broker != "-" and (joined := unit_network.connect_broker(broker, key)) is not None:
         with joined:
             socket.send_fds(connection, [_HEAD.pack(b"n", 0)], [joined.fileno()])
     env = {name: value for name, value in os.environ.items() if name not in _HOMES and not name.startswith("XDG_")}
-    unit = _Agent(connection.fileno())
+    unit = _FrameConnection(connection.fileno())
     header = {"argv": argv, "cwd": cwd, "env": env, "tty": tty == "tty", "way_out": way == "out"}
     unit.frame(b"h", json.dumps(header).encode())
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(128 + number))  # closing is the message
     raise SystemExit(_relay(unit))
 
 
-def _relay(unit: _Agent) -> int:
+def _relay(unit: _FrameConnection) -> int:
     """Pass input to the unit and output from it; return how the command ended."""
-    frames, given = _Frames(), Line(0)
+    frames, given = _Frames(), BufferedPipe(0)
     while unit.open:
-        ready = wait([unit] + ([given] if given.open and not unit.full else []), [unit])
+        ready = wait_ready([unit] + ([given] if given.open and not unit.is_full else []), [unit])
         if given.fd in ready and (data := given.read()) is not None:
             unit.frame(b"i" if data else b"e", data)
             given.open = bool(data)

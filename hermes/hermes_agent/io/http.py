@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = [
-    "AddressRefused",
-    "MayAsk",
-    "Unresolved",
-    "addresses_of",
+    "AddressRejected",
+    "AddressPolicy",
+    "HostNotFound",
+    "resolve_host",
     "check_host",
     "is_public",
-    "may_connect",
-    "opened",
+    "is_allowed_address",
+    "open_url",
     "safe_url_for_log",
-    "web_address",
+    "parse_http_url",
 ]
 
 TIMEOUT_S = 30.0
@@ -41,15 +41,15 @@ METADATA_ADDRESSES = frozenset({"100.100.100.200", "fd00:ec2::254"})
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-MayAsk = Callable[[str, int], bool]
+AddressPolicy = Callable[[str, int], bool]
 """Says whether an IP address and port may be asked."""
 
 
-class AddressRefused(ValueError):
+class AddressRejected(ValueError):
     """An address is not opened; the text says which and why."""
 
 
-class Unresolved(AddressRefused):
+class HostNotFound(AddressRejected):
     """A host has no address."""
 
 
@@ -70,22 +70,22 @@ def safe_url_for_log(url: str, max_len: int = 80) -> str:
     return text if len(text) <= max_len else f"{text[: max(max_len - 3, 0)]}..."[:max_len]
 
 
-def web_address(url: str) -> SplitResult:
+def parse_http_url(url: str) -> SplitResult:
     """Return the parts of an HTTP address.
 
     Raises:
-        AddressRefused: it is none, or names a metadata service.
+        AddressRejected: it is none, or names a metadata service.
     """
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").rstrip(".").lower()
         parts.port  # noqa: B018 - reading it checks it
     except ValueError as exc:
-        raise AddressRefused(f"this address cannot be read: {exc}") from exc
+        raise AddressRejected(f"this address cannot be read: {exc}") from exc
     if parts.scheme not in ("http", "https") or not host:
-        raise AddressRefused(f"cannot fetch {safe_url_for_log(url)!r}: expected http:// or https://")
+        raise AddressRejected(f"cannot fetch {safe_url_for_log(url)!r}: expected http:// or https://")
     if host in METADATA_NAMES:
-        raise AddressRefused(f"{safe_url_for_log(url)} is not fetched: it serves the machine's own credentials")
+        raise AddressRejected(f"{safe_url_for_log(url)} is not fetched: it serves the machine's own credentials")
     return parts
 
 
@@ -95,10 +95,10 @@ def is_public(address: str) -> bool:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    return all(ip.is_global and not ip.is_multicast for ip in (found, *_inside(found)))
+    return all(ip.is_global and not ip.is_multicast for ip in (found, *_embedded_addresses(found)))
 
 
-def may_connect(address: str, private: bool) -> bool:
+def is_allowed_address(address: str, private: bool) -> bool:
     """Say whether an IP address may be asked.
 
     Args:
@@ -114,7 +114,7 @@ def may_connect(address: str, private: bool) -> bool:
     return private or is_public(address)
 
 
-def _inside(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
+def _embedded_addresses(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
     """Yield the IPv4 addresses that an IPv6 address leads to."""
     if isinstance(found, ipaddress.IPv6Address):
         if found in NAT64:
@@ -124,54 +124,54 @@ def _inside(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Iterator[ip
                 yield inner
 
 
-async def addresses_of(host: str, port: int, may: Callable[[str], bool]) -> list[str]:
+async def resolve_host(host: str, port: int, may: Callable[[str], bool]) -> list[str]:
     """Return the IP addresses of a host; each may be asked.
 
     Args:
         may: says whether an IP address may be asked.
 
     Raises:
-        AddressRefused: one may not, there is none, or the host gives a machine its credentials.
+        AddressRejected: one may not, there is none, or the host gives a machine its credentials.
     """
     if host.rstrip(".").lower() in METADATA_NAMES:
-        raise AddressRefused(f"{host} serves the machine's own credentials")
+        raise AddressRejected(f"{host} serves the machine's own credentials")
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as exc:
-        raise Unresolved(f"{host} has no address: {exc}") from exc
+        raise HostNotFound(f"{host} has no address: {exc}") from exc
     addresses = list(dict.fromkeys(str(place[0]) for *_, place in found))
     for address in addresses:
         if not may(address):
-            raise AddressRefused(f"{address} is not a public address")
+            raise AddressRejected(f"{address} is not a public address")
     return addresses
 
 
-async def check_host(url: str, *, private: bool | MayAsk) -> list[str]:
+async def check_host(url: str, *, private: bool | AddressPolicy) -> list[str]:
     """Return the IP addresses of the host of `url`; each may be asked.
 
     Args:
         private: whether private addresses may be, too; or what says of each whether it may.
 
     Raises:
-        AddressRefused: one may not, or there is none.
+        AddressRejected: one may not, or there is none.
     """
-    parts = web_address(url)
+    parts = parse_http_url(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:
         if callable(private):
-            return await addresses_of(host, port, lambda address: private(address, port))
-        return await addresses_of(host, port, lambda address: may_connect(address, private))
-    except Unresolved as exc:
-        raise Unresolved(f"{safe_url_for_log(url)} is not fetched: {exc}") from exc
-    except AddressRefused as exc:
-        raise AddressRefused(f"{safe_url_for_log(url)} is not fetched: {exc}") from exc
+            return await resolve_host(host, port, lambda address: private(address, port))
+        return await resolve_host(host, port, lambda address: is_allowed_address(address, private))
+    except HostNotFound as exc:
+        raise HostNotFound(f"{safe_url_for_log(url)} is not fetched: {exc}") from exc
+    except AddressRejected as exc:
+        raise AddressRejected(f"{safe_url_for_log(url)} is not fetched: {exc}") from exc
 
 
 @contextlib.asynccontextmanager
-async def opened(
+async def open_url(
     url: str,
     *,
-    private: bool | MayAsk = False,
+    private: bool | AddressPolicy = False,
     accept: str = "*/*",
     timeout_s: float = TIMEOUT_S,
     proxy_for: Callable[[str], str | None] | None = None,
@@ -186,23 +186,23 @@ async def opened(
         check: called with each address before it is asked; raises what refuses it.
 
     Raises:
-        AddressRefused: an address on the way may not be asked, or leads on more than `MAX_HOPS` times.
+        AddressRejected: an address on the way may not be asked, or leads on more than `MAX_HOPS` times.
         httpx.HTTPError: the network or the server failed.
     """
     for _ in range(MAX_HOPS + 1):
         if check is not None:
             check(url)
         addresses = await check_host(url, private=private)
-        async with _asked(url, addresses, accept, timeout_s, proxy_for) as response:
+        async with _request(url, addresses, accept, timeout_s, proxy_for) as response:
             if not response.has_redirect_location:
                 yield url, response
                 return
             url = urljoin(url, response.headers["location"])
-    raise AddressRefused(f"{safe_url_for_log(url)} leads on and on: more than {MAX_HOPS} times")
+    raise AddressRejected(f"{safe_url_for_log(url)} leads on and on: more than {MAX_HOPS} times")
 
 
 @contextlib.asynccontextmanager
-async def _asked(
+async def _request(
     url: str,
     addresses: list[str],
     accept: str,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["extras", "how_to_install", "missing_packages"]
+__all__ = ["extras", "install_hint", "missing_packages"]
 
 NAME = "hermes-agent"
 _EXTRA = re.compile(r"""(.*?)\s*;\s*extra\s*==\s*["']([\w-]+)["']\s*""")
@@ -53,7 +53,7 @@ def _is_installed(requirement: str) -> bool:
         return False
 
 
-def how_to_install(extra: str) -> str:
+def install_hint(extra: str) -> str:
     """Return, in backticks, what adds an extra to this installation: a command, or a setting where Nix built it."""
     if sys.prefix.startswith("/nix/store/"):
         return f'`services.hermes-agent.extraDependencyGroups = [ "{extra}" ];`'

@@ -7,13 +7,13 @@ import os
 import select
 import socket
 
-__all__ = ["READ_BYTES", "Joined", "Line", "wait"]
+__all__ = ["READ_BYTES", "JoinedConnections", "BufferedPipe", "wait_ready"]
 
 READ_BYTES = 65_536
-MOST_WAITING = 1_000_000
+MAX_BUFFERED = 1_000_000
 
 
-class Line:
+class BufferedPipe:
     """A connection, or one end of a pipe, that is never waited for: what cannot be written yet is kept."""
 
     def __init__(self, fd: int) -> None:
@@ -23,9 +23,9 @@ class Line:
         os.set_blocking(fd, False)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether no more should be added."""
-        return len(self.waiting) > MOST_WAITING
+        return len(self.waiting) > MAX_BUFFERED
 
     def read(self) -> bytes | None:
         """Return what came; nothing at the end, None when there is nothing now."""
@@ -47,8 +47,8 @@ class Line:
             self.waiting.clear()
 
 
-def wait(
-    reading: list[Line], writing: list[Line], others: tuple[int, ...] = (), limit_s: float | None = None
+def wait_ready(
+    reading: list[BufferedPipe], writing: list[BufferedPipe], others: tuple[int, ...] = (), limit_s: float | None = None
 ) -> set[int]:
     """Wait until one of them can go on, at most `limit_s`; return the descriptors that can be read."""
     poll = select.poll()
@@ -67,24 +67,24 @@ def wait(
     return {fd for fd, events in ready.items() if events & ~select.POLLOUT}
 
 
-class Joined:
+class JoinedConnections:
     """Two connections that are one: what comes at either goes to the other."""
 
     def __init__(self, one: socket.socket, other: socket.socket) -> None:
         self._ends = (one, other)
-        self._lines = (Line(one.fileno()), Line(other.fileno()))
+        self._lines = (BufferedPipe(one.fileno()), BufferedPipe(other.fileno()))
         self._ended = [False, False]
         """By end: nothing more comes from it."""
         self._passed = [False, False]
         """By end: the end of its data was passed on."""
 
     @property
-    def reading(self) -> list[Line]:
+    def reading(self) -> list[BufferedPipe]:
         """The ends to read from now."""
-        return [self._lines[at] for at in (0, 1) if not self._ended[at] and not self._lines[1 - at].full]
+        return [self._lines[at] for at in (0, 1) if not self._ended[at] and not self._lines[1 - at].is_full]
 
     @property
-    def writing(self) -> list[Line]:
+    def writing(self) -> list[BufferedPipe]:
         """The ends to write to."""
         return list(self._lines)
 

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from hermes_agent.io.environment import shell, tool_environment
-from hermes_agent.io.processtree import Tree
+from hermes_agent.io.environment import find_shell, tool_environment
+from hermes_agent.io.processtree import ProcessTree
 
-__all__ = ["MARK", "Finished", "Sieve", "run", "shell", "tool_environment"]
+__all__ = ["MARK", "CommandResult", "OutputFilter", "run", "find_shell", "tool_environment"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ READ_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class CommandResult:
     """How a command ended."""
 
     exit_code: int
@@ -77,7 +77,7 @@ class Finished:
         return self.head + self.tail
 
 
-class Sieve(Protocol):
+class OutputFilter(Protocol):
     """Takes a part out of the output before it is kept."""
 
     def feed(self, data: bytes) -> bytes:
@@ -100,9 +100,9 @@ def run(
     stdin: IO[bytes] | int | bytes = subprocess.DEVNULL,
     head_only: bool = False,
     on_output: Callable[[bytes], None] | None = None,
-    sieve: Sieve | None = None,
+    sieve: OutputFilter | None = None,
     pass_fds: Sequence[int] = (),
-) -> Finished:
+) -> CommandResult:
     """Run a command and wait for it; call it from a worker thread.
 
     Args:
@@ -119,9 +119,9 @@ def run(
         OSError: the program cannot be started, or `cwd` cannot be entered.
         ValueError: the command holds a NUL character, or what cannot be encoded.
     """
-    argv = [shell(env), "-c", command] if isinstance(command, str) else list(command)
+    argv = [find_shell(env), "-c", command] if isinstance(command, str) else list(command)
     mark = secrets.token_hex(8)
-    with _readable(stdin) as source:
+    with _open_input(stdin) as source:
         process = subprocess.Popen(
             argv,
             cwd=cwd,
@@ -136,9 +136,9 @@ def run(
     assert process.stdout is not None
     with process.stdout as pipe:
         os.set_blocking(pipe.fileno(), False)
-        kept = _Kept(output_limit_bytes, 1.0 if head_only else HEAD_SHARE)
+        kept = _OutputEnds(output_limit_bytes, 1.0 if head_only else HEAD_SHARE)
         watch = _Watch(process.pid, pipe.fileno(), kept, on_output, sieve)
-        tree = Tree(process.pid, f"{MARK}={mark}".encode())
+        tree = ProcessTree(process.pid, f"{MARK}={mark}".encode())
         try:
             ending = watch.until_end(time.monotonic() + timeout_s, cancelled, stop_when_full=head_only)
             ended = _end(tree, watch, settle_s=SETTLE_S if ending == "ended" else 0)
@@ -153,7 +153,7 @@ def run(
             watch.close()
     # The leader is reaped last: until then its number, which names the session, cannot be somebody else's.
     code = process.wait()
-    return Finished(
+    return CommandResult(
         128 - code if code < 0 else code,
         *kept.parts(),
         timed_out=ending == "timeout",
@@ -163,7 +163,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _readable(stdin: IO[bytes] | int | bytes) -> Iterator[IO[bytes] | int]:
+def _open_input(stdin: IO[bytes] | int | bytes) -> Iterator[IO[bytes] | int]:
     """Yield what a process can read; bytes go through a file without a name, so that nobody waits for a reader."""
     if not isinstance(stdin, bytes):
         yield stdin
@@ -176,13 +176,13 @@ def _readable(stdin: IO[bytes] | int | bytes) -> Iterator[IO[bytes] | int]:
         yield file
 
 
-def _end(tree: Tree, watch: _Watch, *, settle_s: float) -> int:
+def _end(tree: ProcessTree, watch: _Watch, *, settle_s: float) -> int:
     """End what is left of the tree; return how many there were beside the leader."""
-    if _gone(tree, watch, settle_s):
+    if _wait_gone(tree, watch, settle_s):
         tree.reap()
         return 0
     left = tree.signal(signal.SIGTERM)
-    _gone(tree, watch, GRACE_S)
+    _wait_gone(tree, watch, GRACE_S)
     for _ in range(20):  # a child may have forked while the others were killed
         if not tree.signal(signal.SIGKILL):
             break
@@ -193,7 +193,7 @@ def _end(tree: Tree, watch: _Watch, *, settle_s: float) -> int:
     return len(left - {tree.leader})
 
 
-def _gone(tree: Tree, watch: _Watch, limit_s: float) -> bool:
+def _wait_gone(tree: ProcessTree, watch: _Watch, limit_s: float) -> bool:
     """Wait until the tree has ended by itself, reading on, so that nobody waits for room in the pipe."""
     limit = time.monotonic() + limit_s
     while alive := tree.members():
@@ -203,7 +203,7 @@ def _gone(tree: Tree, watch: _Watch, limit_s: float) -> bool:
     return not alive
 
 
-class _Kept:
+class _OutputEnds:
     """The beginning and the end of a stream, in bounded memory."""
 
     def __init__(self, limit: int, head_share: float) -> None:
@@ -214,7 +214,7 @@ class _Kept:
         self._dropped = 0
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return len(self._head) >= self._head_limit
 
     def add(self, data: bytes) -> None:
@@ -240,7 +240,12 @@ class _Watch:
     """Reads a command's output and sees it end, without reaping it."""
 
     def __init__(
-        self, pid: int, pipe: int, kept: _Kept, on_output: Callable[[bytes], None] | None, sieve: Sieve | None
+        self,
+        pid: int,
+        pipe: int,
+        kept: _OutputEnds,
+        on_output: Callable[[bytes], None] | None,
+        sieve: OutputFilter | None,
     ) -> None:
         self._pid = pid
         self._sieve = sieve
@@ -269,7 +274,7 @@ class _Watch:
             if ended_at is None and now >= deadline:
                 return "timeout"
             got = self.read_some(min(TICK_S, deadline - now) if ended_at is None else TICK_S)
-            if stop_when_full and self._kept.full:
+            if stop_when_full and self._kept.is_full:
                 return "full"
             if ended_at is None and self._has_ended():
                 ended_at = now

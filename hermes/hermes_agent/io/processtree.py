@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["SCOPE", "Tree"]
+__all__ = ["SCOPE", "ProcessTree"]
 
 SCOPE = "hermes-command-"
 """How the scope of a command begins, where it has one (`workspace.scope`)."""
@@ -28,7 +28,7 @@ class _Status(NamedTuple):
     """Ticks since boot."""
 
 
-class Tree:
+class ProcessTree:
     """The processes of a command.
 
     Args:

@@ -1,6 +1,6 @@
 """Work that goes on when a call that it makes does not return.
 
-The work is a generator that yields a `Step` for each call of somebody else's code. While that call runs the generator
+The work is a generator that yields a `DeadlineStep` for each call of somebody else's code. While that call runs the generator
 is suspended, so that another thread can go on with it and leave the call behind. `io.bridge` brings the threads.
 """
 
@@ -12,17 +12,17 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-__all__ = ["OVERRAN", "Step", "Steps", "Walk"]
+__all__ = ["OVERRUN", "DeadlineStep", "Steps", "StepWalk"]
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-OVERRAN: Final = object()
+OVERRUN: Final = object()
 """What the generator is sent in place of an answer when a step was not done at its deadline."""
 
 
-class Step(NamedTuple):
+class DeadlineStep(NamedTuple):
     """A call that may hang."""
 
     call: Callable[[], Any]
@@ -34,10 +34,10 @@ class Step(NamedTuple):
     """Whether a late end goes without a line in the log: it goes on by itself, and whoever runs it tells of it."""
 
 
-Steps: TypeAlias = Generator[Step, Any, T]
+Steps: TypeAlias = Generator[DeadlineStep, Any, T]
 
 
-class Walk(Generic[T]):
+class StepWalk(Generic[T]):
     """The way through a generator of steps: one thread walks, another one watches the clock.
 
     Whoever takes the running step first goes on with the generator: the walker when the call returned, the watcher when
@@ -46,11 +46,11 @@ class Walk(Generic[T]):
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
-        self._running: tuple[Step, float] | None = None
+        self._running: tuple[DeadlineStep, float] | None = None
         """The step that runs and when it must be done."""
         self._lock = threading.Lock()
 
-    def go(self, answer: Any = None) -> T | None:
+    def run(self, answer: Any = None) -> T | None:
         """Walk to the end in this thread and return the generator's result; None when a step was taken away.
 
         Args:
@@ -72,14 +72,14 @@ class Walk(Generic[T]):
                 logger.log(level, "%s ended after its deadline; its answer is dropped", step.name)
                 return None
             if time.monotonic() >= until:  # nobody happened to look: the clock decides all the same
-                answer = OVERRAN
+                answer = OVERRUN
 
-    def overran(self) -> bool:
+    def take_overdue(self) -> bool:
         """Take the running step away if it is overdue; when true, `go(OVERRAN)` in another thread goes on."""
         running = self._running
         return running is not None and time.monotonic() >= running[1] and self._take(running)
 
-    def look_again_s(self, shortest_s: float) -> float:
+    def next_check_s(self, shortest_s: float) -> float:
         """Return after how many seconds to ask `overran` so that no step is missed.
 
         Args:
@@ -88,7 +88,7 @@ class Walk(Generic[T]):
         running = self._running
         return shortest_s if running is None else min(shortest_s, max(0.0, running[1] - time.monotonic()))
 
-    def _take(self, running: tuple[Step, float]) -> bool:
+    def _take(self, running: tuple[DeadlineStep, float]) -> bool:
         with self._lock:
             if self._running is not running:
                 return False

@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.io.processtree import Tree
+from hermes_agent.io.processtree import ProcessTree
 
 __all__ = ["START", "main", "take_terminal"]
 
@@ -92,7 +92,7 @@ class _Keeper:
         finally:
             for fd in {theirs, stdin}:
                 os.close(fd)
-        self._tree = Tree(self.process.pid, f"HERMES_CALL={mark}".encode())
+        self._tree = ProcessTree(self.process.pid, f"HERMES_CALL={mark}".encode())
         for number in self._told:
             signal.signal(number, self._on_signal)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)

@@ -26,11 +26,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.io.lines import Joined, Line
+from hermes_agent.io.lines import BufferedPipe, JoinedConnections
 
-__all__ = ["MOST_PORTS", "PACKET", "PORT", "Place", "UnitNetwork", "is_listening", "joined", "received", "refuse"]
+__all__ = [
+    "MOST_PORTS",
+    "PACKET",
+    "PORT",
+    "HostPort",
+    "UnitNetwork",
+    "is_listening",
+    "connect_broker",
+    "receive",
+    "reset_connection",
+]
 
-Place = tuple[str, int]
+HostPort = tuple[str, int]
 """An address of the loopback, and a port."""
 
 PORT = 3128
@@ -53,7 +63,7 @@ _TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 # -- on the agent's side ------------------------------------------------------------------------------------------
 
 
-def joined(path: str, key: str) -> socket.socket | None:
+def connect_broker(path: str, key: str) -> socket.socket | None:
     """Return a connection to the broker at `path` for a command of the session `key`; None where there is none."""
     broker = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
@@ -72,7 +82,7 @@ def is_listening(one: socket.socket) -> bool:
     return kind and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
 
 
-def refuse(connection: socket.socket) -> None:
+def reset_connection(connection: socket.socket) -> None:
     """Reset a connection: an end would look like an empty answer."""
     with connection, contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -81,7 +91,7 @@ def refuse(connection: socket.socket) -> None:
 # -- in the unit --------------------------------------------------------------------------------------------------
 
 
-def received(connection: int, size: int, keep: Callable[[int], None]) -> bytes | None:
+def receive(connection: int, size: int, keep: Callable[[int], None]) -> bytes | None:
     """Read as `os.read` does, None when there is nothing now; `keep` is given a descriptor that came with it."""
     with socket.socket(fileno=os.dup(connection)) as agent:
         try:
@@ -102,10 +112,10 @@ class UnitNetwork:
     def __init__(self, broker: int) -> None:
         self._broker: socket.socket | None = socket.socket(fileno=broker)
         self._proxy = -1
-        self._others: dict[Place, socket.socket] = {}
+        self._others: dict[HostPort, socket.socket] = {}
         """Where other units listen, so that the command finds them there."""
-        self._joined: list[Joined] = []
-        self._told: list[Place] | None = None
+        self._joined: list[JoinedConnections] = []
+        self._told: list[HostPort] | None = None
         self._watches, self._changed, self._next = False, 0.0, 0.0
 
     def begin(self, env: dict[str, str], *, way_out: bool) -> None:
@@ -134,18 +144,18 @@ class UnitNetwork:
             self._broker.setblocking(False)
 
     @property
-    def others(self) -> tuple[int, ...]:
+    def other_descriptors(self) -> tuple[int, ...]:
         """Descriptors that `act` wants to know about, besides `reading` and `writing`."""
         own = () if self._broker is None else (self._broker.fileno(),)
         return (*own, *(one.fileno() for one in self._others.values()))
 
     @property
-    def reading(self) -> list[Line]:
+    def reading(self) -> list[BufferedPipe]:
         """Connections to read from."""
         return [line for one in self._joined for line in one.reading]
 
     @property
-    def writing(self) -> list[Line]:
+    def writing(self) -> list[BufferedPipe]:
         """Connections to write to."""
         return [line for one in self._joined for line in one.writing]
 
@@ -154,7 +164,7 @@ class UnitNetwork:
         """When `act` is to be called at the latest, in seconds from now; None: when there is something."""
         return max(self._next - time.monotonic(), 0) if self._watches and self._broker is not None else None
 
-    def act(self, ready: set[int]) -> None:
+    def advance(self, ready: set[int]) -> None:
         """Do what there is to do, with the descriptors that can be read."""
         for one in [one for one in self._joined if not one.step(ready)]:
             self._joined.remove(one)
@@ -166,7 +176,7 @@ class UnitNetwork:
             if self._broker is not None and self._broker.fileno() in ready:
                 self._take()
             if self._watches and time.monotonic() >= self._next:
-                self._look()
+                self._report_listening()
         except BlockingIOError:
             return
         except OSError as exc:
@@ -199,11 +209,11 @@ class UnitNetwork:
             self._listen([(str(address), int(port)) for address, port in value["at"]])
             self._watches, self._told = bool(value["others"]), None
             if self._watches:
-                self._look()
+                self._report_listening()
         elif kind == "connect" and given:
             self._connect((value[0], value[1]), given[0])
 
-    def _listen(self, places: list[Place]) -> None:
+    def _listen(self, places: list[HostPort]) -> None:
         """Listen where other units do, and nowhere else."""
         for place in [place for place in self._others if place not in places]:
             self._others.pop(place).close()
@@ -214,25 +224,25 @@ class UnitNetwork:
                     self._others[place] = socket.create_server(place, family=family, backlog=_BACKLOG)
                     self._others[place].setblocking(False)
 
-    def _reach(self, place: Place, listening: socket.socket) -> None:
+    def _reach(self, place: HostPort, listening: socket.socket) -> None:
         connection, _ = listening.accept()
         with connection:
             self._send("reach", place, connection.fileno())
 
-    def _connect(self, place: Place, other: socket.socket) -> None:
+    def _connect(self, place: HostPort, other: socket.socket) -> None:
         """Lead a connection of another unit to where the command listens."""
         if place in self._others or len(self._joined) >= MOST_JOINED:
-            refuse(other)
+            reset_connection(other)
             return
         own = socket.socket(socket.AF_INET6 if ":" in place[0] else socket.AF_INET)
         own.setblocking(False)
         if own.connect_ex(place) in (0, errno.EINPROGRESS):
-            self._joined.append(Joined(other, own))
+            self._joined.append(JoinedConnections(other, own))
         else:
             own.close()
-            refuse(other)
+            reset_connection(other)
 
-    def _look(self) -> None:
+    def _report_listening(self) -> None:
         """Tell the broker where the command listens, when that has changed."""
         mine = {self._proxy, *(os.fstat(one.fileno()).st_ino for one in self._others.values())}
         found = sorted({place for inode, place in _listening() if inode not in mine})[:MOST_PORTS]
@@ -243,7 +253,7 @@ class UnitNetwork:
         self._next = now + min(max((now - self._changed) / 8, SHORTEST_S), LONGEST_S)
 
 
-def _listening() -> Iterator[tuple[int, Place]]:
+def _listening() -> Iterator[tuple[int, HostPort]]:
     """Yield the sockets of this network that take connections, by their inode, and where on the loopback."""
     for path in _TABLES:
         try:

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from hermes_agent.io.steps import OVERRAN, Step, Steps, Walk
-from hermes_agent.io.workers import Pool, Worker, start, this_thread
+from hermes_agent.io.steps import OVERRUN, DeadlineStep, Steps, StepWalk
+from hermes_agent.io.workers import Worker, WorkerPool, run_in_worker, this_thread
 
 __all__ = ["StepRunner"]
 
@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class _Hop(Generic[T]):
+class _WatchedWalk(Generic[T]):
     """A walk and where it is."""
 
-    def __init__(self, walk: Walk[T], shortest_s: float) -> None:
+    def __init__(self, walk: StepWalk[T], shortest_s: float) -> None:
         self.walk = walk
         self.shortest_s = shortest_s
         self.context = contextvars.copy_context()
@@ -41,20 +41,20 @@ class _Hop(Generic[T]):
         """Done when the walk is at its end, or its step was taken away."""
 
 
-def _tell(change: asyncio.Future[None], _: object = None) -> None:
+def _wake(change: asyncio.Future[None], _: object = None) -> None:
     if not change.done():
         change.set_result(None)
 
 
-class _Watch:
+class _OverdueWatch:
     """Looks for steps that are overdue: one timer for all walks of a loop, and none while nothing is walked."""
 
     def __init__(self) -> None:
-        self._hops: set[_Hop[Any]] = set()
+        self._hops: set[_WatchedWalk[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, hop: _Hop[Any]) -> None:
+    def add(self, hop: _WatchedWalk[Any]) -> None:
         """Look at a walk from now on; on its loop."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # what was watched on the one before has ended with it
@@ -62,7 +62,7 @@ class _Watch:
         self._hops.add(hop)
         self._look_within(loop, hop.shortest_s)
 
-    def remove(self, hop: _Hop[Any]) -> None:
+    def remove(self, hop: _WatchedWalk[Any]) -> None:
         """Look at it no more."""
         self._hops.discard(hop)
 
@@ -79,11 +79,11 @@ class _Watch:
             return
         self._timer = None
         for hop in self._hops:
-            if hop.walk.overran():
+            if hop.walk.take_overdue():
                 hop.overran = True
-                _tell(hop.change)
+                _wake(hop.change)
         if self._hops:
-            self._look_within(loop, min(hop.walk.look_again_s(hop.shortest_s) for hop in self._hops))
+            self._look_within(loop, min(hop.walk.next_check_s(hop.shortest_s) for hop in self._hops))
 
 
 class StepRunner:
@@ -93,12 +93,12 @@ class StepRunner:
         waiting: a block in which this thread waits for another one.
     """
 
-    def __init__(self, pool: Pool, waiting: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, pool: WorkerPool, waiting: Callable[[], AbstractContextManager[None]]) -> None:
         self._pool = pool
         self._waiting = waiting
         self._beside: deque[Worker] = deque()
         """Idle threads for what a thread waits for that is itself no waiting side of the core."""
-        self._watch = _Watch()
+        self._watch = _OverdueWatch()
         self._abandoned: set[asyncio.Task[None]] = set()
         """Walks whose waiting side was cancelled."""
 
@@ -111,8 +111,8 @@ class StepRunner:
         Args:
             shortest_s: the shortest deadline of a step.
         """
-        async with self._pool.slots_of_this_loop():
-            hop = _Hop(Walk(steps), shortest_s)
+        async with self._pool.loop_slots():
+            hop = _WatchedWalk(StepWalk(steps), shortest_s)
             try:
                 return await self._watched(hop)
             except asyncio.CancelledError:
@@ -122,34 +122,34 @@ class StepRunner:
                     rest.add_done_callback(self._abandoned.discard)
                 raise
 
-    async def _watched(self, hop: _Hop[T]) -> T:
+    async def _watched(self, hop: _WatchedWalk[T]) -> T:
         """Start the walk, or go on watching it, until it is at its end."""
         while True:
             if hop.overran:
-                hop.run, hop.answer, hop.context, hop.overran = None, OVERRAN, hop.context.copy(), False
+                hop.run, hop.answer, hop.context, hop.overran = None, OVERRUN, hop.context.copy(), False
             worker, future = hop.run or self._hop_on(hop)
             hop.change = asyncio.get_running_loop().create_future()
-            future.add_done_callback(partial(_tell, hop.change))
+            future.add_done_callback(partial(_wake, hop.change))
             self._watch.add(hop)
             try:
                 await hop.change
             finally:
                 self._watch.remove(hop)
-                self._pool.leave(worker, future)
+                self._pool.release(worker, future)
             if not hop.overran:
                 return future.result()
 
-    def _hop_on(self, hop: _Hop[T]) -> tuple[Worker, asyncio.Future[T]]:
+    def _hop_on(self, hop: _WatchedWalk[T]) -> tuple[Worker, asyncio.Future[T]]:
         worker = self._pool.idle_worker()
-        walk = cast("Callable[[], T]", partial(hop.walk.go, hop.answer))  # None is of a walk that was taken away
-        hop.run = (worker, start(worker, walk, asyncio.get_running_loop(), hop.context))
+        walk = cast("Callable[[], T]", partial(hop.walk.run, hop.answer))  # None is of a walk that was taken away
+        hop.run = (worker, run_in_worker(worker, walk, asyncio.get_running_loop(), hop.context))
         return hop.run
 
-    async def _watched_to_the_end(self, hop: _Hop[T]) -> None:
+    async def _watched_to_the_end(self, hop: _WatchedWalk[T]) -> None:
         with contextlib.suppress(Exception):  # `_drop` logs it
             await self._watched(hop)
 
-    def run_here(self, steps: Steps[T]) -> T:
+    def run_inline(self, steps: Steps[T]) -> T:
         """Run the generator in this thread, which must not be the core loop's, and return its result.
 
         Only what the steps call runs elsewhere: in a thread beside this one, which waits for it until the deadline.
@@ -163,11 +163,11 @@ class StepRunner:
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
             answer = self._run_beside(step, context)
-            if answer is OVERRAN:
+            if answer is OVERRUN:
                 context = context.copy()
 
-    def _run_beside(self, step: Step, context: contextvars.Context) -> Any:
-        worker = self.worker_beside()
+    def _run_beside(self, step: DeadlineStep, context: contextvars.Context) -> Any:
+        worker = self.idle_worker()
         until = time.monotonic() + step.deadline_s
         outcome: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         is_worker = getattr(this_thread, "is_worker", False)
@@ -182,7 +182,7 @@ class StepRunner:
             if time.monotonic() >= until:
                 level = logging.DEBUG if step.quiet else logging.INFO
                 logger.log(level, "%s ended after its deadline; its answer is dropped", step.name)
-                answer, error = OVERRAN, None
+                answer, error = OVERRUN, None
             outcome.put((answer, error))
 
         worker.do(job)
@@ -192,20 +192,20 @@ class StepRunner:
         except queue.Empty:
             worker.retire()
             self._pool.left.add(worker)
-            return OVERRAN
-        self.keep(worker)
+            return OVERRUN
+        self.return_worker(worker)
         if error is not None:
             raise error
         return answer
 
-    def worker_beside(self) -> Worker:
+    def idle_worker(self) -> Worker:
         """Return an idle thread for what another thread waits for; give it back with `keep`."""
         try:
             return self._beside.pop()
         except IndexError:
             return Worker("hermes-beside")
 
-    def keep(self, worker: Worker) -> None:
+    def return_worker(self, worker: Worker) -> None:
         """Take back a thread that has nothing to do."""
         self._beside.append(worker)
 

@@ -13,7 +13,18 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["WORKERS", "Job", "Lane", "LeftBehind", "Pool", "Worker", "bearable", "contained", "start", "this_thread"]
+__all__ = [
+    "WORKERS",
+    "Job",
+    "SerialExecutor",
+    "AbandonedThreads",
+    "WorkerPool",
+    "Worker",
+    "safe_exception",
+    "run_guarded",
+    "run_in_worker",
+    "this_thread",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +83,7 @@ class Worker:
         self._bell.close()
 
 
-def _settle(future: asyncio.Future[T], value: T | None, error: BaseException | None) -> None:
+def _set_result(future: asyncio.Future[T], value: T | None, error: BaseException | None) -> None:
     if future.done():
         return
     if error is not None:
@@ -81,7 +92,7 @@ def _settle(future: asyncio.Future[T], value: T | None, error: BaseException | N
         future.set_result(value)  # type: ignore[arg-type]
 
 
-def bearable(error: BaseException) -> BaseException:
+def safe_exception(error: BaseException) -> BaseException:
     """Return an error that a task may raise: `SystemExit` in one would end its loop, `StopIteration` cannot be set."""
     if isinstance(error, SystemExit | KeyboardInterrupt | StopIteration | GeneratorExit):
         bearable = RuntimeError(f"the call ended with {error!r}")
@@ -90,15 +101,15 @@ def bearable(error: BaseException) -> BaseException:
     return error
 
 
-async def contained(coroutine: Coroutine[Any, Any, T]) -> T:
+async def run_guarded(coroutine: Coroutine[Any, Any, T]) -> T:
     """Await `coroutine`; what would end the loop becomes a `RuntimeError`."""
     try:
         return await coroutine
     except (SystemExit, KeyboardInterrupt) as exc:
-        raise bearable(exc) from exc
+        raise safe_exception(exc) from exc
 
 
-def start(
+def run_in_worker(
     worker: Worker,
     fn: Callable[[], T],
     loop: asyncio.AbstractEventLoop,
@@ -114,15 +125,15 @@ def start(
         try:
             value = context.run(fn)
         except BaseException as exc:  # noqa: BLE001 - handed to the waiting side
-            error = bearable(exc)
+            error = safe_exception(exc)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_settle, future, value, error)
+            loop.call_soon_threadsafe(_set_result, future, value, error)
 
     worker.do(job)
     return future
 
 
-class Lane:
+class SerialExecutor:
     """Runs sync calls one after another in a thread of its own; for a resource with one writer."""
 
     def __init__(self, name: str) -> None:
@@ -140,7 +151,7 @@ class Lane:
         """Hand `fn` in, from any loop; return a future of that loop. Cancelling it forgets the result, no more."""
         if self._worker is None:
             self._worker = Worker(f"hermes-{self._name}")
-        return start(self._worker, fn, asyncio.get_running_loop())
+        return run_in_worker(self._worker, fn, asyncio.get_running_loop())
 
     def close(self) -> None:
         """End the thread after what is queued."""
@@ -149,7 +160,7 @@ class Lane:
             self._worker = None
 
 
-class LeftBehind:
+class AbandonedThreads:
     """Threads whose call overran its deadline, or whose caller is gone; they end with their call."""
 
     def __init__(self) -> None:
@@ -170,7 +181,7 @@ class LeftBehind:
             return [(thread, now - since) for thread, since in self._since.items()]
 
 
-class Pool:
+class WorkerPool:
     """The worker threads of one core loop at a time, and the slots that bound them."""
 
     def __init__(self, workers: int = WORKERS) -> None:
@@ -180,9 +191,9 @@ class Pool:
         self._idle: list[Worker] = []
         self._limit = workers
         self._count = 0
-        self.left = LeftBehind()
+        self.left = AbandonedThreads()
 
-    def slots_of_this_loop(self) -> asyncio.Semaphore:
+    def loop_slots(self) -> asyncio.Semaphore:
         """Return the slots; the running loop is the core loop from now on."""
         loop = asyncio.get_running_loop()
         if self.core is not loop or self.slots is None:
@@ -196,14 +207,14 @@ class Pool:
         self._count += 1
         return Worker(f"hermes-worker-{self._count}")
 
-    def leave(self, worker: Worker, future: asyncio.Future[Any]) -> None:
+    def release(self, worker: Worker, future: asyncio.Future[Any]) -> None:
         """Keep the thread for the next call, or let it end after what it still does."""
         if future.done() and not worker.retired:
             self._idle.append(worker)
         elif not worker.retired:
             worker.retire()
             self.left.add(worker)
-            future.add_done_callback(_drop)
+            future.add_done_callback(_log_result)
 
     def close(self) -> None:
         """End the idle threads."""
@@ -212,7 +223,7 @@ class Pool:
         self._idle.clear()
 
 
-def _drop(future: asyncio.Future[Any]) -> None:
+def _log_result(future: asyncio.Future[Any]) -> None:
     """Take the result of a call that nobody waits for, so that an error in it is logged once."""
     if not future.cancelled() and (error := future.exception()) is not None:
         logger.warning("a call that nobody waited for any more failed: %r", error)

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.mcp.sdk import Callbacks, Json
-from hermes_agent.mcp.settings import ServerSettings
-from hermes_agent.policy import Refused
+from hermes_agent.mcp.sdk import Json, ServerCallbacks
+from hermes_agent.mcp.settings import McpServerSettings
+from hermes_agent.policy import Refusal
 from hermes_agent.tools import CallScope, current_scope
 
-__all__ = ["Asking", "Sample"]
+__all__ = ["ServerRequests", "Sampler"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ DECLINE = "decline"
 STOPS = {"length": "maxTokens", "tool_calls": "toolUse"}
 
 
-class Sample(Protocol):
+class Sampler(Protocol):
     """Asks the model of the side task `mcp`; returns an answer in the shape of the OpenAI SDK's."""
 
     async def __call__(
@@ -46,26 +46,26 @@ class Sample(Protocol):
         ...
 
 
-class Asking:
+class ServerRequests:
     """The questions of one server; each is for the one conversation that it works for, or for nobody."""
 
-    def __init__(self, settings: ServerSettings, bridge: Bridge, sample: Sample) -> None:
+    def __init__(self, settings: McpServerSettings, bridge: Bridge, sample: Sampler) -> None:
         self._name = settings.name
         self._sampling, self._elicitation = settings.sampling, settings.elicitation
         self._bridge = bridge
         self._sample = sample
         self._scopes: list[CallScope | None] = []
-        self._asked: deque[float] = deque()
+        self._request_times: deque[float] = deque()
         self._rounds = 0
         """Answers with tool calls, one after another."""
         self._level = logging.getLevelNamesMapping()[str(self._sampling.get("log_level") or "info").upper()]
 
-    def callbacks(self, changed: Callable[[], None]) -> Callbacks:
+    def callbacks(self, changed: Callable[[], None]) -> ServerCallbacks:
         """Return what the SDK is given."""
-        return Callbacks(
+        return ServerCallbacks(
             changed,
-            self._answer if self._sampling.get("enabled", True) else None,
-            self._filled if self._elicitation.get("enabled", True) else None,
+            self._answer_sampling if self._sampling.get("enabled", True) else None,
+            self._answer_elicitation if self._elicitation.get("enabled", True) else None,
             sampling_tools=self._most_rounds > 0,
         )
 
@@ -89,23 +89,23 @@ class Asking:
     def _most_rounds(self) -> int:
         return int(self._sampling.get("max_tool_rounds", 5))
 
-    async def _answer(self, asked: Json) -> Json:
+    async def _answer_sampling(self, asked: Json) -> Json:
         """Answer `sampling/createMessage`. Raises ValueError to refuse."""
         if not self._scopes:
             raise ValueError("nobody asked you anything")
         now = time.monotonic()
-        while self._asked and self._asked[0] < now - 60:
-            self._asked.popleft()
-        if len(self._asked) >= int(self._sampling.get("max_rpm", 10)):
+        while self._request_times and self._request_times[0] < now - 60:
+            self._request_times.popleft()
+        if len(self._request_times) >= int(self._sampling.get("max_rpm", 10)):
             raise ValueError("too many requests: try again in a minute")
-        self._asked.append(now)
+        self._request_times.append(now)
         tools = [_function(tool) for tool in asked.get("tools") or ()] or None
         if tools and self._rounds >= self._most_rounds:
             tools = None  # the model has to come to an end
         token = current_scope.set(self._scope())
         try:
             answer = await self._sample(
-                [*_system(asked), *(m for message in asked.get("messages") or () for m in _chat(message))],
+                [*_system(asked), *(m for message in asked.get("messages") or () for m in _chat_messages(message))],
                 model=self._model(asked),
                 max_tokens=min(int(asked.get("maxTokens") or 1), int(self._sampling.get("max_tokens_cap", 4096))),
                 timeout_s=float(self._sampling.get("timeout", 30)),
@@ -121,7 +121,7 @@ class Asking:
         stop = STOPS.get(choice.finish_reason, "endTurn")
         logger.log(self._level, "MCP server %s asked %s: %s", self._name, answer.model, stop)
         content: Any = {"type": "text", "text": choice.message.content or ""}
-        calls = [_use(call) for call in choice.message.tool_calls or ()]
+        calls = [_tool_use(call) for call in choice.message.tool_calls or ()]
         self._rounds = self._rounds + 1 if calls else 0
         if calls:
             stop, content = "toolUse", [*([content] if content["text"] else []), *calls]
@@ -137,7 +137,7 @@ class Asking:
 
     # -- the person ------------------------------------------------------------------------------------------------
 
-    async def _filled(self, asked: Json) -> Json:
+    async def _answer_elicitation(self, asked: Json) -> Json:
         """Answer `elicitation/create`."""
         scope = self._scope()
         if scope is None:
@@ -161,7 +161,7 @@ class Asking:
         limit_s = float(self._elicitation.get("timeout", 300))
         work = scope.approvals.clarify(text, choices, timeout_s=limit_s, turn_id=scope.turn_id)
         answer = await self._bridge.on_core(work)
-        return None if isinstance(answer, Refused) or answer.strip().lower() == DECLINE else answer.strip()
+        return None if isinstance(answer, Refusal) or answer.strip().lower() == DECLINE else answer.strip()
 
 
 async def _form(properties: Mapping[str, Any], required: Any, ask: Callable[..., Awaitable[str | None]]) -> Json:
@@ -201,7 +201,7 @@ def _system(asked: Json) -> list[Json]:
     return [{"role": "system", "content": asked["systemPrompt"]}] if asked.get("systemPrompt") else []
 
 
-def _chat(message: Json) -> Iterator[Json]:
+def _chat_messages(message: Json) -> Iterator[Json]:
     """Yield the messages of a chat that a message of the protocol stands for."""
     content = message.get("content") or []
     parts = content if isinstance(content, list) else [content]
@@ -212,7 +212,7 @@ def _chat(message: Json) -> Iterator[Json]:
             texts = [str(inner.get("text", "")) for inner in part.get("content") or ()]
             yield {"role": "tool", "tool_call_id": part.get("toolUseId"), "content": "\n".join(texts)}
     if shown or calls:
-        more = {"tool_calls": [_called(part) for part in calls]} if calls else {}
+        more = {"tool_calls": [_openai_call(part) for part in calls]} if calls else {}
         text = shown[0]["text"] if len(shown) == 1 and shown[0]["type"] == "text" else shown
         yield {"role": message.get("role", "user"), "content": text or None, **more}
 
@@ -225,12 +225,12 @@ def _part(part: Json) -> Json | None:
     return None
 
 
-def _called(part: Json) -> Json:
+def _openai_call(part: Json) -> Json:
     function = {"name": part.get("name"), "arguments": json.dumps(part.get("input") or {})}
     return {"id": part.get("id"), "type": "function", "function": function}
 
 
-def _use(call: Any) -> Json:
+def _tool_use(call: Any) -> Json:
     try:
         given = json.loads(call.function.arguments or "{}")
     except ValueError as exc:

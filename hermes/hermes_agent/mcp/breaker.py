@@ -6,13 +6,13 @@ import time
 
 from hermes_agent.core.errors import ToolFailed
 
-__all__ = ["Breaker"]
+__all__ = ["FailurePause"]
 
 MOST_FAILURES = 3
-REST_S = 60.0
+PAUSE_S = 60.0
 
 
-class Breaker:
+class FailurePause:
     """Counts failures of one server, one after another."""
 
     def __init__(self, name: str) -> None:
@@ -34,7 +34,7 @@ class Breaker:
                 f"not asked for {left_s:.0f} s. Do not call its tools until then: go on without it, or tell the user."
             )
 
-    def well(self) -> None:
+    def succeeded(self) -> None:
         """The server answered."""
         self._failures, self._until = 0, 0.0
 
@@ -44,5 +44,5 @@ class Breaker:
         self._why = why
         if self._failures < MOST_FAILURES:
             return False
-        self._until = time.monotonic() + REST_S
+        self._until = time.monotonic() + PAUSE_S
         return True

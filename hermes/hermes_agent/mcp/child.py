@@ -15,11 +15,11 @@ from typing import IO, Any
 
 from hermes_agent.io.environment import tool_environment
 from hermes_agent.io.processes import MARK
-from hermes_agent.io.processtree import Tree
+from hermes_agent.io.processtree import ProcessTree
 from hermes_agent.mcp import sdk
-from hermes_agent.mcp.settings import ServerSettings
+from hermes_agent.mcp.settings import McpServerSettings
 
-__all__ = ["STDERR", "Child"]
+__all__ = ["STDERR", "StdioServer"]
 
 logger = logging.getLogger(__name__)
 STDERR = logging.getLogger("hermes_agent.mcp.stderr")
@@ -38,14 +38,14 @@ GRACE_TICKS = 40
 """For the program to end by itself once its input is closed, and again after SIGTERM."""
 
 
-class Child:
+class StdioServer:
     """The program of a server; on the loop that made it.
 
     Raises:
         OSError: it cannot be started.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: McpServerSettings) -> None:
         self._name = settings.name
         mark = secrets.token_hex(8)
         self._process = subprocess.Popen(
@@ -58,15 +58,15 @@ class Child:
             start_new_session=True,
             bufsize=0,
         )
-        self._tree = Tree(self._process.pid, f"{MARK}={mark}".encode())
-        self._trouble = ""
-        self._is_over = False
+        self._tree = ProcessTree(self._process.pid, f"{MARK}={mark}".encode())
+        self._failure = ""
+        self._has_ended = False
 
     @property
-    def trouble(self) -> str:
+    def failure(self) -> str:
         """Why it is not spoken with any more: what it did, or how it ended; empty while all is well."""
-        if self._trouble or self._is_over:
-            return self._trouble
+        if self._failure or self._has_ended:
+            return self._failure
         status = self._status()
         return "" if status is None else f"its program ended with status {status}"
 
@@ -106,7 +106,7 @@ class Child:
                 try:
                     line = await reader.readline()
                 except ValueError:
-                    self._trouble = f"it sent a line of more than {MOST_LINE:,} bytes"
+                    self._failure = f"it sent a line of more than {MOST_LINE:,} bytes"
                     return
                 if not line:
                     break
@@ -118,9 +118,9 @@ class Child:
                     continue
                 await messages.send(message)
             if garbage == MOST_GARBAGE:
-                self._trouble = f"what it prints is not the protocol: {MOST_GARBAGE} lines were no messages"
+                self._failure = f"what it prints is not the protocol: {MOST_GARBAGE} lines were no messages"
             for _ in range(LAST_TICKS):  # so that the session, which ends with this, can say why
-                if not self.trouble:
+                if not self.failure:
                     await asyncio.sleep(TICK_S)
 
     async def _write(self, writer: asyncio.StreamWriter, messages: Any) -> None:
@@ -143,7 +143,7 @@ class Child:
     async def end(self) -> None:
         """End it and everything that it started; bounded."""
         process = self._process
-        self._trouble, self._is_over = self.trouble, True
+        self._failure, self._has_ended = self.failure, True
         with contextlib.suppress(OSError):
             assert process.stdin is not None
             process.stdin.close()

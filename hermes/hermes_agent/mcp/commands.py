@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes_agent.commands import CommandRegistry
+from hermes_agent.commands import CommandTable
 from hermes_agent.core.errors import UserError
 from hermes_agent.mcp.servers import McpServers
 
 __all__ = ["register"]
 
 
-def register(registry: CommandRegistry, servers: McpServers, reread: Callable[[], object]) -> None:
+def register(registry: CommandTable, servers: McpServers, reread: Callable[[], object]) -> None:
     """Register it. `reread`: reads the config."""
 
     def reload(raw_args: str) -> str:
@@ -20,8 +20,8 @@ def register(registry: CommandRegistry, servers: McpServers, reread: Callable[[]
         except UserError as error:
             return str(error)
         servers.reload(anew=True)
-        servers.settle(WAIT_S)
-        lines = [_line(*one) for one in servers.status()]
+        servers.wait_connected(WAIT_S)
+        lines = [_status_line(*one) for one in servers.status()]
         return "\n".join(lines) or "The config names no MCP server (mcp_servers)."
 
     registry.register("reload-mcp", reload, description="Read the config and connect the MCP servers anew")
@@ -30,5 +30,5 @@ def register(registry: CommandRegistry, servers: McpServers, reread: Callable[[]
 WAIT_S = 15.0
 
 
-def _line(name: str, state: str, tools: tuple[str, ...], error: str) -> str:
+def _status_line(name: str, state: str, tools: tuple[str, ...], error: str) -> str:
     return f"{name}: {state}, {len(tools)} tools" + (f": {error}" if error else "")

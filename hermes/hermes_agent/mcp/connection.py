@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hermes_agent.core.errors import ToolFailed, UserError
-from hermes_agent.core.foreign import fenced
+from hermes_agent.core.foreign import mark_untrusted
 from hermes_agent.mcp import sdk
-from hermes_agent.mcp.asking import Asking
-from hermes_agent.mcp.breaker import Breaker
-from hermes_agent.mcp.child import Child
-from hermes_agent.mcp.sdk import Json, Session
-from hermes_agent.mcp.settings import ServerSettings
-from hermes_agent.mcp.web import streams
-from hermes_agent.policy.network import Tables
+from hermes_agent.mcp.asking import ServerRequests
+from hermes_agent.mcp.breaker import FailurePause
+from hermes_agent.mcp.child import StdioServer
+from hermes_agent.mcp.sdk import Json, McpSession
+from hermes_agent.mcp.settings import McpServerSettings
+from hermes_agent.mcp.web import http_streams
+from hermes_agent.policy.network import HostTables
 from hermes_agent.tools import CallScope
 
-__all__ = ["Connection"]
+__all__ = ["McpConnection"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,23 +31,23 @@ T = TypeVar("T")
 RECONNECTS = 5
 """Tries with growing pauses, until the server's tools are taken away and it is tried now and then."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
-LATER_S = 300.0
+RETRY_S = 300.0
 ENDS_WITHIN_S = 15.0
 REFRESH_S = 1.0
 """A server that tells of changes without end is listened to so often."""
 ANSWERS = (-32601, -32602)
 """Errors of the protocol that are answers to a call (JSON-RPC 2.0 §5.1): the server is well."""
-MOST_SAID = 500
+MAX_ERROR_CHARS = 500
 """Characters of an error."""
 LOST = (-32000, 32600)
 """Errors that say that the session is no more."""
 
 
-class _Lost(Exception):
+class _ConnectionLost(Exception):
     """The connection is no more, or never was."""
 
 
-class Connection:
+class McpConnection:
     """A server of the config.
 
     Args:
@@ -57,38 +57,38 @@ class Connection:
 
     def __init__(
         self,
-        settings: ServerSettings,
+        settings: McpServerSettings,
         home: Path,
-        asking: Asking,
+        asking: ServerRequests,
         publish: Callable[[list[Json] | None, Json], None],
-        tables: Tables,
+        tables: HostTables,
     ) -> None:
         self._tables = tables
         self.settings = settings
         self.state = "connecting"
         """`connecting`, `connected`, `asleep`, `lost`, `failed`."""
         self.error = ""
-        self.tried = asyncio.Event()
+        self.first_attempt = asyncio.Event()
         """The first try is over."""
         self._home = home
-        self._asking = asking
+        self._requests = asking
         self._publish = publish
-        self._breaker = Breaker(settings.name)
-        self._session: Session | None = None
-        self._settled = asyncio.Event()
+        self._pause_after_failures = FailurePause(settings.name)
+        self._session: McpSession | None = None
+        self._state_known = asyncio.Event()
         """It is known whether it is connected."""
         self._wake = asyncio.Event()
-        self._closing = self._changed = self._wanted = False
+        self._closing = self._changed = self._is_requested = False
         self._lost_why = ""
         self._end = asyncio.Event()
-        self._child: Child | None = None
+        self._child: StdioServer | None = None
         self._newest = False
         self._busy, self._used = 0, time.monotonic()
         self._task = asyncio.create_task(self._run(), name=f"mcp {settings.name}")
 
     # -- asking ------------------------------------------------------------------------------------------------
 
-    async def call(self, work: Callable[[Session], Awaitable[T]], scope: CallScope | None) -> T:
+    async def call(self, work: Callable[[McpSession], Awaitable[T]], scope: CallScope | None) -> T:
         """Return what `work` gets from the server.
 
         Args:
@@ -98,47 +98,47 @@ class Connection:
             ToolFailed: there is no answer; the text is for the model.
         """
         name = self.settings.name
-        self._breaker.check()
+        self._pause_after_failures.check()
         session = await self._connected()
         end = self._end
         self._busy += 1
         asked, ended = asyncio.ensure_future(work(session)), asyncio.create_task(end.wait())
         try:
-            with self._asking.on_behalf_of(scope):
+            with self._requests.on_behalf_of(scope):
                 await asyncio.wait({asked, ended}, timeout=self.settings.timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if asked.done():
                 answer = asked.result()
-                self._breaker.well()
+                self._pause_after_failures.succeeded()
                 return answer
             why = f"did not answer within {self.settings.timeout_s:g} s"
             if ended.done():
-                why = f"was lost while it worked ({self._lost_why or self._trouble}); nobody knows how far it came"
+                why = f"was lost while it worked ({self._lost_why or self._failure}); nobody knows how far it came"
         except ToolFailed:  # ours, about the arguments
             raise
         except Exception as exc:
             if (code := _code(exc)) in ANSWERS:
-                self._breaker.well()
-                raise ToolFailed(f"the MCP server {name} refused: {_quoted(name, exc)}") from exc
-            why = f"failed: {_quoted(name, exc)}"
+                self._pause_after_failures.succeeded()
+                raise ToolFailed(f"the MCP server {name} refused: {_quote_error(name, exc)}") from exc
+            why = f"failed: {_quote_error(name, exc)}"
             if code is None or code in LOST:
-                why = f"was lost while it worked ({self._trouble or _quoted(name, exc)}); nobody knows how far it came"
-                self._lose(self._trouble or _said(exc))
+                why = f"was lost while it worked ({self._failure or _quote_error(name, exc)}); nobody knows how far it came"
+                self._lose(self._failure or _error_text(exc))
         finally:
             for task in (asked, ended):
                 task.cancel()
             self._busy -= 1
             self._used = time.monotonic()
             self._wake.set()
-        if self._breaker.failed(why):
+        if self._pause_after_failures.failed(why):
             self._lose(why)
         raise ToolFailed(f"the MCP server {name} {why}")
 
-    async def _connected(self) -> Session:
+    async def _connected(self) -> McpSession:
         if self._session is None and self.state in ("asleep", "connecting", "lost"):
-            self._wanted = True
+            self._is_requested = True
             self._wake.set()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._settled.wait(), self.settings.connect_timeout_s)
+                await asyncio.wait_for(self._state_known.wait(), self.settings.connect_timeout_s)
         if self._session is None:
             raise ToolFailed(
                 f"the MCP server {self.settings.name} is not connected ({self.error or 'it does not answer'}). "
@@ -147,22 +147,22 @@ class Connection:
         return self._session
 
     @property
-    def _trouble(self) -> str:
+    def _failure(self) -> str:
         """What is known of a program that does not answer."""
-        return "" if self._child is None else self._child.trouble
+        return "" if self._child is None else self._child.failure
 
     def _lose(self, why: str) -> None:
         self._lost_why = self._lost_why or why
-        self._let_go()
+        self._drop_session()
         self._wake.set()
 
-    def _let_go(self) -> None:
+    def _drop_session(self) -> None:
         """Use the session no more; calls wait for the next one."""
         if self._session is not None:
             self._session, self.state = None, "connecting"
-            self._settled.clear()
+            self._state_known.clear()
 
-    def _tell_changed(self) -> None:
+    def _on_tools_changed(self) -> None:
         self._changed = True
         self._wake.set()
 
@@ -189,38 +189,38 @@ class Connection:
                 continue
             except Exception as exc:  # noqa: BLE001 - whatever a server does harms it alone; it is told below
                 failures += 1
-                self.error = _said(exc)
+                self.error = _error_text(exc)
                 self._newest = self._newest or _code(exc) == sdk.TOO_OLD
             lasting = failures > RECONNECTS
             self.state = "failed" if lasting else "lost"
             if not connected:  # after a loss a call waits for the first try
-                self._settled.set()
+                self._state_known.set()
             text = "MCP server %s: %s%s"
             logger.warning(text, self.settings.name, self.error, "; its tools are taken away" if lasting else "")
             if failures == RECONNECTS + 1:
                 self._publish(None, {})
-            self.tried.set()
-            wait_s = LATER_S if lasting else min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (failures - 1))
+            self.first_attempt.set()
+            wait_s = RETRY_S if lasting else min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (failures - 1))
             await self._pause(wait_s)
 
     async def _pause(self, limit_s: float | None) -> None:
         """Wait; without a limit until somebody calls."""
         until = None if limit_s is None else time.monotonic() + limit_s
-        while not self._closing and not (until is None and self._wanted):
+        while not self._closing and not (until is None and self._is_requested):
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 return
-            await self._woken(left)
+            await self._wait_wake(left)
 
-    async def _woken(self, limit_s: float | None) -> None:
+    async def _wait_wake(self, limit_s: float | None) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), limit_s)
         self._wake.clear()
 
     @contextlib.asynccontextmanager
-    async def _live(self) -> AsyncIterator[tuple[asyncio.Task[None], Session]]:
+    async def _live(self) -> AsyncIterator[tuple[asyncio.Task[None], McpSession]]:
         """Connect, in a task that alone enters and leaves what the SDK makes; end it afterwards."""
-        opened: asyncio.Future[tuple[Session, list[Json]]] = asyncio.get_running_loop().create_future()
+        opened: asyncio.Future[tuple[McpSession, list[Json]]] = asyncio.get_running_loop().create_future()
         self._end = end = asyncio.Event()
         life = asyncio.create_task(self._hold(opened, end))
         life.add_done_callback(lambda _: self._wake.set())
@@ -229,19 +229,19 @@ class Connection:
             waited: set[asyncio.Future[Any]] = {life, opened}
             await asyncio.wait(waited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             if not opened.done():
-                if life.done() and not self._trouble:
+                if life.done() and not self._failure:
                     life.result()
-                raise _Lost(self._trouble or f"no connection within {limit_s:g} s")
+                raise _ConnectionLost(self._failure or f"no connection within {limit_s:g} s")
             session, tools = opened.result()
             self._publish(tools, session.capabilities)
             self._session, self.state, self.error = session, "connected", ""
-            self._used, self._wanted = time.monotonic(), False
+            self._used, self._is_requested = time.monotonic(), False
             logger.info("MCP server %s: connected, %d tools", self.settings.name, len(tools))
-            self._settled.set()
-            self.tried.set()
+            self._state_known.set()
+            self.first_attempt.set()
             yield life, session
         finally:
-            self._let_go()
+            self._drop_session()
             end.set()
             if opened.done():
                 await asyncio.wait({life}, timeout=ENDS_WITHIN_S)
@@ -251,17 +251,17 @@ class Connection:
             if life.done() and not life.cancelled() and (error := life.exception()) is not None:
                 logger.debug("MCP server %s ended with %r", self.settings.name, error)
 
-    async def _hold(self, opened: asyncio.Future[tuple[Session, list[Json]]], end: asyncio.Event) -> None:
+    async def _hold(self, opened: asyncio.Future[tuple[McpSession, list[Json]]], end: asyncio.Event) -> None:
         settings = self.settings
         if settings.problem:
             raise UserError(settings.problem)
-        child = self._child = Child(settings) if settings.command else None
-        transport = child.streams() if child is not None else streams(settings, self._home, tables=self._tables)
+        child = self._child = StdioServer(settings) if settings.command else None
+        transport = child.streams() if child is not None else http_streams(settings, self._home, tables=self._tables)
         try:
-            async with sdk.session(
-                transport, self._asking.callbacks(self._tell_changed), newest=self._newest
+            async with sdk.open_session(
+                transport, self._requests.callbacks(self._on_tools_changed), newest=self._newest
             ) as session:
-                listening = asyncio.create_task(session.listen(self._tell_changed))
+                listening = asyncio.create_task(session.listen(self._on_tools_changed))
                 try:
                     opened.set_result((session, await _tools(session)))
                     await end.wait()
@@ -272,14 +272,14 @@ class Connection:
             if child is not None:
                 await child.end()
 
-    async def _watch(self, life: asyncio.Task[None], session: Session) -> bool:
+    async def _watch(self, life: asyncio.Task[None], session: McpSession) -> bool:
         """Look after a connection until it ends in order; true when it is to sleep until somebody asks."""
         settings = self.settings
         born = seen = time.monotonic()
         while not self._closing:
             now = time.monotonic()
             if self._lost_why or life.done():
-                raise _Lost(self._trouble or self._lost_why or _end_of(life))
+                raise _ConnectionLost(self._failure or self._lost_why or _end_of(life))
             idle = now - self._used if not self._busy else 0.0
             if 0 < settings.idle_timeout_s <= idle:
                 return True
@@ -293,47 +293,47 @@ class Connection:
             waits = [settings.keepalive_s - (now - seen), *([REFRESH_S - (now - seen)] if self._changed else [])]
             waits += [settings.idle_timeout_s - idle] if settings.idle_timeout_s and not self._busy else []
             waits += [settings.max_lifetime_s - (now - born)] if settings.max_lifetime_s and not self._busy else []
-            await self._woken(max(0.01, min(waits)))
+            await self._wait_wake(max(0.01, min(waits)))
         return False
 
-    async def _refresh(self, session: Session) -> None:
+    async def _refresh(self, session: McpSession) -> None:
         """List the tools again, which is a sign of life, too, that every revision of the protocol has."""
         listing = asyncio.ensure_future(_tools(session))
         try:
             await asyncio.wait({listing}, timeout=self.settings.connect_timeout_s)
             if not listing.done():
-                raise _Lost("it gives no sign of life")
+                raise _ConnectionLost("it gives no sign of life")
             self._publish(listing.result(), session.capabilities)
         finally:
             listing.cancel()
 
 
-async def _tools(session: Session) -> list[Json]:
-    return await session.listed("tools") if "tools" in session.capabilities else []
+async def _tools(session: McpSession) -> list[Json]:
+    return await session.list_all("tools") if "tools" in session.capabilities else []
 
 
 def _code(error: BaseException) -> int | None:
     """Return the number of an error of the protocol; None: it is another one."""
-    code = getattr(getattr(_first(error), "error", None), "code", None)
+    code = getattr(getattr(_innermost(error), "error", None), "code", None)
     return code if isinstance(code, int) else None
 
 
-def _quoted(name: str, error: BaseException) -> str:
+def _quote_error(name: str, error: BaseException) -> str:
     """Return what an error says, marked: the server may have written it."""
-    return fenced(_said(error)[:MOST_SAID], f"MCP server {name}")
+    return mark_untrusted(_error_text(error)[:MAX_ERROR_CHARS], f"MCP server {name}")
 
 
 def _end_of(life: asyncio.Task[None]) -> str:
     error = None if not life.done() or life.cancelled() else life.exception()
-    return "the connection ended" if error is None else _said(error)
+    return "the connection ended" if error is None else _error_text(error)
 
 
-def _said(error: BaseException) -> str:
-    error = _first(error)
-    return str(error)[:MOST_SAID] or type(error).__name__
+def _error_text(error: BaseException) -> str:
+    error = _innermost(error)
+    return str(error)[:MAX_ERROR_CHARS] or type(error).__name__
 
 
-def _first(error: BaseException) -> BaseException:
+def _innermost(error: BaseException) -> BaseException:
     """Return what happened: the SDK wraps it in groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

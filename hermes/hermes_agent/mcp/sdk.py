@@ -15,19 +15,19 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
 from hermes_agent import __version__
-from hermes_agent.io.installation import how_to_install
+from hermes_agent.io.installation import install_hint
 
 __all__ = [
-    "Callbacks",
+    "ServerCallbacks",
     "TOO_OLD",
-    "Session",
+    "McpSession",
     "decode",
     "encode",
     "http_library",
-    "is_there",
-    "missing",
-    "model",
-    "session",
+    "is_installed",
+    "mcp_install_hint",
+    "load_class",
+    "open_session",
 ]
 
 TOO_OLD = -32022
@@ -38,7 +38,7 @@ MOST_LISTED = 1_000
 Json = dict[str, Any]
 
 
-class Callbacks(NamedTuple):
+class ServerCallbacks(NamedTuple):
     """What a server may ask, as JSON, and what it says unasked."""
 
     changed: Callable[[], None]
@@ -49,12 +49,12 @@ class Callbacks(NamedTuple):
     sampling_tools: bool = False
 
 
-def missing() -> str:
+def mcp_install_hint() -> str:
     """Return what is told where the library is not installed."""
-    return f"mcp_servers needs the library `mcp`: {how_to_install('mcp')}"
+    return f"mcp_servers needs the library `mcp`: {install_hint('mcp')}"
 
 
-def is_there() -> bool:
+def is_installed() -> bool:
     """Say whether the library is installed, without importing it."""
     return importlib.util.find_spec("mcp") is not None
 
@@ -67,7 +67,7 @@ def _types() -> Any:
     return importlib.import_module("mcp.types")
 
 
-def model(module: str, name: str) -> Any:
+def load_class(module: str, name: str) -> Any:
     """Return a class of the SDK."""
     return getattr(importlib.import_module(module), name)
 
@@ -84,7 +84,7 @@ def decode(line: bytes) -> Any:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     else:
         message = types.JSONRPCMessage.model_validate_json(line)
-    return model("mcp.shared.message", "SessionMessage")(message)
+    return load_class("mcp.shared.message", "SessionMessage")(message)
 
 
 def encode(message: Any) -> bytes:
@@ -93,14 +93,14 @@ def encode(message: Any) -> bytes:
     return message.message.model_dump_json(by_alias=True, **left_out).encode() + b"\n"  # type: ignore[no-any-return]
 
 
-class Session:
+class McpSession:
     """A connected server; answers are the JSON of the protocol."""
 
     def __init__(self, client: Any, capabilities: Any) -> None:
         self._client = client
         self.capabilities = _json(capabilities)
 
-    async def listed(self, what: str) -> list[Json]:
+    async def list_all(self, what: str) -> list[Json]:
         """Return everything of a kind: `tools`, `resources`, `prompts`."""
         found: list[Json] = []
         cursor: str | None = None
@@ -118,7 +118,7 @@ class Session:
 
     async def read_resource(self, uri: str) -> Json:
         """Return `contents`."""
-        address = uri if hasattr(_sdk(), "Client") else model("pydantic", "AnyUrl")(uri)
+        address = uri if hasattr(_sdk(), "Client") else load_class("pydantic", "AnyUrl")(uri)
         return _json(await self._client.read_resource(address))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Json:
@@ -126,10 +126,10 @@ class Session:
         return _json(await self._client.get_prompt(name, dict(arguments)))
 
     async def listen(self, changed: Callable[[], None]) -> None:
-        """Hear of changes where the protocol has a request for that; older ones just tell (`Callbacks.changed`)."""
+        """Hear of changes where the protocol has a request for that; older ones just tell (`ServerCallbacks.changed`)."""
         if not hasattr(self._client, "listen") or not (self.capabilities.get("tools") or {}).get("listChanged"):
             return
-        versions = model("mcp_types.version", "MODERN_PROTOCOL_VERSIONS")
+        versions = load_class("mcp_types.version", "MODERN_PROTOCOL_VERSIONS")
         if self._client.protocol_version in versions:
             async with self._client.listen(tools_list_changed=True) as events:
                 async for _ in events:
@@ -137,9 +137,9 @@ class Session:
 
 
 @contextlib.asynccontextmanager
-async def session(
-    transport: AbstractAsyncContextManager[Any], callbacks: Callbacks, *, newest: bool = False
-) -> AsyncIterator[Session]:
+async def open_session(
+    transport: AbstractAsyncContextManager[Any], callbacks: ServerCallbacks, *, newest: bool = False
+) -> AsyncIterator[McpSession]:
     """Begin a session over a transport, which is an async context manager that gives two streams.
 
     Args:
@@ -157,22 +157,22 @@ async def session(
         "message_handler": told,
     }
     if callbacks.sample is not None:
-        settings["sampling_callback"] = _answering(callbacks.sample, "CreateMessageResult")
+        settings["sampling_callback"] = _make_callback(callbacks.sample, "CreateMessageResult")
         if callbacks.sampling_tools:
             tools = types.SamplingToolsCapability()
             settings["sampling_capabilities"] = types.SamplingCapability(tools=tools)
     if callbacks.elicit is not None:
-        settings["elicitation_callback"] = _answering(callbacks.elicit, "ElicitResult")
+        settings["elicitation_callback"] = _make_callback(callbacks.elicit, "ElicitResult")
     if hasattr(sdk, "Client"):
         mode = "auto" if newest else "legacy"
         async with sdk.Client(transport, cache=None, mode=mode, **settings) as client:
-            yield Session(client, client.server_capabilities)
+            yield McpSession(client, client.server_capabilities)
         return
     async with transport as streams, sdk.ClientSession(streams[0], streams[1], **settings) as client:
-        yield Session(client, (await client.initialize()).capabilities)
+        yield McpSession(client, (await client.initialize()).capabilities)
 
 
-def _answering(answer: Callable[[Json], Awaitable[Json]], kind: str) -> Callable[..., Awaitable[Any]]:
+def _make_callback(answer: Callable[[Json], Awaitable[Json]], kind: str) -> Callable[..., Awaitable[Any]]:
     """Return a callback of the SDK that answers with a result of a kind, or with an error."""
 
     async def answering(context: Any, params: Any) -> Any:

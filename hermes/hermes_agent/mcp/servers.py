@@ -11,22 +11,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hermes_agent.contracts.owner import Owner, registering
+from hermes_agent.contracts.owner import Owner, registration_context
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.mcp import sdk
-from hermes_agent.mcp.settings import ServerSettings, servers_of
-from hermes_agent.policy.network import Tables
+from hermes_agent.mcp.settings import McpServerSettings, servers_of
+from hermes_agent.policy.network import HostTables
 from hermes_agent.tools import ToolRegistry, current_scope
 
 if TYPE_CHECKING:
     from hermes_agent.io.loop_thread import LoopThread
-    from hermes_agent.mcp.asking import Sample
-    from hermes_agent.mcp.connection import Connection
+    from hermes_agent.mcp.asking import Sampler
+    from hermes_agent.mcp.connection import McpConnection
     from hermes_agent.mcp.sdk import Json
-    from hermes_agent.mcp.tools import Offer
+    from hermes_agent.mcp.tools import OfferedTool
 
-__all__ = ["McpServers", "ServerStatus"]
+__all__ = ["McpServers", "McpServerStatus"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ TICK_S = 0.1
 CLOSES_WITHIN_S = 40.0
 
 
-class ServerStatus(NamedTuple):
+class McpServerStatus(NamedTuple):
     """How a server does."""
 
     name: str
@@ -62,8 +62,8 @@ class McpServers:
         registry: ToolRegistry,
         bridge: Bridge,
         home: Path,
-        sample: Sample,
-        tables: Tables,
+        sample: Sampler,
+        tables: HostTables,
     ) -> None:
         self._get = get
         self._registry = registry
@@ -73,19 +73,19 @@ class McpServers:
         self._tables = tables
         self._loop: LoopThread | None = None
         self._lock, self._reloading = threading.Lock(), threading.Lock()
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, McpConnection] = {}
         self._published: dict[str, tuple[list[Json], Json]] = {}
         self._only = ""
         self._first: Future[None] | None = None
         """Every server was tried once."""
-        self._wanted = self._waited = self._missing = self._closed = False
+        self._is_requested = self._has_waited = self._missing = self._closed = False
 
     @property
-    def settings(self) -> dict[str, ServerSettings]:
+    def settings(self) -> dict[str, McpServerSettings]:
         """What the config says now."""
         return servers_of(self._get("mcp_servers"))
 
-    def _chosen(self) -> dict[str, ServerSettings]:
+    def _selected(self) -> dict[str, McpServerSettings]:
         return {n: one for n, one in self.settings.items() if (n == self._only if self._only else one.enabled)}
 
     # -- living ------------------------------------------------------------------------------------------------
@@ -93,24 +93,24 @@ class McpServers:
     def start(self) -> None:
         """Begin to connect, in the background; from any thread. Nothing is loaded where the config names no server."""
         with self._lock:
-            self._wanted = True
-            if self._first is not None or self._closed or not self._chosen():
+            self._is_requested = True
+            if self._first is not None or self._closed or not self._selected():
                 return
-            if not sdk.is_there():
+            if not sdk.is_installed():
                 if not self._missing:
                     self._missing = True
-                    logger.warning("%s", sdk.missing())
+                    logger.warning("%s", sdk.mcp_install_hint())
                 return
             if self._loop is None:
                 self._loop = self._bridge.loop("hermes-mcp")
-            self._first = self._loop.begin(self._begin())
+            self._first = self._loop.begin(self._start())
 
-    async def _begin(self) -> None:
-        await self._bring_about()
-        await self._tried()
+    async def _start(self) -> None:
+        await self._apply()
+        await self._wait_first_attempts()
 
-    async def _tried(self) -> None:
-        await asyncio.gather(*(one.tried.wait() for one in self._connections.values()))
+    async def _wait_first_attempts(self) -> None:
+        await asyncio.gather(*(one.first_attempt.wait() for one in self._connections.values()))
 
     def reload(self, *, anew: bool = False) -> list[str]:
         """Bring the servers to what the config says now, in a worker; return those that changed.
@@ -119,43 +119,45 @@ class McpServers:
             anew: those that did not change are connected again, too.
         """
         self._missing = False
-        if not anew and not self._wanted:  # a command of the terminal, which has none
+        if not anew and not self._is_requested:  # a command of the terminal, which has none
             return []
         with self._reloading:
             if self._loop is None:
                 self.start()
                 return []
-            changed = self._loop.run(self._bring_about(anew=anew), timeout_s=CLOSES_WITHIN_S)
-            self._first = self._loop.begin(self._tried())
+            changed = self._loop.run(self._apply(anew=anew), timeout_s=CLOSES_WITHIN_S)
+            self._first = self._loop.begin(self._wait_first_attempts())
             return changed
 
-    async def _bring_about(self, *, anew: bool = False) -> list[str]:
-        from hermes_agent.mcp.asking import Asking  # here and below: only where there are servers
-        from hermes_agent.mcp.connection import Connection
+    async def _apply(self, *, anew: bool = False) -> list[str]:
+        from hermes_agent.mcp.asking import ServerRequests  # here and below: only where there are servers
+        from hermes_agent.mcp.connection import McpConnection
 
-        wanted = self._chosen()
+        wanted = self._selected()
         old = {n: c for n, c in self._connections.items() if anew or wanted.get(n) != c.settings}
         await asyncio.gather(*(connection.close() for connection in old.values()))
         for name in old:
             del self._connections[name]
         fresh = [one for name, one in wanted.items() if name not in self._connections]
         for one in fresh:
-            asking = Asking(one, self._bridge, self._sample)
-            self._connections[one.name] = Connection(one, self._home, asking, partial(self._publish, one), self._tables)
+            asking = ServerRequests(one, self._bridge, self._sample)
+            self._connections[one.name] = McpConnection(
+                one, self._home, asking, partial(self._publish, one), self._tables
+            )
         return sorted({*old, *(one.name for one in fresh)})
 
-    async def discovered(self) -> None:
+    async def wait_discovered(self) -> None:
         """Wait, before the first turn, until each server was tried, at most `mcp_discovery_timeout`."""
         self.start()
-        if self._first is None or self._waited:
+        if self._first is None or self._has_waited:
             return
-        self._waited = self._first.done()
-        if not self._waited:
+        self._has_waited = self._first.done()
+        if not self._has_waited:
             first = asyncio.ensure_future(asyncio.wrap_future(self._first))
             await asyncio.wait({asyncio.shield(first)}, timeout=float(self._get("mcp_discovery_timeout")))
-            self._waited = True
+            self._has_waited = True
 
-    def settle(self, limit_s: float, *, only: str = "") -> None:
+    def wait_connected(self, limit_s: float, *, only: str = "") -> None:
         """Start, and wait until each server was tried once; not on a loop.
 
         Args:
@@ -188,7 +190,7 @@ class McpServers:
 
     # -- telling -----------------------------------------------------------------------------------------------
 
-    def status(self) -> list[ServerStatus]:
+    def status(self) -> list[McpServerStatus]:
         """Return how each server of the config does, by name."""
         found = []
         for name, one in sorted(self.settings.items()):
@@ -197,16 +199,16 @@ class McpServers:
             state, error = ("idle" if one.enabled else "off"), one.problem
             if connection is not None:
                 state, error = connection.state, connection.error
-            elif one.enabled and not sdk.is_there():
-                error = sdk.missing()
-            found.append(ServerStatus(name, state, tools, error))
+            elif one.enabled and not sdk.is_installed():
+                error = sdk.mcp_install_hint()
+            found.append(McpServerStatus(name, state, tools, error))
         return found
 
     # -- tools -------------------------------------------------------------------------------------------------
 
-    def _publish(self, settings: ServerSettings, tools: list[Json] | None, capabilities: Json) -> None:
+    def _publish(self, settings: McpServerSettings, tools: list[Json] | None, capabilities: Json) -> None:
         """Register the tools that a server has now, and those alone."""
-        from hermes_agent.mcp.tools import offers
+        from hermes_agent.mcp.tools import offered_tools
 
         before = self._published.pop(settings.name, None)
         if tools is not None:
@@ -214,10 +216,10 @@ class McpServers:
         if tools is not None and before == (tools, capabilities):
             return
         registry, owner = self._registry, Owner(settings.owner)
-        offered = {} if tools is None else {offer.name: offer for offer in offers(settings, tools, capabilities)}
+        offered = {} if tools is None else {offer.name: offer for offer in offered_tools(settings, tools, capabilities)}
         for name in registry.get_tool_names_for_toolset(settings.toolset):
             if name not in offered and registry.owner(name) == owner.key:
-                with registering(owner):
+                with registration_context(owner):
                     registry.deregister(name)
         for offer in offered.values():
             if (present := registry.get(offer.name)) is not None and present.toolset != settings.toolset:
@@ -238,7 +240,7 @@ class McpServers:
         if offered and (not taken or registry.get_toolset_alias_target(settings.name) == settings.toolset):
             registry.register_toolset_alias(settings.name, settings.toolset)
 
-    def _call(self, settings: ServerSettings, offer: Offer, args: dict[str, Any], **kwargs: Any) -> str:
+    def _call(self, settings: McpServerSettings, offer: OfferedTool, args: dict[str, Any], **kwargs: Any) -> str:
         from hermes_agent.mcp.tools import result_of
 
         connection, scope = self._connections.get(settings.name), current_scope.get()
@@ -246,10 +248,10 @@ class McpServers:
             raise ToolFailed(f"the MCP server {settings.name} was taken away")
         work = connection.call(lambda session: offer.work(session, args), scope)
         cancelled = None if scope is None else scope.cancelled
-        return result_of(settings.name, _waited(self._loop, work, cancelled))
+        return result_of(settings.name, _wait_result(self._loop, work, cancelled))
 
 
-def _waited(loop: LoopThread, work: Coroutine[Any, Any, T], cancelled: threading.Event | None) -> T:
+def _wait_result(loop: LoopThread, work: Coroutine[Any, Any, T], cancelled: threading.Event | None) -> T:
     """Return what comes of `work`; it is cancelled soon after the turn is interrupted.
 
     Raises:

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from hermes_agent.config.values import variables
 
-__all__ = ["ServerSettings", "servers_of"]
+__all__ = ["McpServerSettings", "servers_of"]
 
 
-class ServerSettings(NamedTuple):
+class McpServerSettings(NamedTuple):
     """One server; durations are seconds, and 0 is never where a duration may be missing."""
 
     name: str
@@ -42,7 +42,7 @@ class ServerSettings(NamedTuple):
     elicitation: Mapping[str, Any]
 
     @classmethod
-    def of(cls, name: str, values: Mapping[str, Any]) -> ServerSettings:
+    def of(cls, name: str, values: Mapping[str, Any]) -> McpServerSettings:
         """Read a block of the config, which was checked and has its defaults."""
         life = {**(values.get("lifecycle") or {}), **{k: v for k, v in values.items() if v is not None}}
         tools = values.get("tools") or {}
@@ -85,7 +85,7 @@ class ServerSettings(NamedTuple):
         return f"mcp-{self.name}"
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """The program, or the address without what may be a secret."""
         return self.command or self.url.partition("?")[0]
 
@@ -104,9 +104,9 @@ class ServerSettings(NamedTuple):
         return tool not in self.exclude and (not self.include or tool in self.include)
 
 
-def servers_of(values: Mapping[str, Any] | None) -> dict[str, ServerSettings]:
+def servers_of(values: Mapping[str, Any] | None) -> dict[str, McpServerSettings]:
     """Return the servers of `mcp_servers`, by name."""
-    return {name: ServerSettings.of(name, block or {}) for name, block in (values or {}).items()}
+    return {name: McpServerSettings.of(name, block or {}) for name, block in (values or {}).items()}
 
 
 def _text(value: Any) -> str:

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from hermes_agent.contracts.saved_media import save_base64
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.core.foreign import fenced
-from hermes_agent.mcp.sdk import Json, Session
-from hermes_agent.mcp.settings import ServerSettings
-from hermes_agent.policy.foreign import guessed
+from hermes_agent.core.foreign import mark_untrusted
+from hermes_agent.mcp.sdk import Json, McpSession
+from hermes_agent.mcp.settings import McpServerSettings
+from hermes_agent.policy.foreign import guess_effect
 from hermes_agent.tools import tool_error, tool_result, tool_schema
 
-__all__ = ["Offer", "offers", "result_of"]
+__all__ = ["OfferedTool", "offered_tools", "result_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +31,10 @@ LISTED_CHARS = 200
 _OTHER = re.compile(r"[^A-Za-z0-9_]")
 SENDS = Effect("sends")
 
-Work = Callable[[Session, Json], Awaitable[Json]]
+Work = Callable[[McpSession, Json], Awaitable[Json]]
 
 
-class Offer(NamedTuple):
+class OfferedTool(NamedTuple):
     """A tool that a server has."""
 
     name: str
@@ -45,11 +45,11 @@ class Offer(NamedTuple):
     """Asks the server; returns a result of `tools/call`."""
 
 
-def offers(settings: ServerSettings, tools: list[Json], capabilities: Json) -> list[Offer]:
+def offered_tools(settings: McpServerSettings, tools: list[Json], capabilities: Json) -> list[OfferedTool]:
     """Return the tools that are taken, each name once."""
-    found: dict[str, Offer] = {}
+    found: dict[str, OfferedTool] = {}
     for tool in tools:
-        offer = _offer(settings, tool) if settings.takes(str(tool.get("name"))) else None
+        offer = _offered_tool(settings, tool) if settings.takes(str(tool.get("name"))) else None
         if offer is not None and offer.name in found:
             logger.warning("MCP server %s: tool %s is left out, its name is taken", settings.name, tool["name"])
         elif offer is not None:
@@ -59,11 +59,11 @@ def offers(settings: ServerSettings, tools: list[Json], capabilities: Json) -> l
     for own, about, properties, required, work in more:
         name = _name(settings.name, own)
         schema = tool_schema(name, about.format(settings.name), properties, required)
-        found.setdefault(name, Offer(name, schema, Effect("reads"), work))
+        found.setdefault(name, OfferedTool(name, schema, Effect("reads"), work))
     return list(found.values())
 
 
-def _offer(settings: ServerSettings, tool: Json) -> Offer | None:
+def _offered_tool(settings: McpServerSettings, tool: Json) -> OfferedTool | None:
     own = str(tool["name"])
     parameters = _bounded(tool.get("inputSchema"))
     if not isinstance(parameters, dict) or len(json.dumps(parameters)) > SCHEMA_CHARS:
@@ -75,12 +75,12 @@ def _offer(settings: ServerSettings, tool: Json) -> Offer | None:
     hints = tool.get("annotations") or {}
     acts = hints.get("readOnlyHint") is False or hints.get("destructiveHint") is True
     # what a server says of itself counts only where it makes us more careful
-    effect = SENDS if acts else guessed(own)
+    effect = SENDS if acts else guess_effect(own)
 
-    async def work(session: Session, arguments: Json) -> Json:
+    async def work(session: McpSession, arguments: Json) -> Json:
         return await session.call_tool(own, arguments)
 
-    return Offer(name, schema, effect._replace(returns="own"), work)  # `result_of` marks what is the server's
+    return OfferedTool(name, schema, effect._replace(returns="own"), work)  # `result_of` marks what is the server's
 
 
 def _name(server: str, tool: str) -> str:
@@ -111,9 +111,9 @@ def result_of(server: str, answer: Mapping[str, Any]) -> str:
         texts += [text] if text else []
         files += [file] if file else []
     structured = answer.get("structuredContent")
-    if structured is not None and not any(_same(text, structured) for text in texts):
+    if structured is not None and not any(_is_same(text, structured) for text in texts):
         texts.append(json.dumps(structured, ensure_ascii=False))
-    said = fenced("\n".join(texts), f"MCP server {server}") if texts else ""
+    said = mark_untrusted("\n".join(texts), f"MCP server {server}") if texts else ""
     if answer.get("isError"):
         return tool_error(said or f"the MCP server {server} reports an error, and does not say which")
     if not files:
@@ -127,17 +127,17 @@ def _read(part: Mapping[str, Any]) -> tuple[str, str]:
     if kind == "text":
         return str(part.get("text", "")), ""
     if kind in ("image", "audio"):
-        return _kept(str(part.get("data", "")), str(part.get("mimeType", "")))
+        return _save_file(str(part.get("data", "")), str(part.get("mimeType", "")))
     if kind == "resource_link":
         return f"{part.get('name', '')}: {part.get('uri', '')}", ""
     resource = part.get("resource") if kind == "resource" else part
     if isinstance(resource, Mapping) and "blob" in resource:
-        return _kept(str(resource["blob"]), str(resource.get("mimeType", "")))
+        return _save_file(str(resource["blob"]), str(resource.get("mimeType", "")))
     text = resource.get("text") if isinstance(resource, Mapping) else None
     return str(text) if text is not None else json.dumps(part, ensure_ascii=False), ""
 
 
-def _kept(data: str, mime: str) -> tuple[str, str]:
+def _save_file(data: str, mime: str) -> tuple[str, str]:
     folder = {"image": "images", "audio": "audio"}.get(mime.partition("/")[0], "documents")
     extension = (mimetypes.guess_extension(mime) or ".bin").removeprefix(".")
     try:
@@ -146,7 +146,7 @@ def _kept(data: str, mime: str) -> tuple[str, str]:
         return f"(a file of type {mime or 'unknown'} that cannot be kept: {exc})", ""
 
 
-def _same(text: str, structured: Any) -> bool:
+def _is_same(text: str, structured: Any) -> bool:
     try:
         value = json.loads(text)
     except ValueError:
@@ -161,20 +161,20 @@ def _texts(value: Any) -> Json:
     return {"content": [{"type": "text", "text": json.dumps(value, ensure_ascii=False)}]}
 
 
-def _about(listed: list[Json], *names: str) -> Json:
+def _summary(listed: list[Json], *names: str) -> Json:
     return _texts([{n: str(one[n])[:LISTED_CHARS] for n in (*names, "description") if n in one} for one in listed])
 
 
-async def _list_resources(session: Session, arguments: Json) -> Json:
-    return _about(await session.listed("resources"), "uri", "name", "mimeType")
+async def _list_resources(session: McpSession, arguments: Json) -> Json:
+    return _summary(await session.list_all("resources"), "uri", "name", "mimeType")
 
 
-async def _read_resource(session: Session, arguments: Json) -> Json:
+async def _read_resource(session: McpSession, arguments: Json) -> Json:
     return {"content": (await session.read_resource(_text_of(arguments, "uri"))).get("contents") or []}
 
 
-async def _list_prompts(session: Session, arguments: Json) -> Json:
-    listed = await session.listed("prompts")
+async def _list_prompts(session: McpSession, arguments: Json) -> Json:
+    listed = await session.list_all("prompts")
     return _texts(
         [
             {k: one[k] for k in ("name", "arguments") if k in one}
@@ -184,7 +184,7 @@ async def _list_prompts(session: Session, arguments: Json) -> Json:
     )
 
 
-async def _get_prompt(session: Session, arguments: Json) -> Json:
+async def _get_prompt(session: McpSession, arguments: Json) -> Json:
     given = arguments.get("arguments") or {}
     if not isinstance(given, dict):
         raise ToolFailed(f"`arguments` is {given!r:.100}: expected names with their texts")

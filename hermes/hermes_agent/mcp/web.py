@@ -12,26 +12,26 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.credentials.oauth import Callback
+from hermes_agent.credentials.oauth import CallbackServer
 from hermes_agent.io.files import PRIVATE, write_atomic
 from hermes_agent.mcp import sdk
-from hermes_agent.mcp.destinations import Destinations
-from hermes_agent.mcp.settings import ServerSettings
-from hermes_agent.policy.network import Tables
+from hermes_agent.mcp.destinations import McpDestinations
+from hermes_agent.mcp.settings import McpServerSettings
+from hermes_agent.policy.network import HostTables
 
-__all__ = ["NeedsLogin", "Tokens", "sign_in", "streams"]
+__all__ = ["LoginRequired", "TokenStore", "sign_in", "http_streams"]
 
 CONNECT_S = 30.0
 CLIENT_NAME = "hermes-agent"
 
 
-class NeedsLogin(UserError):
+class LoginRequired(UserError):
     """Somebody has to sign in at the server."""
 
 
 @contextlib.asynccontextmanager
-async def streams(
-    settings: ServerSettings, home: Path, auth: Any = None, *, tables: Tables
+async def http_streams(
+    settings: McpServerSettings, home: Path, auth: Any = None, *, tables: HostTables
 ) -> AsyncIterator[tuple[Any, Any]]:
     """Give the two streams of a server at an address.
 
@@ -40,12 +40,12 @@ async def streams(
         auth: signs in; None: with the tokens that are stored, where the server wants any.
     """
     if auth is None and settings.oauth is not None:
-        auth = _auth(settings, Tokens(home, settings), _nobody(settings.name))
+        auth = _auth(settings, TokenStore(home, settings), _refuse_login(settings.name))
     http = sdk.http_library()
     timeout = http.Timeout(CONNECT_S, read=max(settings.timeout_s, 300.0))
     certificate = (settings.client_cert, settings.client_key or None) if settings.client_cert else None
     verify = _verify(settings.ssl_verify, certificate)
-    destinations = Destinations(settings.name, settings.url, tables)
+    destinations = McpDestinations(settings.name, settings.url, tables)
 
     def client(headers: Any = None, timeout: Any = timeout, auth: Any = auth) -> Any:
         more = {**settings.headers, **(headers or {})}
@@ -59,11 +59,11 @@ async def streams(
         )
 
     if settings.sse:
-        sse_client = sdk.model("mcp.client.sse", "sse_client")
+        sse_client = sdk.load_class("mcp.client.sse", "sse_client")
         async with sse_client(settings.url, httpx_client_factory=client, auth=auth) as both:
             yield both
         return
-    streamable = sdk.model("mcp.client.streamable_http", "streamable_http_client")
+    streamable = sdk.load_class("mcp.client.streamable_http", "streamable_http_client")
     async with client() as asking, streamable(settings.url, http_client=asking) as found:
         yield found[0], found[1]
 
@@ -82,10 +82,10 @@ def _verify(verify: bool | str, certificate: tuple[str, str | None] | None) -> A
     return context
 
 
-class Tokens:
+class TokenStore:
     """What the SDK stores of a sign-in: `HOME/mcp-tokens/<server>.json`, for the owner alone."""
 
-    def __init__(self, home: Path, settings: ServerSettings, redirect: str = "") -> None:
+    def __init__(self, home: Path, settings: McpServerSettings, redirect: str = "") -> None:
         self.path = home / "mcp-tokens" / f"{re.sub(r'[^A-Za-z0-9_-]', '_', settings.name)}.json"
         self._settings = settings
         self._redirect = redirect
@@ -116,7 +116,7 @@ class Tokens:
     async def get_tokens(self) -> Any:
         """Return the stored tokens, or None."""
         value = self._stored().get("tokens")
-        return sdk.model("mcp.shared.auth", "OAuthToken").model_validate(value) if value else None
+        return sdk.load_class("mcp.shared.auth", "OAuthToken").model_validate(value) if value else None
 
     async def set_tokens(self, tokens: Any) -> None:
         """Store tokens."""
@@ -133,16 +133,16 @@ class Tokens:
             value = {"client_id": said["client_id"], "client_secret": secret, "scope": said.get("scope")}
             value["token_endpoint_auth_method"] = "client_secret_post" if secret else "none"
             value["redirect_uris"] = [self._redirect or "http://127.0.0.1/callback"]
-        return sdk.model("mcp.shared.auth", "OAuthClientInformationFull").model_validate(value) if value else None
+        return sdk.load_class("mcp.shared.auth", "OAuthClientInformationFull").model_validate(value) if value else None
 
     async def set_client_info(self, client: Any) -> None:
         """Store what the server registered this program as."""
         self._store(client=client.model_dump(mode="json", exclude_none=True))
 
 
-def _auth(settings: ServerSettings, tokens: Tokens, go: Any, come_back: Any = None, redirect: str = "") -> Any:
+def _auth(settings: McpServerSettings, tokens: TokenStore, go: Any, come_back: Any = None, redirect: str = "") -> Any:
     said = settings.oauth or {}
-    metadata = sdk.model("mcp.shared.auth", "OAuthClientMetadata")(
+    metadata = sdk.load_class("mcp.shared.auth", "OAuthClientMetadata")(
         redirect_uris=[redirect or "http://127.0.0.1/callback"],
         client_name=CLIENT_NAME,
         grant_types=["authorization_code", "refresh_token"],
@@ -150,22 +150,22 @@ def _auth(settings: ServerSettings, tokens: Tokens, go: Any, come_back: Any = No
         scope=said.get("scope") or None,
         token_endpoint_auth_method="client_secret_post" if said.get("client_secret") else "none",
     )
-    auth = sdk.model("mcp.client.auth", "OAuthClientProvider")(settings.url, metadata, tokens, go, come_back or go)
+    auth = sdk.load_class("mcp.client.auth", "OAuthClientProvider")(settings.url, metadata, tokens, go, come_back or go)
     auth.context.token_expiry_time = tokens.ends_at
     return auth
 
 
-def _nobody(name: str) -> Callable[..., Any]:
+def _refuse_login(name: str) -> Callable[..., Any]:
     async def nobody(*args: Any) -> Any:
-        raise NeedsLogin(f"somebody has to sign in at the MCP server {name}", hint=f"`hermes mcp login {name}`")
+        raise LoginRequired(f"somebody has to sign in at the MCP server {name}", hint=f"`hermes mcp login {name}`")
 
     return nobody
 
 
 @contextlib.contextmanager
-def _waiting(port: int) -> Any:
+def _callback_server(port: int) -> Any:
     try:
-        callback = Callback(port)
+        callback = CallbackServer(port)
     except OSError as exc:
         raise UserError(
             f"port {port} of this machine is taken: {exc}", hint="Set another `oauth.redirect_port`."
@@ -174,7 +174,7 @@ def _waiting(port: int) -> Any:
         yield callback
 
 
-async def sign_in(settings: ServerSettings, home: Path, show: Callable[[str], None], tables: Tables) -> None:
+async def sign_in(settings: McpServerSettings, home: Path, show: Callable[[str], None], tables: HostTables) -> None:
     """Let a person sign in at a server; nothing else runs on this loop meanwhile.
 
     Args:
@@ -184,7 +184,7 @@ async def sign_in(settings: ServerSettings, home: Path, show: Callable[[str], No
     Raises:
         UserError: it was refused, or nobody came back in time.
     """
-    with _waiting(int((settings.oauth or {}).get("redirect_port") or 0)) as callback:
+    with _callback_server(int((settings.oauth or {}).get("redirect_port") or 0)) as callback:
         redirect = f"http://127.0.0.1:{callback.server_address[1]}/callback"
         state = ""
 
@@ -195,12 +195,12 @@ async def sign_in(settings: ServerSettings, home: Path, show: Callable[[str], No
 
         async def come_back() -> Any:
             code = callback.code(f"the MCP server {settings.name}", state)
-            if not hasattr(sdk.model("mcp.shared", "auth"), "AuthorizationCodeResult"):
+            if not hasattr(sdk.load_class("mcp.shared", "auth"), "AuthorizationCodeResult"):
                 return code, state
-            result = sdk.model("mcp.shared.auth", "AuthorizationCodeResult")
+            result = sdk.load_class("mcp.shared.auth", "AuthorizationCodeResult")
             return result(code=code, state=state, iss=callback.answer.get("iss"))
 
-        auth = _auth(settings, Tokens(home, settings, redirect), go, come_back, redirect)
-        transport = streams(settings, home, auth, tables=tables)
-        async with sdk.session(transport, sdk.Callbacks(lambda: None, None, None)) as session:
-            await session.listed("tools")
+        auth = _auth(settings, TokenStore(home, settings, redirect), go, come_back, redirect)
+        transport = http_streams(settings, home, auth, tables=tables)
+        async with sdk.open_session(transport, sdk.ServerCallbacks(lambda: None, None, None)) as session:
+            await session.list_all("tools")

@@ -10,25 +10,25 @@ from hermes_agent.contracts.transcription import TranscriptionProvider
 from hermes_agent.contracts.tts import DEFAULT_OUTPUT_FORMAT, TTSProvider
 from hermes_agent.core.errors import UserError
 
-__all__ = ["ADDRESS", "OpenAiEar", "OpenAiVoice"]
+__all__ = ["OPENAI_URL", "OpenAiTranscription", "OpenAiSpeech"]
 
-ADDRESS = "https://api.openai.com/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 TIMEOUT_S = 120.0
 MAX_BYTES = 25_000_000
 """The service takes no larger file."""
 
 
-class _Service:
+class _OpenAiService:
     name = "openai"
 
     def __init__(self, settings: Mapping[str, Any], key: str) -> None:
         self._settings = settings
         self._key = str(settings.get("api_key") or key or "")
-        self._address = str(settings.get("base_url") or ADDRESS).rstrip("/")
+        self._address = str(settings.get("base_url") or OPENAI_URL).rstrip("/")
 
     def is_available(self) -> bool:
         """Say whether there is a key, or a server of one's own."""
-        return bool(self._key) or self._address != ADDRESS
+        return bool(self._key) or self._address != OPENAI_URL
 
     def _post(self, path: str, **request: Any) -> Any:
         import httpx  # 60 ms, and most processes neither speak nor listen
@@ -43,7 +43,7 @@ class _Service:
         return answer
 
 
-class OpenAiVoice(_Service, TTSProvider):
+class OpenAiSpeech(_OpenAiService, TTSProvider):
     """`tts.provider: openai`; `tts.openai` has `model`, `voice`, `base_url`, `api_key`."""
 
     voice_compatible = True
@@ -64,7 +64,7 @@ class OpenAiVoice(_Service, TTSProvider):
         return output_path
 
 
-class OpenAiEar(_Service, TranscriptionProvider):
+class OpenAiTranscription(_OpenAiService, TranscriptionProvider):
     """`stt.provider: openai`; `stt.openai` has `model`, `language`, `base_url`, `api_key`."""
 
     def transcribe(

@@ -15,7 +15,7 @@ from hermes_agent.contracts.tts import DEFAULT_OUTPUT_FORMAT, OUTPUT_FORMATS, TT
 from hermes_agent.core.errors import UserError
 from hermes_agent.io import processes
 
-__all__ = ["Ear", "Voice", "filled"]
+__all__ = ["TranscriptionProgram", "SpeechProgram", "fill_command"]
 
 OUTPUT_BYTES = 20_000
 MAX_TEXT = 5_000
@@ -23,7 +23,7 @@ MAX_TEXT = 5_000
 _PLACE = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
 
-def filled(template: str, values: Mapping[str, str]) -> str:
+def fill_command(template: str, values: Mapping[str, str]) -> str:
     """Return the command line with each `{name}` in place, quoted for the quotes it stands in; `{{` is a brace.
 
     Raises:
@@ -85,7 +85,7 @@ class _Program:
     def _run(self, **values: str) -> str:
         """Run the command and return what it printed. Raises UserError: it failed."""
         done = processes.run(
-            filled(str(self._settings["command"]), values),
+            fill_command(str(self._settings["command"]), values),
             cwd=Path.home(),
             env=self._environment,
             timeout_s=float(self._settings.get("timeout") or self.limit_s),
@@ -97,11 +97,11 @@ class _Program:
             raise UserError(f"the program of `{self._name}` ended with status {done.exit_code}: {said[-500:].strip()}")
         return said
 
-    def _said(self, name: str, given: object = None) -> str:
+    def _error_output(self, name: str, given: object = None) -> str:
         return str(given if given is not None else self._settings.get(name) or "")
 
 
-class Voice(_Program, TTSProvider):
+class SpeechProgram(_Program, TTSProvider):
     """A program that speaks a text file into a sound file."""
 
     limit_s = 120.0
@@ -130,9 +130,9 @@ class Voice(_Program, TTSProvider):
                 text_path=str(source),
                 output_path=output_path,
                 format=self.output_format,
-                voice=self._said("voice", wanted.get("voice")),
-                model=self._said("model", wanted.get("model")),
-                speed=self._said("speed", wanted.get("speed")) or "1",
+                voice=self._error_output("voice", wanted.get("voice")),
+                model=self._error_output("model", wanted.get("model")),
+                speed=self._error_output("speed", wanted.get("speed")) or "1",
             )
         written = Path(output_path)
         if not written.is_file() or not written.stat().st_size:
@@ -140,7 +140,7 @@ class Voice(_Program, TTSProvider):
         return output_path
 
 
-class Ear(_Program, TranscriptionProvider):
+class TranscriptionProgram(_Program, TranscriptionProvider):
     """A program that writes down what a sound file says: to `{output_path}`, a `.txt` in `{output_dir}`, or stdout."""
 
     limit_s = 300.0
@@ -155,9 +155,9 @@ class Ear(_Program, TranscriptionProvider):
                 input_path=file_path,
                 output_path=str(output),
                 output_dir=folder,
-                format=self._said("format") or "txt",
-                language=self._said("language", language),
-                model=self._said("model", model),
+                format=self._error_output("format") or "txt",
+                language=self._error_output("language", language),
+                model=self._error_output("model", model),
             )
             written = [output] if output.exists() else sorted(Path(folder).glob("*.txt"))
             text = written[0].read_text(encoding="utf-8", errors="replace") if written else said

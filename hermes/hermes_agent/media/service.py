@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from hermes_agent.contracts.image_gen import choose_image_gen, error_response, generate_image
-from hermes_agent.contracts.provider import Choice, available, setting
+from hermes_agent.contracts.image_gen import choose_image_gen, generate_image, image_error_response
+from hermes_agent.contracts.provider import SelectedProvider, is_provider_available, read_setting
 from hermes_agent.contracts.transcription import TranscriptionProvider, choose_transcription
 from hermes_agent.contracts.tts import DEFAULT_OUTPUT_FORMAT, TTSProvider, choose_tts
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.ids import new_id
-from hermes_agent.io.beneath import opened_directory
+from hermes_agent.io.beneath import hold_directory
 from hermes_agent.io.environment import tool_environment
 from hermes_agent.io.files import PRIVATE, replace_at, write_atomic
 
-__all__ = ["Media", "image_type"]
+__all__ = ["MediaService", "image_type"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,12 +45,12 @@ def image_type(raw: bytes) -> str | None:
 
 
 LARGEST_PICTURE = 20 * 1024 * 1024
-LOCAL_EAR = "HERMES_LOCAL_STT_COMMAND"
+LOCAL_TRANSCRIPTION = "HERMES_LOCAL_STT_COMMAND"
 """Variable with the command of `stt.provider: local_command`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Media:
+class MediaService:
     """Sync, and slow: call it in a worker.
 
     Attributes:
@@ -68,49 +68,55 @@ class Media:
     values: Callable[[], Mapping[str, Any]]
     providers: Callable[[str], Mapping[str, Any]]
     secret: Callable[[str], str]
-    look_at: Callable[[str, dict[str, Any]], str]
+    ask_vision_model: Callable[[str, dict[str, Any]], str]
     fetch: Callable[[str], bytes]
-    opened: Callable[[str], IO[bytes]]
+    open_file: Callable[[str], IO[bytes]]
     secret_reason: Callable[[str], str | None]
-    steers: Callable[[str], str] = lambda path: ""
+    controlled_place: Callable[[str], str] = lambda path: ""
 
     # -- speaking ------------------------------------------------------------------------------------------------
 
-    def voice(self) -> Choice[TTSProvider]:
+    def select_speech(self) -> SelectedProvider[TTSProvider]:
         """Return who speaks."""
-        from hermes_agent.media.openai_audio import OpenAiVoice  # here and below: few speak or listen, and none at once
-        from hermes_agent.media.programs import Voice
+        from hermes_agent.media.openai_audio import (
+            OpenAiSpeech,  # here and below: few speak or listen, and none at once
+        )
+        from hermes_agent.media.programs import SpeechProgram
 
-        return self._own("tts", OpenAiVoice, Voice) or choose_tts(self.providers("tts"), self.values())
+        return self._builtin_speech("tts", OpenAiSpeech, SpeechProgram) or choose_tts(
+            self.providers("tts"), self.values()
+        )
 
-    def _own(self, kind: str, service: type[Any], program: type[Any], *, command: str = "") -> Choice[Any] | None:
+    def _builtin_speech(
+        self, kind: str, service: type[Any], program: type[Any], *, command: str = ""
+    ) -> SelectedProvider[Any] | None:
         """Return the service or the program that the config names; None for a plugin's provider.
 
         Args:
             command: of `local` and `local_command`.
         """
         values = self.values()
-        name, block = setting(values, f"{kind}.provider"), values.get(kind) or {}
+        name, block = read_setting(values, f"{kind}.provider"), values.get(kind) or {}
         if name == "openai":
             made = service(block.get("openai") or {}, self.secret("OPENAI_API_KEY"))
-            return Choice(made, f"{kind}.provider names it")
+            return SelectedProvider(made, f"{kind}.provider names it")
         settings = (block.get("providers") or {}).get(name)
         if command and name in ("local", "local_command"):
             settings = {"command": command}
         if isinstance(settings, Mapping) and settings.get("command"):
             made = program(name, settings, tool_environment(os.environ))
-            return Choice(made, f"{kind}.providers.{name} is a program")
+            return SelectedProvider(made, f"{kind}.providers.{name} is a program")
         return None
 
-    def speak(self, text: str, output_path: str | None = None) -> dict[str, Any]:
+    def synthesize(self, text: str, output_path: str | None = None) -> dict[str, Any]:
         """Speak into a file: `file_path`, `provider`, `voice_compatible`; or `error`.
 
         Args:
             output_path: resolved; a command may write there, so the provider works elsewhere and the file is moved.
         """
-        chosen = self.voice()
+        chosen = self.select_speech()
         if chosen.provider is None:
-            return {"success": False, "error": f"nothing speaks: {chosen.why}"}
+            return {"success": False, "error": f"nothing speaks: {chosen.reason}"}
         provider = chosen.provider
         kind = getattr(provider, "output_format", DEFAULT_OUTPUT_FORMAT)
         wanted = Path(output_path) if output_path else None
@@ -121,11 +127,11 @@ class Media:
             written = provider.synthesize(text, str(place), format=kind)
         except Exception as exc:  # a plugin's provider: the caller is told, as upstream does
             logger.warning("speech provider %s failed", provider.name, exc_info=True)
-            return {"success": False, "error": _told(exc), "provider": provider.name}
+            return {"success": False, "error": _error_text(exc), "provider": provider.name}
         made = Path(written or place)
         if wanted is not None:
             try:
-                made = _moved(made, wanted)
+                made = _move_file(made, wanted)
             except OSError as exc:
                 why = f"{wanted} cannot be written: {exc.strerror or exc}"
                 return {"success": False, "error": why, "provider": provider.name}
@@ -137,13 +143,13 @@ class Media:
             "voice_compatible": voice,
         }
 
-    def kept(self, picture: str) -> str:
+    def copy_picture(self, picture: str) -> str:
         """Return a copy of a local picture, which a command cannot exchange before a provider opens it.
 
         Raises:
             ToolFailed: it is not for tools.
         """
-        with self.opened(picture) as file:
+        with self.open_file(picture) as file:
             data = file.read(LARGEST_PICTURE + 1)
         if len(data) > LARGEST_PICTURE:
             raise ToolFailed(f"{picture} has over {LARGEST_PICTURE:,} bytes")
@@ -152,42 +158,44 @@ class Media:
         write_atomic(place, data, mode=PRIVATE)
         return str(place)
 
-    def spoken(self, text: str) -> str:
+    def speech_file(self, text: str) -> str:
         """Return a sound file that says a text; empty when nobody speaks, or it failed (the log says why)."""
-        provider = self.voice().provider
-        if provider is None or not available(provider):
+        provider = self.select_speech().provider
+        if provider is None or not is_provider_available(provider):
             return ""
-        said = self.speak(text)
+        said = self.synthesize(text)
         if not said["success"]:
             logger.warning("an answer is not spoken: %s", said["error"])
         return str(said.get("file_path") or "")
 
     # -- listening -----------------------------------------------------------------------------------------------
 
-    def ear(self) -> Choice[TranscriptionProvider]:
+    def select_transcription(self) -> SelectedProvider[TranscriptionProvider]:
         """Return who listens."""
-        from hermes_agent.media.openai_audio import OpenAiEar
-        from hermes_agent.media.programs import Ear
+        from hermes_agent.media.openai_audio import OpenAiTranscription
+        from hermes_agent.media.programs import TranscriptionProgram
 
-        own = self._own("stt", OpenAiEar, Ear, command=os.environ.get(LOCAL_EAR, ""))
+        own = self._builtin_speech(
+            "stt", OpenAiTranscription, TranscriptionProgram, command=os.environ.get(LOCAL_TRANSCRIPTION, "")
+        )
         return own or choose_transcription(self.providers("transcription"), self.values())
 
     def transcribe(self, file_path: str, model: str | None = None) -> dict[str, Any]:
         """Write down what a sound file says: `transcript`, `provider`; or `error`."""
-        chosen = self.ear()
+        chosen = self.select_transcription()
         if chosen.provider is None:
-            return {"success": False, "transcript": "", "error": f"nothing transcribes speech: {chosen.why}"}
+            return {"success": False, "transcript": "", "error": f"nothing transcribes speech: {chosen.reason}"}
         try:
             found = chosen.provider.transcribe(file_path, model=model)
         except Exception as exc:  # as above
             logger.warning("transcription provider %s failed", chosen.provider.name, exc_info=True)
-            return {"success": False, "transcript": "", "error": _told(exc), "provider": chosen.provider.name}
+            return {"success": False, "transcript": "", "error": _error_text(exc), "provider": chosen.provider.name}
         return found if isinstance(found, dict) else {"success": True, "transcript": str(found)}
 
-    def heard(self, file_path: str) -> str:
+    def transcript_text(self, file_path: str) -> str:
         """Return what a sound file says; empty when nobody listens, or it failed (the log says why)."""
-        provider = self.ear().provider
-        if provider is None or not available(provider):
+        provider = self.select_transcription().provider
+        if provider is None or not is_provider_available(provider):
             return ""
         found = self.transcribe(file_path)
         if not found.get("success"):
@@ -196,8 +204,8 @@ class Media:
 
     # -- drawing and looking -------------------------------------------------------------------------------------
 
-    def draw(self, prompt: str, aspect_ratio: str | None = None, **pictures: Any) -> dict[str, Any]:
-        """Draw: what `contracts.image_gen.success_response` or `error_response` makes.
+    def generate_image(self, prompt: str, aspect_ratio: str | None = None, **pictures: Any) -> dict[str, Any]:
+        """Draw: what `contracts.image_gen.success_response` or `image_error_response` makes.
 
         Args:
             pictures: `image_url`, `reference_image_urls`.
@@ -205,24 +213,24 @@ class Media:
         values = self.values()
         chosen = choose_image_gen(self.providers("image_gen"), values)
         if chosen.provider is None:
-            kind = "provider_not_registered" if setting(values, "image_gen.provider") else "no_provider"
-            return error_response(error=chosen.why, error_type=kind, prompt=prompt)
-        model = setting(values, "image_gen.model") or None
+            kind = "provider_not_registered" if read_setting(values, "image_gen.provider") else "no_provider"
+            return image_error_response(error=chosen.reason, error_type=kind, prompt=prompt)
+        model = read_setting(values, "image_gen.model") or None
         return generate_image(chosen.provider, prompt, aspect_ratio, model=model, **pictures)
 
-    def can_draw(self) -> bool:
+    def can_generate_images(self) -> bool:
         """Say whether somebody draws."""
         provider = choose_image_gen(self.providers("image_gen"), self.values()).provider
-        return provider is not None and available(provider)
+        return provider is not None and is_provider_available(provider)
 
-    def look(self, image: str, question: str) -> dict[str, Any]:
+    def describe_image(self, image: str, question: str) -> dict[str, Any]:
         """Look at a picture: `analysis`, or `error`. `image`: an address, or the path of a file."""
         try:
-            return {"success": True, "analysis": self.look_at(question, self.picture(image))}
+            return {"success": True, "analysis": self.ask_vision_model(question, self.image_part(image))}
         except Exception as exc:  # noqa: BLE001 - the model's, the network's or the disk's: the caller is told
-            return {"success": False, "error": _told(exc)}
+            return {"success": False, "error": _error_text(exc)}
 
-    def picture(self, image: str) -> dict[str, Any]:
+    def image_part(self, image: str) -> dict[str, Any]:
         """Return a picture as a part of a message.
 
         Raises:
@@ -232,7 +240,7 @@ class Media:
         if image.startswith(("http://", "https://")):
             data = self.fetch(image)
         else:
-            with self.opened(image.removeprefix("file://")) as file:
+            with self.open_file(image.removeprefix("file://")) as file:
                 data = file.read(LARGEST_PICTURE + 1)
             if len(data) > LARGEST_PICTURE:
                 raise ValueError(f"{image} has over {LARGEST_PICTURE:,} bytes")
@@ -242,14 +250,14 @@ class Media:
         return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}
 
 
-def _moved(made: Path, wanted: Path) -> Path:
+def _move_file(made: Path, wanted: Path) -> Path:
     """Move a file to where it was wanted, with its own ending; a link that came meanwhile leads nowhere else."""
     target = wanted.with_suffix(made.suffix)
-    with opened_directory(str(target.parent)) as directory:
+    with hold_directory(str(target.parent)) as directory:
         replace_at(directory, target.name, made.read_bytes())
     made.unlink()
     return target
 
 
-def _told(exc: Exception) -> str:
+def _error_text(exc: Exception) -> str:
     return f"{type(exc).__name__}: {exc}"

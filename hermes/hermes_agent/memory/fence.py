@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["FenceScrubber", "fenced", "sanitize_context"]
+__all__ = ["FenceScrubber", "fence_recalled", "sanitize_context"]
 
 OPEN, CLOSE = "<memory-context>", "</memory-context>"
 _NOTE = (
@@ -21,9 +21,9 @@ _PASSES = 8
 """How often what taking a tag out has made a tag is looked for; then no bracket stays."""
 
 
-def fenced(text: str) -> str:
+def fence_recalled(text: str) -> str:
     """Return recalled text for a message, in its fence; empty for none. Fences and notes in it are taken out."""
-    inner = _stable(_NOTES, _stable(_TAG, text)).strip()
+    inner = _remove_all(_NOTES, _remove_all(_TAG, text)).strip()
     return f"{OPEN}\n{_NOTE}\n\n{inner}\n{CLOSE}" if inner else ""
 
 
@@ -37,10 +37,10 @@ def sanitize_context(text: str) -> str:
             end = tag.end()
         elif tag[1]:
             opened, end = -1, tag.end()
-    return _stable(_NOTES, _stable(_TAG, "".join([*parts, text[end:]])))
+    return _remove_all(_NOTES, _remove_all(_TAG, "".join([*parts, text[end:]])))
 
 
-def _stable(pattern: re.Pattern[str], text: str) -> str:
+def _remove_all(pattern: re.Pattern[str], text: str) -> str:
     """Take out what matches until nothing does: of `<<tag>tag>` one pass would leave a tag."""
     for _ in range(_PASSES):
         text, count = pattern.subn("", text)
@@ -68,7 +68,7 @@ class FenceScrubber:
             shown += "" if self._inside else self._held[: found.start()]
             self._held = self._held[found.end() :]
             self._inside = not self._inside
-        keep = _begun(self._held, tag)
+        keep = _tag_prefix_length(self._held, tag)
         ready, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
         return shown if self._inside else shown + ready
 
@@ -78,7 +78,7 @@ class FenceScrubber:
         return "" if self._inside else held
 
 
-def _begun(text: str, tag: str) -> int:
+def _tag_prefix_length(text: str, tag: str) -> int:
     """Return how many characters at the end of `text` may be the beginning of `tag`."""
     lower = text[-len(tag) :].lower()
     return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if lower.endswith(tag[:n])), 0)

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.core.injection import injection_in
+from hermes_agent.core.injection import find_injection
 from hermes_agent.core.redact import redactor
 from hermes_agent.io.files import PRIVATE, write_atomic
 from hermes_agent.sessions.people import folder_name
 
-__all__ = ["FILES", "Change", "NoteSettings", "Notes", "folder_of"]
+__all__ = ["FILES", "NoteChange", "NoteSettings", "Notes", "notes_folder"]
 
 FILES = {"memory": "MEMORY.md", "user": "USER.md"}
 _MARK = "§"
-_PARTING = re.compile(rf"^[ \t]*{_MARK}[ \t]*$", re.MULTILINE)
+_SEPARATOR = re.compile(rf"^[ \t]*{_MARK}[ \t]*$", re.MULTILINE)
 _TITLES = {"memory": "MEMORY (your own notes)", "user": "USER (what you know about the person)"}
 _MAX_BYTES = 1024 * 1024
 
@@ -44,7 +44,7 @@ class NoteSettings(NamedTuple):
         return {target: most[target] for target, is_kept in kept.items() if is_kept}
 
 
-class Change(NamedTuple):
+class NoteChange(NamedTuple):
     """A change of one entry."""
 
     action: str
@@ -54,12 +54,12 @@ class Change(NamedTuple):
     """A part of the entry that is meant."""
 
     @classmethod
-    def of(cls, args: Mapping[str, Any]) -> Change:
+    def from_arguments(cls, args: Mapping[str, Any]) -> NoteChange:
         """Read it from arguments of the tool; known secrets are not kept."""
-        return cls(*(redactor.known(str(args.get(name) or "").strip()) for name in cls._fields))
+        return cls(*(redactor.mask_known(str(args.get(name) or "").strip()) for name in cls._fields))
 
 
-def folder_of(home: Path, person: str) -> Path:
+def notes_folder(home: Path, person: str) -> Path:
     """Return where the notes of a person are.
 
     Args:
@@ -87,7 +87,7 @@ class Notes:
                 text = file.read(_MAX_BYTES).decode("utf-8", "replace")
         except FileNotFoundError:
             return []
-        return [entry for part in _PARTING.split(text) if (entry := part.strip())]
+        return [entry for part in _SEPARATOR.split(text) if (entry := part.strip())]
 
     def block(self) -> tuple[str, list[str]]:
         """Return what the system prompt says, and why entries were left out: they look like an injection."""
@@ -95,7 +95,7 @@ class Notes:
         for target in self.limits:
             kept = []
             for entry in self.entries(target):
-                if why := injection_in(entry):
+                if why := find_injection(entry):
                     left_out.append(f"an entry of {self._folder / FILES[target]} is not part of the prompt: {why}")
                 else:
                     kept.append(entry)
@@ -108,7 +108,7 @@ class Notes:
         used, limit = len(_joined(entries)), self.limits[target]
         return f"{100 * used // max(limit, 1)}% — {used:,}/{limit:,} chars"
 
-    def change(self, target: str, changes: Sequence[Change]) -> list[str]:
+    def change(self, target: str, changes: Sequence[NoteChange]) -> list[str]:
         """Make all the changes, or none; return the entries afterwards.
 
         Raises:
@@ -144,26 +144,26 @@ def _joined(entries: Sequence[str]) -> str:
     return f"\n{_MARK}\n".join(entries)
 
 
-def _apply(entries: list[str], change: Change) -> None:
+def _apply(entries: list[str], change: NoteChange) -> None:
     match change.action:
         case "add":
-            content = _checked(change.content)
+            content = _check_content(change.content)
             if content not in entries:
                 entries.append(content)
         case "replace":
-            entries[_index(entries, change.old_text)] = _checked(change.content)
+            entries[_index(entries, change.old_text)] = _check_content(change.content)
         case "remove":
             del entries[_index(entries, change.old_text)]
         case _:
             raise ToolFailed(f"unknown action {change.action!r}: expected add, replace or remove")
 
 
-def _checked(content: str) -> str:
+def _check_content(content: str) -> str:
     if not content:
         raise ToolFailed("content is empty: say what is to be remembered")
-    if _PARTING.search(content):
+    if _SEPARATOR.search(content):
         raise ToolFailed(f"content has a line with nothing but {_MARK}, which parts entries: add them one by one")
-    if why := injection_in(content):
+    if why := find_injection(content):
         raise ToolFailed(f"this is not kept, since it would be read as an instruction later: {why}")
     return content
 

@@ -14,22 +14,22 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes_agent.contracts.memory import MemoryProvider
-from hermes_agent.io.bridge import Bridge, Lane
-from hermes_agent.memory.fence import fenced, sanitize_context
+from hermes_agent.io.bridge import Bridge, SerialExecutor
+from hermes_agent.memory.fence import fence_recalled, sanitize_context
 
-__all__ = ["BUDGET_S", "Background", "Instances", "ProviderSession"]
+__all__ = ["BUDGET_S", "BackgroundCalls", "ProviderInstances", "ProviderSession"]
 
 logger = logging.getLogger(__name__)
 
 
-class Background:
+class BackgroundCalls:
     """Calls that nobody waits for, one after another in one thread.
 
     Args:
         limit: calls that may wait; more are dropped, with a line in the log.
     """
 
-    def __init__(self, lane: Lane, limit: int = 256) -> None:
+    def __init__(self, lane: SerialExecutor, limit: int = 256) -> None:
         self._lane = lane
         self._limit = limit
         self._tasks: set[Any] = set()
@@ -60,7 +60,7 @@ class Background:
         return not self._tasks
 
 
-class Instances:
+class ProviderInstances:
     """One object of a provider for each session: what one session is told must not be in another's hands.
 
     A plugin registers one object. The first session takes it; for the others it is copied as it was before its first
@@ -77,12 +77,12 @@ class Instances:
         """Return an object that nobody has; None when there can be no other one."""
         if not self._taken:
             self._taken = True
-            self._fresh = _copied(self.registered)
+            self._fresh = _copy_provider(self.registered)
             return self.registered
-        return _made(type(self.registered)) if self._fresh is None else _copied(self._fresh)
+        return _make_instance(type(self.registered)) if self._fresh is None else _copy_provider(self._fresh)
 
 
-def _copied(provider: MemoryProvider) -> MemoryProvider | None:
+def _copy_provider(provider: MemoryProvider) -> MemoryProvider | None:
     try:
         return copy.deepcopy(provider)
     except Exception as exc:  # noqa: BLE001 - a plugin's object; locks and connections cannot be copied
@@ -90,7 +90,7 @@ def _copied(provider: MemoryProvider) -> MemoryProvider | None:
         return None
 
 
-def _made(cls: type[MemoryProvider]) -> MemoryProvider | None:
+def _make_instance(cls: type[MemoryProvider]) -> MemoryProvider | None:
     try:
         return cls()
     except Exception as exc:  # noqa: BLE001 - a plugin's class, which may want arguments
@@ -122,7 +122,7 @@ class ProviderSession:
         plugin: str,
         session_id: str,
         bridge: Bridge,
-        lane: Background,
+        lane: BackgroundCalls,
         budget_s: float = BUDGET_S,
     ) -> None:
         self.provider = provider
@@ -151,8 +151,8 @@ class ProviderSession:
         if not self.provider.is_available():
             return "it says that it is not available; `hermes memory status` shows what it needs"
         self.provider.initialize(self.session_id, **facts)
-        self.block = str(self._asked("system_prompt_block") or "").strip()
-        self.schemas = [_function(s) for s in self._asked("get_tool_schemas") or () if isinstance(s, dict)]
+        self.block = str(self._call_bounded("system_prompt_block") or "").strip()
+        self.schemas = [_function(s) for s in self._call_bounded("get_tool_schemas") or () if isinstance(s, dict)]
         return ""
 
     async def recall(self, query: str, **facts: Any) -> str:
@@ -173,57 +173,57 @@ class ProviderSession:
             )
             return ""
         logger.debug("memory recalled %d characters in %.1f s", len(text), time.monotonic() - began)
-        return fenced(text)
+        return fence_recalled(text)
 
     def _recall(self, number: int, query: str, facts: dict[str, Any]) -> str:
-        self._asked("on_turn_start", number, query, **facts)
-        return str(self._asked("prefetch", query, session_id=self.session_id) or "")
+        self._call_bounded("on_turn_start", number, query, **facts)
+        return str(self._call_bounded("prefetch", query, session_id=self.session_id) or "")
 
     def after_turn(self, user: str, assistant: str, messages: Messages) -> None:
         """Hand over a turn, and let it get ready for the next; nobody waits for it."""
         user, assistant = sanitize_context(user), sanitize_context(assistant)
 
         def work() -> None:
-            more = {"messages": messages} if _names(self.provider.sync_turn, "messages") else {}
-            self._asked("sync_turn", user, assistant, session_id=self.session_id, **more)
-            self._asked("queue_prefetch", user, session_id=self.session_id)
+            more = {"messages": messages} if _takes_parameter(self.provider.sync_turn, "messages") else {}
+            self._call_bounded("sync_turn", user, assistant, session_id=self.session_id, **more)
+            self._call_bounded("queue_prefetch", user, session_id=self.session_id)
 
         self._lane.post(work)
 
-    def written(self, action: str, target: str, content: str, metadata: dict[str, Any]) -> None:
+    def notify_change(self, action: str, target: str, content: str, metadata: dict[str, Any]) -> None:
         """Tell of a change of the agent's own notes; nobody waits for it. From any thread."""
 
         def work() -> None:
             function = getattr(self.provider, "on_memory_write", None)
-            more = {"metadata": metadata} if function is not None and _names(function, "metadata") else {}
-            self._asked("on_memory_write", action, target, content, **more)
+            more = {"metadata": metadata} if function is not None and _takes_parameter(function, "metadata") else {}
+            self._call_bounded("on_memory_write", action, target, content, **more)
 
         self._lane.post_from_thread(work)
 
-    def delegated(self, task: str, result: str, child: str) -> None:
+    def on_delegation(self, task: str, result: str, child: str) -> None:
         """Tell of a sub-agent that has ended; nobody waits for it."""
-        self._lane.post(lambda: self._asked("on_delegation", task, result, child_session_id=child))
+        self._lane.post(lambda: self._call_bounded("on_delegation", task, result, child_session_id=child))
 
     def before_compaction(self, messages: Messages) -> str:
         """Return what must not be lost when the conversation is made shorter; in a worker."""
-        return sanitize_context(str(self._asked("on_pre_compress", messages) or ""))
+        return sanitize_context(str(self._call_bounded("on_pre_compress", messages) or ""))
 
     def call_tool(self, name: str, args: dict[str, Any], **keywords: Any) -> str:
         """Answer a call of one of its tools; in a worker."""
         return self.provider.handle_tool_call(name, args, **keywords)
 
-    def moved(self, session_id: str, messages: Messages) -> None:
+    def on_session_change(self, session_id: str, messages: Messages) -> None:
         """The person went on under another id; what was said before is over."""
         old, self.session_id, self._turns = self.session_id, session_id, 0
-        self._lane.post(lambda: self._asked("on_session_end", messages))
-        self._lane.post(lambda: self._asked("on_session_switch", session_id, parent_session_id=old, reset=True))
+        self._lane.post(lambda: self._call_bounded("on_session_end", messages))
+        self._lane.post(lambda: self._call_bounded("on_session_switch", session_id, parent_session_id=old, reset=True))
 
     def end(self, messages: Messages) -> None:
         """The session is over; nobody waits for it."""
-        self._lane.post(lambda: self._asked("on_session_end", messages))
-        self._lane.post(lambda: self._asked("shutdown"))
+        self._lane.post(lambda: self._call_bounded("on_session_end", messages))
+        self._lane.post(lambda: self._call_bounded("shutdown"))
 
-    def _asked(self, method: str, *args: Any, **keywords: Any) -> Any:
+    def _call_bounded(self, method: str, *args: Any, **keywords: Any) -> Any:
         """Call a method, where there is one; a failure is logged."""
         function = getattr(self.provider, method, None)
         if function is None:  # it need not inherit from the contract's class
@@ -241,7 +241,7 @@ def _function(schema: dict[str, Any]) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else schema
 
 
-def _names(function: Callable[..., Any], parameter: str) -> bool:
+def _takes_parameter(function: Callable[..., Any], parameter: str) -> bool:
     """Say whether a function takes an argument of that name, or any."""
     try:
         parameters = inspect.signature(function).parameters

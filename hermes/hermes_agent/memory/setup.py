@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.core.errors import UserError
 
-__all__ = ["Field", "configure", "fields_of"]
+__all__ = ["SetupField", "configure_provider", "setup_fields"]
 
 
-class Field(NamedTuple):
+class SetupField(NamedTuple):
     """A setting of a provider."""
 
     key: str
@@ -34,18 +34,18 @@ class Field(NamedTuple):
         return bool(self.env_var and os.environ.get(self.env_var))
 
 
-Ask = Callable[[Field], str]
+AskSetting = Callable[[SetupField], str]
 """Returns what the person answers; empty for nothing."""
 
 
-def fields_of(provider: MemoryProvider) -> list[Field]:
+def setup_fields(provider: MemoryProvider) -> list[SetupField]:
     """Return the settings of a provider; a secret without a variable gets one of its own."""
     schema: Sequence[Mapping[str, Any]] = getattr(provider, "get_config_schema", list)() or ()
     return [_field(item, provider.name) for item in schema if item.get("key")]
 
 
-def configure(
-    provider: MemoryProvider, home: Path, ask: Ask, keep: Callable[[str, str], None], given: Mapping[str, str]
+def configure_provider(
+    provider: MemoryProvider, home: Path, ask: AskSetting, keep: Callable[[str, str], None], given: Mapping[str, str]
 ) -> None:
     """Ask for the settings, and keep them.
 
@@ -56,7 +56,7 @@ def configure(
     Raises:
         UserError: a required one is missing, or `given` has one that there is not, or that cannot be chosen.
     """
-    fields = fields_of(provider)
+    fields = setup_fields(provider)
     unknown = sorted(set(given) - {field.key for field in fields})
     if unknown:
         known = ", ".join(field.key for field in fields) or "none"
@@ -78,11 +78,11 @@ def configure(
         provider.save_config(values, str(home))
 
 
-def _field(item: Mapping[str, Any], provider: str) -> Field:
+def _field(item: Mapping[str, Any], provider: str) -> SetupField:
     key, secret = str(item["key"]), bool(item.get("secret"))
     own = re.sub(r"\W", "_", f"{provider}_{key}").upper() if secret else ""
     default = item.get("default")
-    return Field(
+    return SetupField(
         key,
         str(item.get("description") or key),
         secret,

@@ -9,14 +9,14 @@ from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.memory.notes import Change, Notes
+from hermes_agent.memory.notes import NoteChange, Notes
 from hermes_agent.tools import ToolRegistry, tool_result
 
-__all__ = ["TOOLSET", "MemoryTool", "register"]
+__all__ = ["TOOLSET", "MemoryTool", "register_memory"]
 
 TOOLSET = "memory"
 
-Written = Callable[[str, str, Change], None]
+ChangeListener = Callable[[str, str, NoteChange], None]
 """Is told of a change: session id, target, what was changed."""
 
 _CHANGE: dict[str, Any] = {
@@ -25,7 +25,7 @@ _CHANGE: dict[str, Any] = {
     "old_text": {"type": "string", "description": "A part of the entry that is replaced or removed."},
 }
 
-SCHEMA: dict[str, Any] = {
+MEMORY_SCHEMA: dict[str, Any] = {
     "name": "memory",
     "description": (
         "Keep what will still matter in later sessions: target `user` for the person (name, wishes, habits), `memory`"
@@ -57,9 +57,9 @@ class MemoryTool:
         written: told of every change.
     """
 
-    def __init__(self, notes_of: Callable[[str], Notes | None], written: Written) -> None:
+    def __init__(self, notes_of: Callable[[str], Notes | None], written: ChangeListener) -> None:
         self._notes_of = notes_of
-        self._written = written
+        self._notify_change = written
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `success`, `target`, the `entries` and the `usage` as JSON text.
@@ -76,10 +76,10 @@ class MemoryTool:
         operations = args.get("operations") or [args]
         if not isinstance(operations, list) or not all(isinstance(o, dict) for o in operations):
             raise ToolFailed("operations is no list of mappings with action, content and old_text")
-        changes = [Change.of(operation) for operation in operations]
+        changes = [NoteChange.from_arguments(operation) for operation in operations]
         entries = notes.change(target, changes)
         for change in changes:
-            self._written(session_id, target, change)
+            self._notify_change(session_id, target, change)
         return tool_result(
             success=True,
             target=target,
@@ -90,6 +90,8 @@ class MemoryTool:
         )
 
 
-def register(registry: ToolRegistry, tool: MemoryTool) -> None:
+def register_memory(registry: ToolRegistry, tool: MemoryTool) -> None:
     """Register the tool."""
-    registry.register("memory", TOOLSET, SCHEMA, tool, emoji="🧠", effect=Effect("remembers"), owner=Owner(BUILTIN))
+    registry.register(
+        "memory", TOOLSET, MEMORY_SCHEMA, tool, emoji="🧠", effect=Effect("remembers"), owner=Owner(BUILTIN)
+    )

@@ -13,14 +13,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_agent.core.messages import Content, Message, ToolCall
-from hermes_agent.core.tool_schemas import ANTHROPIC, sanitised
-from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
-from hermes_agent.models.failures import Complaint
-from hermes_agent.models.providers import Endpoint, Provider
+from hermes_agent.core.tool_schemas import ANTHROPIC, adapt_schema
+from hermes_agent.models.encoding import encode_json, encode_messages, encode_tools, join_list
+from hermes_agent.models.failures import ErrorReply
+from hermes_agent.models.providers import ModelEndpoint, ModelProvider
 from hermes_agent.models.request import ModelRequest, RequestOptions
-from hermes_agent.models.wire import Complained, Fold, Wire, as_json, complaint_of, extras_of, first
+from hermes_agent.models.wire import (
+    AnswerBuilder,
+    ErrorReplyReceived,
+    WireProtocol,
+    first_given,
+    parse_error_reply,
+    parse_json,
+    provider_extras,
+)
 
-__all__ = ["AnthropicMessages"]
+__all__ = ["AnthropicMessagesProtocol"]
 
 VERSION = "2023-06-01"
 MAX_TOKENS = 16_384
@@ -50,7 +58,7 @@ _NOT_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 _DATA = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 
 
-def _translated(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
+def _translate_fields(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
     """Return the further fields of a request; those in the words of chat completions as this protocol says them."""
     extra = dict(request.extra)
     extra.pop("response_format", None)  # whoever asks for a form says so in the prompt, too
@@ -62,7 +70,7 @@ def _translated(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
     if choice is not None:
         extra["tool_choice"] = choice
     effort = extra.pop("reasoning_effort", None)
-    if _rules_out_thought(request):
+    if _excludes_thinking(request):
         return extra
     if effort in _BUDGETS and _ADAPTIVE.search(request.model):
         level = {"minimal": "low", "xhigh": "max"}.get(effort, effort)
@@ -83,7 +91,7 @@ def _tool_choice(choice: Any, *, parallel: bool | None) -> Any:
     return choice
 
 
-def _rules_out_thought(request: ModelRequest) -> bool:
+def _excludes_thinking(request: ModelRequest) -> bool:
     """Say whether the caller of the turn asks for something that the provider refuses together with thought."""
     options = request.options
     forced = request.extra.get("tool_choice") not in (None, "auto", "none")
@@ -97,7 +105,7 @@ def _tools(tools: Sequence[Mapping[str, Any]], mark: dict[str, str]) -> list[dic
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     function = tool.get("function") or tool
-    schema = sanitised(function.get("parameters"), ANTHROPIC)
+    schema = adapt_schema(function.get("parameters"), ANTHROPIC)
     return {"name": function["name"], "description": function.get("description") or "", "input_schema": schema}
 
 
@@ -112,11 +120,13 @@ class _Turn:
     """What the last block is of."""
 
 
-def _conversation(messages: Sequence[Message], provider: Provider) -> tuple[str, list[_Turn]]:
+def _conversation(messages: Sequence[Message], provider: ModelProvider) -> tuple[str, list[_Turn]]:
     """Return the system prompt, and messages whose roles alternate, a user's first."""
     system: list[str] = []
     out: list[_Turn] = []
-    for message, texts in zip(messages, pieces(messages, provider, lambda m: _blocks(m, provider.name)), strict=True):
+    for message, texts in zip(
+        messages, encode_messages(messages, provider, lambda m: _blocks(m, provider.name)), strict=True
+    ):
         if message.role == "system" and not out:
             system.append(message.text)
             continue
@@ -125,7 +135,7 @@ def _conversation(messages: Sequence[Message], provider: Provider) -> tuple[str,
             continue
         if not out and role == "assistant":
             nothing = Message("user", "…")
-            out.append(_Turn("user", [encoded(block) for block in _blocks(nothing, provider.name)], nothing))
+            out.append(_Turn("user", [encode_json(block) for block in _blocks(nothing, provider.name)], nothing))
         if out and out[-1].role == role:
             out[-1].blocks.extend(texts)
             out[-1].last = message
@@ -140,7 +150,7 @@ def _blocks(message: Message, provider: str) -> list[dict[str, Any]]:
         return [{"type": "tool_result", "tool_use_id": _id(message.tool_call_id), "content": content}]
     blocks = _parts(message.content)
     if message.role == "assistant":
-        blocks = [*(extras_of(message, provider).get("thinking") or ()), *blocks]
+        blocks = [*(provider_extras(message, provider).get("thinking") or ()), *blocks]
         blocks += [
             {"type": "tool_use", "id": _id(call.id), "name": call.name, "input": _input(call.arguments)}
             for call in message.tool_calls
@@ -170,7 +180,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    value = as_json(arguments)
+    value = parse_json(arguments)
     return value if isinstance(value, dict) else {"arguments": arguments}
 
 
@@ -179,27 +189,27 @@ def _id(call_id: str) -> str:
     return _NOT_IN_ID.sub("_", call_id) or "call"
 
 
-class _Fold(Fold):
+class _AnthropicAnswerBuilder(AnswerBuilder):
     """Puts the events of one answer together."""
 
     whole = ("content", "error")
 
-    def __init__(self, provider: Provider, model: str) -> None:
+    def __init__(self, provider: ModelProvider, model: str) -> None:
         super().__init__(provider, model)
         self._blocks: dict[int, dict[str, Any]] = {}
         self._inputs: dict[int, list[str]] = {}
 
-    def complaint(self, value: Any) -> Complaint:
-        said = complaint_of(value)
-        return replace(said, status=first(said.status, _STATUS.get(said.code)))
+    def read_error(self, value: Any) -> ErrorReply:
+        said = parse_error_reply(value)
+        return replace(said, status=first_given(said.status, _STATUS.get(said.code)))
 
     def chunk(self, chunk: dict[str, Any]) -> str:
         kind = chunk.get("type")
         if kind == "error" or (kind is None and chunk.get("error")):
-            raise Complained(self.complaint(chunk))
+            raise ErrorReplyReceived(self.read_error(chunk))
         if kind == "ping":
             return ""
-        self.begun = True
+        self.has_begun = True
         if kind == "message_start":
             self._take_message(chunk["message"])
         elif kind == "content_block_start":
@@ -209,7 +219,7 @@ class _Fold(Fold):
         elif kind == "message_delta":
             self._take_message({**chunk["delta"], "usage": chunk.get("usage")})
         elif kind == "message_stop":
-            self.done = True
+            self.is_done = True
         elif kind == "message":  # not a stream
             self._take_message(chunk)
             return "".join([self._start(index, block) for index, block in enumerate(chunk["content"])])
@@ -239,7 +249,9 @@ class _Fold(Fold):
 
     def extras(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
-        thoughts = [b for b in blocks if b["type"] == "redacted_thinking" or (b["type"] == "thinking" and _signed(b))]
+        thoughts = [
+            b for b in blocks if b["type"] == "redacted_thinking" or (b["type"] == "thinking" and _is_signed(b))
+        ]
         return {"thinking": thoughts} if thoughts else {}
 
     def calls(self) -> Iterable[dict[str, str]]:
@@ -250,17 +262,17 @@ class _Fold(Fold):
                 yield {"id": str(block.get("id") or ""), "name": str(block.get("name") or ""), "arguments": said}
 
 
-def _signed(block: Mapping[str, Any]) -> bool:
+def _is_signed(block: Mapping[str, Any]) -> bool:
     """Say whether a thought may come back: one without its signature is refused."""
     return bool(block.get("signature"))
 
 
-class AnthropicMessages(Wire):
+class AnthropicMessagesProtocol(WireProtocol):
     """Anthropic's protocol."""
 
     name = "anthropic_messages"
-    fold = _Fold
-    lacking = frozenset({"seed", "presence_penalty", "frequency_penalty", "logit_bias", "verbosity"})
+    builder = _AnthropicAnswerBuilder
+    unsupported_options = frozenset({"seed", "presence_penalty", "frequency_penalty", "logit_bias", "verbosity"})
 
     def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
         if options.temperature is not None and options.temperature > 1:
@@ -274,29 +286,31 @@ class AnthropicMessages(Wire):
                 return "reasoning_effort", "thought of this model needs max_tokens of 2048 or more"
         return super().unsupported(model, options)
 
-    def path(self, endpoint: Endpoint) -> str:
+    def path(self, endpoint: ModelEndpoint) -> str:
         return "/messages" if endpoint.base_url.endswith("/v1") else "/v1/messages"
 
-    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+    def headers(self, endpoint: ModelEndpoint) -> dict[str, str]:
         key = {"x-api-key": endpoint.key} if endpoint.key else {}
         return {**key, "anthropic-version": VERSION}
 
-    def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def body(self, request: ModelRequest, endpoint: ModelEndpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
         mark = endpoint.provider.cache_mark
         system, messages = _conversation(request.messages, endpoint.provider)
         body: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens or MAX_TOKENS}
         if request.tools:
-            body["tools"] = tools_text(request.tools, endpoint.provider, lambda tools: _tools(tools, mark))
+            body["tools"] = encode_tools(request.tools, endpoint.provider, lambda tools: _tools(tools, mark))
         if system:
             body["system"] = [{"type": "text", "text": system, "cache_control": mark}]
         # the last message, and the one whose end the request before this one marked
         for turn in [t for t in messages if t.role == "user"][-2:]:
-            turn.blocks[-1] = encoded({**_blocks(turn.last, endpoint.provider.name)[-1], "cache_control": mark})
-        body["messages"] = listed(b'{"role":"%s","content":%s}' % (t.role.encode(), listed(t.blocks)) for t in messages)
+            turn.blocks[-1] = encode_json({**_blocks(turn.last, endpoint.provider.name)[-1], "cache_control": mark})
+        body["messages"] = join_list(
+            b'{"role":"%s","content":%s}' % (t.role.encode(), join_list(t.blocks)) for t in messages
+        )
         if request.temperature is not None:
             body["temperature"] = min(request.temperature, 1.0)
         body |= fields
-        body |= _translated(request, body["max_tokens"])
+        body |= _translate_fields(request, body["max_tokens"])
         if "thinking" in body:
             body.pop("temperature", None)  # they exclude each other
         body["stream"] = True

@@ -23,25 +23,25 @@ from hermes_agent.core.messages import Message
 from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.request import ModelRequest, RequestOptions
 
-__all__ = ["Again", "Attempts", "Stitch", "continuing", "refused_by"]
+__all__ = ["RetryNotice", "RequestAttempts", "Continuation", "continuation_messages", "find_unsupported_option"]
 
 logger = logging.getLogger(__name__)
 
-GO_ON = (
+CONTINUE_PROMPT = (
     "[The connection broke in the middle of your answer. The person has read all of it up to here. Go on exactly"
     " where it ends; repeat nothing and do not mention this.]"
 )
-LOOK = 160
+MAX_OVERLAP = 160
 """Characters that are held back until it is known whether they repeat what was said."""
 SHORTEST_OVERLAP = 8
 
 
-def continuing(messages: Sequence[Message], said: str) -> list[Message]:
+def continuation_messages(messages: Sequence[Message], said: str) -> list[Message]:
     """Return the messages of a request that goes on after `said`."""
-    return [*messages, Message("assistant", said), Message("user", GO_ON)] if said.strip() else list(messages)
+    return [*messages, Message("assistant", said), Message("user", CONTINUE_PROMPT)] if said.strip() else list(messages)
 
 
-class Stitch:
+class Continuation:
     """Takes a continuation piece by piece. `said`: what the reader has; empty lets everything through."""
 
     def __init__(self, said: str) -> None:
@@ -54,17 +54,17 @@ class Stitch:
         if self._open:
             return text
         self._held += text
-        if len(self._held) < LOOK or self._said.startswith(self._held):
+        if len(self._held) < MAX_OVERLAP or self._said.startswith(self._held):
             return ""
-        return self.rest()
+        return self.flush()
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         """Return what is held back, at the end."""
         held, self._held, self._open = self._held, "", True
-        return _fresh(self._said, held)
+        return _without_overlap(self._said, held)
 
 
-def _fresh(said: str, text: str) -> str:
+def _without_overlap(said: str, text: str) -> str:
     if text.startswith(said):
         return text[len(said) :]
     if said.startswith(text):
@@ -82,7 +82,7 @@ LONGEST_WAIT_S = 120.0
 """A provider that asks for more is not waited for."""
 NOTICE_S = 2.0
 """A shorter wait is not worth a sentence to the person."""
-RESTS_S = {
+PAUSE_S = {
     "payment": 3600.0,
     "auth": 300.0,
     "no_key": 60.0,
@@ -90,17 +90,17 @@ RESTS_S = {
     "unreachable": 60.0,
     "overloaded": 60.0,
 }
-LASTING = ("auth", "no_key", "payment", "unknown_model")
-PASSING = ("unreachable", "overloaded", "cut_off", "empty")
+LASTING_KINDS = ("auth", "no_key", "payment", "unknown_model")
+PASSING_KINDS = ("unreachable", "overloaded", "cut_off", "empty")
 
 
-def refused_by(chosen: ChosenModel, options: RequestOptions) -> tuple[str, str] | None:
+def find_unsupported_option(chosen: ChosenModel, options: RequestOptions) -> tuple[str, str] | None:
     """Return the option that a model cannot be asked with, and why; None when there is none."""
     return chosen.client.unsupported(chosen.name, options) if options.values() else None
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RetryNotice:
     """The request is made again."""
 
     why: str
@@ -125,7 +125,7 @@ def _model(chosen: ChosenModel) -> str:
     return chosen.name or "(the first of its list)"
 
 
-class Attempts:
+class RequestAttempts:
     """One request, until it has an answer.
 
     Args:
@@ -143,10 +143,10 @@ class Attempts:
         self._backoff_s = FIRST_WAIT_S
         self.first = self.chosen = chosen
         self._others: list[ChosenModel] | None = None
-        if chosen.health.rests and (other := self._next()) is not None:
+        if chosen.health.is_paused and (other := self._next()) is not None:
             self.chosen = other
 
-    def begins(self) -> str:
+    def start_notice(self) -> str:
         """Return what to tell before the first request: who stands in for whom, and why; empty when nobody does."""
         if self.chosen is self.first:
             return ""
@@ -157,36 +157,36 @@ class Attempts:
         """Return the request for who is asked now; what was made for the first names another model to the others."""
         if self.chosen is self.first:
             return asked
-        limit = asked.options.shortest(self.chosen.max_tokens)
+        limit = asked.options.smaller_limit(self.chosen.max_tokens)
         return replace(asked, model=self.chosen.name, max_tokens=limit)
 
-    def failed(self, error: ModelError) -> float | None:
+    def record_failure(self, error: ModelError) -> float | None:
         """Take note of a failure, and say after how many seconds `chosen` is asked; None: nobody is."""
         self.count += 1
         kind, health = error.kind, self.chosen.health
-        if kind in LASTING or kind == "rate_limit":
+        if kind in LASTING_KINDS or kind == "rate_limit":
             other = self._next()
-            if kind in RESTS_S:
-                health.rest(max(RESTS_S[kind], error.retry_after_s or 0.0), error.message)
+            if kind in PAUSE_S:
+                health.pause(max(PAUSE_S[kind], error.retry_after_s or 0.0), error.message)
             if other is not None:
                 return self._switch(other)
             return self._wait(error) if kind == "rate_limit" else None
-        if kind not in PASSING:
+        if kind not in PASSING_KINDS:
             return None
         wait_s = self._wait(error)
         if wait_s is None and (other := self._next()) is not None:
-            health.rest(RESTS_S.get(kind, 0.0), error.message)
+            health.pause(PAUSE_S.get(kind, 0.0), error.message)
             return self._switch(other)
         return wait_s
 
-    def again(self, error: ModelError, wait_s: float, before: ChosenModel) -> Again:
+    def retry_notice(self, error: ModelError, wait_s: float, before: ChosenModel) -> RetryNotice:
         """Return what to tell after `failed`. `before`: who had failed."""
         if self.chosen is not before:
             why = f"{error.message} {_change(before, self.chosen)}"
-            return Again(why, why)
+            return RetryNotice(why, why)
         again = f"{error.message} Asking again in {wait_s:.0f} seconds."
         asked = f"model {_model(before)} of {before.client.provider}"
-        return Again(
+        return RetryNotice(
             again if wait_s >= NOTICE_S else "",
             f"{error.message} Retry {self.count} of {asked} in {wait_s:.1f} seconds.",
         )
@@ -207,10 +207,10 @@ class Attempts:
 
     def _next(self) -> ChosenModel | None:
         if self._others is None:
-            self._others = list(self.first.others())
+            self._others = list(self.first.fallbacks())
         while self._others:
             other = self._others.pop(0)
-            if other.health.rests:
+            if other.health.is_paused:
                 continue
             if why := self._refusal(other):
                 logger.warning("%s of %s does not stand in: %s", other.name, other.client.provider, why)

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from hermes_agent.contracts.model_provider import ProviderProfile
 
-__all__ = ["ORDER", "OWN", "bundled_profile"]
+__all__ = ["BUNDLED_ORDER", "BUNDLED_PROFILES", "bundled_profile"]
 
-OWN = Path(__file__).resolve().parent.parent / "_bundled" / "model-providers"
+BUNDLED_PROFILES = Path(__file__).resolve().parent.parent / "_bundled" / "model-providers"
 """Where the package has them."""
 
-ORDER = (
+BUNDLED_ORDER = (
     *("openrouter", "openai", "anthropic", "gemini", "deepseek", "xai", "mistral", "groq", "together", "fireworks"),
     *("nvidia", "huggingface", "nous", "kimi", "zai", "minimax", "alibaba", "azure-foundry", "bedrock", "vertex"),
     *("copilot", "ollama", "lmstudio", "llama.cpp", "vllm", "custom", "local"),
@@ -29,9 +29,9 @@ ORDER = (
 
 @functools.cache
 def bundled_profile(name: str) -> ProviderProfile:
-    """Return the bundled profile of that name in `ORDER`; its file is imported once."""
+    """Return the bundled profile of that name in `BUNDLED_ORDER`; its file is imported once."""
     module_name = "hermes_plugins_bundled_" + re.sub(r"\W", "_", name)
-    file = OWN / name / "__init__.py"
+    file = BUNDLED_PROFILES / name / "__init__.py"
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"cannot import {file}")

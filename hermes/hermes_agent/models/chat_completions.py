@@ -11,21 +11,21 @@ from itertools import islice
 from typing import Any
 
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.core.tool_schemas import BY_NAME, OPENAI, Dialect, sanitised
-from hermes_agent.models.encoding import encoded, listed, runs, tools_text
-from hermes_agent.models.providers import CHAT_COMPLETIONS, Endpoint, Provider
+from hermes_agent.core.tool_schemas import BY_NAME, OPENAI, SchemaDialect, adapt_schema
+from hermes_agent.models.encoding import encode_json, encode_message_runs, encode_tools, join_list
+from hermes_agent.models.providers import CHAT_COMPLETIONS, ModelEndpoint, ModelProvider
 from hermes_agent.models.request import ModelRequest
-from hermes_agent.models.wire import Complained, Fold, Wire, as_json, extras_of
+from hermes_agent.models.wire import AnswerBuilder, ErrorReplyReceived, WireProtocol, parse_json, provider_extras
 
-__all__ = ["ChatCompletions", "chat_message"]
+__all__ = ["ChatCompletionsProtocol", "chat_message"]
 
 
-def _tool(tool: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any]:
+def _chat_tool(tool: Mapping[str, Any], dialect: SchemaDialect) -> Mapping[str, Any]:
     """Return a tool with the schema that the provider takes; whatever is no function stays as it is."""
     function = tool.get("function")
     if not isinstance(function, dict):
         return tool
-    schema = sanitised(function.get("parameters"), dialect)
+    schema = adapt_schema(function.get("parameters"), dialect)
     if dialect.open_api and not schema["properties"]:  # Gemini takes no object of nothing
         return {**tool, "function": {k: v for k, v in function.items() if k != "parameters"}}
     return {**tool, "function": {**function, "parameters": schema}}
@@ -33,14 +33,14 @@ def _tool(tool: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any]:
 
 def chat_message(message: Message, provider: str) -> dict[str, Any]:
     """Return a message's JSON, with what the provider wants back with it."""
-    value, extras = message.to_dict(), extras_of(message, provider)
+    value, extras = message.to_dict(), provider_extras(message, provider)
     value |= extras.get("fields") or {}
     for call in value.get("tool_calls", ()):
         call |= (extras.get("calls") or {}).get(call["id"]) or {}
     return value
 
 
-def _marked(messages: Sequence[Message], provider: Provider) -> dict[int, bytes]:
+def _cache_marked(messages: Sequence[Message], provider: ModelProvider) -> dict[int, bytes]:
     """Return by place the system prompt and the last two texts, with marks for the cache of Claude at their ends."""
     out: dict[int, bytes] = {}
     at = range(len(messages) - 1, -1, -1)
@@ -51,25 +51,25 @@ def _marked(messages: Sequence[Message], provider: Provider) -> dict[int, bytes]
         content = value["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
         value["content"] = [*parts[:-1], {**parts[-1], "cache_control": provider.cache_mark}]
-        out[place] = encoded(value)
+        out[place] = encode_json(value)
     return out
 
 
-class _Fold(Fold):
+class _ChatAnswerBuilder(AnswerBuilder):
     """Puts the chunks of one answer together."""
 
     whole = ("choices", "error")
 
-    def __init__(self, provider: Provider, model: str) -> None:
+    def __init__(self, provider: ModelProvider, model: str) -> None:
         super().__init__(provider, model)
-        self._calls = _CallFold()
+        self._calls = _ToolCallBuilder()
         self._reasoning: list[str] = []
         self._details: list[dict[str, Any]] = []
 
     def chunk(self, chunk: dict[str, Any]) -> str:
         if chunk.get("error") or chunk.get("object") == "error":
-            raise Complained(self.complaint(chunk))
-        self.begun = True
+            raise ErrorReplyReceived(self.read_error(chunk))
+        self.has_begun = True
         self.model = str(chunk.get("model") or self.model)
         # Groq has it one level down; some repeat it, growing, in each chunk
         if usage := chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage"):
@@ -78,7 +78,7 @@ class _Fold(Fold):
         if choice is None:
             return ""
         if choice.get("error"):
-            raise Complained(self.complaint(choice))
+            raise ErrorReplyReceived(self.read_error(choice))
         self.finish_reason = str(choice.get("finish_reason") or self.finish_reason)
         delta = choice.get("delta") or choice.get("message") or {}
         self._calls.add(delta.get("tool_calls") or ())
@@ -86,7 +86,7 @@ class _Fold(Fold):
             self._reasoning.append(delta["reasoning_content"])
         for detail in delta.get("reasoning_details") or ():  # OpenRouter, MiniMax
             _add_detail(self._details, detail)
-        return _text(delta.get("content")) + _text(delta.get("refusal"))
+        return _delta_text(delta.get("content")) + _delta_text(delta.get("refusal"))
 
     def calls(self) -> list[dict[str, str]]:
         return self._calls.calls
@@ -101,7 +101,7 @@ class _Fold(Fold):
         return {k: v for k, v in (("fields", fields), ("calls", signed)) if v}
 
 
-class _CallFold:
+class _ToolCallBuilder:
     """Puts tool calls together from their pieces.
 
     A piece belongs to the call of its `index`. Where a provider leaves that out, or gives every call the same
@@ -140,7 +140,7 @@ class _CallFold:
 def _begins_another(call: dict[str, str], given_id: str, name: str, *, by_index: bool) -> bool:
     if given_id and call["id"]:
         return given_id != call["id"] and bool(name)
-    return not by_index and bool(name) and as_json(call["arguments"]) is not None
+    return not by_index and bool(name) and parse_json(call["arguments"]) is not None
 
 
 def _add_detail(details: list[dict[str, Any]], detail: dict[str, Any]) -> None:
@@ -158,7 +158,7 @@ def _add_detail(details: list[dict[str, Any]], detail: dict[str, Any]) -> None:
             known[key] = value
 
 
-def _text(content: Any) -> str:
+def _delta_text(content: Any) -> str:
     """The text of a delta's content: a string, or parts of which those that are text count."""
     if isinstance(content, list):
         return "".join(str(part.get("text") or "") for part in content if part.get("type") == "text")
@@ -171,24 +171,26 @@ def _as_text(arguments: Any) -> str:
     return "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
 
 
-class ChatCompletions(Wire):
+class ChatCompletionsProtocol(WireProtocol):
     """OpenAI's protocol of 2023, which most providers speak."""
 
     name = CHAT_COMPLETIONS
-    fold = _Fold
+    builder = _ChatAnswerBuilder
 
-    def path(self, endpoint: Endpoint) -> str:
+    def path(self, endpoint: ModelEndpoint) -> str:
         return "/chat/completions"
 
-    def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def body(self, request: ModelRequest, endpoint: ModelEndpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
         provider = endpoint.provider
         body: dict[str, Any] = {"model": request.model}
         if request.tools:
             dialect = BY_NAME.get(provider.profile.schemas, OPENAI)
-            body["tools"] = tools_text(request.tools, provider, lambda tools: [_tool(t, dialect) for t in tools])
+            body["tools"] = encode_tools(request.tools, provider, lambda tools: [_chat_tool(t, dialect) for t in tools])
         marks = provider.profile.marks_cache and "claude" in request.model
-        marked = _marked(request.messages, provider) if marks else None
-        body["messages"] = listed(runs(request.messages, provider, lambda m: chat_message(m, provider.name), marked))
+        marked = _cache_marked(request.messages, provider) if marks else None
+        body["messages"] = join_list(
+            encode_message_runs(request.messages, provider, lambda m: chat_message(m, provider.name), marked)
+        )
         if request.max_tokens is not None:
             body[provider.profile.max_tokens_field] = request.max_tokens
         if request.temperature is not None:

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.models.request import ModelClient
 
 if TYPE_CHECKING:
-    from hermes_agent.models.selection import Selection
+    from hermes_agent.models.selection import ModelSelection
 
-__all__ = ["ChosenModel", "ClientPool", "Health", "selections"]
+__all__ = ["ChosenModel", "ClientPool", "EndpointHealth", "fallback_selections"]
 
 logger = logging.getLogger(__name__)
 
 
-class Health:
+class EndpointHealth:
     """Whether an endpoint with its key is worth asking; one object per endpoint for the life of the process."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Health:
         """What it failed with the last time."""
 
     @property
-    def rests(self) -> bool:
+    def is_paused(self) -> bool:
         """Others are asked first for now."""
         return time.monotonic() < self._until
 
@@ -39,7 +39,7 @@ class Health:
         """For how many seconds more."""
         return max(0.0, self._until - time.monotonic())
 
-    def rest(self, seconds: float, why: str = "") -> None:
+    def pause(self, seconds: float, why: str = "") -> None:
         """Ask others first for that long. `why`: a sentence."""
         self.why = why
         self._until = max(self._until, time.monotonic() + seconds)
@@ -59,8 +59,8 @@ class ChosenModel:
     """How long it may think in a turn, in the provider's words; empty leaves it to the provider."""
     credential: str = ""
     """Name of the key that it is asked with: a variable, or a login; empty where there is none."""
-    health: Health = field(default_factory=Health, compare=False)
-    others: Callable[[], Sequence[ChosenModel]] = field(default=tuple, compare=False)
+    health: EndpointHealth = field(default_factory=EndpointHealth, compare=False)
+    fallbacks: Callable[[], Sequence[ChosenModel]] = field(default=tuple, compare=False)
     """Returns who is asked when it does not answer: the same model with further keys, then `fallback_providers`."""
 
 
@@ -68,21 +68,21 @@ class ClientPool:
     """One client per endpoint for the life of the process, so that a change of model keeps the connections."""
 
     def __init__(self) -> None:
-        self._clients: dict[Endpoint, ModelClient] = {}
-        self._health: dict[tuple[Endpoint, str], Health] = {}
+        self._clients: dict[ModelEndpoint, ModelClient] = {}
+        self._health: dict[tuple[ModelEndpoint, str], EndpointHealth] = {}
 
-    def client(self, selection: Selection) -> ModelClient:
+    def client(self, selection: ModelSelection) -> ModelClient:
         """Return the client of the selection's endpoint."""
         known = self._clients.get(selection.endpoint)
         if known is None:
             known = self._clients[selection.endpoint] = selection.new_client()
         return known
 
-    def chosen(
+    def make_chosen(
         self,
-        selection: Selection,
-        fallbacks: Callable[[], Sequence[Selection]] = tuple,
-        context_length: Callable[[Selection], int] = lambda _: 0,
+        selection: ModelSelection,
+        fallbacks: Callable[[], Sequence[ModelSelection]] = tuple,
+        context_length: Callable[[ModelSelection], int] = lambda _: 0,
     ) -> ChosenModel:
         """Return the selection with its client and who stands in for it.
 
@@ -93,11 +93,11 @@ class ClientPool:
 
         def others() -> list[ChosenModel]:
             asked = (selection.endpoint, selection.model)
-            found = (*selection.siblings, *fallbacks())
+            found = (*selection.with_other_keys, *fallbacks())
             return [one(each) for each in found if (each.endpoint, each.model) != asked]
 
-        def one(each: Selection, others: Callable[[], Sequence[ChosenModel]] = tuple) -> ChosenModel:
-            health = self._health.setdefault((each.endpoint, each.model), Health())
+        def one(each: ModelSelection, others: Callable[[], Sequence[ChosenModel]] = tuple) -> ChosenModel:
+            health = self._health.setdefault((each.endpoint, each.model), EndpointHealth())
             client = self.client(each)
             length, credential = context_length(each), each.endpoint.key_name
             return ChosenModel(
@@ -113,14 +113,14 @@ class ClientPool:
             await client.aclose()
 
 
-def selections(chain: Any, select: Callable[[Mapping[str, Any]], Selection]) -> list[Selection]:
+def fallback_selections(chain: Any, select: Callable[[Mapping[str, Any]], ModelSelection]) -> list[ModelSelection]:
     """Return who stands in, in order; an entry that cannot be used is left out, with a warning.
 
     Args:
         chain: names of providers, or mappings with `provider`, `model`, `base_url`, `api_key`, `key_env`.
         select: chooses by a block like the config's `model`.
     """
-    found: list[Selection] = []
+    found: list[ModelSelection] = []
     for entry in chain if isinstance(chain, Iterable) and not isinstance(chain, str | Mapping) else ():
         given: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {"provider": entry}
         block = {**given, "default": given.get("model") or given.get("default") or ""}

@@ -15,26 +15,26 @@ from typing import Any
 from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE
 from hermes_agent.core.errors import ModelError
 from hermes_agent.models import failures
-from hermes_agent.models.infos import ModelInfos
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.models.infos import ModelCatalog
+from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
-from hermes_agent.models.request_body import Prepared, has_code, prepare
+from hermes_agent.models.request_body import PreparedRequest, has_hooks, prepare_request
 from hermes_agent.models.signing import Signer
-from hermes_agent.models.transport import Broken, Deadlines, Reply, Transport, load_http
+from hermes_agent.models.transport import HttpResponse, HttpTimeouts, HttpTransport, TransportError, load_http
 from hermes_agent.models.wire import (
     EXCERPT,
-    Complained,
-    EventDecoder,
-    Fold,
-    Malformed,
-    Wire,
-    as_json,
-    complaint_of,
-    malformed,
+    AnswerBuilder,
+    ErrorReplyReceived,
+    MalformedReply,
+    SseDecoder,
+    WireProtocol,
+    malformed_chunk,
+    parse_error_reply,
+    parse_json,
 )
-from hermes_agent.models.wires import wire_of
+from hermes_agent.models.wires import load_wire_protocol
 
-__all__ = ["RunHooks", "WireClient"]
+__all__ = ["RunHooks", "HttpModelClient"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ RunHooks = Callable[..., Awaitable[Any]]
 """Runs a function in a worker thread (`Bridge.run`)."""
 
 
-class WireClient:
+class HttpModelClient:
     """A provider.
 
     Args:
@@ -60,17 +60,17 @@ class WireClient:
         deadlines: how long to wait.
         run_hooks: runs the hooks of a plugin's profile off the loop; None runs them on it.
         infos: where prices are; None knows none.
-        is_child: it is a process of ours on this machine (see `Transport`).
+        is_child: it is a process of ours on this machine (see `HttpTransport`).
     """
 
     fits_within = 0
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        deadlines: Deadlines | None = None,
+        endpoint: ModelEndpoint,
+        deadlines: HttpTimeouts | None = None,
         run_hooks: RunHooks | None = None,
-        infos: ModelInfos | None = None,
+        infos: ModelCatalog | None = None,
         *,
         is_child: bool = False,
     ) -> None:
@@ -79,15 +79,15 @@ class WireClient:
         self.base_url = endpoint.base_url
         self.api_mode = endpoint.provider.api_mode
         self._endpoint = endpoint
-        self._wire: Wire = wire_of(self.api_mode)
+        self._wire: WireProtocol = load_wire_protocol(self.api_mode)
         self._run_hooks = run_hooks
-        self._transport = Transport(endpoint.base_url, deadlines or Deadlines(), is_child=is_child)
-        self._signer = Signer(endpoint, run_hooks) if endpoint.provider.signs and not endpoint.key else None
+        self._transport = HttpTransport(endpoint.base_url, deadlines or HttpTimeouts(), is_child=is_child)
+        self._signer = Signer(endpoint, run_hooks) if endpoint.provider.signs_requests and not endpoint.key else None
         self._without_effort: set[str] = set()
         self._first = ""
         """The first model that the server listed; empty before it was asked."""
 
-    def with_key(self, key: str) -> WireClient:
+    def with_key(self, key: str) -> HttpModelClient:
         """Return the same with another key; they share their connections."""
         other = copy.copy(self)
         other._endpoint = dataclasses.replace(self._endpoint, key=key)
@@ -105,23 +105,27 @@ class WireClient:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Ask, and yield the answer as it comes (see `ModelClient.stream`)."""
-        return self._streamed(request) if self._signer is None else self._signer.twice(partial(self._streamed, request))
+        return (
+            self._streamed(request)
+            if self._signer is None
+            else self._signer.request_with_retry(partial(self._streamed, request))
+        )
 
     def _streamed(self, request: ModelRequest, refused: bool = False) -> AsyncGenerator[ModelDelta, None]:
         """Ask. `refused`: what the request was signed with the last time was not accepted."""
         if EFFORT not in request.extra or EFFORT in request.options.extra:
-            return self._asked(request, refused)
+            return self._request(request, refused)
         plain = dataclasses.replace(request, extra={k: v for k, v in request.extra.items() if k != EFFORT})
         if request.model in self._without_effort:
-            return self._asked(plain, refused)
-        return self._asked_with_effort(request, plain, refused)
+            return self._request(plain, refused)
+        return self._request_with_effort(request, plain, refused)
 
-    async def _asked_with_effort(
+    async def _request_with_effort(
         self, request: ModelRequest, plain: ModelRequest, refused: bool
     ) -> AsyncGenerator[ModelDelta, None]:
         """A model that knows no `reasoning_effort` refuses the request; it is asked without from then on."""
         try:
-            async with contextlib.aclosing(self._asked(request, refused)) as items:
+            async with contextlib.aclosing(self._request(request, refused)) as items:
                 async for item in items:
                     yield item
             return
@@ -130,15 +134,15 @@ class WireClient:
                 raise
             logger.info("model %s is asked without %s: %s", request.model, EFFORT, exc)
             self._without_effort.add(request.model)
-        async with contextlib.aclosing(self._asked(plain, refused)) as items:
+        async with contextlib.aclosing(self._request(plain, refused)) as items:
             async for item in items:
                 yield item
 
-    async def _asked(self, request: ModelRequest, refused: bool) -> AsyncGenerator[ModelDelta, None]:
+    async def _request(self, request: ModelRequest, refused: bool) -> AsyncGenerator[ModelDelta, None]:
         self._check_key(request.model)
         if not request.model:
             request = dataclasses.replace(request, model=await self._first_model())
-        fold = self._wire.fold(self._endpoint.provider, request.model)
+        fold = self._wire.builder(self._endpoint.provider, request.model)
         prepared = await self._prepared(request)
         path = self._wire.path(self._endpoint)
         sign = None if self._signer is None else partial(self._signer.headers, request.model, again=refused)
@@ -150,17 +154,19 @@ class WireClient:
             ):
                 async for text in texts:
                     yield TextPart(text)
-        except Broken as exc:
-            if not fold.begun:
+        except TransportError as exc:
+            if not fold.has_begun:
                 raise failures.unreachable(self._endpoint, request.model, str(exc)) from exc
             if not fold.finish_reason:
                 raise failures.cut_off(self._endpoint, request.model, str(exc)) from exc
             # it had said that it was finished: what is lost is at most the usage
-        except Malformed as exc:
+        except MalformedReply as exc:
             # not `from exc`: its text is not yet free of secrets
             raise failures.cut_off(self._endpoint, request.model, str(exc)) from None
-        except Complained as exc:
-            raise failures.from_complaint(self._endpoint, request.model, exc.complaint, streaming=fold.begun) from None
+        except ErrorReplyReceived as exc:
+            raise failures.error_from_reply(
+                self._endpoint, request.model, exc.error_reply, streaming=fold.has_begun
+            ) from None
         answer = self._answer(request.model, fold)
         cost = self._infos.listed_cost_usd(self._endpoint, request.model, answer.usage) if self._infos else None
         yield dataclasses.replace(answer, provider=self.provider, listed_cost_usd=cost)
@@ -184,25 +190,25 @@ class WireClient:
     def _headers(self) -> dict[str, str]:
         return {**self._wire.headers(self._endpoint), **dict(self._endpoint.provider.default_headers)}
 
-    async def _prepared(self, request: ModelRequest) -> Prepared:
-        if self._run_hooks is None or not has_code(self._endpoint.provider.profile):
-            return prepare(request, self._endpoint, self._wire)
+    async def _prepared(self, request: ModelRequest) -> PreparedRequest:
+        if self._run_hooks is None or not has_hooks(self._endpoint.provider.profile):
+            return prepare_request(request, self._endpoint, self._wire)
         try:
-            work = self._run_hooks(prepare, request, self._endpoint, self._wire, deadline_s=HOOKS_LIMIT_S)
-            prepared: Prepared = await work
+            work = self._run_hooks(prepare_request, request, self._endpoint, self._wire, deadline_s=HOOKS_LIMIT_S)
+            prepared: PreparedRequest = await work
             return prepared
         except TimeoutError:
             why = f"was not asked: its profile needed more than {HOOKS_LIMIT_S:g} seconds for the request"
-            raise failures.refused(self._endpoint, request.model, why) from None
+            raise failures.rejected_request(self._endpoint, request.model, why) from None
 
     def _check_key(self, model: str) -> None:
         key = self._endpoint.key
         if not key and self._endpoint.provider.needs_key and self._signer is None:
-            raise failures.no_key(self._endpoint, model)
+            raise failures.missing_key(self._endpoint, model)
         # the HTTP library would quote the whole header in its error
         wrong = next((at for at, char in enumerate(key, 1) if not "!" <= char <= "~"), None)
         if wrong is not None:
-            raise failures.not_a_key(self._endpoint, model, f"its character {wrong} of {len(key)} cannot be in a key")
+            raise failures.invalid_key(self._endpoint, model, f"its character {wrong} of {len(key)} cannot be in a key")
 
     async def _first_model(self) -> str:
         """Return the first model that the server lists; a server of one's own serves what it has loaded."""
@@ -211,95 +217,101 @@ class WireClient:
         wanted = "(the first of its list)"
         try:
             async with self._transport.exchange("/models", self._headers()) as reply:
-                value = as_json(await _read(reply))
-        except Broken as exc:
+                value = parse_json(await _read_body(reply))
+        except TransportError as exc:
             raise failures.unreachable(self._endpoint, wanted, str(exc)) from exc
         if reply.status >= 400:
-            said = complaint_of(value, status=reply.status, retry_after_s=reply.retry_after_s)
-            raise failures.from_complaint(self._endpoint, wanted, said)
+            said = parse_error_reply(value, status=reply.status, retry_after_s=reply.retry_after_s)
+            raise failures.error_from_reply(self._endpoint, wanted, said)
         entries = value.get("data") if isinstance(value, dict) else value
         ids = [e.get("id") for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
         if not ids or not isinstance(ids[0], str):
             hint = "Name one with `hermes config set model.default NAME`."
-            raise failures.refused(self._endpoint, wanted, "lists no model", hint=hint)
+            raise failures.rejected_request(self._endpoint, wanted, "lists no model", hint=hint)
         self._first = ids[0]
         return self._first
 
-    async def _texts(self, model: str, reply: Reply, fold: Fold) -> AsyncGenerator[str, None]:
+    async def _texts(self, model: str, reply: HttpResponse, fold: AnswerBuilder) -> AsyncGenerator[str, None]:
         """Yield the pieces of text of an answer, folding everything into `fold`."""
         if reply.status >= 400 or reply.content_type in ("application/json", "text/html"):
-            if text := fold.add(_whole_answer(self._endpoint, model, reply, await _read(reply), fold.whole)):
+            if text := fold.add(_read_whole_answer(self._endpoint, model, reply, await _read_body(reply), fold.whole)):
                 yield text
             return
-        decoder = EventDecoder()
+        decoder = SseDecoder()
         async for piece in reply.pieces:
             for event in decoder.feed(piece):
                 if text := fold.event(event):
                     yield text
-            if fold.done:
+            if fold.is_done:
                 await _drain(reply)
                 return
         for event in decoder.finish():
             if text := fold.event(event):
                 yield text
 
-    def _answer(self, model: str, fold: Fold) -> ModelAnswer:
+    def _answer(self, model: str, fold: AnswerBuilder) -> ModelAnswer:
         """The whole answer, if it is one."""
         if not fold.finish_reason:
-            why = "the stream ended without a finish reason" if fold.begun else "the stream ended before a word"
+            why = "the stream ended without a finish reason" if fold.has_begun else "the stream ended before a word"
             raise failures.cut_off(self._endpoint, model, why)
         try:
             answer = fold.answer()
-        except Malformed as exc:
+        except MalformedReply as exc:
             raise failures.cut_off(self._endpoint, model, str(exc)) from None
         if answer.message.content or answer.message.tool_calls:
             return answer
         if fold.finish_reason == "length":
             why = "gave no answer: the limit of tokens was spent before the first word"
-            raise self._nothing(model, fold, answer, why, "Raise the limit (`model.max_tokens`), or ask for less.")
+            raise self._empty_answer_error(
+                model, fold, answer, why, "Raise the limit (`model.max_tokens`), or ask for less."
+            )
         if fold.finish_reason == "content_filter":
             why = "withheld the answer: its content filter objects to it"
-            raise self._nothing(model, fold, answer, why, "Ask in other words.")
+            raise self._empty_answer_error(model, fold, answer, why, "Ask in other words.")
         why = f"answered with nothing, and gave {self._endpoint.quote(fold.finish_reason, EXCERPT)!r} as the reason"
-        raise failures.empty(self._endpoint, model, why)
+        raise failures.empty_answer(self._endpoint, model, why)
 
-    def _nothing(self, model: str, fold: Fold, answer: ModelAnswer, why: str, hint: str) -> ModelError:
-        error = failures.refused(self._endpoint, model, why, hint=hint)
+    def _empty_answer_error(
+        self, model: str, fold: AnswerBuilder, answer: ModelAnswer, why: str, hint: str
+    ) -> ModelError:
+        error = failures.rejected_request(self._endpoint, model, why, hint=hint)
         error.finish_reason, error.usage = fold.finish_reason, answer.usage
         return error
 
 
-def _whole_answer(endpoint: Endpoint, model: str, reply: Reply, data: bytes, known: tuple[str, ...]) -> dict[str, Any]:
+def _read_whole_answer(
+    endpoint: ModelEndpoint, model: str, reply: HttpResponse, data: bytes, known: tuple[str, ...]
+) -> dict[str, Any]:
     """Read a body that is no stream: an error, or an answer from a server that does not stream.
 
     Raises:
         ModelError, Malformed
     """
-    value = as_json(data)
+    value = parse_json(data)
     if isinstance(value, dict) and reply.status < 400 and any(key in value for key in known):
         return value
-    said = complaint_of(value, status=reply.status, retry_after_s=reply.retry_after_s)
+    said = parse_error_reply(value, status=reply.status, retry_after_s=reply.retry_after_s)
     if reply.status >= 400:
         # a path that does not exist is often answered with a page
-        raise failures.from_complaint(endpoint, model, said)
+        raise failures.error_from_reply(endpoint, model, said)
     if reply.content_type == "text/html" or value is not None:
         what = "a web page" if value is None else "JSON that is no completion"
         raise failures.not_an_api(endpoint, model, said, what)
-    raise malformed(1, data)
+    raise malformed_chunk(1, data)
 
 
-async def _read(reply: Reply) -> bytes:
+async def _read_body(reply: HttpResponse) -> bytes:
     data = bytearray()
     async for piece in reply.pieces:
         data += piece
         if len(data) > LONGEST_WHOLE_BODY:
-            raise Malformed(f"a body that is no stream has more than {LONGEST_WHOLE_BODY} bytes")
+            raise MalformedReply(f"a body that is no stream has more than {LONGEST_WHOLE_BODY} bytes")
     return bytes(data)
 
 
-async def _drain(reply: Reply) -> None:
+async def _drain(reply: HttpResponse) -> None:
     """Read what is left of a stream that is over, so that its connection can be used again."""
-    with contextlib.suppress(TimeoutError, Broken):
+    with contextlib.suppress(TimeoutError, TransportError):
         async with asyncio.timeout(DRAIN_S):
             async for _ in reply.pieces:
                 continue

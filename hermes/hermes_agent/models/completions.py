@@ -14,12 +14,12 @@ from hermes_agent.models.request import ModelAnswer, ModelRequest
 
 __all__ = [
     "Response",
-    "answer_of",
+    "parse_answer",
     "from_dicts",
     "from_keywords",
-    "response_of",
+    "to_response",
     "to_keywords",
-    "usage_of",
+    "parse_usage",
 ]
 
 logger = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class Response(dict[str, Any]):
     to_dict = model_dump
 
 
-def response_of(answer: ModelAnswer) -> Response:
+def to_response(answer: ModelAnswer) -> Response:
     """Return the answer as a chat-completions response."""
     message, usage = answer.message, answer.usage
     calls = [
@@ -150,7 +150,7 @@ def response_of(answer: ModelAnswer) -> Response:
     return response
 
 
-def answer_of(value: Any, model: str) -> ModelAnswer:
+def parse_answer(value: Any, model: str) -> ModelAnswer:
     """Read a response: a mapping or an object in the shape of a completion, or just the text of an answer.
 
     Args:
@@ -171,7 +171,9 @@ def answer_of(value: Any, model: str) -> ModelAnswer:
     if not message.text and not message.tool_calls:
         raise ValueError("it has neither text nor a tool call")
     reason = choice.get("finish_reason") or ("tool_calls" if message.tool_calls else "stop")
-    return ModelAnswer(message, str(reason), usage_of(completion.get("usage")), str(completion.get("model") or model))
+    return ModelAnswer(
+        message, str(reason), parse_usage(completion.get("usage")), str(completion.get("model") or model)
+    )
 
 
 def _calls(said: dict[str, Any]) -> list[dict[str, Any]]:
@@ -186,7 +188,7 @@ def _calls(said: dict[str, Any]) -> list[dict[str, Any]]:
     return calls
 
 
-def usage_of(value: Any) -> Usage:
+def parse_usage(value: Any) -> Usage:
     """Return the tokens that the `usage` of an answer has, in the words of any wire; zeros for what it does not say."""
     value = value if isinstance(value, dict) else {}
     details = value.get("prompt_tokens_details") or value.get("input_tokens_details")

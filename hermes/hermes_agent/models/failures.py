@@ -11,19 +11,19 @@ from dataclasses import dataclass
 
 from hermes_agent.contracts.model_provider import NotSignedIn
 from hermes_agent.core.errors import ContextTooLong, ModelError, ModelErrorKind
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.models.providers import ModelEndpoint
 
 __all__ = [
-    "Complaint",
+    "ErrorReply",
     "context_too_long",
     "cut_off",
-    "empty",
-    "from_complaint",
-    "no_key",
-    "not_a_key",
+    "empty_answer",
+    "error_from_reply",
+    "missing_key",
+    "invalid_key",
     "not_an_api",
     "not_signed_in",
-    "refused",
+    "rejected_request",
     "unreachable",
 ]
 
@@ -47,7 +47,7 @@ _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class ErrorReply:
     """What a provider said instead of an answer."""
 
     message: str = ""
@@ -60,86 +60,95 @@ class Complaint:
     """Seconds it asks to wait."""
 
 
-def no_key(endpoint: Endpoint, model: str) -> ModelError:
+def missing_key(endpoint: ModelEndpoint, model: str) -> ModelError:
     """There is no key, and the provider needs one."""
     names = endpoint.provider.key_names
     name = names[0] if names else "the key"
     return ModelError(
         "no_key",
-        f"There is no key for {endpoint.place}, which model {model!r} needs.",
+        f"There is no key for {endpoint.display_name}, which model {model!r} needs.",
         hint=f"Put {name}=… into the file .env of the home, into the environment, or give a systemd credential"
         f" of that name; or choose another provider with `hermes config set model.provider NAME`.",
     )
 
 
-def not_signed_in(endpoint: Endpoint, model: str, error: NotSignedIn) -> ModelError:
+def not_signed_in(endpoint: ModelEndpoint, model: str, error: NotSignedIn) -> ModelError:
     """There is nothing to sign with."""
-    said = f"{endpoint.opening} was not asked (model {model!r}): {endpoint.quote(error.message, 400)}"
+    said = f"{endpoint.display_name_at_start} was not asked (model {model!r}): {endpoint.quote(error.message, 400)}"
     return ModelError("no_key", said, hint=error.hint)
 
 
-def not_a_key(endpoint: Endpoint, model: str, why: str) -> ModelError:
+def invalid_key(endpoint: ModelEndpoint, model: str, why: str) -> ModelError:
     """The key cannot be one: it was not sent."""
     return ModelError(
         "auth",
-        f"The key for {endpoint.place}, which model {model!r} needs, was not sent: {why}.",
+        f"The key for {endpoint.display_name}, which model {model!r} needs, was not sent: {why}.",
         hint=f"Look at the value of {endpoint.key_name or 'the key'}: a key is one line of letters, digits and signs.",
     )
 
 
-def unreachable(endpoint: Endpoint, model: str, why: str) -> ModelError:
+def unreachable(endpoint: ModelEndpoint, model: str, why: str) -> ModelError:
     """No answer came."""
     hint = f"Check the network, and `model.base_url` ({endpoint.public_url})."
     if not endpoint.provider.needs_key:
         hint = f"Is the server running at {endpoint.public_url}? `model.base_url` says where it is."
     return ModelError(
-        "unreachable", f"{endpoint.opening} cannot be reached for model {model!r}: {endpoint.quote(why)}.", hint=hint
+        "unreachable",
+        f"{endpoint.display_name_at_start} cannot be reached for model {model!r}: {endpoint.quote(why)}.",
+        hint=hint,
     )
 
 
-def cut_off(endpoint: Endpoint, model: str, why: str, *, status: int | None = None) -> ModelError:
+def cut_off(endpoint: ModelEndpoint, model: str, why: str, *, status: int | None = None) -> ModelError:
     """The answer began and did not end as it should."""
     return ModelError(
         "cut_off",
-        f"The answer of model {model!r} from {endpoint.place} was cut off in the middle: {endpoint.quote(why)}.",
+        f"The answer of model {model!r} from {endpoint.display_name} was cut off in the middle: {endpoint.quote(why)}.",
         hint="What came before is not the whole answer. Ask again.",
         status=status,
     )
 
 
-def context_too_long(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
+def context_too_long(endpoint: ModelEndpoint, model: str, complaint: ErrorReply) -> ModelError:
     """The conversation does not fit."""
     limit = _LIMIT.search(complaint.message)
     return ContextTooLong(
-        f"The conversation is too long for model {model!r} of {endpoint.place}.",
-        hint=_said(endpoint, complaint) + "Start a new session (`/new`), or choose a model with a longer context.",
+        f"The conversation is too long for model {model!r} of {endpoint.display_name}.",
+        hint=_quoted_reply(endpoint, complaint)
+        + "Start a new session (`/new`), or choose a model with a longer context.",
         status=complaint.status,
         limit_tokens=int(re.sub(r"\D", "", limit[1])) if limit else None,
     )
 
 
-def refused(endpoint: Endpoint, model: str, why: str, *, hint: str = "", status: int | None = None) -> ModelError:
+def rejected_request(
+    endpoint: ModelEndpoint, model: str, why: str, *, hint: str = "", status: int | None = None
+) -> ModelError:
     """It answered, and not with an answer."""
-    return ModelError("refused", f"{endpoint.opening} {why} (model {model!r}).", hint=hint, status=status)
+    return ModelError("refused", f"{endpoint.display_name_at_start} {why} (model {model!r}).", hint=hint, status=status)
 
 
-def empty(endpoint: Endpoint, model: str, why: str) -> ModelError:
+def empty_answer(endpoint: ModelEndpoint, model: str, why: str) -> ModelError:
     """The answer has neither a word nor a tool call."""
-    return ModelError("empty", f"{endpoint.opening} {why} (model {model!r}).", hint="Ask again, or in other words.")
+    return ModelError(
+        "empty", f"{endpoint.display_name_at_start} {why} (model {model!r}).", hint="Ask again, or in other words."
+    )
 
 
-def not_an_api(endpoint: Endpoint, model: str, complaint: Complaint, what: str) -> ModelError:
+def not_an_api(endpoint: ModelEndpoint, model: str, complaint: ErrorReply, what: str) -> ModelError:
     """Something answers there, but nothing that speaks chat completions."""
-    return refused(
+    return rejected_request(
         endpoint,
         model,
         f"does not serve chat completions at {endpoint.public_url}: it answered with {what}",
-        hint=_said(endpoint, complaint) + "Check `model.base_url`: that of most servers ends in `/v1`.",
+        hint=_quoted_reply(endpoint, complaint) + "Check `model.base_url`: that of most servers ends in `/v1`.",
         status=complaint.status,
     )
 
 
-def from_complaint(endpoint: Endpoint, model: str, complaint: Complaint, *, streaming: bool = False) -> ModelError:
+def error_from_reply(
+    endpoint: ModelEndpoint, model: str, complaint: ErrorReply, *, streaming: bool = False
+) -> ModelError:
     """Return the error for what the provider said.
 
     Args:
@@ -171,61 +180,61 @@ def from_complaint(endpoint: Endpoint, model: str, complaint: Complaint, *, stre
     return _other(endpoint, model, complaint)
 
 
-def _bad_key(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
-    if not (endpoint.key or endpoint.provider.signs):
-        return no_key(endpoint, model)
+def _bad_key(endpoint: ModelEndpoint, model: str, complaint: ErrorReply) -> ModelError:
+    if not (endpoint.key or endpoint.provider.signs_requests):
+        return missing_key(endpoint, model)
     return ModelError(
         "auth",
-        f"{endpoint.opening} did not accept {_means(endpoint)} for model {model!r}.",
-        hint=f"Check {endpoint.key_name or _means(endpoint)}: it may be mistyped, expired, or of another provider.",
+        f"{endpoint.display_name_at_start} did not accept {_remedy_for_key(endpoint)} for model {model!r}.",
+        hint=f"Check {endpoint.key_name or _remedy_for_key(endpoint)}: it may be mistyped, expired, or of another provider.",
         status=complaint.status,
     )
 
 
-def _forbidden(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
-    if not (endpoint.key or endpoint.provider.signs) and endpoint.provider.key_names:
-        return no_key(endpoint, model)
+def _forbidden(endpoint: ModelEndpoint, model: str, complaint: ErrorReply) -> ModelError:
+    if not (endpoint.key or endpoint.provider.signs_requests) and endpoint.provider.key_names:
+        return missing_key(endpoint, model)
     return ModelError(
         "auth",
-        f"{endpoint.opening} does not let {_means(endpoint)} use model {model!r}.",
-        hint=_said(endpoint, complaint)
-        + f"Check what {endpoint.key_name or _means(endpoint)} may do, or change the model.",
+        f"{endpoint.display_name_at_start} does not let {_remedy_for_key(endpoint)} use model {model!r}.",
+        hint=_quoted_reply(endpoint, complaint)
+        + f"Check what {endpoint.key_name or _remedy_for_key(endpoint)} may do, or change the model.",
         status=complaint.status,
     )
 
 
-def _means(endpoint: Endpoint) -> str:
-    return "the key" if endpoint.key or not endpoint.provider.signs else "what it was signed with"
+def _remedy_for_key(endpoint: ModelEndpoint) -> str:
+    return "the key" if endpoint.key or not endpoint.provider.signs_requests else "what it was signed with"
 
 
-def _rate_limit(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
+def _rate_limit(endpoint: ModelEndpoint, model: str, complaint: ErrorReply) -> ModelError:
     wait_s = complaint.retry_after_s
     if wait_s is None:
         wait_s = _wait_in(complaint.message)
     wait = f"wait {_seconds(wait_s)}" if wait_s is not None else "it does not say how long to wait"
     return ModelError(
         "rate_limit",
-        f"{endpoint.opening} limits how often model {model!r} may be asked: {wait}.",
-        hint=_said(endpoint, complaint) + "Ask again after that, or choose another model or provider.",
+        f"{endpoint.display_name_at_start} limits how often model {model!r} may be asked: {wait}.",
+        hint=_quoted_reply(endpoint, complaint) + "Ask again after that, or choose another model or provider.",
         retry_after_s=wait_s,
         status=complaint.status,
     )
 
 
-def _unknown_model(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
+def _unknown_model(endpoint: ModelEndpoint, model: str, complaint: ErrorReply) -> ModelError:
     return ModelError(
         "unknown_model",
-        f"{endpoint.opening} has no model {model!r}.",
-        hint=_said(endpoint, complaint)
+        f"{endpoint.display_name_at_start} has no model {model!r}.",
+        hint=_quoted_reply(endpoint, complaint)
         + f"Choose one of {endpoint.public_url}/models with `hermes config set model.default NAME`.",
         status=complaint.status,
     )
 
 
 def _other(
-    endpoint: Endpoint,
+    endpoint: ModelEndpoint,
     model: str,
-    complaint: Complaint,
+    complaint: ErrorReply,
     kind: ModelErrorKind = "refused",
     did: str = "refused the request",
     hint: str = "Change what it names, or choose another model or provider.",
@@ -233,11 +242,11 @@ def _other(
     status = complaint.status
     with_status = f" with status {status}" if status is not None else ""
     said = endpoint.quote(complaint.message).rstrip(".")
-    text = f"{endpoint.opening} {did}{with_status}{f': {said}' if said else ''} (model {model!r})."
+    text = f"{endpoint.display_name_at_start} {did}{with_status}{f': {said}' if said else ''} (model {model!r})."
     return ModelError(kind, text, hint=hint, retry_after_s=complaint.retry_after_s, status=status)
 
 
-def _said(endpoint: Endpoint, complaint: Complaint) -> str:
+def _quoted_reply(endpoint: ModelEndpoint, complaint: ErrorReply) -> str:
     """The provider's own words, to go before the remedy; empty when it said nothing."""
     text = endpoint.quote(complaint.message)
     return f"It says: {text}{'' if text.endswith(('.', '!', '?', '…')) else '.'} " if text else ""

@@ -5,7 +5,7 @@ that comes with the release (`_FAMILIES`, `_PRICES`).
 
 The table's prices are the vendors' own, in dollars a million tokens, as published in November 2025. They count for the
 vendor's own API and for the very model, with or without a date behind its name: its successor may cost something else.
-The embedded model is free, and so is a server of one's own on this machine (`Endpoint.is_own_server`) that lists no
+The embedded model is free, and so is a server of one's own on this machine (`ModelEndpoint.is_own_server`) that lists no
 price; some providers say with an answer what it cost.
 """
 
@@ -24,10 +24,18 @@ from typing import Any, NamedTuple
 from hermes_agent.contracts.model_provider import ProviderProfile, fetch_model_entries
 from hermes_agent.core.messages import Usage
 from hermes_agent.io.files import write_atomic
-from hermes_agent.models.providers import LOCAL, Endpoint
+from hermes_agent.models.providers import LOCAL, ModelEndpoint
 from hermes_agent.models.request import ModelAnswer
 
-__all__ = ["ModelInfo", "ModelInfos", "NotListed", "cost_usd", "costs_nothing", "ids_listed_by", "told_cost_usd"]
+__all__ = [
+    "ModelInfo",
+    "ModelCatalog",
+    "ModelsUnavailable",
+    "cost_usd",
+    "is_free_of_charge",
+    "fetch_model_ids",
+    "reported_cost_usd",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -138,12 +146,12 @@ def _price_at_vendor(provider: str, model: str) -> _Price | None:
 USUAL_CONTEXT = 128_000
 """Tokens that a model is taken to see of which nothing is known."""
 TTL_S = 24 * 3600.0
-LOOK_S = 1.0
+FILE_CHECK_S = 1.0
 """For how long it is not looked whether somebody else fetched a list: each answer asks for its price."""
 TIMEOUT_S = 8.0
 
 
-class NotListed(Exception):
+class ModelsUnavailable(Exception):
     """A provider does not say which models it has; the message says who."""
 
 
@@ -176,39 +184,39 @@ class ModelInfo(NamedTuple):
         )
 
 
-class ModelInfos:
+class ModelCatalog:
     """The lists of providers, kept on disk. `folder`: where; it is made when the first list is kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._read: dict[Path, _Listed] = {}
+        self._read: dict[Path, _CachedList] = {}
         self._files: dict[tuple[str, str], Path] = {}
         self._silent: set[tuple[str, str]] = set()
         """Providers and models that were to tell with an answer what it cost, and did not."""
 
-    def of(self, endpoint: Endpoint, model: str) -> ModelInfo:
+    def known_info(self, endpoint: ModelEndpoint, model: str) -> ModelInfo:
         """Return what is known of a model without asking anybody."""
         _, listed = self._list(self._file(endpoint))
         found = listed.get(model)
-        usual = _known(endpoint, model)
+        usual = _released_info(endpoint, model)
         if found is None:
             return usual
         return found._replace(**{k: v for k, v in usual._asdict().items() if getattr(found, k) is None})
 
-    def is_priced(self, endpoint: Endpoint, model: str) -> bool:
+    def is_priced(self, endpoint: ModelEndpoint, model: str) -> bool:
         """Say whether it is known what an answer of a model costs, or will be with the answer."""
         name = endpoint.provider.name
-        tells = name == TELLS_ITS_COST and (name, model) not in self._silent
-        return costs_nothing(name) or tells or self.of(endpoint, model).cost_usd(Usage()) is not None
+        tells = name == REPORTS_COST and (name, model) not in self._silent
+        return is_free_of_charge(name) or tells or self.known_info(endpoint, model).cost_usd(Usage()) is not None
 
-    def listed_cost_usd(self, endpoint: Endpoint, model: str, usage: Usage) -> float | None:
+    def listed_cost_usd(self, endpoint: ModelEndpoint, model: str, usage: Usage) -> float | None:
         """Return what an answer costs by the prices that are known; None when they are not."""
-        cost = self.of(endpoint, model).cost_usd(usage)
-        if cost is None and told_cost_usd(endpoint.provider.name, usage.details) is None:
+        cost = self.known_info(endpoint, model).cost_usd(usage)
+        if cost is None and reported_cost_usd(endpoint.provider.name, usage.details) is None:
             self._silent.add((endpoint.provider.name, model))
         return cost
 
-    def context_length(self, endpoint: Endpoint, model: str, block: Any) -> int:
+    def context_length(self, endpoint: ModelEndpoint, model: str, block: Any) -> int:
         """Return how many tokens a model can see; 0 for the embedded one, which makes a conversation fit by itself.
 
         Args:
@@ -218,32 +226,32 @@ class ModelInfos:
             return 0
         own = isinstance(block, Mapping) and model in (block.get("default") or model)
         given = block.get("context_length") if own else None
-        return int(given or self.of(endpoint, model).context_length or USUAL_CONTEXT)
+        return int(given or self.known_info(endpoint, model).context_length or USUAL_CONTEXT)
 
-    def listed(self, endpoint: Endpoint, *, fresh: bool = False) -> list[ModelInfo]:
+    def list_models(self, endpoint: ModelEndpoint, *, fresh: bool = False) -> list[ModelInfo]:
         """Return a provider's models; asks it when what is kept is older than a day. Blocks up to 8 seconds.
 
         Args:
             fresh: ask also when what is kept is younger.
 
         Raises:
-            NotListed: it does not say, and nothing is kept.
+            ModelsUnavailable: it does not say, and nothing is kept.
         """
         file = self._file(endpoint)
         fetched_at, kept = self._list(file, look=True)
         if fresh or time.time() - fetched_at > TTL_S:
-            entries = _entries(endpoint)
+            entries = _fetch_entries(endpoint)
             if entries is not None:
-                write_atomic(_made(file), json.dumps({"fetched_at": time.time(), "models": entries}))
+                write_atomic(_modified_at(file), json.dumps({"fetched_at": time.time(), "models": entries}))
                 _, kept = self._list(file, look=True)
         if not kept:
             named = endpoint.provider.profile.fallback_models
             if not named:
-                raise NotListed(f"{endpoint.place} does not say which models it has")
-            return [self.of(endpoint, name) for name in named]
-        return [self.of(endpoint, name) for name in kept]
+                raise ModelsUnavailable(f"{endpoint.display_name} does not say which models it has")
+            return [self.known_info(endpoint, name) for name in named]
+        return [self.known_info(endpoint, name) for name in kept]
 
-    def _file(self, endpoint: Endpoint) -> Path:
+    def _file(self, endpoint: ModelEndpoint) -> Path:
         key = endpoint.provider.name, endpoint.base_url
         if key not in self._files:
             mark = hashlib.sha256(endpoint.base_url.encode()).hexdigest()[:8]
@@ -257,33 +265,33 @@ class ModelInfos:
             look: also when it was looked a moment ago.
         """
         known, now = self._read.get(file), time.monotonic()
-        if known is not None and not look and now - known.looked < LOOK_S:
+        if known is not None and not look and now - known.checked_at < FILE_CHECK_S:
             return known.fetched_at, known.models
         try:
             fetched_at = file.stat().st_mtime
             if known is None or known.fetched_at != fetched_at:
                 value = json.loads(file.read_bytes())
-                models = {e["id"]: _info(e) for e in value["models"] if isinstance(e, dict) and e.get("id")}
-                known = _Listed(fetched_at, models)
+                models = {e["id"]: _parse_info(e) for e in value["models"] if isinstance(e, dict) and e.get("id")}
+                known = _CachedList(fetched_at, models)
         except FileNotFoundError:
-            known = _Listed(0.0, {})
+            known = _CachedList(0.0, {})
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
             logger.warning("the list of models in %s cannot be read, and is fetched again: %s", file, exc)
-            known = _Listed(0.0, {})
-        self._read[file] = known._replace(looked=now)
+            known = _CachedList(0.0, {})
+        self._read[file] = known._replace(checked_at=now)
         return known.fetched_at, known.models
 
 
-class _Listed(NamedTuple):
+class _CachedList(NamedTuple):
     """What a file said."""
 
     fetched_at: float
     """0.0: there is none."""
     models: dict[str, ModelInfo]
-    looked: float = 0.0
+    checked_at: float = 0.0
 
 
-def _known(endpoint: Endpoint, model: str) -> ModelInfo:
+def _released_info(endpoint: ModelEndpoint, model: str) -> ModelInfo:
     """Return what the release and the provider's profile know."""
     family, provider = _family(model), endpoint.provider
     at_vendor = endpoint.base_url == provider.base_url
@@ -298,18 +306,18 @@ def _known(endpoint: Endpoint, model: str) -> ModelInfo:
     return ModelInfo(model, family.context_length, None, family.vision, family.tools, *a_token)
 
 
-def _made(file: Path) -> Path:
+def _modified_at(file: Path) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
 
 
-def ids_listed_by(endpoint: Endpoint) -> list[str] | None:
+def fetch_model_ids(endpoint: ModelEndpoint) -> list[str] | None:
     """Ask a provider now which models it has; None when it does not say. Nothing is kept; blocks up to 8 seconds."""
-    entries = _entries(endpoint)
+    entries = _fetch_entries(endpoint)
     return None if entries is None else [entry["id"] for entry in entries]
 
 
-def _entries(endpoint: Endpoint) -> list[dict[str, Any]] | None:
+def _fetch_entries(endpoint: ModelEndpoint) -> list[dict[str, Any]] | None:
     """Ask a provider; its entries in its own words, or just the ids where a profile has its own way to ask."""
     profile = endpoint.provider.profile
     key = endpoint.key or None
@@ -325,7 +333,7 @@ def _entries(endpoint: Endpoint) -> list[dict[str, Any]] | None:
     return fetch_model_entries(url, {**dict(endpoint.provider.default_headers), **authorization}, TIMEOUT_S)
 
 
-def _info(entry: Mapping[str, Any]) -> ModelInfo:
+def _parse_info(entry: Mapping[str, Any]) -> ModelInfo:
     """Read an entry of a list, in the words of OpenRouter, vLLM, llama.cpp, Mistral, Groq and Together."""
     top, meta = _mapping(entry.get("top_provider")), _mapping(entry.get("meta"))
     can, price = _mapping(entry.get("capabilities")), _mapping(entry.get("pricing"))
@@ -368,11 +376,11 @@ def _price(value: Any, unit: float) -> float | None:
     return price if price >= 0 else None  # OpenRouter: -1 for one that varies
 
 
-TELLS_ITS_COST = "openrouter"
+REPORTS_COST = "openrouter"
 """Its `cost` is in credits, which are dollars: https://openrouter.ai/docs/use-cases/usage-accounting"""
 
 
-def costs_nothing(provider: str) -> bool:
+def is_free_of_charge(provider: str) -> bool:
     """Say whether a provider's model runs on this machine."""
     return provider == LOCAL
 
@@ -383,13 +391,13 @@ def cost_usd(answer: ModelAnswer, provider: str) -> float | None:
     Args:
         provider: who was asked, where the answer does not say who answered.
     """
-    told = told_cost_usd(answer.provider or provider, answer.usage.details)
+    told = reported_cost_usd(answer.provider or provider, answer.usage.details)
     return answer.listed_cost_usd if told is None else told
 
 
-def told_cost_usd(provider: str, details: Mapping[str, Any]) -> float | None:
+def reported_cost_usd(provider: str, details: Mapping[str, Any]) -> float | None:
     """Return what an answer cost in dollars; None when nobody said so. `details`: the provider's `usage` object."""
-    if costs_nothing(provider):
+    if is_free_of_charge(provider):
         return 0.0
-    cost = details.get("cost") if provider == TELLS_ITS_COST else None
+    cost = details.get("cost") if provider == REPORTS_COST else None
     return float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None

@@ -16,24 +16,24 @@ from typing import Any
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
-from hermes_agent.credentials.logins import Logins
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.credentials.logins import LoginStore
+from hermes_agent.models.providers import ModelEndpoint
 
-__all__ = ["DEFAULT_PROFILE", "KeyPools", "known_profiles", "profile_key"]
+__all__ = ["DEFAULT_PROFILE", "KeyPools", "list_key_profiles", "find_profile_key"]
 
 DEFAULT_PROFILE = "default"
 """Name of the key that a provider has anyway."""
 
 
-def known_profiles(providers: Any, logins: Logins) -> list[str]:
+def list_key_profiles(providers: Any, logins: LoginStore) -> list[str]:
     """Return the names in the config's block `providers` and those of logins, `default` first."""
     entries = providers.values() if isinstance(providers, Mapping) else ()
-    names = {name for entry in entries for name in _profiles(entry)} | {login.label for login in logins.of()}
+    names = {name for entry in entries for name in _profiles(entry)} | {login.label for login in logins.entries()}
     return [DEFAULT_PROFILE, *sorted(names - {DEFAULT_PROFILE})]
 
 
-def profile_key(
-    provider: str, entry: Mapping[str, Any], profile: str, credentials: Credentials, logins: Logins
+def find_profile_key(
+    provider: str, entry: Mapping[str, Any], profile: str, credentials: Credentials, logins: LoginStore
 ) -> tuple[str, str] | None:
     """Return the variable of a profile and the key that it holds; None for the usual key.
 
@@ -49,7 +49,7 @@ def profile_key(
     if profile in ("", DEFAULT_PROFILE) and profile not in names:
         return None
     if profile not in names:
-        known = ", ".join((DEFAULT_PROFILE, *sorted({*names, *(login.label for login in logins.of(provider))})))
+        known = ", ".join((DEFAULT_PROFILE, *sorted({*names, *(login.label for login in logins.entries(provider))})))
         raise ValueError(f"unknown auth profile {profile!r} of provider {provider!r}; known: {known}")
     key = (credentials.get(names[profile]) or "").strip()
     if not key:
@@ -70,9 +70,9 @@ class KeyPools:
     """Whose turn it is; lives as long as the process."""
 
     def __init__(self) -> None:
-        self._used: Counter[Endpoint] = Counter()
+        self._used: Counter[ModelEndpoint] = Counter()
 
-    def ordered(self, keys: Sequence[Endpoint], strategy: str) -> list[Endpoint]:
+    def in_rotation(self, keys: Sequence[ModelEndpoint], strategy: str) -> list[ModelEndpoint]:
         """Return a provider's endpoint with each of its keys, the one to use first at the front.
 
         A conversation keeps to it, for the provider's prompt cache.

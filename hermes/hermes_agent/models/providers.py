@@ -14,7 +14,16 @@ from urllib.parse import urlsplit
 from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.core.redact import MASK, redactor
 
-__all__ = ["CHAT_COMPLETIONS", "CUSTOM", "Endpoint", "LOCAL", "LONGEST_QUOTE", "Provider", "configured", "of"]
+__all__ = [
+    "CHAT_COMPLETIONS",
+    "CUSTOM",
+    "ModelEndpoint",
+    "LOCAL",
+    "LONGEST_QUOTE",
+    "ModelProvider",
+    "provider_from_config",
+    "provider_from_profile",
+]
 
 LOCAL = "local"
 """The embedded model; its client is not this wire's."""
@@ -25,7 +34,7 @@ CHAT_COMPLETIONS = "chat_completions"
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class ModelProvider:
     """One provider: its profile, and what the config says otherwise."""
 
     profile: ProviderProfile = field(hash=False, repr=False)
@@ -65,7 +74,7 @@ class Provider:
         return tuple(name for name in self.env_vars if name.endswith("_BASE_URL"))
 
     @property
-    def signs(self) -> bool:
+    def signs_requests(self) -> bool:
         """Its profile signs requests that have no key."""
         return type(self.profile).sign is not ProviderProfile.sign
 
@@ -75,9 +84,9 @@ class Provider:
         return {"type": "ephemeral"} | ({"ttl": self.cache_ttl} if self.cache_ttl != "5m" else {})
 
 
-def of(profile: ProviderProfile) -> Provider:
+def provider_from_profile(profile: ProviderProfile) -> ModelProvider:
     """Return a profile as requests are made of it."""
-    provider = Provider(
+    provider = ModelProvider(
         profile,
         profile.base_url.rstrip("/"),
         tuple(profile.env_vars),
@@ -85,7 +94,7 @@ def of(profile: ProviderProfile) -> Provider:
         default_model=profile.default_model,
         api_mode=profile.api_mode or CHAT_COMPLETIONS,
     )
-    has_key = bool(provider.key_names) and not _is_here(profile.base_url)
+    has_key = bool(provider.key_names) and not _is_local_address(profile.base_url)
     return replace(provider, needs_key=profile.needs_key and has_key)
 
 
@@ -93,7 +102,7 @@ def _headers(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((str(k), str(v)) for k, v in given.items())
 
 
-def _is_here(base_url: str) -> bool:
+def _is_local_address(base_url: str) -> bool:
     """Say whether an address is this machine's."""
     try:
         return urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1")
@@ -101,7 +110,7 @@ def _is_here(base_url: str) -> bool:
         return False
 
 
-def configured(name: str, entry: Mapping[str, Any], known: Provider | None = None) -> Provider:
+def provider_from_config(name: str, entry: Mapping[str, Any], known: ModelProvider | None = None) -> ModelProvider:
     """Return the provider that an entry of the config's `providers` describes.
 
     Args:
@@ -112,7 +121,7 @@ def configured(name: str, entry: Mapping[str, Any], known: Provider | None = Non
     own_key = str(entry.get("api_key_env") or entry.get("key_env") or "")
     if known is None:
         own_key = own_key or re.sub(r"\W", "_", name).upper() + "_API_KEY"
-        known = of(ProviderProfile(name, needs_key=False, has_own_models=True))
+        known = provider_from_profile(ProviderProfile(name, needs_key=False, has_own_models=True))
     return replace(
         known,
         base_url=str(entry.get("base_url") or known.base_url),
@@ -129,10 +138,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ModelEndpoint:
     """One provider as this process uses it."""
 
-    provider: Provider
+    provider: ModelProvider
     base_url: str
     """Absolute, `http` or `https`, without the final slash."""
     key: str = field(default="", repr=False)
@@ -150,19 +159,19 @@ class Endpoint:
         return f"{host}:{parts.port}" if parts.port else host
 
     @property
-    def place(self) -> str:
+    def display_name(self) -> str:
         """The provider in words: `OpenAI (api.openai.com)`."""
         return f"{self.provider.display_name} ({self.host})"
 
     @property
-    def opening(self) -> str:
+    def display_name_at_start(self) -> str:
         """`place` at the beginning of a sentence; a name keeps its case (`xAI`, `vLLM`)."""
-        return f"T{self.place[1:]}" if self.place.startswith("the ") else self.place
+        return f"T{self.display_name[1:]}" if self.display_name.startswith("the ") else self.display_name
 
     @property
     def is_own_server(self) -> bool:
         """Whether the provider is by its nature a server of one's own on this machine (Ollama, LM Studio, …)."""
-        return _is_here(self.provider.profile.base_url) and _is_here(self.base_url)
+        return _is_local_address(self.provider.profile.base_url) and _is_local_address(self.base_url)
 
     @property
     def public_url(self) -> str:

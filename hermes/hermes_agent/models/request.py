@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from hermes_agent.core.messages import Message, Usage
 
 __all__ = [
-    "Definitions",
+    "ToolDefinitions",
     "ModelAnswer",
     "ModelClient",
     "ModelDelta",
@@ -23,12 +23,12 @@ __all__ = [
 ]
 
 
-class Definitions(list[dict[str, Any]]):
+class ToolDefinitions(list[dict[str, Any]]):
     """The tools that a model is shown; one object as long as they stay the same. Nobody changes it."""
 
-    kept: tuple[object, Any] | None = None
+    encoded: tuple[object, Any] | None = None
     """What they were last encoded as, and for whom (`models.encoding`)."""
-    found: tuple[str, ...] = ()
+    searchable: tuple[str, ...] = ()
     """Names of further ones that the model may call once it has found them (`tools.search`)."""
 
 
@@ -61,11 +61,11 @@ class RequestOptions:
             else self.tool_choice["function"]["name"]
         )
 
-    def shortest(self, max_tokens: int | None) -> int | None:
+    def smaller_limit(self, max_tokens: int | None) -> int | None:
         """Return the smaller limit of this one and `max_tokens`; None when there is neither."""
         return min((limit for limit in (self.max_tokens, max_tokens) if limit is not None), default=None)
 
-    def on(self, request: ModelRequest, *, first: bool) -> ModelRequest:
+    def apply_to(self, request: ModelRequest, *, first: bool) -> ModelRequest:
         """Return a request of the turn with them. `first`: it is the first one."""
         extra = {**request.extra, **self.extra}
         if first and self.tool_choice not in (None, "auto", "none") and request.tools:
@@ -73,7 +73,7 @@ class RequestOptions:
         if not request.tools:
             extra.pop("parallel_tool_calls", None)  # refused where there are no tools
         temperature = request.temperature if self.temperature is None else self.temperature
-        limit = self.shortest(request.max_tokens)
+        limit = self.smaller_limit(request.max_tokens)
         return replace(request, max_tokens=limit, temperature=temperature, extra=extra, options=self)
 
 

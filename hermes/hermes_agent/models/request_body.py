@@ -13,11 +13,11 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.models import failures
 from hermes_agent.models.chat_completions import chat_message
 from hermes_agent.models.completions import from_dicts
-from hermes_agent.models.providers import CHAT_COMPLETIONS, Endpoint
+from hermes_agent.models.providers import CHAT_COMPLETIONS, ModelEndpoint
 from hermes_agent.models.request import ModelRequest
-from hermes_agent.models.wire import Wire
+from hermes_agent.models.wire import WireProtocol
 
-__all__ = ["Prepared", "has_code", "prepare", "profile_failed"]
+__all__ = ["PreparedRequest", "has_hooks", "prepare_request", "profile_hook_error"]
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ HOOKS = ("prepare_messages", "build_extra_body", "build_api_kwargs_extras", "get
 """Methods of a profile that are called for each request."""
 
 
-class Prepared(NamedTuple):
+class PreparedRequest(NamedTuple):
     """What is sent."""
 
     body: dict[str, Any]
@@ -33,25 +33,25 @@ class Prepared(NamedTuple):
     """Beside those that every request of the provider has."""
 
 
-def has_code(profile: ProviderProfile) -> bool:
+def has_hooks(profile: ProviderProfile) -> bool:
     """Say whether the profile has hooks of its own, which may take their time."""
     return any(getattr(type(profile), name) is not getattr(ProviderProfile, name) for name in HOOKS)
 
 
-def prepare(request: ModelRequest, endpoint: Endpoint, wire: Wire) -> Prepared:
+def prepare_request(request: ModelRequest, endpoint: ModelEndpoint, wire: WireProtocol) -> PreparedRequest:
     """Return the request's JSON and headers. Raises ModelError: a hook of the profile failed."""
     profile = endpoint.provider.profile
     try:
-        dressed, fields, headers = _dressed(profile, request, endpoint, wire)
-        return Prepared(wire.body(dressed, endpoint, fields), headers)
+        dressed, fields, headers = _apply_profile(profile, request, endpoint, wire)
+        return PreparedRequest(wire.body(dressed, endpoint, fields), headers)
     except Exception as exc:
-        raise profile_failed(endpoint, request.model, exc) from exc
+        raise profile_hook_error(endpoint, request.model, exc) from exc
 
 
-def profile_failed(endpoint: Endpoint, model: str, exc: Exception) -> ModelError:
+def profile_hook_error(endpoint: ModelEndpoint, model: str, exc: Exception) -> ModelError:
     """Log what a hook of the profile raised, and return the error of the request."""
     logger.warning("the profile of model provider `%s` failed", endpoint.provider.name, exc_info=exc)
-    return failures.refused(
+    return failures.rejected_request(
         endpoint,
         model,
         f"was not asked: its profile failed with {type(exc).__name__}: {endpoint.quote(str(exc))}",
@@ -59,8 +59,8 @@ def profile_failed(endpoint: Endpoint, model: str, exc: Exception) -> ModelError
     )
 
 
-def _dressed(
-    profile: ProviderProfile, request: ModelRequest, endpoint: Endpoint, wire: Wire
+def _apply_profile(
+    profile: ProviderProfile, request: ModelRequest, endpoint: ModelEndpoint, wire: WireProtocol
 ) -> tuple[ModelRequest, dict[str, Any], dict[str, str]]:
     """Return the request with the profile's messages, temperature and limit; its fields; and its headers."""
     effort = request.extra.get("reasoning_effort")
@@ -85,7 +85,7 @@ def _dressed(
 
 
 def _fields(
-    profile: ProviderProfile, request: ModelRequest, endpoint: Endpoint, effort: str | None
+    profile: ProviderProfile, request: ModelRequest, endpoint: ModelEndpoint, effort: str | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the fields and the headers that the profile adds (§8.1)."""
     where = {"model": request.model, "base_url": endpoint.base_url, "session_id": request.session_id or None}

@@ -21,19 +21,19 @@ from hermes_agent.config.secrets import header_secrets
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
-from hermes_agent.credentials.logins import API_KEY, Login, Logins
-from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.infos import ModelInfos
-from hermes_agent.models.keys import KeyPools, profile_key
-from hermes_agent.models.providers import CUSTOM, LOCAL, Endpoint, Provider, configured
+from hermes_agent.credentials.logins import API_KEY, Login, LoginStore
+from hermes_agent.models.catalogue import ProviderCatalog
+from hermes_agent.models.infos import ModelCatalog
+from hermes_agent.models.keys import KeyPools, find_profile_key
+from hermes_agent.models.providers import CUSTOM, LOCAL, ModelEndpoint, ModelProvider, provider_from_config
 from hermes_agent.models.request import ModelClient
-from hermes_agent.models.wires import OTHER_NAMES, WIRES
+from hermes_agent.models.wires import API_MODE_ALIASES, API_MODES
 
 if TYPE_CHECKING:
-    from hermes_agent.models.client import RunHooks, WireClient
-    from hermes_agent.models.transport import Deadlines
+    from hermes_agent.models.client import HttpModelClient, RunHooks
+    from hermes_agent.models.transport import HttpTimeouts
 
-__all__ = ["Selection", "resolve"]
+__all__ = ["ModelSelection", "select_model"]
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
@@ -42,14 +42,14 @@ AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ModelSelection:
     """A model, and all that is needed to ask it."""
 
-    endpoint: Endpoint
+    endpoint: ModelEndpoint
     """Provider, address and key; for the embedded model the address is empty."""
     model: str
     """Name of the model, for `ModelRequest.model`."""
-    why: str
+    reason: str
     """Half a sentence on why this provider was taken, for a log line: `model.provider says so`."""
     new_client: Callable[[], ModelClient]
     """Makes the client; it opens nothing until it is asked. `ClientPool` calls it once per endpoint."""
@@ -57,7 +57,7 @@ class Selection:
     """`model.max_tokens`; None leaves it to the provider."""
     reasoning_effort: str = ""
     """`agent.reasoning_effort`; empty leaves it to the provider."""
-    siblings: tuple[Selection, ...] = ()
+    with_other_keys: tuple[ModelSelection, ...] = ()
     """The same with the provider's further keys."""
 
     @property
@@ -76,19 +76,19 @@ class Selection:
         return self.provider == LOCAL
 
 
-def resolve(
+def select_model(
     config_get: Callable[[str], Any],
     credentials: Credentials,
     *,
     model: str = "",
     provider: str = "",
     profile: str = "",
-    catalogue: Catalogue | None = None,
+    catalogue: ProviderCatalog | None = None,
     run_hooks: RunHooks | None = None,
     pools: KeyPools | None = None,
-    infos: ModelInfos | None = None,
-    logins: Logins | None = None,
-) -> Selection:
+    infos: ModelCatalog | None = None,
+    logins: LoginStore | None = None,
+) -> ModelSelection:
     """Choose the model.
 
     A key that is missing is not noticed here but when the model is asked (`ModelError`, kind `no_key`): a daemon
@@ -116,82 +116,86 @@ def resolve(
     own = config_get("providers") or {}
     # the block `model` is about one provider: of another one neither name, address nor key make sense
     block = settings if provider in ("", settings["provider"], CUSTOM) else _settings("")
-    wish = _Wish(
+    wish = _RequestedModel(
         provider=provider or settings["provider"],
         model=model or block["default"],
         base_url=block["base_url"],
         key=block["api_key"] or ((block["key_env"] and credentials.get(block["key_env"])) or "").strip(),
     )
-    known, stored = _Known(catalogue or Catalogue(), own), logins or Logins(None)
+    known, stored = _KnownProviders(catalogue or ProviderCatalog(), own), logins or LoginStore(None)
     found, why, address = _provider(wish, known, credentials, stored)
     if found is None or found.name == LOCAL:
-        profile_key(LOCAL, {}, profile, credentials, stored)
-        return _embedded(settings["local"], wish, credentials, known, explicit=found is not None, why=why)
+        find_profile_key(LOCAL, {}, profile, credentials, stored)
+        return _select_local_model(settings["local"], wish, credentials, known, explicit=found is not None, why=why)
     entry = own.get(found.name) or {}
     caching = config_get("prompt_caching") or {}
-    found = _spoken(found, block["api_mode"] or str(entry.get("transport") or ""), caching.get("cache_ttl") or "5m")
+    found = _with_protocol(
+        found, block["api_mode"] or str(entry.get("transport") or ""), caching.get("cache_ttl") or "5m"
+    )
     endpoint = _endpoint(found, address, wish.key, entry, credentials)
     if profile and (login := stored.get(found.name, profile)) is not None:
         endpoint = _with_login(endpoint, login)
-    elif of_profile := profile_key(found.name, entry, profile, credentials, stored):
+    elif of_profile := find_profile_key(found.name, entry, profile, credentials, stored):
         endpoint = replace(endpoint, key_name=of_profile[0], key=of_profile[1])
     name = wish.model or found.default_model
     if not name and not found.profile.has_own_models:
         raise UserError(
-            f"No model is named for {endpoint.place}.",
+            f"No model is named for {endpoint.display_name}.",
             hint="Name one with `hermes config set model.default NAME`, or `hermes --model NAME`.",
             exit_status=EXIT_USAGE,
         )
     effort = str((config_get("agent") or {}).get("reasoning_effort") or "").strip()
 
-    def client(own: Endpoint) -> WireClient:
-        from hermes_agent.models.client import WireClient  # a start asks no model, and does without its protocols
+    def client(own: ModelEndpoint) -> HttpModelClient:
+        from hermes_agent.models.client import HttpModelClient  # a start asks no model, and does without its protocols
 
-        return WireClient(own, _deadlines(entry), run_hooks, infos)
+        return HttpModelClient(own, _deadlines(entry), run_hooks, infos)
 
-    def selection(own: Endpoint, siblings: tuple[Selection, ...] = ()) -> Selection:
+    def selection(own: ModelEndpoint, siblings: tuple[ModelSelection, ...] = ()) -> ModelSelection:
         def new_client() -> ModelClient:
             if not own.login:
                 return client(own)
-            from hermes_agent.models.signed_in import SignedInClient  # as WireClient
+            from hermes_agent.models.signed_in import LoginModelClient  # as WireClient
 
-            return SignedInClient(client(own), own, stored, run_hooks)
+            return LoginModelClient(client(own), own, stored, run_hooks)
 
-        return Selection(own, name, why, new_client, settings["max_tokens"], effort, siblings)
+        return ModelSelection(own, name, why, new_client, settings["max_tokens"], effort, siblings)
 
     keys = [endpoint]
     if not (profile or wish.key):
         strategy = (config_get("credential_pool_strategies") or {}).get(found.name) or ""
         pool = _pool(endpoint, entry if strategy else {}, credentials, stored)
-        keys = (pools or KeyPools()).ordered(pool, strategy) or keys
+        keys = (pools or KeyPools()).in_rotation(pool, strategy) or keys
     return selection(keys[0], tuple(map(selection, keys[1:])))
 
 
-def _deadlines(entry: Mapping[str, Any]) -> Deadlines:
+def _deadlines(entry: Mapping[str, Any]) -> HttpTimeouts:
     """Return how long a provider is waited for, by its entry in the config."""
-    from hermes_agent.models.transport import Deadlines  # as WireClient
+    from hermes_agent.models.transport import HttpTimeouts  # as WireClient
 
     given = {
         "first_byte_s": entry.get("first_byte_timeout_seconds"),
         "idle_s": entry.get("stale_timeout_seconds"),
         "whole_s": entry.get("request_timeout_seconds"),
     }
-    return Deadlines(**{name: seconds for name, seconds in given.items() if seconds})
+    return HttpTimeouts(**{name: seconds for name, seconds in given.items() if seconds})
 
 
-def _pool(endpoint: Endpoint, entry: Mapping[str, Any], credentials: Credentials, logins: Logins) -> list[Endpoint]:
+def _pool(
+    endpoint: ModelEndpoint, entry: Mapping[str, Any], credentials: Credentials, logins: LoginStore
+) -> list[ModelEndpoint]:
     """Return the endpoint with each key that there is, the usual one first: then those of `profiles`, then logins."""
     found = {endpoint.key: endpoint} if endpoint.key else {}
     for name in (entry.get("profiles") or {}).values():
         if key := (credentials.get(name) or "").strip():
             found.setdefault(key, replace(endpoint, key_name=name, key=key))
     redactor.learn(found)
-    for login in logins.of(endpoint.provider.name):
+    for login in logins.entries(endpoint.provider.name):
         found.setdefault(login.access_token, _with_login(endpoint, login))
     return list(found.values())
 
 
-def _with_login(endpoint: Endpoint, login: Login) -> Endpoint:
+def _with_login(endpoint: ModelEndpoint, login: Login) -> ModelEndpoint:
     name = f"the login {login.label!r}"
     if login.auth_type == API_KEY:
         return replace(endpoint, key_name=name, key=login.access_token)
@@ -199,7 +203,7 @@ def _with_login(endpoint: Endpoint, login: Login) -> Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _RequestedModel:
     """What was asked for; an empty text where nothing was."""
 
     provider: str
@@ -219,64 +223,66 @@ def _settings(value: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownProviders:
     """Providers by name: those of the catalogue, as the config's `providers` change them and add to them."""
 
-    catalogue: Catalogue
+    catalogue: ProviderCatalog
     own: Mapping[str, Any]
 
-    def named(self, name: str) -> Provider:
+    def find(self, name: str) -> ModelProvider:
         """Return the provider of this name. Raises ConfigError: there is none."""
         present = self.catalogue.get(name)
         canonical = name if name in self.own or present is None else present.name
         entry = self.own.get(canonical)
         if isinstance(entry, Mapping):
-            return configured(canonical, entry, present)
+            return provider_from_config(canonical, entry, present)
         if present is None:
             known = ", ".join(sorted({*self.catalogue.names(), *self.own}))
             raise ConfigError(f"model.provider: {name!r} is no provider", hint=f"Known: {known}.")
         return present
 
 
-def _spoken(provider: Provider, wish: str, cache_ttl: str) -> Provider:
+def _with_protocol(provider: ModelProvider, wish: str, cache_ttl: str) -> ModelProvider:
     """Return the provider with the protocol that it is asked in. Raises ConfigError: nobody here speaks that."""
-    mode = OTHER_NAMES.get(wish, wish) or provider.api_mode
-    if mode not in WIRES:
+    mode = API_MODE_ALIASES.get(wish, wish) or provider.api_mode
+    if mode not in API_MODES:
         raise ConfigError(
-            f"model.provider: {provider.name} speaks {mode}, this release speaks {', '.join(WIRES)}",
+            f"model.provider: {provider.name} speaks {mode}, this release speaks {', '.join(API_MODES)}",
             hint="Choose another provider with `hermes config set model.provider NAME`; OpenRouter has most models.",
         )
     return replace(provider, api_mode=mode, cache_ttl=cache_ttl)
 
 
-def _provider(wish: _Wish, known: _Known, credentials: Credentials, logins: Logins) -> tuple[Provider | None, str, str]:
+def _provider(
+    wish: _RequestedModel, known: _KnownProviders, credentials: Credentials, logins: LoginStore
+) -> tuple[ModelProvider | None, str, str]:
     """Return the provider, why, and the address that was given; no provider when nothing says which."""
     if wish.provider:
-        return known.named(wish.provider), f"the provider {wish.provider} was chosen", wish.base_url
-    custom = known.named(CUSTOM)
+        return known.find(wish.provider), f"the provider {wish.provider} was chosen", wish.base_url
+    custom = known.find(CUSTOM)
     if wish.base_url:
-        return known.catalogue.serving(wish.base_url) or custom, "model.base_url says where", wish.base_url
+        return known.catalogue.find_by_url(wish.base_url) or custom, "model.base_url says where", wish.base_url
     for name in custom.base_url_names:
         if address := credentials.get(name):
-            return known.catalogue.serving(address) or custom, f"{name} says where", address
+            return known.catalogue.find_by_url(address) or custom, f"{name} says where", address
     for candidate in known.catalogue.providers() if wish.model else ():
         key_name = _key(candidate, credentials)[0] if _may_be_guessed(candidate) else ""
         if key_name:
-            return known.named(candidate.name), f"{key_name} is there and no provider is set", ""
-        if logins.of(candidate.name):
-            return known.named(candidate.name), "somebody signed in there and no provider is set", ""
+            return known.find(candidate.name), f"{key_name} is there and no provider is set", ""
+        if logins.entries(candidate.name):
+            return known.find(candidate.name), "somebody signed in there and no provider is set", ""
     return None, "", ""
 
 
-def _may_be_guessed(provider: Provider) -> bool:
+def _may_be_guessed(provider: ModelProvider) -> bool:
     """Say whether a key alone may choose it."""
     # a token of GitHub or of a cloud is there for other things
-    return provider.needs_key and provider.api_mode in WIRES and provider.profile.auth_type == "api_key"
+    return provider.needs_key and provider.api_mode in API_MODES and provider.profile.auth_type == "api_key"
 
 
 def _endpoint(
-    provider: Provider, address: str, key: str, entry: Mapping[str, Any], credentials: Credentials
-) -> Endpoint:
+    provider: ModelProvider, address: str, key: str, entry: Mapping[str, Any], credentials: Credentials
+) -> ModelEndpoint:
     """Put address and key together; each is what is given, else the config's entry, else what a name gives."""
     source = "model.base_url"
     if not address:
@@ -290,11 +296,11 @@ def _endpoint(
     if not key:
         key_name, key = _key(provider, credentials)
     redactor.learn([key, *header_secrets(entry.get("headers") or {})])
-    address = _filled(address.strip().rstrip("/"), provider, credentials)
-    return Endpoint(provider, _checked(address, source, provider), key, key_name)
+    address = _expand_address(address.strip().rstrip("/"), provider, credentials)
+    return ModelEndpoint(provider, _check_address(address, source, provider), key, key_name)
 
 
-def _filled(address: str, provider: Provider, credentials: Credentials) -> str:
+def _expand_address(address: str, provider: ModelProvider, credentials: Credentials) -> str:
     """Return a profile's address with the variables that it names: `${NAME}`, `${NAME:-what stands for it}`."""
 
     def value(found: re.Match[str]) -> str:
@@ -309,7 +315,7 @@ def _filled(address: str, provider: Provider, credentials: Credentials) -> str:
     return _VARIABLE.sub(value, address)
 
 
-def _checked(base_url: str, source: str, provider: Provider) -> str:
+def _check_address(base_url: str, source: str, provider: ModelProvider) -> str:
     if not base_url:
         raise ConfigError(
             f"model.base_url: the provider {provider.name} has no address of its own",
@@ -327,7 +333,7 @@ def _checked(base_url: str, source: str, provider: Provider) -> str:
     return base_url
 
 
-def _key(provider: Provider, credentials: Credentials) -> tuple[str, str]:
+def _key(provider: ModelProvider, credentials: Credentials) -> tuple[str, str]:
     """Return name and value of the provider's key; both empty when there is none."""
     for name in provider.key_names:
         if value := (credentials.get(name) or "").strip():
@@ -335,9 +341,15 @@ def _key(provider: Provider, credentials: Credentials) -> tuple[str, str]:
     return "", ""
 
 
-def _embedded(
-    local: Mapping[str, Any], wish: _Wish, credentials: Credentials, known: _Known, *, explicit: bool, why: str
-) -> Selection:
+def _select_local_model(
+    local: Mapping[str, Any],
+    wish: _RequestedModel,
+    credentials: Credentials,
+    known: _KnownProviders,
+    *,
+    explicit: bool,
+    why: str,
+) -> ModelSelection:
     """Take the embedded model.
 
     Raises:
@@ -351,25 +363,26 @@ def _embedded(
             f"model.default: {wish.model!r} are no weights of the embedded model",
             hint=f"Known: {', '.join(embedded.PINS)}. A file of your own: `hermes config set model.local.path FILE`.",
         )
-    there = embedded.available(local, wish.model)
+    there = embedded.check_availability(local, wish.model)
     unused = "" if explicit or wish.model else _unused_key(known, credentials)
-    if not there.usable and unused:
+    if not there.is_usable and unused:
         raise UserError(
             f"{unused} is there, but no model is named.",
             hint="Name one of that provider with `hermes config set model.default NAME`.",
             exit_status=EXIT_USAGE,
         )
-    if not there.usable or (wish.model not in ("", there.model) and not explicit):
-        raise embedded.ways_to_get_a_model(there, wanted=wish.model)
-    return Selection(
-        endpoint=Endpoint(known.named(LOCAL), ""),
+    if not there.is_usable or (wish.model not in ("", there.model) and not explicit):
+        raise embedded.missing_model_error(there, wanted=wish.model)
+    return ModelSelection(
+        endpoint=ModelEndpoint(known.find(LOCAL), ""),
         model=there.model,
-        why=why or "the embedded model is there and " + (f"no model is named for {unused}" if unused else "no other"),
-        new_client=lambda: embedded.client(local, wish.model),
+        reason=why
+        or "the embedded model is there and " + (f"no model is named for {unused}" if unused else "no other"),
+        new_client=lambda: embedded.make_client(local, wish.model),
     )
 
 
-def _unused_key(known: _Known, credentials: Credentials) -> str:
+def _unused_key(known: _KnownProviders, credentials: Credentials) -> str:
     """Name of a key that is there for a provider, although no model is named; empty when there is none."""
     guessed = (provider for provider in known.catalogue.providers() if _may_be_guessed(provider))
     return next((name for provider in guessed if (name := _key(provider, credentials)[0])), "")

@@ -7,26 +7,26 @@ from contextlib import aclosing
 from typing import Any
 
 from hermes_agent.core.errors import ModelError, UserError
-from hermes_agent.credentials.logins import Login, Logins, NotRenewed
-from hermes_agent.models.client import WireClient
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.credentials.logins import Login, LoginExpired, LoginStore
+from hermes_agent.models.client import HttpModelClient
+from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.models.request import ModelDelta, ModelRequest
 
-__all__ = ["SignedInClient"]
+__all__ = ["LoginModelClient"]
 
 
-class SignedInClient:
+class LoginModelClient:
     """A `ModelClient` whose key changes.
 
     Args:
         client: asks with the key that it is given.
-        endpoint: where, and which login (`Endpoint.login`).
+        endpoint: where, and which login (`ModelEndpoint.login`).
         run: runs a function in a worker (`Bridge.run`); None calls it at once.
     """
 
     fits_within = 0
 
-    def __init__(self, client: WireClient, endpoint: Endpoint, logins: Logins, run: Any = None) -> None:
+    def __init__(self, client: HttpModelClient, endpoint: ModelEndpoint, logins: LoginStore, run: Any = None) -> None:
         self._client = client
         self._endpoint = endpoint
         self._logins = logins
@@ -40,7 +40,7 @@ class SignedInClient:
         """Ask, and once more with a new token when this one is refused (see `ModelClient.stream`)."""
         stale = ""
         while True:
-            token = await self._valid(stale)
+            token = await self._valid_token(stale)
             try:
                 async with aclosing(self._client.with_key(token).stream(request)) as items:
                     async for item in items:
@@ -51,25 +51,27 @@ class SignedInClient:
                     raise
                 stale = token
 
-    async def _valid(self, stale: str) -> str:
+    async def _valid_token(self, stale: str) -> str:
         provider, label = self._endpoint.provider.name, self._endpoint.login
         try:
             login = self._logins.get(provider, label)
             if login is None:
-                raise NotRenewed(f"The login {label!r} of {provider} is gone.", hint=f"`hermes auth login {provider}`.")
+                raise LoginExpired(
+                    f"The login {label!r} of {provider} is gone.", hint=f"`hermes auth login {provider}`."
+                )
             if login.access_token == stale or login.is_stale:
-                login = await self._renewed(login, stale)
-        except NotRenewed as exc:
+                login = await self._refresh(login, stale)
+        except LoginExpired as exc:
             raise ModelError("auth", exc.message, hint=exc.hint) from exc
         except UserError as exc:
             raise ModelError("unreachable", exc.message, hint=exc.hint) from exc
         return login.access_token
 
-    async def _renewed(self, login: Login, stale: str) -> Login:
-        from hermes_agent.credentials.oauth import renew  # http.server, which few processes need
+    async def _refresh(self, login: Login, stale: str) -> Login:
+        from hermes_agent.credentials.oauth import refresh  # http.server, which few processes need
 
         if self._run is None:
-            return self._logins.renewed(login, stale, renew)
-        renewed = await self._run(self._logins.renewed, login, stale, renew)
+            return self._logins.refreshed(login, stale, refresh)
+        renewed = await self._run(self._logins.refreshed, login, stale, refresh)
         assert isinstance(renewed, Login)
         return renewed

@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from hermes_agent.contracts.model_provider import NotSignedIn, Unsigned
+from hermes_agent.contracts.model_provider import NotSignedIn, UnsignedRequest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.secrecy import name_kind
 from hermes_agent.models import failures
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.models.request import ModelDelta
-from hermes_agent.models.request_body import profile_failed
+from hermes_agent.models.request_body import profile_hook_error
 
 __all__ = ["Signer"]
 
@@ -29,11 +29,11 @@ class Signer:
         run: runs a function in a worker (`Bridge.run`); None calls it at once.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Callable[..., Awaitable[Any]] | None) -> None:
+    def __init__(self, endpoint: ModelEndpoint, run: Callable[..., Awaitable[Any]] | None) -> None:
         self._endpoint = endpoint
         self._run = run
 
-    async def headers(self, model: str, request: Unsigned, *, again: bool = False) -> Mapping[str, str]:
+    async def headers(self, model: str, request: UnsignedRequest, *, again: bool = False) -> Mapping[str, str]:
         """Return the headers that say who asks.
 
         Args:
@@ -51,13 +51,15 @@ class Signer:
             slow = NotSignedIn(f"its profile needed more than {LIMIT_S:g} seconds to sign the request", "Ask again.")
             raise failures.not_signed_in(self._endpoint, model, slow) from None
         except Exception as exc:
-            raise profile_failed(self._endpoint, model, exc) from exc
+            raise profile_hook_error(self._endpoint, model, exc) from exc
         found = {str(name): str(value) for name, value in added.items()}
         redactor.learn(v.removeprefix(BEARER) for v in found.values() if v.startswith(BEARER))
         redactor.learn(v for name, v in found.items() if name_kind(name) == "secret")  # errors of AWS repeat them
         return found
 
-    async def twice(self, ask: Callable[[bool], AsyncGenerator[ModelDelta, None]]) -> AsyncGenerator[ModelDelta, None]:
+    async def request_with_retry(
+        self, ask: Callable[[bool], AsyncGenerator[ModelDelta, None]]
+    ) -> AsyncGenerator[ModelDelta, None]:
         """Ask, and once more when the signature is refused. `ask` is given whether it was."""
         for again in (False, True):
             try:

@@ -26,26 +26,26 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from hermes_agent import __version__
-from hermes_agent.contracts.model_provider import Unsigned
+from hermes_agent.contracts.model_provider import UnsignedRequest
 from hermes_agent.io.http import safe_url_for_log
-from hermes_agent.models.encoding import joined
+from hermes_agent.models.encoding import join_mapping
 
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Broken", "Deadlines", "Reply", "Transport", "load_http", "reason"]
+__all__ = ["TransportError", "HttpTimeouts", "HttpResponse", "HttpTransport", "load_http", "failure_reason"]
 
 IDLE_S = 30.0
 """For how many seconds a connection to a provider is kept for a next request."""
 LONGEST_LINE = 64 * 1024
 """Bytes of a header that a provider may send."""
-LARGE = 1024 * 1024
+LARGE_BODY = 1024 * 1024
 """Bytes from which on a body is sent in pieces."""
-AGENT = f"hermes-agent/{__version__}"
+USER_AGENT = f"hermes-agent/{__version__}"
 
 
 @dataclass(frozen=True, slots=True)
-class Deadlines:
+class HttpTimeouts:
     """How long to wait for a provider, in seconds."""
 
     connect_s: float = 10.0
@@ -58,12 +58,12 @@ class Deadlines:
     """From the request to the end of the answer; None sets no limit."""
 
 
-class Broken(Exception):
+class TransportError(Exception):
     """The connection failed; the message says how, in words for a person."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HttpResponse:
     """An answer whose headers are there."""
 
     status: int
@@ -71,7 +71,7 @@ class Reply:
     """Lower case, without parameters; empty when it was not said."""
     retry_after_s: float | None
     pieces: AsyncIterator[bytes]
-    """The body as it comes; raises `Broken`."""
+    """The body as it comes; raises `TransportError`."""
 
 
 def load_http() -> ModuleType:
@@ -90,10 +90,10 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=file or None, capath=folder or None)
 
 
-Sign = Callable[[Unsigned], Awaitable[Mapping[str, str]]]
+Sign = Callable[[UnsignedRequest], Awaitable[Mapping[str, str]]]
 
 
-class Transport:
+class HttpTransport:
     """Sends requests to one endpoint, with one pool of connections for its life.
 
     Args:
@@ -102,7 +102,7 @@ class Transport:
             connection is used twice, since llama.cpp's server may close one just when the next request is sent.
     """
 
-    def __init__(self, base_url: str, deadlines: Deadlines, *, is_child: bool = False) -> None:
+    def __init__(self, base_url: str, deadlines: HttpTimeouts, *, is_child: bool = False) -> None:
         self._is_child = is_child
         self._base_url = base_url
         self._has_login = "@" in urlsplit(base_url).netloc
@@ -114,7 +114,7 @@ class Transport:
     @contextlib.asynccontextmanager
     async def exchange(
         self, path: str, headers: Mapping[str, str], body: dict[str, Any] | None = None, sign: Sign | None = None
-    ) -> AsyncIterator[Reply]:
+    ) -> AsyncIterator[HttpResponse]:
         """Send a request; leaving the block, also by cancellation, closes the answer.
 
         Args:
@@ -124,7 +124,7 @@ class Transport:
             sign: returns further headers for exactly this request.
 
         Raises:
-            Broken: no answer came.
+            TransportError: no answer came.
         """
         http = load_http()
         session = await self._session(http)
@@ -132,24 +132,24 @@ class Transport:
         sent = dict(headers)
         if self._has_login:
             sent.pop("authorization", None)
-        content = None if body is None else joined(body)
+        content = None if body is None else join_mapping(body)
         if content is not None:
             sent = {"content-type": "application/json", **sent}
         method = "GET" if content is None else "POST"
         if sign is not None:
-            sent |= await sign(Unsigned(method, url, sent, content or b""))
-        data = io.BytesIO(content) if content is not None and len(content) > LARGE else content
+            sent |= await sign(UnsignedRequest(method, url, sent, content or b""))
+        data = io.BytesIO(content) if content is not None and len(content) > LARGE_BODY else content
         whole_s = self._deadlines.whole_s
         end = asyncio.get_running_loop().time() + whole_s if whole_s else math.inf
         try:
-            async with asyncio.timeout(_left(self._deadlines.first_byte_s, end)):
+            async with asyncio.timeout(_remaining_s(self._deadlines.first_byte_s, end)):
                 response = await session.request(method, url, data=data, headers=sent, proxy=self._proxy(url))
         except TimeoutError as exc:
-            raise Broken(self._timed_out(exc)) from exc
+            raise TransportError(self._timed_out(exc)) from exc
         except (http.ClientError, ValueError) as exc:  # the latter: no address
-            raise Broken(reason(exc, "without an answer")) from exc
+            raise TransportError(failure_reason(exc, "without an answer")) from exc
         try:
-            yield _reply(response, self._pieces(response, end))
+            yield _make_response(response, self._pieces(response, end))
         finally:
             response.close()  # one that was read to its end has given its connection back
 
@@ -166,7 +166,7 @@ class Transport:
             kept: dict[str, Any] = {"force_close": True} if self._is_child else {"keepalive_timeout": IDLE_S}
             self._sessions[loop] = http.ClientSession(
                 connector=http.TCPConnector(limit=0, ssl=_tls(), resolver=http.ThreadedResolver(), **kept),
-                headers={"user-agent": AGENT, "accept": "*/*"},
+                headers={"user-agent": USER_AGENT, "accept": "*/*"},
                 cookie_jar=http.DummyCookieJar(),
                 timeout=http.ClientTimeout(total=None, connect=self._deadlines.connect_s),
                 max_line_size=LONGEST_LINE,
@@ -184,7 +184,7 @@ class Transport:
         """Return the proxy that the environment has for an address.
 
         Raises:
-            Broken: it is of a kind that is not supported.
+            TransportError: it is of a kind that is not supported.
         """
         if not self._proxies:
             return None
@@ -194,7 +194,9 @@ class Transport:
             return None
         kind, separator, _ = proxy.partition("://")
         if separator and kind not in ("http", "https"):
-            raise Broken(f"the environment names a proxy of the kind {kind}, and only http and https are supported")
+            raise TransportError(
+                f"the environment names a proxy of the kind {kind}, and only http and https are supported"
+            )
         return proxy if separator else f"http://{proxy}"
 
     async def _pieces(self, response: aiohttp.ClientResponse, end: float) -> AsyncIterator[bytes]:
@@ -202,12 +204,12 @@ class Transport:
         content = response.content
         while not content.at_eof():
             try:
-                async with asyncio.timeout(_left(wait_s, end)):
+                async with asyncio.timeout(_remaining_s(wait_s, end)):
                     piece = await content.readany()
             except TimeoutError:
-                raise Broken(self._stalled(wait_s, end)) from None
+                raise TransportError(self._stalled(wait_s, end)) from None
             except load_http().ClientError as exc:
-                raise Broken(reason(exc)) from exc
+                raise TransportError(failure_reason(exc)) from exc
             if not piece:
                 return
             wait_s = self._deadlines.idle_s
@@ -224,12 +226,12 @@ class Transport:
         return f"no answer within {self._deadlines.first_byte_s:g} seconds"
 
 
-def _left(wait_s: float, end: float) -> float:
+def _remaining_s(wait_s: float, end: float) -> float:
     """The shorter of a wait and what is left until `end` on the loop's clock, in seconds."""
     return min(wait_s, max(0.0, end - asyncio.get_running_loop().time()))
 
 
-def reason(exc: BaseException, closed: str = "in the middle") -> str:
+def failure_reason(exc: BaseException, closed: str = "in the middle") -> str:
     """Return in words why a connection failed, out of the innermost error that says it.
 
     Args:
@@ -249,10 +251,10 @@ def reason(exc: BaseException, closed: str = "in the middle") -> str:
         return "the connection was reset"
     if number:
         return os.strerror(number).lower()
-    return _named(links, closed)
+    return _library_error_text(links, closed)
 
 
-def _named(links: list[BaseException], closed: str) -> str:
+def _library_error_text(links: list[BaseException], closed: str) -> str:
     """In words, an error that is the HTTP library's own."""
     http = load_http()
     for link in links:
@@ -285,9 +287,9 @@ def _chain(exc: BaseException | None) -> Iterator[BaseException]:
             queue += link.exceptions
 
 
-def _reply(response: Any, pieces: AsyncIterator[bytes]) -> Reply:
+def _make_response(response: Any, pieces: AsyncIterator[bytes]) -> HttpResponse:
     headers: Mapping[str, str] = response.headers
-    return Reply(
+    return HttpResponse(
         status=response.status,
         content_type=headers.get("content-type", "").partition(";")[0].strip().lower(),
         retry_after_s=_retry_after(headers),

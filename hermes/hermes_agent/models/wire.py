@@ -17,24 +17,24 @@ from typing import Any
 
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.models.completions import usage_of
-from hermes_agent.models.failures import Complaint
-from hermes_agent.models.providers import Endpoint, Provider
+from hermes_agent.models.completions import parse_usage
+from hermes_agent.models.failures import ErrorReply
+from hermes_agent.models.providers import ModelEndpoint, ModelProvider
 from hermes_agent.models.request import ModelAnswer, ModelRequest, RequestOptions
 
 __all__ = [
-    "Complained",
-    "EventDecoder",
-    "Fold",
-    "Malformed",
+    "ErrorReplyReceived",
+    "SseDecoder",
+    "AnswerBuilder",
+    "MalformedReply",
     "ServerEvent",
-    "Wire",
-    "as_json",
-    "complaint_of",
-    "extras_of",
-    "first",
-    "malformed",
-    "repaired",
+    "WireProtocol",
+    "parse_json",
+    "parse_error_reply",
+    "provider_extras",
+    "first_given",
+    "malformed_chunk",
+    "repair_json",
 ]
 
 
@@ -48,7 +48,7 @@ class ServerEvent:
     """What the `event` field said; empty when it was not there."""
 
 
-class EventDecoder:
+class SseDecoder:
     """Takes a stream piece by piece and gives its events. `id`, `retry` and comments are dropped."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ _STRING_OR_COMMA = re.compile(r'"(?:\\.|[^"\\])*"|,(?=\s*[}\]])', re.DOTALL)
 _CLOSES = {"{": "}", "[": "]"}
 
 
-def repaired(text: str) -> str:
+def repair_json(text: str) -> str:
     """Return `text` as JSON of an object where only its form is wrong, else `text` as it is.
 
     A code fence, line breaks inside strings, trailing commas, Python's literals and brackets that are left open are put
@@ -105,7 +105,7 @@ def repaired(text: str) -> str:
     if _is_object(text):
         return text
     bare = _FENCE.sub("", text.strip())
-    closed = _closed(bare)
+    closed = _with_closed_brackets(bare)
     for candidate in (bare, _without_commas(bare), *((closed,) if closed else ())):
         try:
             value = json.loads(candidate, strict=False)
@@ -128,7 +128,7 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _closed(text: str) -> str:
+def _with_closed_brackets(text: str) -> str:
     """Return `text` with the brackets closed that are open at its end; empty when it ends inside a string."""
     ends: list[str] = []
     inside = escaped = False
@@ -155,43 +155,43 @@ EXCERPT = 80
 """Characters of a malformed chunk that the message shows."""
 
 
-class Malformed(Exception):
+class MalformedReply(Exception):
     """A chunk is not what the protocol has; the message quotes it."""
 
 
-class Complained(Exception):
+class ErrorReplyReceived(Exception):
     """A chunk is an error object."""
 
-    def __init__(self, complaint: Complaint) -> None:
+    def __init__(self, complaint: ErrorReply) -> None:
         super().__init__(complaint.message)
-        self.complaint = complaint
+        self.error_reply = complaint
 
 
-class Wire:
+class WireProtocol:
     """One protocol."""
 
     name: str
     """Value of a profile's `api_mode`."""
-    fold: type[Fold]
+    builder: type[AnswerBuilder]
     """Puts one answer together."""
 
-    def path(self, endpoint: Endpoint) -> str:
+    def path(self, endpoint: ModelEndpoint) -> str:
         """Return where requests go, below the address of the endpoint."""
         raise NotImplementedError
 
-    lacking: frozenset[str] = frozenset()
+    unsupported_options: frozenset[str] = frozenset()
     """Options of a request that the protocol has no word for (`RequestOptions.values`)."""
 
     def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
         """As `ModelClient.unsupported`, as far as the protocol decides it."""
-        name = next((name for name in options.values() if name in self.lacking), None)
+        name = next((name for name in options.values() if name in self.unsupported_options), None)
         return None if name is None else (name, f"its protocol ({self.name}) has no such field")
 
-    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+    def headers(self, endpoint: ModelEndpoint) -> dict[str, str]:
         """Return the headers that every request bears, the key included where there is one."""
         return {"authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
 
-    def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def body(self, request: ModelRequest, endpoint: ModelEndpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON. Its order is always the same: a provider's prompt cache compares bytes.
 
         Args:
@@ -200,18 +200,18 @@ class Wire:
         raise NotImplementedError
 
 
-class Fold:
+class AnswerBuilder:
     """Puts the chunks of one answer together; a protocol says what is in a chunk."""
 
     whole: tuple[str, ...] = ()
     """Keys by which a body that is no stream is known to be an answer, or an error."""
 
-    def __init__(self, provider: Provider, model: str) -> None:
+    def __init__(self, provider: ModelProvider, model: str) -> None:
         self.provider = provider
-        self.begun = False
+        self.has_begun = False
         """A chunk of the answer has come."""
         self.finish_reason = ""
-        self.done = False
+        self.is_done = False
         """The stream has said that nothing more comes."""
         self.model = model
         self.text: list[str] = []
@@ -222,13 +222,13 @@ class Fold:
     def event(self, event: ServerEvent) -> str:
         """Add one event; return the text that it brings. Raises Malformed, Complained."""
         if event.data == b"[DONE]":
-            self.done = True
+            self.is_done = True
             return ""
-        chunk = as_json(event.data)
+        chunk = parse_json(event.data)
         if not isinstance(chunk, dict):
-            raise malformed(self._number + 1, event.data)
+            raise malformed_chunk(self._number + 1, event.data)
         if event.name == b"error":
-            raise Complained(self.complaint(chunk))
+            raise ErrorReplyReceived(self.read_error(chunk))
         return self.add(chunk)
 
     def add(self, chunk: dict[str, Any]) -> str:
@@ -237,18 +237,18 @@ class Fold:
         try:
             text = self.chunk(chunk)
         except (TypeError, AttributeError, ValueError, KeyError):
-            raise malformed(self._number, json.dumps(chunk).encode()) from None
+            raise malformed_chunk(self._number, json.dumps(chunk).encode()) from None
         if text:
             self.text.append(text)
         return text
 
     def chunk(self, chunk: dict[str, Any]) -> str:
-        """Take what a chunk says; return its text. What it raises besides `Complained` means a malformed chunk."""
+        """Take what a chunk says; return its text. What it raises besides `ErrorReplyReceived` means a malformed chunk."""
         raise NotImplementedError
 
-    def complaint(self, value: Any) -> Complaint:
+    def read_error(self, value: Any) -> ErrorReply:
         """Read an error object of a stream."""
-        return complaint_of(value)
+        return parse_error_reply(value)
 
     def calls(self) -> Iterable[Mapping[str, str]]:
         """Return `id`, `name` and `arguments` of each tool call."""
@@ -260,45 +260,45 @@ class Fold:
 
     def answer(self) -> ModelAnswer:
         """Return the whole. Raises Malformed: a tool call has no name."""
-        calls = _calls_of(self.calls(), self.finish_reason)
+        calls = _make_tool_calls(self.calls(), self.finish_reason)
         extras = self.extras(calls)
         told = {self.provider.name: extras} if extras else None
         message = Message("assistant", "".join(self.text), calls, extras=told)
-        return ModelAnswer(message, self.finish_reason, usage_of(self.usage), self.model)
+        return ModelAnswer(message, self.finish_reason, parse_usage(self.usage), self.model)
 
 
-def extras_of(message: Message, provider: str) -> Mapping[str, Any]:
-    """Return what `Fold.extras` of this provider kept with a message."""
+def provider_extras(message: Message, provider: str) -> Mapping[str, Any]:
+    """Return what `AnswerBuilder.extras` of this provider kept with a message."""
     extras = message.extras.get(provider) if message.extras else None
     return extras if isinstance(extras, dict) else {}
 
 
-def _calls_of(calls: Iterable[Mapping[str, str]], finish_reason: str) -> tuple[ToolCall, ...]:
+def _make_tool_calls(calls: Iterable[Mapping[str, str]], finish_reason: str) -> tuple[ToolCall, ...]:
     """Return tool calls from their `id`, `name` and `arguments`; one without arguments has `{}`.
 
     Arguments that are no JSON are mended where only their form is wrong; those of an answer that was cut off at its
     limit stay as they are, and whoever runs the call refuses them.
 
     Raises:
-        Malformed: a call has no name.
+        MalformedReply: a call has no name.
     """
     made = []
     for call in calls:
         if not call["name"]:
-            raise Malformed("a tool call came without a name")
+            raise MalformedReply("a tool call came without a name")
         arguments = call["arguments"].strip() or "{}"
         if finish_reason != "length":
-            arguments = repaired(arguments)
+            arguments = repair_json(arguments)
         made.append(ToolCall(call["id"] or new_id("call"), call["name"], arguments))
     return tuple(made)
 
 
-def complaint_of(value: Any, *, status: int | None = None, retry_after_s: float | None = None) -> Complaint:
+def parse_error_reply(value: Any, *, status: int | None = None, retry_after_s: float | None = None) -> ErrorReply:
     """Read an error object in any of the shapes that servers give it."""
     if isinstance(value, list):  # Gemini
         value = value[0] if value else None
     if not isinstance(value, dict):
-        return Complaint(value if isinstance(value, str) else "", status=status, retry_after_s=retry_after_s)
+        return ErrorReply(value if isinstance(value, str) else "", status=status, retry_after_s=retry_after_s)
     error = value.get("error") or value
     if not isinstance(error, dict):
         error = {**value, "message": error}
@@ -312,7 +312,7 @@ def complaint_of(value: Any, *, status: int | None = None, retry_after_s: float 
     if status is None and isinstance(code, int) and 400 <= code <= 599:
         status = code
     word = code if isinstance(code, str) else error.get("type") or error.get("status") or ""
-    return Complaint(message, str(word), status, first(retry_after_s, _retry_info(error.get("details"))))
+    return ErrorReply(message, str(word), status, first_given(retry_after_s, _retry_info(error.get("details"))))
 
 
 def _retry_info(details: Any) -> float | None:
@@ -325,7 +325,7 @@ def _retry_info(details: Any) -> float | None:
     return None
 
 
-def as_json(data: bytes | str) -> Any:
+def parse_json(data: bytes | str) -> Any:
     """Parse; None for what is no JSON (UnicodeDecodeError is a ValueError, too)."""
     try:
         return json.loads(data)
@@ -333,14 +333,14 @@ def as_json(data: bytes | str) -> Any:
         return None
 
 
-def first(*values: Any) -> Any:
+def first_given(*values: Any) -> Any:
     """Return the first that is not None."""
     return next((value for value in values if value is not None), None)
 
 
-def malformed(number: int, data: bytes) -> Malformed:
+def malformed_chunk(number: int, data: bytes) -> MalformedReply:
     """Return the error for chunk `number`."""
     text = data.decode("utf-8", "replace")
     if len(text) > EXCERPT:
         text = text[:EXCERPT] + "…"
-    return Malformed(f"chunk {number} is malformed: {text!r}")
+    return MalformedReply(f"chunk {number} is malformed: {text!r}")

@@ -6,12 +6,12 @@ import functools
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hermes_agent.models.wire import Wire
+    from hermes_agent.models.wire import WireProtocol
 
-__all__ = ["OTHER_NAMES", "WIRES", "wire_of"]
+__all__ = ["API_MODE_ALIASES", "API_MODES", "load_wire_protocol"]
 
-WIRES = ("chat_completions", "anthropic_messages", "codex_responses")
-OTHER_NAMES = {
+API_MODES = ("chat_completions", "anthropic_messages", "codex_responses")
+API_MODE_ALIASES = {
     "anthropic": "anthropic_messages",
     "openai": "chat_completions",
     "openai_chat": "chat_completions",
@@ -21,16 +21,16 @@ OTHER_NAMES = {
 
 
 @functools.cache
-def wire_of(name: str) -> Wire:
-    """Return the protocol, one of `WIRES`. Few processes speak more than one of them."""
+def load_wire_protocol(name: str) -> WireProtocol:
+    """Return the protocol, one of `API_MODES`. Few processes speak more than one of them."""
     if name == "anthropic_messages":
-        from hermes_agent.models.anthropic_messages import AnthropicMessages
+        from hermes_agent.models.anthropic_messages import AnthropicMessagesProtocol
 
-        return AnthropicMessages()
+        return AnthropicMessagesProtocol()
     if name == "codex_responses":
-        from hermes_agent.models.responses import Responses
+        from hermes_agent.models.responses import ResponsesProtocol
 
-        return Responses()
-    from hermes_agent.models.chat_completions import ChatCompletions
+        return ResponsesProtocol()
+    from hermes_agent.models.chat_completions import ChatCompletionsProtocol
 
-    return ChatCompletions()
+    return ChatCompletionsProtocol()

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hermes_agent.commands import normalise
+from hermes_agent.commands import normalise_name
 from hermes_agent.plugins.record import LoadedPlugin
-from hermes_agent.plugins.trust import PINNED_SOURCES, Trust
+from hermes_agent.plugins.trust import PINNED_SOURCES, GrantStore
 
-__all__ = ["not_running", "why_absent"]
+__all__ = ["explain_not_running", "explain_absence"]
 
 
-def why_absent(kind: str, name: str, records: Iterable[LoadedPlugin], trust: Trust) -> str:
+def explain_absence(kind: str, name: str, records: Iterable[LoadedPlugin], trust: GrantStore) -> str:
     """Return which plugin brought `name` when it last ran, and why it does not now; empty when none did.
 
     Args:
         kind: `tools`, `commands`, `cli_commands` or `skills`, as `LoadedPlugin.registers` has them.
         trust: has noted what a plugin registered at its last load.
     """
-    wanted = normalise(name).replace("_", "-") if kind == "commands" else name
+    wanted = normalise_name(name).replace("_", "-") if kind == "commands" else name
     for record in records:
         if record.enabled or record.manifest.source not in PINNED_SOURCES:
             continue
         brought = trust.entry(record.manifest).registers.get(kind, ())
         if wanted in brought or (kind == "commands" and wanted in [each.replace("_", "-") for each in brought]):
-            return not_running(record)
+            return explain_not_running(record)
     return ""
 
 
-def not_running(record: LoadedPlugin) -> str:
+def explain_not_running(record: LoadedPlugin) -> str:
     """Return that a plugin does not run, with the reason and what to do."""
     key = record.manifest.key
     if record.status == "failed":

@@ -14,16 +14,16 @@ from typing import Any
 
 from hermes_agent.core.redact import redactor
 
-__all__ = ["Account", "Tally", "account_lines", "metrics_text"]
+__all__ = ["UsageAccount", "PluginUsage", "account_lines", "metrics_text"]
 
-FOLD_AT = 1024
+MAX_NOTES = 1024
 """Notes that may wait for a reader before they are summed up."""
 ERROR_CHARS = 300
 """Longest text of an error that is kept."""
 
 
 @dataclass(slots=True)
-class Tally:
+class PluginUsage:
     """The sums of one plugin since the start of the process."""
 
     hook_calls: int = 0
@@ -60,19 +60,19 @@ _Note = tuple[str, str, int, float, str, tuple[int, int, float]]
 _NO_TOKENS = (0, 0, 0.0)
 
 
-class Account:
+class UsageAccount:
     """The tallies of one process."""
 
     def __init__(self) -> None:
         self._notes: deque[_Note] = deque()
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, PluginUsage] = {}
         self._lock = threading.Lock()
 
     def hook(self, plugin: str, hook: str, seconds: float, error: BaseException | None) -> None:
         """Note a call of a hook that ended."""
         notes = self._notes  # as `_note`, which would cost as much again
         notes.append((plugin, "hook", 1, seconds, "" if error is None else f"hook {hook}: {error!r}", _NO_TOKENS))
-        if len(notes) >= FOLD_AT:
+        if len(notes) >= MAX_NOTES:
             self._fold()
 
     def hook_overran(self, plugin: str, hook: str, limit_s: float) -> None:
@@ -95,19 +95,19 @@ class Account:
         """Note an answer of the model to a call of the plugin's own."""
         self._note((plugin, "llm", 1, 0.0, "", (input_tokens, output_tokens, cost_usd or 0.0)))
 
-    def of(self, plugin: str) -> Tally:
+    def usage_of(self, plugin: str) -> PluginUsage:
         """Return the sums of a plugin; zeros when nothing was noted."""
         self._fold()
-        return self._tallies.get(plugin) or Tally()
+        return self._tallies.get(plugin) or PluginUsage()
 
-    def all(self) -> dict[str, Tally]:
+    def usage_by_plugin(self) -> dict[str, PluginUsage]:
         """Return the sums by plugin, of those that did something."""
         self._fold()
         return dict(sorted(self._tallies.items()))
 
     def _note(self, note: _Note) -> None:
         self._notes.append(note)
-        if len(self._notes) >= FOLD_AT:
+        if len(self._notes) >= MAX_NOTES:
             self._fold()
 
     def _fold(self) -> None:
@@ -117,7 +117,7 @@ class Account:
                 plugin, kind, calls, seconds, error, tokens = notes.popleft()
                 tally = tallies.get(plugin)
                 if tally is None:
-                    tally = tallies[plugin] = Tally()
+                    tally = tallies[plugin] = PluginUsage()
                 if kind == "hook":
                     tally.hook_calls += calls
                     tally.hook_seconds += seconds
@@ -130,10 +130,10 @@ class Account:
                     tally.llm_output_tokens += tokens[1]
                     tally.llm_cost_usd += tokens[2]
                 if error:
-                    _failed(tally, kind, error)
+                    _add_error(tally, kind, error)
 
 
-def _failed(tally: Tally, kind: str, error: str) -> None:
+def _add_error(tally: PluginUsage, kind: str, error: str) -> None:
     counted = f"{kind}_errors" if kind in ("hook", "tool") else "other_errors"
     setattr(tally, counted, getattr(tally, counted) + 1)
     tally.last_error = str(redactor(" ".join(error.split())[:ERROR_CHARS]))
@@ -141,7 +141,7 @@ def _failed(tally: Tally, kind: str, error: str) -> None:
         tally.last_fault = tally.last_error
 
 
-def account_lines(tally: Tally) -> list[str]:
+def account_lines(tally: PluginUsage) -> list[str]:
     """Return the sums for people, a line each; empty when nothing was called."""
     lines = []
     if tally.tool_calls:
@@ -171,12 +171,12 @@ _METRICS = (
 )
 
 
-def metrics_text(tallies: dict[str, Tally]) -> str:
+def metrics_text(tallies: dict[str, PluginUsage]) -> str:
     """Return the sums in Prometheus' text format; empty when there are none."""
     return "".join(line + "\n" for line in _metric_lines(tallies))
 
 
-def _metric_lines(tallies: dict[str, Tally]) -> Iterator[str]:
+def _metric_lines(tallies: dict[str, PluginUsage]) -> Iterator[str]:
     for name, attribute, help_text in _METRICS if tallies else ():
         yield f"# HELP {name} {help_text}."
         yield f"# TYPE {name} counter"

@@ -20,37 +20,39 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import hermes_agent
 from hermes_agent.core.errors import UserError
 from hermes_agent.io.environment import tool_environment
-from hermes_agent.io.processes import Finished, run
+from hermes_agent.io.processes import CommandResult, run
 
 if TYPE_CHECKING:
-    from hermes_agent.workspace.bounds import Bounds
-    from hermes_agent.workspace.bwrap import Bwrap
+    from hermes_agent.workspace.bounds import CommandLimits
+    from hermes_agent.workspace.bwrap import BubblewrapSandbox
 
-__all__ = ["Looked", "look"]
+__all__ = ["SandboxedCheck", "check_in_sandbox"]
 
-LIMIT_S = 600.0
+SANDBOX_LIMIT_S = 600.0
 OUTPUT_BYTES = 1_000_000
 REPORT_BYTES = 32_000_000
 TMP_MB, MEMORY_MB, PROCESSES = 512, 2048, 256
 HIDDEN = "hidden-from-plugins-check"
-_PASSED = ("HERMES_BUNDLED_PLUGINS",)
-_LEFT_OUT = ("HOME", "TMPDIR", "TMP", "TEMP", "USER", "LOGNAME")
+_KEPT_VARIABLES = ("HERMES_BUNDLED_PLUGINS",)
+_REMOVED_VARIABLES = ("HOME", "TMPDIR", "TMP", "TEMP", "USER", "LOGNAME")
 _LEAST_SECRET = 4
 """Letters of a value that is hidden: a shorter one is no secret, and occurs in other words."""
 
 
-class Looked(NamedTuple):
+class SandboxedCheck(NamedTuple):
     """What came of loading plugins in the sandbox."""
 
     outcome: dict[str, Any] | None
     """What the check wrote down; None when it did not come to that."""
-    said: str
+    output: str
     """What the check and the plugins printed."""
     how: str
     """How the check ended, where it wrote nothing."""
 
 
-def look(directories: Sequence[str], *, config: str = "", limit_s: float = LIMIT_S) -> Looked:
+def check_in_sandbox(
+    directories: Sequence[str], *, config: str = "", limit_s: float = SANDBOX_LIMIT_S
+) -> SandboxedCheck:
     """Run `hermes plugins check` over these directories, in the sandbox.
 
     Args:
@@ -77,7 +79,7 @@ def look(directories: Sequence[str], *, config: str = "", limit_s: float = LIMIT
         if config:
             (work / "config.yaml").write_bytes(_without_secrets(config))
             words += ["--config", str(work / "config.yaml")]
-        box, bounds = _box(place, directories)
+        box, bounds = _make_sandbox(place, directories)
         inside = bounds.inside([*words, *directories])
         bounded = bounds.wrap(*box.wrap(inside, str(work), _environment(work), root=str(work)))
         try:
@@ -91,42 +93,42 @@ def look(directories: Sequence[str], *, config: str = "", limit_s: float = LIMIT
             )
         finally:
             bounded.finish()
-        return _looked(done, work / "out")
+        return _read_result(done, work / "out")
 
 
-def _looked(done: Finished, report: Path) -> Looked:
+def _read_result(done: CommandResult, report: Path) -> SandboxedCheck:
     said = done.output.decode("utf-8", "replace")
     how = "it took too long" if done.timed_out else f"the check ended with status {done.exit_code}"
     try:
-        outcome = json.loads(_regular(report))  # a plugin may have put anything in its place
+        outcome = json.loads(_read_regular(report))  # a plugin may have put anything in its place
     except (OSError, ValueError):
         outcome = None
-    return Looked(outcome if isinstance(outcome, dict) else None, said, how)
+    return SandboxedCheck(outcome if isinstance(outcome, dict) else None, said, how)
 
 
-def _box(place: Path, directories: Sequence[str]) -> tuple[Bwrap, Bounds]:
+def _make_sandbox(place: Path, directories: Sequence[str]) -> tuple[BubblewrapSandbox, CommandLimits]:
     """Return a box that sees the plugins and nobody's home, and its limits.
 
     Raises:
         UserError: none can be made.
     """
-    from hermes_agent.workspace.bounds import Bounds, Limits
-    from hermes_agent.workspace.bwrap import Bwrap
-    from hermes_agent.workspace.places import Places
+    from hermes_agent.workspace.bounds import CommandLimits, ProcessLimits
+    from hermes_agent.workspace.bwrap import BubblewrapSandbox
+    from hermes_agent.workspace.places import PathRules
 
-    shown = [*map(os.path.realpath, directories), *directories, *_importable()]
-    places = Places(str(place / "agent"), str(place / "user"), added=shown)
-    box = Bwrap(places, path=os.environ.get("PATH"), tmp_mb=TMP_MB)
+    shown = [*map(os.path.realpath, directories), *directories, *_import_roots()]
+    places = PathRules(str(place / "agent"), str(place / "user"), added=shown)
+    box = BubblewrapSandbox(places, path=os.environ.get("PATH"), tmp_mb=TMP_MB)
     if box.problem:
         raise UserError(
             f"plugins are not loaded, since no sandbox can be made: {box.problem}",
             hint="Install bubblewrap and allow user namespaces; `hermes plugins check --no-sandbox` loads them "
             "without one, where the machine is a sandbox itself (the builder of a container).",
         )
-    return box, Bounds(os.environ, Limits(MEMORY_MB, PROCESSES))
+    return box, CommandLimits(os.environ, ProcessLimits(MEMORY_MB, PROCESSES))
 
 
-def _importable() -> Iterator[str]:
+def _import_roots() -> Iterator[str]:
     """Yield the directories that Python and the agent read, but for one that is a home or has one in it."""
     home, here = str(Path.home().resolve()), str(Path.cwd().resolve())
     own = Path(hermes_agent.__file__).resolve().parent
@@ -142,8 +144,8 @@ def _importable() -> Iterator[str]:
 def _environment(work: Path) -> dict[str, str]:
     """Return what is listed of the surrounding environment: no key is in it, nor in `/proc/PID/environ`."""
     listed = tool_environment(os.environ).items()
-    environ = {k: v for k, v in listed if not k.lower().endswith("_proxy") and k not in _LEFT_OUT}
-    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    environ = {k: v for k, v in listed if not k.lower().endswith("_proxy") and k not in _REMOVED_VARIABLES}
+    passed = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     paths = os.pathsep.join(path for path in sys.path if path)
     return {**environ, **passed, "HOME": str(work), "HERMES_HOME": str(work / "home"), "PYTHONPATH": paths}
 
@@ -154,20 +156,20 @@ def _without_secrets(config: str) -> bytes:
     Raises:
         UserError: it cannot be read.
     """
-    from hermes_agent.config.secrets import secrets_of
+    from hermes_agent.config.secrets import file_secrets
     from hermes_agent.config.yamlfile import read_file
 
     try:
         text = Path(config).read_text(encoding="utf-8", errors="replace")
     except OSError as exc:
         raise UserError(f"cannot read {config}: {exc.strerror}") from exc
-    secrets = {value for value in secrets_of(read_file(Path(config)).value) if len(value) >= _LEAST_SECRET}
+    secrets = {value for value in file_secrets(read_file(Path(config)).value) if len(value) >= _LEAST_SECRET}
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text.encode()
 
 
-def _regular(path: Path) -> bytes:
+def _read_regular(path: Path) -> bytes:
     """Read a file that a plugin may have exchanged: no link, no pipe, and not more than a report is."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.config.findings import Finding, Level
-from hermes_agent.config.keypath import KeyPath, render
-from hermes_agent.config.names import PLATFORM, PLUGIN, PROVIDER, TOOL, TOOLSET, Named, names_in
+from hermes_agent.config.findings import ConfigFinding, FindingLevel
+from hermes_agent.config.keypath import KeyPath, render_path
+from hermes_agent.config.names import PLATFORM, PLUGIN, PROVIDER, TOOL, TOOLSET, ConfigName, find_names
 from hermes_agent.config.schema import MISSING
-from hermes_agent.config.values import find, merge
+from hermes_agent.config.values import find_value, merge
 from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.plugins.config_schema import platform_name
 from hermes_agent.plugins.discovery import Discovery, is_on
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "brings_memory",
-    "is_brought",
+    "is_loaded_when_named",
     "is_front_end",
-    "misnamed_at_rest",
-    "misnamed_plugins",
-    "placed",
-    "written",
+    "find_certain_unknown_names",
+    "unknown_plugin_findings",
+    "locate_finding",
+    "merged_layers",
 ]
 
-OWN_MEMORY = ("default", "builtin", "built-in", "none")
+BUILTIN_MEMORIES = ("default", "builtin", "built-in", "none")
 """Values of `memory.provider` for the agent's own memory alone."""
 FRONT_ENDS = ("cli", "cron", "tui", "acp", "subagent", *(member.value for member in Platform))
 """Names that stand for a platform where tools and hints are concerned, without being one that is connected."""
@@ -42,7 +42,9 @@ BUILT_BY_HOST = (("network",), ("security", "website_blocklist"))
 """Settings whose entries only a host reads: what is wrong with them is to be found, too."""
 
 
-def misnamed_at_rest(config: Config, found: Discovery, values: Mapping[str, Any] | None = None) -> list[Finding] | None:
+def find_certain_unknown_names(
+    config: Config, found: Discovery, values: Mapping[str, Any] | None = None
+) -> list[ConfigFinding] | None:
     """Return what `config_names.misnamed` returns of a host with this config; None: only a host can tell.
 
     Args:
@@ -51,21 +53,21 @@ def misnamed_at_rest(config: Config, found: Discovery, values: Mapping[str, Any]
     """
     if is_on(os.environ.get("HERMES_SAFE_MODE")):
         return []  # no plugin is looked for
-    every = written(config.layers)
+    every = merged_layers(config.layers)
     whole = every if values is None else merge(every, dict(values))
-    if config.places.declared is not None or any(find(whole, path) is not MISSING for path in BUILT_BY_HOST):
+    if config.places.declared is not None or any(find_value(whole, path) is not MISSING for path in BUILT_BY_HOST):
         return None
-    names = list(names_in(every if values is None else values))
+    names = list(find_names(every if values is None else values))
     if not all(each.kind == PLUGIN or _is_certain(each, whole, found, config.path.parent) for each in names):
         return None
     faults = [
-        (path, Finding("", None, None, render(path), f"{render(path)}: {text}", level))
-        for path, level, text in misnamed_plugins(names, found)
+        (path, ConfigFinding("", None, None, render_path(path), f"{render_path(path)}: {text}", level))
+        for path, level, text in unknown_plugin_findings(names, found)
     ]
-    return [finding if values is not None else placed(config.layers, path, finding) for path, finding in faults]
+    return [finding if values is not None else locate_finding(config.layers, path, finding) for path, finding in faults]
 
 
-def written(layers: Iterable[Layer]) -> dict[str, Any]:
+def merged_layers(layers: Iterable[Layer]) -> dict[str, Any]:
     """Return what the files of a home say together."""
     every: dict[str, Any] = {}
     for layer in layers:
@@ -73,7 +75,9 @@ def written(layers: Iterable[Layer]) -> dict[str, Any]:
     return every
 
 
-def misnamed_plugins(names: Iterable[Named], found: Discovery) -> Iterator[tuple[KeyPath, Level, str]]:
+def unknown_plugin_findings(
+    names: Iterable[ConfigName], found: Discovery
+) -> Iterator[tuple[KeyPath, FindingLevel, str]]:
     """Yield each name of a plugin that no plugin answers to, with what is to be said of it."""
     meant = [each for each in names if each.kind == PLUGIN]
     unknown = unknown_names(PluginSettings(tuple(each.name for each in meant)), found)
@@ -83,13 +87,13 @@ def misnamed_plugins(names: Iterable[Named], found: Discovery) -> Iterator[tuple
             yield path, "error", text if path[1] == "enabled" else text.replace("; enable ", "; write ")
 
 
-def is_brought(found: Discovery, path: KeyPath, name: str) -> bool:
+def is_loaded_when_named(found: Discovery, path: KeyPath, name: str) -> bool:
     """Say whether a plugin is loaded as soon as the config names it there."""
     manifests = found.plugins.values()
     if path == ("model", "provider"):
-        return any(PluginSettings(model_provider=name).brings_model(manifest) for manifest in manifests)
+        return any(PluginSettings(model_provider=name).selects_model(manifest) for manifest in manifests)
     if path == ("cron", "provider"):
-        return any(PluginSettings(scheduler=name).brings_scheduler(manifest) for manifest in manifests)
+        return any(PluginSettings(scheduler=name).selects_scheduler(manifest) for manifest in manifests)
     return path[0] == "platforms" and any(m.kind == "platform" and name == platform_name(m) for m in manifests)
 
 
@@ -100,42 +104,42 @@ def is_front_end(path: KeyPath, name: str, whole: Mapping[str, Any]) -> bool:
         whole: the config that it is part of.
     """
     if path[0] == "platforms":
-        return find(whole, (*path, "enabled")) is False
+        return find_value(whole, (*path, "enabled")) is False
     return path[0] not in ("webhooks", "deliver") and name.partition(":")[0] in FRONT_ENDS
 
 
 def brings_memory(found: Discovery, home: Path, name: str) -> bool:
     """Say whether there is a memory of this name, looking for it as a start does when `memory.provider` names it."""
-    if name in OWN_MEMORY:
+    if name in BUILTIN_MEMORIES:
         return True
     every = Discovery()
     every.plugins.update(found.plugins)
     add_memory_folder(every, home, name)
-    return any(PluginSettings(memory=name).keeps_memory(manifest) for manifest in every.plugins.values())
+    return any(PluginSettings(memory=name).selects_memory(manifest) for manifest in every.plugins.values())
 
 
-def placed(layers: Iterable[Layer], path: KeyPath, finding: Finding) -> Finding:
+def locate_finding(layers: Iterable[Layer], path: KeyPath, finding: ConfigFinding) -> ConfigFinding:
     """Return the finding with the file and line that decide."""
     named = tuple(part for part in path if isinstance(part, str))
     for layer in reversed(tuple(layers)):
-        if find(layer.values, named) is not MISSING:
-            spot = layer.document.spot(path)
+        if find_value(layer.values, named) is not MISSING:
+            spot = layer.document.position(path)
             line, column = (spot.line, spot.column) if spot else (None, None)
             return finding._replace(file=layer.document.name, line=line, column=column)
     return finding
 
 
-def _is_certain(named: Named, whole: Mapping[str, Any], found: Discovery, home: Path) -> bool:
+def _is_certain(named: ConfigName, whole: Mapping[str, Any], found: Discovery, home: Path) -> bool:
     """Say whether something answers to the name, whatever plugins register."""
     path, kind, name = named
-    if is_brought(found, path, name):
+    if is_loaded_when_named(found, path, name):
         return True
     servers, own = whole.get("mcp_servers") or {}, whole.get("providers") or {}
     match kind:
         case _ if kind == PROVIDER:
-            from hermes_agent.models.bundled import ORDER  # dataclasses, for a config that names one
+            from hermes_agent.models.bundled import BUNDLED_ORDER  # dataclasses, for a config that names one
 
-            return name.lower() == "auto" or name in own or name.lower() in ORDER
+            return name.lower() == "auto" or name in own or name.lower() in BUNDLED_ORDER
         case _ if kind == PLATFORM:
             return is_front_end(path, name, whole)
         case _ if kind == TOOLSET:

@@ -15,18 +15,24 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from hermes_agent.config.findings import Finding as ConfigFinding
+from hermes_agent.config.findings import ConfigFinding as ConfigFinding
 from hermes_agent.core.errors import UserError
-from hermes_agent.plugins.check_report import Finding, Report, describe_plugin, from_records, rejection
+from hermes_agent.plugins.check_report import (
+    CheckFinding,
+    PluginCheckReport,
+    describe_plugin,
+    load_findings,
+    rejection_finding,
+)
 from hermes_agent.plugins.closure import canonical
 from hermes_agent.plugins.debug_log import quiet_or_debug
-from hermes_agent.plugins.discovery import BUNDLED, DECLARED, Discovery, Root, discover, holds_plugin
+from hermes_agent.plugins.discovery import BUNDLED, DECLARED, Discovery, PluginRoot, discover, is_plugin_folder
 from hermes_agent.plugins.entry_points import find_entry_points
-from hermes_agent.plugins.gate import Gate, PluginSettings, decide
-from hermes_agent.plugins.ground import Ground
+from hermes_agent.plugins.gate import Activation, PluginSettings, decide_activation
+from hermes_agent.plugins.ground import HostServices
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.supervise import Died, run_apart
+from hermes_agent.plugins.supervise import ChildDied, run_in_child
 
 __all__ = [
     "CheckedHost",
@@ -36,7 +42,7 @@ __all__ = [
     "check",
     "package_findings",
     "read_outcome",
-    "refuse_no_plugins",
+    "check_directories",
 ]
 
 LOAD_LIMIT_S = 60.0
@@ -52,7 +58,7 @@ REMOVED = (
 """Variables of the surrounding service that would change what is checked."""
 
 
-class CheckedHost(Ground, Protocol):
+class CheckedHost(HostServices, Protocol):
     """A host with its manager, nothing loaded yet."""
 
     @property
@@ -63,7 +69,7 @@ OpenHost = Callable[[Path], CheckedHost]
 """Builds the host of a home, with the agent's own tools and commands, and serves upstream's import names."""
 
 
-Misnamed = Callable[[Any], Iterable[ConfigFinding]]
+NameCheck = Callable[[Any], Iterable[ConfigFinding]]
 """Returns what the config of an opened host names and nothing answers to."""
 
 
@@ -72,9 +78,9 @@ def check(
     open_host: OpenHost,
     *,
     config: Path | None = None,
-    misnamed: Misnamed = lambda _: (),
+    misnamed: NameCheck = lambda _: (),
     limit_s: float = LOAD_LIMIT_S,
-) -> Report:
+) -> PluginCheckReport:
     """Check the bundled and declared plugins, the entry points, and `directories`.
 
     Args:
@@ -91,20 +97,20 @@ def check(
     try:
         if config is not None:
             _copy(config, home / "config.yaml")
-        outcome = run_apart(lambda tell: _work(home, roots, open_host, misnamed, tell), limit_s=limit_s)
+        outcome = run_in_child(lambda tell: _work(home, roots, open_host, misnamed, tell), limit_s=limit_s)
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    if isinstance(outcome, Died):
-        culprit = f"plugin `{outcome.doing}`" if outcome.doing else "the check"
-        text = f"{culprit} ended the process while it was loaded: {outcome.how}"
-        if outcome.how.startswith("no progress"):
-            text = f"{culprit} did not finish loading: {outcome.how}"
-        owners = (outcome.doing,) if outcome.doing else ()
-        return Report((), (Finding("error", "failed", text, owners),))
+    if isinstance(outcome, ChildDied):
+        culprit = f"plugin `{outcome.activity}`" if outcome.activity else "the check"
+        text = f"{culprit} ended the process while it was loaded: {outcome.cause}"
+        if outcome.cause.startswith("no progress"):
+            text = f"{culprit} did not finish loading: {outcome.cause}"
+        owners = (outcome.activity,) if outcome.activity else ()
+        return PluginCheckReport((), (CheckFinding("error", "failed", text, owners),))
     return read_outcome(outcome)
 
 
-def read_outcome(outcome: dict[str, Any]) -> Report:
+def read_outcome(outcome: dict[str, Any]) -> PluginCheckReport:
     """Return the report that another process wrote down.
 
     Raises:
@@ -113,22 +119,22 @@ def read_outcome(outcome: dict[str, Any]) -> Report:
     if "user_error" in outcome:
         raise UserError(outcome["user_error"], exit_status=outcome["exit_status"])
     try:
-        return Report.from_json(outcome)
+        return PluginCheckReport.from_json(outcome)
     except (KeyError, TypeError, AttributeError) as exc:
         raise UserError(f"a plugin spoiled the report of the check: {exc!r}") from exc
 
 
-def refuse_no_plugins(directories: Iterable[Path]) -> None:
+def check_directories(directories: Iterable[Path]) -> None:
     """Raise UserError when a directory has no plugin."""
     for directory in directories:
         _root(directory)
 
 
 def _work(
-    home: Path, roots: list[Root], open_host: OpenHost, misnamed: Misnamed, tell: Callable[[str], None]
+    home: Path, roots: list[PluginRoot], open_host: OpenHost, misnamed: NameCheck, tell: Callable[[str], None]
 ) -> dict[str, Any]:
     """Load everything; runs in the child."""
-    _enter(home)
+    _enter_home(home)
     try:
         host = open_host(home)
     except UserError as exc:
@@ -139,7 +145,7 @@ def _work(
             os.environ.setdefault(name, PLACEHOLDER)
     settings = PluginSettings.of(host.config.values)
 
-    def gate(manifest: PluginManifest) -> Gate:
+    def gate(manifest: PluginManifest) -> Activation:
         tell(manifest.key)
         return _gate(manifest, settings)
 
@@ -148,42 +154,42 @@ def _work(
     return _report(host, found, misnamed).to_json()
 
 
-def _gate(manifest: PluginManifest, settings: PluginSettings) -> Gate:
+def _gate(manifest: PluginManifest, settings: PluginSettings) -> Activation:
     """Load whatever could run: enabling it or giving it its secrets is no matter of the build."""
     everything = PluginSettings(
         (*settings.enabled, manifest.key), settings.disabled, entries=settings.entries, memory=manifest.key
     )
-    return decide(manifest, everything, lambda name: True)
+    return decide_activation(manifest, everything, lambda name: True)
 
 
-def _report(host: CheckedHost, found: Discovery, misnamed: Misnamed) -> Report:
+def _report(host: CheckedHost, found: Discovery, misnamed: NameCheck) -> PluginCheckReport:
     manager = host.plugins
     findings = list(_platform_checks(host))  # first: it loads what is deferred
-    findings += [rejection(r, found) for r in found.rejected]
-    findings += from_records(manager.records)
+    findings += [rejection_finding(r, found) for r in found.rejected]
+    findings += load_findings(manager.records)
     findings += package_findings()
     for unknown in manager.unknown:
         text = f"plugins.enabled: {unknown.text}"
-        findings.append(Finding("error" if unknown.meant else "warning", "unknown", text, (unknown.name,)))
+        findings.append(CheckFinding("error" if unknown.nearest else "warning", "unknown", text, (unknown.name,)))
     for wrong in misnamed(host):
         if not wrong.key_path.startswith("plugins.enabled"):  # told above
             level: Literal["error", "warning"] = "error" if wrong.level == "error" else "warning"
-            findings.append(Finding(level, "unknown", wrong.message, ()))
+            findings.append(CheckFinding(level, "unknown", wrong.message, ()))
     others = (r for r in manager.records if r.manifest.source != BUNDLED)  # those of the agent are checked with it
-    return Report(tuple(describe_plugin(r) for r in others), tuple(findings))
+    return PluginCheckReport(tuple(describe_plugin(r) for r in others), tuple(findings))
 
 
-def _platform_checks(host: CheckedHost) -> Iterable[Finding]:
+def _platform_checks(host: CheckedHost) -> Iterable[CheckFinding]:
     """Yield a warning for each platform that cannot say whether it could run: the gateway would never connect it."""
     for entry in host.platforms.all_entries():
         available = host.platforms.availability(entry.name)
         if available.failed:
             key = host.platforms.owner(entry.name) or ""
             text = f"plugin `{key}`: platform `{entry.name}` is never available: {available.reason}"
-            yield Finding("warning", "platform", text, (key,))
+            yield CheckFinding("warning", "platform", text, (key,))
 
 
-def _enter(home: Path) -> None:
+def _enter_home(home: Path) -> None:
     for name in REMOVED:
         os.environ.pop(name, None)
     os.environ.update(HOME=str(home), HERMES_HOME=str(home))
@@ -191,16 +197,16 @@ def _enter(home: Path) -> None:
     quiet_or_debug(os.environ)  # what the loader logs is in the report
 
 
-def _root(directory: Path) -> Root:
+def _root(directory: Path) -> PluginRoot:
     place = directory.absolute()
     if not place.is_dir():
         raise UserError(f"{directory} is not a directory", hint="Name folders that have a plugin.yaml.")
-    if not holds_plugin(place) and not any(holds_plugin(p) for p in _children(place)):
+    if not is_plugin_folder(place) and not any(is_plugin_folder(p) for p in _children(place)):
         raise UserError(
             f"{directory} has no plugin.yaml at its root",
             hint="A directory plugin has plugin.yaml and __init__.py at its root.",
         )
-    return Root(DECLARED, place)
+    return PluginRoot(DECLARED, place)
 
 
 def _children(place: Path) -> Iterable[Path]:
@@ -234,7 +240,7 @@ class _Installed(NamedTuple):
         return f"{self.name} {self.version}  {self.place}"
 
 
-def package_findings(path: Sequence[str] | None = None) -> list[Finding]:
+def package_findings(path: Sequence[str] | None = None) -> list[CheckFinding]:
     """Return what is wrong among the packages on `path` (default: `sys.path`), by the rules of `plugins.closure`.
 
     It is an error where a plugin's package or the agent's own is concerned, else a warning.
@@ -242,7 +248,7 @@ def package_findings(path: Sequence[str] | None = None) -> list[Finding]:
     places = sys.path if path is None else path
     installed = list(_installed(places))
     concerned = {AGENT, *(canonical(e.distribution.split(" ")[0]) for e in find_entry_points(places))}
-    return [*_twice(installed, concerned), *_same_files(installed, concerned)]
+    return [*_duplicate_versions(installed, concerned), *_overwritten_files(installed, concerned)]
 
 
 def _installed(places: Iterable[str]) -> Iterator[_Installed]:
@@ -253,14 +259,14 @@ def _installed(places: Iterable[str]) -> Iterator[_Installed]:
                 yield _Installed(canonical(name), distribution.version, place, distribution)
 
 
-def _twice(installed: list[_Installed], concerned: set[str]) -> Iterator[Finding]:
+def _duplicate_versions(installed: list[_Installed], concerned: set[str]) -> Iterator[CheckFinding]:
     """Yield the distributions that are there in more than one version: the first on the path is imported."""
     by_name: dict[str, list[_Installed]] = {}
     for item in installed:
         by_name.setdefault(item.name, []).append(item)
     for name, items in sorted(by_name.items()):
         if len({item.version for item in items}) > 1:
-            yield Finding(
+            yield CheckFinding(
                 "error" if name in concerned else "warning",
                 "Python package",
                 f"the Python package `{name}` is there in {len(items)} versions, and the first is imported:",
@@ -270,7 +276,7 @@ def _twice(installed: list[_Installed], concerned: set[str]) -> Iterator[Finding
             )
 
 
-def _same_files(installed: list[_Installed], concerned: set[str]) -> Iterator[Finding]:
+def _overwritten_files(installed: list[_Installed], concerned: set[str]) -> Iterator[CheckFinding]:
     """Yield the import names of which two packages brought the same file: the later one overwrote the first's."""
     owners: dict[tuple[str, str], dict[str, _Installed]] = {}
     for item in installed:
@@ -283,7 +289,7 @@ def _same_files(installed: list[_Installed], concerned: set[str]) -> Iterator[Fi
             top, names = brought.split("/")[0].partition(".")[0], sorted(items)
             fights.setdefault((top, *names), tuple(items[name] for name in names))
     for (top, *names), fighting in sorted(fights.items()):
-        yield Finding(
+        yield CheckFinding(
             "error" if concerned & set(names) else "warning",
             "import name",
             f"the import name `{top}` belongs to {len(names)} Python packages that brought the same files:",

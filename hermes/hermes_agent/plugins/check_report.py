@@ -9,18 +9,18 @@ from typing import Any, Literal
 
 from hermes_agent.contracts.platform.entry import PLATFORM
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.plugins.discovery import Discovery, Rejected
+from hermes_agent.plugins.discovery import Discovery, RejectedPlugin
 from hermes_agent.plugins.loader import NOT_INSTALLED
-from hermes_agent.plugins.record import LoadedPlugin, Problem
+from hermes_agent.plugins.record import LoadedPlugin, RegistrationProblem
 
-__all__ = ["Finding", "Report", "describe_plugin", "from_records", "rejection"]
+__all__ = ["CheckFinding", "PluginCheckReport", "describe_plugin", "load_findings", "rejection_finding"]
 
 VERSION = 1
 PREFIX = "hermes-agent: "
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """One thing that is wrong, or odd."""
 
     level: Literal["error", "warning"]
@@ -50,17 +50,17 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PluginCheckReport:
     """Everything that a check found."""
 
     plugins: tuple[dict[str, Any], ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
 
-    def errors(self, *, strict: bool) -> list[Finding]:
+    def errors(self, *, strict: bool) -> list[CheckFinding]:
         """Return what makes the check fail; with `strict` warnings do."""
         return _ordered(f for f in self.findings if strict or f.level == "error")
 
-    def warnings(self, *, strict: bool) -> list[Finding]:
+    def warnings(self, *, strict: bool) -> list[CheckFinding]:
         """Return the rest."""
         return [] if strict else _ordered(f for f in self.findings if f.level == "warning")
 
@@ -86,19 +86,20 @@ class Report:
         return {"plugins": list(self.plugins), "findings": [asdict(f) for f in self.findings]}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Report:
+    def from_json(cls, value: dict[str, Any]) -> PluginCheckReport:
         """Read what `to_json` gave."""
         findings = (
-            Finding(**{**f, "owners": tuple(f["owners"]), "details": tuple(f["details"])}) for f in value["findings"]
+            CheckFinding(**{**f, "owners": tuple(f["owners"]), "details": tuple(f["details"])})
+            for f in value["findings"]
         )
         return cls(tuple(value["plugins"]), tuple(findings))
 
 
-def _ordered(findings: Iterable[Finding]) -> list[Finding]:
+def _ordered(findings: Iterable[CheckFinding]) -> list[CheckFinding]:
     return sorted(findings, key=lambda f: (f.kind, f.name, f.owners, f.text))
 
 
-def _conflict(finding: Finding) -> dict[str, Any]:
+def _conflict(finding: CheckFinding) -> dict[str, Any]:
     return {"kind": finding.kind, "name": finding.name, "owners": list(finding.owners), "text": finding.text}
 
 
@@ -123,36 +124,36 @@ def describe_plugin(record: LoadedPlugin) -> dict[str, Any]:
     }
 
 
-def rejection(rejected: Rejected, found: Discovery) -> Finding:
+def rejection_finding(rejected: RejectedPlugin, found: Discovery) -> CheckFinding:
     """Return the finding for something that is no usable plugin."""
     if not rejected.rival:
         text = f"the plugin at {rejected.path} cannot be used: {rejected.reason}"
-        return Finding("error", "manifest", text, (rejected.name,))
+        return CheckFinding("error", "manifest", text, (rejected.name,))
     details = (rejected.rival, rejected.path)
     text = f"two plugins are both called `{rejected.name}`:"
     hint = "Leave one out, or change `name` in one plugin.yaml."
-    return Finding("error", "plugin", text, (rejected.name, rejected.name), details, hint, rejected.name)
+    return CheckFinding("error", "plugin", text, (rejected.name, rejected.name), details, hint, rejected.name)
 
 
-def from_records(records: list[LoadedPlugin]) -> list[Finding]:
+def load_findings(records: list[LoadedPlugin]) -> list[CheckFinding]:
     """Return what is wrong with the plugins that were loaded, or were not."""
     by_key = {record.manifest.key: record for record in records}
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     for record in records:
         key = record.manifest.key
         if record.status == "failed":
             findings.append(_failure(record))
         findings += [_problem(record, problem, by_key) for problem in record.problems]
-        findings += [Finding("warning", "note", f"plugin `{key}`: {note}", (key,)) for note in record.notes]
+        findings += [CheckFinding("warning", "note", f"plugin `{key}`: {note}", (key,)) for note in record.notes]
         if record.manifest.replaces:
             text = f"plugin `{key}` ({record.manifest.path}) replaces the bundled one ({record.manifest.replaces})"
-            findings.append(Finding("warning", "note", text, (key,)))
+            findings.append(CheckFinding("warning", "note", text, (key,)))
         if record.enabled and record.manifest.provides_tools:
             findings += _mismatch(record)
     return findings
 
 
-def _failure(record: LoadedPlugin) -> Finding:
+def _failure(record: LoadedPlugin) -> CheckFinding:
     """Return the finding for a plugin that did not load, with the remedy where it is known."""
     key, error = record.manifest.key, record.error or ""
     place = (f"at {record.where}",) if record.where else ()
@@ -161,27 +162,29 @@ def _failure(record: LoadedPlugin) -> Finding:
     if match is not None and match[1] not in ("hermes_agent", "hermes_plugins"):
         package = match[1]
         hint = f"`{package}` is not installed beside the agent: add it to extraPythonPackages."
-    return Finding("error", "failed", f"plugin `{key}` failed to load: {error}", (key,), place, hint)
+    return CheckFinding("error", "failed", f"plugin `{key}` failed to load: {error}", (key,), place, hint)
 
 
-def _problem(record: LoadedPlugin, problem: Problem, by_key: dict[str, LoadedPlugin]) -> Finding:
+def _problem(record: LoadedPlugin, problem: RegistrationProblem, by_key: dict[str, LoadedPlugin]) -> CheckFinding:
     key, path = record.manifest.key, record.manifest.path
     mine = f"plugin `{key}` ({path})"
     if problem.owner == BUILTIN:
         text = f"plugin `{key}` registers the {problem.kind} `{problem.name}`, which is the agent's own:"
-        return Finding("error", problem.kind, text, (key, BUILTIN), (mine,), _sentence(problem.remedy), problem.name)
+        return CheckFinding(
+            "error", problem.kind, text, (key, BUILTIN), (mine,), _sentence(problem.remedy), problem.name
+        )
     if not problem.owner:  # the name itself is wrong
         text = f"plugin `{key}`: {problem.text}"
-        return Finding("error", "failed", text, (key,), (mine,), _sentence(problem.remedy))
+        return CheckFinding("error", "failed", text, (key,), (mine,), _sentence(problem.remedy))
     other = by_key.get(problem.owner)
     theirs = f"plugin `{problem.owner}` ({other.manifest.path})" if other else f"`{problem.owner}`"
     owners = tuple(sorted((problem.owner, key)))
     text = f"two plugins register the {problem.kind} `{problem.name}`:"
     hint = f"Disable one of them (plugins.disabled), or {problem.remedy}."
-    return Finding("error", problem.kind, text, owners, tuple(sorted((theirs, mine))), hint, problem.name)
+    return CheckFinding("error", problem.kind, text, owners, tuple(sorted((theirs, mine))), hint, problem.name)
 
 
-def _mismatch(record: LoadedPlugin) -> list[Finding]:
+def _mismatch(record: LoadedPlugin) -> list[CheckFinding]:
     key, declared = record.manifest.key, set(record.manifest.provides_tools)
     registered = set(record.tools_registered) | {p.name for p in record.problems if p.kind == "tool"}
     texts = []
@@ -191,7 +194,7 @@ def _mismatch(record: LoadedPlugin) -> list[Finding]:
     if registered - declared:
         names = ", ".join(sorted(registered - declared))
         texts.append(f"plugin `{key}` registers {names}, which provides_tools does not name")
-    return [Finding("warning", "provides_tools", text, (key,)) for text in texts]
+    return [CheckFinding("warning", "provides_tools", text, (key,)) for text in texts]
 
 
 def _sentence(text: str) -> str:

@@ -25,7 +25,7 @@ def run_cli_command(command: CliCommand, argv: Sequence[str], bridge: Bridge) ->
         UserError: the plugin's function failed; the log has the traceback.
     """
     parser = argparse.ArgumentParser(prog=f"hermes {command.name}", description=command.description or command.help)
-    with _told(command, "could not be set up"):
+    with _explain_failure(command, "could not be set up"):
         command.setup_fn(parser)
     if command.handler_fn is not None:
         parser.set_defaults(func=command.handler_fn)
@@ -34,7 +34,7 @@ def run_cli_command(command: CliCommand, argv: Sequence[str], bridge: Bridge) ->
     if handler is None:
         parser.print_help()
         return EXIT_USAGE
-    with _told(command, "failed"):
+    with _explain_failure(command, "failed"):
         outcome = handler(args)
         if inspect.iscoroutine(outcome):
             outcome = bridge.wait_plugin(outcome)
@@ -42,7 +42,7 @@ def run_cli_command(command: CliCommand, argv: Sequence[str], bridge: Bridge) ->
 
 
 @contextlib.contextmanager
-def _told(command: CliCommand, what: str) -> Iterator[None]:
+def _explain_failure(command: CliCommand, what: str) -> Iterator[None]:
     try:
         yield
     except UserError:

@@ -25,7 +25,7 @@ from pathlib import Path
 __all__ = [
     "Closure",
     "Package",
-    "Problem",
+    "PackageConflict",
     "canonical",
     "find_problems",
     "main",
@@ -37,7 +37,7 @@ __all__ = [
 _SHIPPED_APART = ("tkinter", "_tkinter", "idlelib", "turtle", "turtledemo")
 """Of the standard library, but packages of their own in some builds of Python, nixpkgs' among them."""
 
-_TOLD = 1
+_MAX_SHOWN = 1
 """How many packages that are there twice are told with their paths: `nix build` shows ten lines."""
 _HASH = re.compile(r"^[0-9a-z]{32}-")
 _REQUIREMENT = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^]]*\])?\s*\(?([^;@)]*)")
@@ -80,7 +80,7 @@ class Closure:
 
 
 @dataclass(frozen=True)
-class Problem:
+class PackageConflict:
     """Why this set cannot be built: what is wrong, with the paths, and what to do."""
 
     text: str
@@ -170,7 +170,7 @@ def read_closure(site: str, roots: Iterable[Path]) -> Closure:
     return Closure(site, chains, tuple(packages))
 
 
-def find_problems(closure: Closure) -> list[Problem]:
+def find_problems(closure: Closure) -> list[PackageConflict]:
     """Return every reason to refuse `closure`, in a stable order; empty when there is none."""
     foreign = list(_wrong_interpreter(closure))
     if foreign:
@@ -221,21 +221,21 @@ def _is_unconditional(text: str) -> bool:
     return ";" not in text and _REQUIREMENT.match(text) is not None
 
 
-def _wrong_interpreter(closure: Closure) -> Iterator[Problem]:
+def _wrong_interpreter(closure: Closure) -> Iterator[PackageConflict]:
     ours = closure.site.split("/")[1]
     for path in closure.chains:
         theirs = sorted(site.parent.name for site in path.glob("lib/python3.*/site-packages") if site.is_dir())
         # An interpreter has a site directory of its own and is wanted by every package; it carries no package.
         if not theirs or ours in theirs or (path / "bin" / theirs[0]).exists():
             continue
-        yield Problem(
+        yield PackageConflict(
             f"a Python package was built for {', '.join(theirs)}, hermes-agent runs {ours}:\n"
             f"    {path}\n    wanted by {closure.wanted_by(path)}",
             "take it from the package set that `extraPythonPackages = ps: [ … ]` is given.",
         )
 
 
-def _duplicated(closure: Closure) -> tuple[list[Problem], set[Path]]:
+def _duplicated(closure: Closure) -> tuple[list[PackageConflict], set[Path]]:
     where: dict[str, dict[Path, Package]] = {}
     for package in closure.packages:
         where.setdefault(package.name, {})[package.path] = package
@@ -243,25 +243,25 @@ def _duplicated(closure: Closure) -> tuple[list[Problem], set[Path]]:
     clashing = {path for found in twice.values() for path in found}
     # Of two mixed sets nearly everything is there twice: the nearest of them is told, the rest named.
     nearest = sorted(twice, key=lambda name: (max(len(closure.chains[path]) for path in twice[name]), name))
-    problems: list[Problem] = []
-    for name in nearest[:_TOLD]:
+    problems: list[PackageConflict] = []
+    for name in nearest[:_MAX_SHOWN]:
         lines = [
             f"    {package.version}  {path}\n        wanted by {closure.wanted_by(path)}"
             for path, package in twice[name].items()
         ]
         problems.append(
-            Problem(
+            PackageConflict(
                 f"the Python package `{name}` is there {len(lines)} times:\n" + "\n".join(lines),
                 "take all of them from one set, `extraPythonPackages = ps: [ … ]`, or drop what hermes-agent has.",
             )
         )
-    if more := nearest[_TOLD:]:
+    if more := nearest[_MAX_SHOWN:]:
         last = problems.pop()
-        problems.append(Problem(f"{last.text}\n  and so are {_and(more)}", last.hint))
+        problems.append(PackageConflict(f"{last.text}\n  and so are {_and(more)}", last.hint))
     return problems, clashing
 
 
-def _import_names(closure: Closure, *, ignore: set[Path]) -> Iterator[Problem]:
+def _import_names(closure: Closure, *, ignore: set[Path]) -> Iterator[PackageConflict]:
     owners: dict[str, list[Path]] = {}
     for path in closure.chains:
         for name in _importable(path / closure.site):
@@ -269,12 +269,12 @@ def _import_names(closure: Closure, *, ignore: set[Path]) -> Iterator[Problem]:
     for name, paths in sorted(owners.items()):
         if len(paths) > 1 and not ignore.issuperset(paths):
             lines = "\n".join(f"    {path}\n        wanted by {closure.wanted_by(path)}" for path in paths)
-            yield Problem(
+            yield PackageConflict(
                 f"the import name `{name}` belongs to {len(paths)} packages:\n{lines}",
                 "only one of them could be imported; drop one from extraPythonPackages, or rename its module.",
             )
         elif name in sys.stdlib_module_names and name not in _SHIPPED_APART:
-            yield Problem(
+            yield PackageConflict(
                 f"the import name `{name}` is a module of the standard library:\n"
                 f"    {paths[0]}\n        wanted by {closure.wanted_by(paths[0])}",
                 "one of the two would hide the other; drop the package from extraPythonPackages.",
@@ -302,27 +302,27 @@ def _module_name(entry: Path) -> str:
     return ""
 
 
-def _missing(closure: Closure) -> Iterator[Problem]:
+def _missing(closure: Closure) -> Iterator[PackageConflict]:
     there = {package.name for package in closure.packages}
     for package in closure.packages:
         lacking = sorted(package.requires.keys() - there)
         # What a root wants is its author's to declare; a package of the set may rename what it wants.
         if lacking and closure.is_root(package.path):
-            yield Problem(
+            yield PackageConflict(
                 f"the Python package `{package.name}` requires {_and(lacking)}, which nobody brings:\n"
                 f"    {package.version}  {package.path}",
                 f"add {_and(lacking)} to its `dependencies`, or to services.hermes-agent.extraPythonPackages.",
             )
 
 
-def _out_of_range(closure: Closure) -> Iterator[Problem]:
+def _out_of_range(closure: Closure) -> Iterator[PackageConflict]:
     versions = {package.name: package for package in closure.packages}
     for package in closure.packages if len(versions) == len(closure.packages) else ():
         for name, wanted in sorted(package.requires.items()) if closure.is_root(package.path) else ():
             there = versions.get(name)
             # The agent keeps a contract that has a version of its own.
             if there is not None and name != "hermes-agent" and not satisfies(there.version, wanted):
-                yield Problem(
+                yield PackageConflict(
                     f"the Python package `{package.name}` requires `{name}` {wanted}, and {there.version} is there:\n"
                     f"    {package.version}  {package.path}\n    {there.version}  {there.path}",
                     "have both from a set in which they fit, or, if it works all the same, "

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from functools import partial
 
-from hermes_agent.commands import CommandRegistry
+from hermes_agent.commands import CommandTable
 from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.manager import PluginManager
 
-__all__ = ["register"]
+__all__ = ["register_plugins_command"]
 
 
-def register(registry: CommandRegistry, plugins: PluginManager) -> None:
+def register_plugins_command(registry: CommandTable, plugins: PluginManager) -> None:
     """Register `/plugins`."""
     registry.register(
         "plugins",
-        partial(_plugins, plugins),
+        partial(_run_plugins_command, plugins),
         description="List plugins and their state, say more about one, or load changed ones anew",
         args_hint="[NAME | reload [NAME]]",
     )
 
 
-def _plugins(plugins: PluginManager, raw_args: str) -> str:
+def _run_plugins_command(plugins: PluginManager, raw_args: str) -> str:
     word, _, rest = raw_args.strip().partition(" ")
     if word == "reload":
         try:

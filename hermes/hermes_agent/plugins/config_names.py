@@ -12,34 +12,40 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from hermes_agent.config.findings import Finding, Level
-from hermes_agent.config.keypath import KeyPath, render
-from hermes_agent.config.names import PLATFORM, PLUGIN, PROVIDER, TOOL, TOOLSET, names_in
-from hermes_agent.config.nearness import nearest
-from hermes_agent.config.values import find, merge
+from hermes_agent.config.findings import ConfigFinding, FindingLevel
+from hermes_agent.config.keypath import KeyPath, render_path
+from hermes_agent.config.names import PLATFORM, PLUGIN, PROVIDER, TOOL, TOOLSET, find_names
+from hermes_agent.config.nearness import nearest_name
+from hermes_agent.config.values import find_value, merge
 from hermes_agent.contracts.context_engine import DEFAULT_ENGINE
 from hermes_agent.contracts.terminal_env import BUILTIN_BACKENDS
 from hermes_agent.contracts.transcription import BUILTIN_STT
 from hermes_agent.contracts.tts import BUILTIN_TTS
 from hermes_agent.plugins.certain_names import (
     brings_memory,
-    is_brought,
     is_front_end,
-    misnamed_plugins,
-    placed,
-    written,
+    is_loaded_when_named,
+    locate_finding,
+    merged_layers,
+    unknown_plugin_findings,
 )
 from hermes_agent.plugins.discovery import BUNDLED, Discovery, is_on
 from hermes_agent.plugins.gate import enable_hint
-from hermes_agent.plugins.ground import Ground
+from hermes_agent.plugins.ground import HostServices
 from hermes_agent.plugins.memory_folder import bundled_memories
 
 if TYPE_CHECKING:
-    from hermes_agent.config.document import Document
+    from hermes_agent.config.document import ConfigDocument
     from hermes_agent.plugins.record import LoadedPlugin
     from hermes_agent.tools.toolsets import Toolsets
 
-__all__ = ["ConfigHost", "misnamed", "misnamed_elsewhere", "no_platform", "platform_fault"]
+__all__ = [
+    "ConfigHost",
+    "find_unknown_names",
+    "find_unknown_names_in_file",
+    "find_missing_platform",
+    "find_platform_problem",
+]
 
 
 class _Loaded(Protocol):
@@ -51,7 +57,7 @@ class _Loaded(Protocol):
     def records(self) -> list[LoadedPlugin]: ...
 
 
-class ConfigHost(Ground, Protocol):
+class ConfigHost(HostServices, Protocol):
     """A host with its plugins loaded: the names that it knows."""
 
     @property
@@ -60,14 +66,14 @@ class ConfigHost(Ground, Protocol):
     def plugins(self) -> _Loaded: ...
 
 
-class _Known(NamedTuple):
+class _KnownNames(NamedTuple):
     """What there is of one kind."""
 
     has: Callable[[str], bool]
     names: Callable[[], Iterable[str]]
 
 
-def misnamed(host: ConfigHost, values: Mapping[str, Any] | None = None) -> list[Finding]:
+def find_unknown_names(host: ConfigHost, values: Mapping[str, Any] | None = None) -> list[ConfigFinding]:
     """Return a finding for each name in the config that nothing answers to.
 
     It is an error; or a warning when it may be the name of something that an installed plugin brings which does not
@@ -79,16 +85,19 @@ def misnamed(host: ConfigHost, values: Mapping[str, Any] | None = None) -> list[
     """
     if is_on(os.environ.get("HERMES_SAFE_MODE")):
         return []  # no plugin is looked for
-    every = written(host.config.layers)
+    every = merged_layers(host.config.layers)
     whole = every if values is None else merge(every, dict(values))
-    faults = _faults(host, every if values is None else values, whole)
+    faults = _unknown_names(host, every if values is None else values, whole)
     found = (
-        (path, Finding("", None, None, render(path), f"{render(path)}: {text}", level)) for path, level, text in faults
+        (path, ConfigFinding("", None, None, render_path(path), f"{render_path(path)}: {text}", level))
+        for path, level, text in faults
     )
-    return [finding if values is not None else placed(host.config.layers, path, finding) for path, finding in found]
+    return [
+        finding if values is not None else locate_finding(host.config.layers, path, finding) for path, finding in found
+    ]
 
 
-def misnamed_elsewhere(host: ConfigHost, document: Document) -> list[Finding]:
+def find_unknown_names_in_file(host: ConfigHost, document: ConfigDocument) -> list[ConfigFinding]:
     """Return the same for a file of another home: of what this one has not, only near misses are certain.
 
     Args:
@@ -97,74 +106,76 @@ def misnamed_elsewhere(host: ConfigHost, document: Document) -> list[Finding]:
     """
     if is_on(os.environ.get("HERMES_SAFE_MODE")):
         return []
-    found: list[Finding] = []
-    for path, level, text in _faults(host, document.value, document.value):
+    found: list[ConfigFinding] = []
+    for path, level, text in _unknown_names(host, document.value, document.value):
         if level == "error" and "did you mean" not in text:
             level, text = "warning", f"{text}; a plugin that is not installed here may bring it"
-        spot = document.spot(path)
+        spot = document.position(path)
         line, column = (spot.line, spot.column) if spot else (None, None)
-        found.append(Finding(document.name, line, column, render(path), f"{render(path)}: {text}", level))
+        found.append(
+            ConfigFinding(document.name, line, column, render_path(path), f"{render_path(path)}: {text}", level)
+        )
     return found
 
 
-def no_platform(host: ConfigHost, target: str) -> tuple[Level, str] | None:
+def find_missing_platform(host: ConfigHost, target: str) -> tuple[FindingLevel, str] | None:
     """Return what is to be said of a target `PLATFORM[:CHAT[:THREAD]]` whose platform there is not; None for others.
 
     Args:
         host: with its plugins loaded.
     """
     name = target.partition(":")[0]
-    return _fault(host, _known(host, host.config.values)[PLATFORM], PLATFORM, ("deliver",), name, {})
+    return _unknown_name(host, _known_names(host, host.config.values)[PLATFORM], PLATFORM, ("deliver",), name, {})
 
 
-def platform_fault(host: ConfigHost, target: str) -> str:
+def find_platform_problem(host: ConfigHost, target: str) -> str:
     """Return why a target's platform cannot be; empty when it may."""
-    fault = no_platform(host, target)
+    fault = find_missing_platform(host, target)
     return fault[1] if fault is not None and fault[0] == "error" else ""
 
 
-def _faults(
+def _unknown_names(
     host: ConfigHost, values: Mapping[str, Any], whole: Mapping[str, Any]
-) -> Iterator[tuple[KeyPath, Level, str]]:
+) -> Iterator[tuple[KeyPath, FindingLevel, str]]:
     """Yield each name in `values` that nothing answers to. `whole`: the config that they are part of."""
-    known, names = _known(host, whole), list(names_in(values))
-    yield from misnamed_plugins(names, host.plugins.found)
+    known, names = _known_names(host, whole), list(find_names(values))
+    yield from unknown_plugin_findings(names, host.plugins.found)
     for path, kind, name in names:
-        if kind != PLUGIN and (fault := _fault(host, known[kind], kind, path, name, whole)):
+        if kind != PLUGIN and (fault := _unknown_name(host, known[kind], kind, path, name, whole)):
             yield path, *fault
 
 
-def _fault(
-    host: ConfigHost, known: _Known, kind: str, path: KeyPath, name: str, whole: Mapping[str, Any]
-) -> tuple[Level, str] | None:
-    if _exists(known, kind, path, name, whole) or is_brought(host.plugins.found, path, name):
+def _unknown_name(
+    host: ConfigHost, known: _KnownNames, kind: str, path: KeyPath, name: str, whole: Mapping[str, Any]
+) -> tuple[FindingLevel, str] | None:
+    if _exists(known, kind, path, name, whole) or is_loaded_when_named(host.plugins.found, path, name):
         return None
     text = _text(known, kind, name) + _hint(host, name)
-    doubt = _doubt(host, text)
+    doubt = _unloaded_candidates(host, text)
     return ("warning", text + doubt) if doubt else ("error", text)
 
 
-def _exists(known: _Known, kind: str, path: KeyPath, name: str, whole: Mapping[str, Any]) -> bool:
+def _exists(known: _KnownNames, kind: str, path: KeyPath, name: str, whole: Mapping[str, Any]) -> bool:
     if kind == PLATFORM:
         return known.has(name.partition(":")[0]) or is_front_end(path, name, whole)
     return known.has(name)
 
 
-def _text(known: _Known, kind: str, name: str) -> str:
+def _text(known: _KnownNames, kind: str, name: str) -> str:
     there = sorted(set(known.names()))
-    near = nearest(name.partition(":")[0] if kind == PLATFORM else name, there)
+    near = nearest_name(name.partition(":")[0] if kind == PLATFORM else name, there)
     if near is not None:
         return f"there is no {kind} `{name}` (did you mean `{near}`?)"
-    listed = f"; there are {', '.join(there)}" if 0 < len(there) <= MOST_LISTED else ""
+    listed = f"; there are {', '.join(there)}" if 0 < len(there) <= MAX_LISTED else ""
     return f"there is no {kind} `{name}`{listed}"
 
 
-def _doubt(host: ConfigHost, text: str) -> str:
+def _unloaded_candidates(host: ConfigHost, text: str) -> str:
     """Return which plugins may have the name, of those whose names are not known since they do not run."""
     failed = [r.manifest.key for r in host.plugins.records if r.status in ("failed", "changed") or r.missing]
     if failed:
-        more = f" or {len(failed) - FEW} more" if len(failed) > FEW else ""
-        return f"; it may be of plugin {', '.join(f'`{key}`' for key in failed[:FEW])}{more}, which did not load"
+        more = f" or {len(failed) - MAX_CANDIDATES} more" if len(failed) > MAX_CANDIDATES else ""
+        return f"; it may be of plugin {', '.join(f'`{key}`' for key in failed[:MAX_CANDIDATES])}{more}, which did not load"
     others = [r for r in host.plugins.records if r.manifest.source != BUNDLED and r.status == "not enabled"]
     explained = "did you mean" in text or "does not run" in text
     return "; a plugin that is not enabled may bring it (`hermes plugins list`)" if others and not explained else ""
@@ -179,35 +190,37 @@ def _hint(host: ConfigHost, name: str) -> str:
     return ""
 
 
-FEW = 3
+MAX_CANDIDATES = 3
 """Plugins that a message names."""
-MOST_LISTED = 12
+MAX_LISTED = 12
 """Names that a message lists when none of them is near."""
 
 
-def _known(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _Known]:
+def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _KnownNames]:
     """Return what there is, by kind: of plugins, and in the blocks of a config."""
     tools, servers = host.tools, values.get("mcp_servers") or {}
 
-    def registered(kind: str, *own: str, block: tuple[str, ...] = ()) -> _Known:
-        entries = find(values, block) if block else None
+    def registered(kind: str, *own: str, block: tuple[str, ...] = ()) -> _KnownNames:
+        entries = find_value(values, block) if block else None
         names = {*own, *host.providers[kind].names(), *(entries if isinstance(entries, Mapping) else ())}
-        return _Known(names.__contains__, lambda: names)
+        return _KnownNames(names.__contains__, lambda: names)
 
     own = values.get("providers") or {}
     platforms, catalogue = host.platforms, host.model_providers
     return {
-        PROVIDER: _Known(
+        PROVIDER: _KnownNames(
             lambda name: name.lower() == "auto" or name in own or catalogue.profile(name) is not None,
             lambda: [*catalogue.names(), *own],
         ),
-        PLATFORM: _Known(platforms.is_registered, platforms.names),
-        TOOLSET: _Known(
+        PLATFORM: _KnownNames(platforms.is_registered, platforms.names),
+        TOOLSET: _KnownNames(
             lambda name: host.toolsets.exists(name) or name.removeprefix("mcp-") in servers,
             lambda: [*host.toolsets.names(), *servers],
         ),
-        TOOL: _Known(lambda name: tools.get(name) is not None or name.startswith("mcp_"), tools.get_all_tool_names),
-        "memory provider": _Known(partial(_is_memory, host), partial(_memories, host)),
+        TOOL: _KnownNames(
+            lambda name: tools.get(name) is not None or name.startswith("mcp_"), tools.get_all_tool_names
+        ),
+        "memory provider": _KnownNames(partial(_is_memory, host), partial(_memories, host)),
         "web provider": registered("web_search"),
         "TTS provider": registered("tts", *BUILTIN_TTS, block=("tts", "providers")),
         "transcription provider": registered("transcription", *BUILTIN_STT, block=("stt", "providers")),

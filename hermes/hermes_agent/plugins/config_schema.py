@@ -11,15 +11,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.config.keypath import KeyPath, render
+from hermes_agent.config.keypath import KeyPath, render_path
 from hermes_agent.config.schema import Node, extended, load_schema, types
 from hermes_agent.config.validate import Violation, validate
 from hermes_agent.plugins.manifest import PluginManifest
 
 if TYPE_CHECKING:  # it brings the agent, which `hermes config` has no use for
-    from hermes_agent.plugins.ground import Settings
+    from hermes_agent.plugins.ground import ConfigValues
 
-__all__ = ["misfits", "platform_name", "with_options"]
+__all__ = ["option_problems", "platform_name", "schema_with_options"]
 
 SETTINGS_KEYS = ("settings", "config")
 """Keys of `plugins.entries.<key>` under which a plugin keeps its settings; the first one that is there counts."""
@@ -40,7 +40,7 @@ def platform_name(manifest: PluginManifest) -> str:
     return name if name != manifest.name and name else manifest.folder or manifest.name
 
 
-def with_options(manifests: Iterable[PluginManifest]) -> Node:
+def schema_with_options(manifests: Iterable[PluginManifest]) -> Node:
     """Return the whole schema of the config with the options that these plugins declare."""
     schema: Node | None = None
     for manifest in manifests:
@@ -60,7 +60,9 @@ def with_options(manifests: Iterable[PluginManifest]) -> Node:
     return load_schema() if schema is None else schema
 
 
-def misfits(config: Settings, manifests: Iterable[PluginManifest], has_env: Callable[[str], bool]) -> Iterator[str]:
+def option_problems(
+    config: ConfigValues, manifests: Iterable[PluginManifest], has_env: Callable[[str], bool]
+) -> Iterator[str]:
     """Yield a sentence for each value that is not what one of these plugins declares, and for each that is missing.
 
     Args:
@@ -70,24 +72,24 @@ def misfits(config: Settings, manifests: Iterable[PluginManifest], has_env: Call
     declaring = [manifest for manifest in manifests if manifest.config_schema]
     if not declaring:
         return
-    schema = with_options(declaring)
+    schema = schema_with_options(declaring)
     for layer in config.layers:
         for violation in validate(layer.values, schema):
             if violation.path[0] == "plugins" and violation.kind == "type":
-                yield _misfit(violation)
+                yield _describe_option_violation(violation)
             else:
-                from hermes_agent.config.explain import explain  # only for something that is wrong
+                from hermes_agent.config.explain import describe_violation  # only for something that is wrong
 
-                yield str(explain(violation, layer.document, schema))
+                yield str(describe_violation(violation, layer.document, schema))
     entries = config.values.get("plugins", {}).get("entries", {})
     for manifest in declaring:
         if manifest.kind != "platform":
             yield from _missing(manifest, entries, has_env)
 
 
-def _misfit(violation: Violation) -> str:
+def _describe_option_violation(violation: Violation) -> str:
     given = type(violation.value).__name__
-    return f"{render(violation.path)} should be {types(violation.node)[0]} (got {given})"
+    return f"{render_path(violation.path)} should be {types(violation.node)[0]} (got {given})"
 
 
 def _missing(
@@ -101,7 +103,7 @@ def _missing(
         path: KeyPath = ("plugins", "entries", called, under, key)
         stored = spec.get("secret") and has_env(_variable(manifest, key, spec))
         if spec.get("required") and settings.get(key) is None and "default" not in spec and not stored:
-            yield f"{render(path)} is required by the plugin's config_schema but is not set"
+            yield f"{render_path(path)} is required by the plugin's config_schema but is not set"
 
 
 def _variable(manifest: PluginManifest, key: str, spec: Mapping[str, Any]) -> str:

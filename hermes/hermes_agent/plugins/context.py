@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.contracts.auxiliary_task import checked_task
+from hermes_agent.contracts.auxiliary_task import make_auxiliary_task
 from hermes_agent.contracts.cli_command import CliCommand
 from hermes_agent.plugins.dispatching import dispatch_tool, inject_message
 from hermes_agent.plugins.gate import PluginSettings
-from hermes_agent.plugins.ground import Ground
+from hermes_agent.plugins.ground import HostServices
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
-from hermes_agent.plugins.registering import Registrant
+from hermes_agent.plugins.registering import Registration
 from hermes_agent.plugins.registering.callbacks import register_hook, register_middleware
 from hermes_agent.plugins.registering.commands import register_cli_command, register_command
 from hermes_agent.plugins.registering.platforms import register_platform, register_slack_action_handler
@@ -39,16 +39,18 @@ __all__ = ["PluginContext", "profile_name"]
 class PluginContext:
     """One per plugin; every registration through it belongs to that plugin, from any thread, at any time."""
 
-    def __init__(self, ground: Ground, record: LoadedPlugin, settings: PluginSettings, manager: PluginManager) -> None:
+    def __init__(
+        self, ground: HostServices, record: LoadedPlugin, settings: PluginSettings, manager: PluginManager
+    ) -> None:
         self.manifest: PluginManifest = record.manifest
         self._manager = manager
-        self._ground = ground
-        self._by = Registrant(ground, record, settings)
+        self._services = ground
+        self._registration = Registration(ground, record, settings)
 
     @property
     def profile_name(self) -> str:
         """`default`, the profile's name when the home is `~/.hermes/profiles/NAME`, else `custom`."""
-        return profile_name(self._ground.home)
+        return profile_name(self._services.home)
 
     @property
     def llm(self) -> PluginLlm:
@@ -58,7 +60,7 @@ class PluginContext:
         known: PluginLlm | None = vars(self).get("_llm")
         key = self.manifest.key or self.manifest.name
         return known or vars(self).setdefault(
-            "_llm", PluginLlm(key, self._ground, partial(self._ground.account.llm, key), self._ground.hooks)
+            "_llm", PluginLlm(key, self._services, partial(self._services.account.llm, key), self._services.hooks)
         )
 
     def register_tool(
@@ -92,7 +94,7 @@ class PluginContext:
             TypeError: there is no schema or no handler.
         """
         register_tool(
-            self._by,
+            self._registration,
             name,
             toolset,
             schema,
@@ -110,7 +112,7 @@ class PluginContext:
 
     def refused_tool(self, name: str, owner: str) -> None:
         """Note that somebody else has the tool's name."""
-        note_refused_tool(self._by, name, owner)
+        note_refused_tool(self._registration, name, owner)
 
     def register_hook(self, hook_name: str, callback: Callable[..., Any]) -> None:
         """Call `callback` with keywords whenever the hook fires.
@@ -118,7 +120,7 @@ class PluginContext:
         Raises:
             TypeError: `callback` cannot be called.
         """
-        register_hook(self._by, hook_name, callback)
+        register_hook(self._registration, hook_name, callback)
 
     def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
         """Let `callback` change, or stand around, tool calls or model requests.
@@ -129,7 +131,7 @@ class PluginContext:
         Raises:
             TypeError: `callback` cannot be called.
         """
-        register_middleware(self._by, kind, callback)
+        register_middleware(self._registration, kind, callback)
 
     def register_command(
         self,
@@ -149,7 +151,7 @@ class PluginContext:
         Raises:
             TypeError: the handler cannot be called.
         """
-        register_command(self._by, self, name, handler, description=description or help, args_hint=args_hint)
+        register_command(self._registration, self, name, handler, description=description or help, args_hint=args_hint)
 
     def register_cli_command(
         self,
@@ -164,7 +166,7 @@ class PluginContext:
         Raises:
             TypeError: `setup_fn` cannot be called.
         """
-        register_cli_command(self._by, CliCommand(name, help, setup_fn, handler_fn, description))
+        register_cli_command(self._registration, CliCommand(name, help, setup_fn, handler_fn, description))
 
     def register_skill(self, name: str, path: Path | str, description: str = "") -> None:
         """Register the skill `plugin:name`, which the model opens with `skill_view`; it is in no list.
@@ -177,7 +179,7 @@ class PluginContext:
             ValueError: the name holds other characters than `[a-zA-Z0-9_-]`.
             FileNotFoundError: there is no file at `path`.
         """
-        register_skill(self._by, name, path, description=description)
+        register_skill(self._registration, name, path, description=description)
 
     def register_platform(
         self,
@@ -200,7 +202,7 @@ class PluginContext:
             ValueError: the name is empty, or not in lower case.
         """
         register_platform(
-            self._by,
+            self._registration,
             name,
             label,
             adapter_factory,
@@ -220,55 +222,55 @@ class PluginContext:
         Raises:
             ValueError: there is no id, or the callback cannot be called.
         """
-        register_slack_action_handler(self._by, action_id, callback)
+        register_slack_action_handler(self._registration, action_id, callback)
 
     def register_web_search_provider(self, provider: Any) -> None:
         """Register a `WebSearchProvider`; raises ValueError when it has no name."""
-        register_provider(self._by, "web_search", provider)
+        register_provider(self._registration, "web_search", provider)
 
     def register_tts_provider(self, provider: Any) -> None:
         """Register a `TTSProvider`; raises ValueError when it has no name."""
-        register_provider(self._by, "tts", provider)
+        register_provider(self._registration, "tts", provider)
 
     def register_transcription_provider(self, provider: Any) -> None:
         """Register a `TranscriptionProvider`; raises ValueError when it has no name."""
-        register_provider(self._by, "transcription", provider)
+        register_provider(self._registration, "transcription", provider)
 
     def register_image_gen_provider(self, provider: Any) -> None:
         """Register an `ImageGenProvider`; raises ValueError when it has no name."""
-        register_provider(self._by, "image_gen", provider)
+        register_provider(self._registration, "image_gen", provider)
 
     def register_video_gen_provider(self, provider: Any) -> None:
         """Register a `VideoGenProvider`; raises ValueError when it has no name."""
-        register_provider(self._by, "video_gen", provider)
+        register_provider(self._registration, "video_gen", provider)
 
     def register_browser_provider(self, provider: Any) -> None:
         """Register a `BrowserProvider`; raises ValueError when it has no name."""
-        register_provider(self._by, "browser", provider)
+        register_provider(self._registration, "browser", provider)
 
     def register_terminal_environment_provider(self, provider: Any) -> None:
         """Register a `TerminalEnvironmentProvider`; raises ValueError when it has no name."""
-        register_provider(self._by, "terminal_env", provider)
+        register_provider(self._registration, "terminal_env", provider)
 
     def register_secret_source(self, source: Any) -> None:
         """Register a `SecretSource`; raises ValueError when it has no name."""
-        register_provider(self._by, "secret_source", source)
+        register_provider(self._registration, "secret_source", source)
 
     def register_dashboard_auth_provider(self, provider: Any) -> None:
         """Register a `DashboardAuthProvider`; one without a name is left out, with a line in the log."""
-        register_provider(self._by, "dashboard_auth", provider)
+        register_provider(self._registration, "dashboard_auth", provider)
 
     def register_context_engine(self, engine: Any) -> None:
         """Register the `ContextEngine`; a second one is ignored, with a line in the log."""
-        register_provider(self._by, "context_engine", engine)
+        register_provider(self._registration, "context_engine", engine)
 
     def register_memory_provider(self, provider: Any) -> None:
         """Register a `MemoryProvider`, or what has its required members; raises ValueError when it has no name."""
-        register_provider(self._by, "memory", provider)
+        register_provider(self._registration, "memory", provider)
 
     def register_cron_scheduler(self, scheduler: Any) -> None:
         """Register a `CronScheduler`; raises ValueError when it has no name."""
-        register_provider(self._by, "cron_scheduler", scheduler)
+        register_provider(self._registration, "cron_scheduler", scheduler)
 
     def register_auxiliary_task(
         self, key: str, *, display_name: str, description: str, defaults: dict[str, Any] | None = None
@@ -278,12 +280,12 @@ class PluginContext:
         Raises:
             ValueError: the key cannot be one, is the agent's, or another plugin's.
         """
-        task = checked_task(key, display_name=display_name, description=description, defaults=defaults)
-        register_auxiliary_task(self._by, task)
+        task = make_auxiliary_task(key, display_name=display_name, description=description, defaults=defaults)
+        register_auxiliary_task(self._registration, task)
 
     def register_model_provider(self, profile: Any) -> None:
         """Register a `ProviderProfile`, as `providers.register_provider` does; raises ValueError without a name."""
-        register_model_provider(self._by, profile)
+        register_model_provider(self._registration, profile)
 
     def inject_message(self, content: str, role: str = "user", *, session_id: str = "") -> bool:
         """Say something in a conversation, from any thread; false when there is none.
@@ -295,7 +297,7 @@ class PluginContext:
             role: another one than `user` is written before the text: `[role] content`.
             session_id: ours: a session of this process; by default the one that the caller works for.
         """
-        return inject_message(self._ground, self.manifest.key, content, role, session_id)
+        return inject_message(self._services, self.manifest.key, content, role, session_id)
 
     def dispatch_tool(self, tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
         """Call any tool as the model would: hooks, approval, redaction and size limit included.
@@ -303,7 +305,7 @@ class PluginContext:
         Args:
             kwargs: passed on to the handler (`parent_agent`, …).
         """
-        return dispatch_tool(self._ground, self.manifest.key, tool_name, args, kwargs)
+        return dispatch_tool(self._services, self.manifest.key, tool_name, args, kwargs)
 
 
 def profile_name(home: Path) -> str:

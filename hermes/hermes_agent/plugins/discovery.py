@@ -13,29 +13,29 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.plugins.entry_points import GROUPS, EntryPoint, find_entry_points
-from hermes_agent.plugins.index import Index, NotFitting, find_index
+from hermes_agent.plugins.index import IndexMismatch, PluginIndex, find_index
 from hermes_agent.plugins.manifest import (
     MANIFEST_NAMES,
-    BadManifest,
+    InvalidManifest,
     PluginManifest,
+    guess_kind,
     name_problem,
     read_manifest,
-    sniffed_kind,
 )
 
 __all__ = [
     "BUNDLED",
     "DECLARED",
     "Discovery",
-    "Rejected",
-    "Root",
+    "RejectedPlugin",
+    "PluginRoot",
     "discover",
     "entry_point_key",
-    "holds_plugin",
+    "is_plugin_folder",
     "index_roots",
     "is_on",
     "plugin_roots",
-    "sweep_sources",
+    "scan_sources",
 ]
 
 logger = logging.getLogger(__name__)
@@ -60,14 +60,14 @@ _CATEGORIES = {"exclusive": "memory/", "model-provider": "model-providers/"}
 ReadManifest = Callable[..., PluginManifest]
 
 
-class Root(NamedTuple):
+class PluginRoot(NamedTuple):
     """A directory whose folders are plugins or categories of plugins."""
 
     source: str
     path: Path
 
 
-class Rejected(NamedTuple):
+class RejectedPlugin(NamedTuple):
     """Something that is there and is no usable plugin."""
 
     name: str
@@ -90,13 +90,13 @@ class Discovery:
         self.read = read
         self.plugins: dict[str, PluginManifest] = {}
         """By key, in load order: a key keeps the place where it was seen first."""
-        self.rejected: list[Rejected] = []
+        self.rejected: list[RejectedPlugin] = []
         self.index = ""
         """The `plugins.json` that was taken for the bundled and declared ones; empty when they were looked for."""
         self.index_ignored = ""
         """Why the one that is there was not taken; empty when it was, or there is none."""
 
-    def looked_at(self, path: str) -> None:
+    def add_dependency(self, path: str) -> None:
         """Learn that a sweep depends on this file or directory."""
 
     def add(self, manifest: PluginManifest) -> None:
@@ -110,10 +110,14 @@ class Discovery:
             )
             self.plugins[manifest.key] = manifest._replace(replaces=present.path)
         elif os.path.realpath(present.path) != os.path.realpath(manifest.path):  # else it is one plugin, found twice
-            reason = f"`{manifest.key}` is already the {present.source} plugin {_where(present)}"
-            self.reject(Rejected(manifest.key, manifest.source, _where(manifest), reason, rival=_where(present)))
+            reason = f"`{manifest.key}` is already the {present.source} plugin {_describe_place(present)}"
+            self.reject(
+                RejectedPlugin(
+                    manifest.key, manifest.source, _describe_place(manifest), reason, rival=_describe_place(present)
+                )
+            )
 
-    def reject(self, rejected: Rejected) -> None:
+    def reject(self, rejected: RejectedPlugin) -> None:
         """Note what cannot be used, and say so in the log."""
         if rejected.rival:
             logger.warning("the plugin at %s is not used: %s", rejected.path, rejected.reason)
@@ -125,7 +129,7 @@ def is_on(value: str | None) -> bool:
     return (value or "").strip().lower() in ("1", "true", "yes", "on")
 
 
-def plugin_roots(home: Path, environ: Mapping[str, str], cwd: Path) -> dict[str, list[Root]]:
+def plugin_roots(home: Path, environ: Mapping[str, str], cwd: Path) -> dict[str, list[PluginRoot]]:
     """Return the directories to sweep, by source, in order.
 
     `HERMES_BUNDLED_PLUGINS` is a `:`-separated list: the bundled directory (empty: the package's own), then those
@@ -135,10 +139,10 @@ def plugin_roots(home: Path, environ: Mapping[str, str], cwd: Path) -> dict[str,
     own = Path(bundled) if bundled else OWN_BUNDLED
     project = is_on(environ.get("HERMES_ENABLE_PROJECT_PLUGINS"))
     return {
-        BUNDLED: [Root(BUNDLED, own), Root(BUNDLED, own / PLATFORMS)],
-        DECLARED: [Root(DECLARED, Path(path)) for path in declared if path],
-        USER: [Root(USER, home / "plugins")],
-        PROJECT: [Root(PROJECT, cwd / ".hermes" / "plugins")] if project else [],
+        BUNDLED: [PluginRoot(BUNDLED, own), PluginRoot(BUNDLED, own / PLATFORMS)],
+        DECLARED: [PluginRoot(DECLARED, Path(path)) for path in declared if path],
+        USER: [PluginRoot(USER, home / "plugins")],
+        PROJECT: [PluginRoot(PROJECT, cwd / ".hermes" / "plugins")] if project else [],
         ENTRYPOINT: [],
     }
 
@@ -149,7 +153,7 @@ def discover(
     cwd: Path,
     *,
     path: Sequence[str] | None = None,
-    extra: Iterable[Root] = (),
+    extra: Iterable[PluginRoot] = (),
     read: ReadManifest = read_manifest,
 ) -> Discovery:
     """Sweep every source.
@@ -173,10 +177,10 @@ def discover(
             _take_indexed(found, index, source)
         else:
             for root in roots:
-                _sweep(found, root)
+                _scan(found, root)
         if source == DECLARED:
             for root in extra:
-                _sweep(found, root)
+                _scan(found, root)
     return found
 
 
@@ -186,22 +190,22 @@ def index_roots(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(root.source, str(root.path)) for source in (BUNDLED, DECLARED) for root in roots[source]]
 
 
-def sweep_sources(found: Discovery, environ: Mapping[str, str], sources: Iterable[str]) -> None:
+def scan_sources(found: Discovery, environ: Mapping[str, str], sources: Iterable[str]) -> None:
     """Sweep some of the sources that do not depend on home and working directory."""
     roots = plugin_roots(Path(), environ, Path())
     for source in sources:
         for root in roots[source]:
-            _sweep(found, root)
+            _scan(found, root)
 
 
-def _open_index(found: Discovery, environ: Mapping[str, str]) -> Index | None:
+def _open_index(found: Discovery, environ: Mapping[str, str]) -> PluginIndex | None:
     roots = index_roots(environ)
     file = find_index(environ, [path for source, path in roots if source == DECLARED])
     if file is None:
         return None
     try:
-        index = Index.read(file, roots)
-    except NotFitting as exc:
+        index = PluginIndex.read(file, roots)
+    except IndexMismatch as exc:
         found.index_ignored = f"the plugin index {file} is not used: {exc}"
         logger.warning("%s; the plugins are looked for (`hermes plugins index` writes a new one)", found.index_ignored)
         return None
@@ -210,16 +214,16 @@ def _open_index(found: Discovery, environ: Mapping[str, str]) -> Index | None:
     return index
 
 
-def _take_indexed(found: Discovery, index: Index, source: str) -> None:
+def _take_indexed(found: Discovery, index: PluginIndex, source: str) -> None:
     for each in index.found(source):
         if each.manifest is None:
-            found.reject(Rejected(each.name, source, each.path, each.reason))
+            found.reject(RejectedPlugin(each.name, source, each.path, each.reason))
         else:
-            _tell(each.manifest)
+            _log_found(each.manifest)
             found.add(each.manifest)
 
 
-def _entry_points(index: Index | None, path: Sequence[str] | None) -> list[EntryPoint]:
+def _entry_points(index: PluginIndex | None, path: Sequence[str] | None) -> list[EntryPoint]:
     known = None if index is None else index.entry_points(sys.path if path is None else path)
     return find_entry_points(path) if known is None else known
 
@@ -233,7 +237,7 @@ def _take_entry_points(found: Discovery, points: list[EntryPoint]) -> None:
     for point in points:
         problem = name_problem(point.name)
         if problem is not None:
-            found.reject(Rejected(point.name, ENTRYPOINT, point.value, f"{point.distribution}: {problem}"))
+            found.reject(RejectedPlugin(point.name, ENTRYPOINT, point.value, f"{point.distribution}: {problem}"))
             continue
         manifest = PluginManifest(
             name=point.name,
@@ -246,13 +250,13 @@ def _take_entry_points(found: Discovery, points: list[EntryPoint]) -> None:
             path=point.value,
             distribution=point.distribution,
         )
-        _tell(manifest)
+        _log_found(manifest)
         found.add(manifest)
     logger.debug("entry points: %d plugin(s)", len(points))
 
 
-def _sweep(found: Discovery, root: Root) -> None:
-    found.looked_at(str(root.path))
+def _scan(found: Discovery, root: PluginRoot) -> None:
+    found.add_dependency(str(root.path))
     if _manifest_file(str(root.path)) is not None:  # the directory is a plugin itself
         _take(found, root, str(root.path), "")
         return
@@ -260,21 +264,21 @@ def _sweep(found: Discovery, root: Root) -> None:
     manifests = 0
     for folder in folders:
         directory = f"{root.path}/{folder}"
-        found.looked_at(directory)
+        found.add_dependency(directory)
         if _manifest_file(directory) is not None:
             _take(found, root, directory, "")
             manifests += 1
         elif not (root.source == BUNDLED and folder in (PLATFORMS, MODEL_PROVIDERS, MEMORY)):
-            manifests += _sweep_category(found, root, folder)
+            manifests += _scan_category(found, root, folder)
     logger.debug("scanned %s (%s): %d folder(s), %d manifest(s)", root.path, root.source, len(folders), manifests)
 
 
-def _sweep_category(found: Discovery, root: Root, category: str) -> int:
+def _scan_category(found: Discovery, root: PluginRoot, category: str) -> int:
     """Sweep the folders of a category; return how many manifests there are."""
     manifests = 0
     for folder in _folders(found, root, f"{root.path}/{category}"):
         directory = f"{root.path}/{category}/{folder}"
-        found.looked_at(directory)
+        found.add_dependency(directory)
         if _manifest_file(directory) is not None:
             _take(found, root, directory, category)
             manifests += 1
@@ -283,19 +287,19 @@ def _sweep_category(found: Discovery, root: Root, category: str) -> int:
     return manifests
 
 
-def _take(found: Discovery, root: Root, directory: str, category: str) -> None:
+def _take(found: Discovery, root: PluginRoot, directory: str, category: str) -> None:
     file = _manifest_file(directory)
     if file is None:
         return
-    found.looked_at(file)
+    found.add_dependency(file)
     try:
         manifest = found.read(file, source=root.source, category=category)
-    except BadManifest as exc:
+    except InvalidManifest as exc:
         logger.warning("Failed to parse %s: %s", file, exc)
         logger.debug("traceback of %s", file, exc_info=exc)
         folder = os.path.basename(directory)  # noqa: PTH119
         name = f"{category}/{folder}" if category else folder
-        if sniffed_kind(directory) == "exclusive" and name_problem(folder) is None:
+        if guess_kind(directory) == "exclusive" and name_problem(folder) is None:
             # upstream's loader of memories reads no manifest, and published ones have manifests that are no YAML
             note = f"{os.path.basename(file)}: {exc}; passed over"  # noqa: PTH119
             _add(
@@ -303,17 +307,17 @@ def _take(found: Discovery, root: Root, directory: str, category: str) -> None:
                 PluginManifest(folder, source=root.source, path=directory, kind="exclusive", key=name, notes=(note,)),
             )
             return
-        found.reject(Rejected(name, root.source, directory, f"{os.path.basename(file)}: {exc}"))  # noqa: PTH119
+        found.reject(RejectedPlugin(name, root.source, directory, f"{os.path.basename(file)}: {exc}"))  # noqa: PTH119
         return
     _add(found, manifest)
 
 
 def _add(found: Discovery, manifest: PluginManifest) -> None:
-    _tell(manifest)
+    _log_found(manifest)
     found.add(manifest)
 
 
-def _folders(found: Discovery, root: Root, directory: str) -> list[str]:
+def _folders(found: Discovery, root: PluginRoot, directory: str) -> list[str]:
     """Return the folders of `directory`, sorted; a link is followed, one that leads nowhere is named."""
     folders: list[str] = []
     try:
@@ -333,13 +337,13 @@ def _folders(found: Discovery, root: Root, directory: str) -> list[str]:
     return sorted(folders)
 
 
-def _note_dangling(found: Discovery, root: Root, link: str) -> None:
+def _note_dangling(found: Discovery, root: PluginRoot, link: str) -> None:
     reason = f"the link leads to {os.readlink(link)}, which is not there"  # noqa: PTH115
     logger.warning("the plugin at %s is not used: %s", link, reason)
-    found.reject(Rejected(os.path.basename(link), root.source, link, reason))  # noqa: PTH119
+    found.reject(RejectedPlugin(os.path.basename(link), root.source, link, reason))  # noqa: PTH119
 
 
-def holds_plugin(directory: Path) -> bool:
+def is_plugin_folder(directory: Path) -> bool:
     """Say whether a manifest lies at the root of `directory`."""
     return _manifest_file(str(directory)) is not None
 
@@ -352,7 +356,7 @@ def _manifest_file(directory: str) -> str | None:
     return None
 
 
-def _tell(manifest: PluginManifest) -> None:
+def _log_found(manifest: PluginManifest) -> None:
     logger.debug(
         "manifest key=%s name=%s kind=%s source=%s path=%s",
         manifest.key,
@@ -363,5 +367,5 @@ def _tell(manifest: PluginManifest) -> None:
     )
 
 
-def _where(manifest: PluginManifest) -> str:
+def _describe_place(manifest: PluginManifest) -> str:
     return f"{manifest.distribution} ({manifest.path})" if manifest.distribution else manifest.path

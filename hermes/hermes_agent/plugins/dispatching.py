@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from hermes_agent.core.ids import new_id
-from hermes_agent.plugins.ground import Ground
-from hermes_agent.policy import Approvals, NobodyThere, Told
+from hermes_agent.plugins.ground import HostServices
+from hermes_agent.policy import ApprovalHooks, Approvals, NoApprover
 from hermes_agent.tools import CallScope, current_scope, tool_error
 from hermes_agent.tools.results import failure
-from hermes_agent.tools.search import CALL, unwrapped
+from hermes_agent.tools.search import TOOL_CALL, unwrap_search_call
 
 __all__ = ["MAX_NESTING", "NO_CONVERSATION", "dispatch_tool", "inject_message"]
 
@@ -25,7 +25,7 @@ MAX_NESTING = 8
 """How deep tools, and the hooks around them, may call tools."""
 APPROVAL_TIMEOUT_S = 60.0
 NO_CONVERSATION = "inject_message: no CLI reference (not available in gateway mode)"
-_NEVER = threading.Event()
+_NO_CANCEL = threading.Event()
 """Says whether a call outside every conversation was interrupted: nobody can."""
 
 _LATER: Any = None
@@ -33,7 +33,12 @@ _depth: ContextVar[int] = ContextVar("hermes_dispatch_depth", default=0)
 
 
 def dispatch_tool(
-    ground: Ground, plugin: str, name: str, args: dict[str, Any] | None, keywords: dict[str, Any], call_id: str = ""
+    ground: HostServices,
+    plugin: str,
+    name: str,
+    args: dict[str, Any] | None,
+    keywords: dict[str, Any],
+    call_id: str = "",
 ) -> str:
     """Run a tool for `plugin` in this thread and return its result text; a tool's error is a result, too.
 
@@ -50,8 +55,8 @@ def dispatch_tool(
         logger.warning("plugin %s calls %s: tools call tools more than %d deep", plugin, name, MAX_NESTING)
         return tool_error(f"{name} was not run: tools call tools more than {MAX_NESTING} deep")
     arguments = dict(args or {})
-    if name == CALL:
-        name, inner = unwrapped(arguments, ground.tools.names())
+    if name == TOOL_CALL:
+        name, inner = unwrap_search_call(arguments, ground.tools.names())
         if inner is None:
             return tool_error("Invalid tool arguments", tool=name, hint="`name` and one mapping as `arguments`.")
         arguments = inner
@@ -59,7 +64,7 @@ def dispatch_tool(
     scope = current_scope.get()
     nobody_waits = scope is None
     if scope is None:
-        scope = _ScopeOfNobody.of(ground, plugin, keywords)
+        scope = _PluginScope.of(ground, plugin, keywords)
     elif keywords:
         scope = replace(scope, extra={**scope.extra, **keywords})
     if scope.budget is not None and not scope.budget.take():
@@ -68,7 +73,7 @@ def dispatch_tool(
     token = _depth.set(depth + 1)
     try:
         identity = call_id or new_id("call")
-        return ground.dispatcher.run_here(identity, name, arguments, scope, nobody_waits=nobody_waits).result
+        return ground.dispatcher.run_inline(identity, name, arguments, scope, nobody_waits=nobody_waits).result
     except Exception as exc:
         logger.exception("dispatch_tool(%s) of plugin %s failed", name, plugin)
         return failure(f"Error executing {name}: {exc}")
@@ -76,18 +81,18 @@ def dispatch_tool(
         _depth.reset(token)
 
 
-class _ScopeOfNobody(CallScope):
+class _PluginScope(CallScope):
     """The circumstances of a call outside every conversation.
 
     The directory and the approvals, which most calls have no need of, are made when they are asked for.
     """
 
-    __slots__ = ("_ground", "_plugin")
-    _ground: Ground
+    __slots__ = ("_services", "_plugin")
+    _services: HostServices
     _plugin: str
 
     @classmethod
-    def of(cls, ground: Ground, plugin: str, keywords: dict[str, Any]) -> _ScopeOfNobody:
+    def of(cls, ground: HostServices, plugin: str, keywords: dict[str, Any]) -> _PluginScope:
         """Return it for a call of `plugin`, with the ids that it gave."""
         scope = cls(
             session_id=str(keywords.get("session_id") or ""),
@@ -97,17 +102,17 @@ class _ScopeOfNobody(CallScope):
             cwd=_LATER,
             approvals=_LATER,
             platform="plugin",
-            cancelled=_NEVER,
+            cancelled=_NO_CANCEL,
             extra=keywords,
         )
         del scope.cwd, scope.approvals
-        scope._ground, scope._plugin = ground, plugin
+        scope._services, scope._plugin = ground, plugin
         return scope
 
     def __getattr__(self, name: str) -> Any:
         """Make what is not there yet."""
         if name == "cwd":
-            self.cwd = self._ground.working_directory
+            self.cwd = self._services.working_directory
         elif name == "approvals":
             self.approvals = self._approvals()
         else:
@@ -115,16 +120,16 @@ class _ScopeOfNobody(CallScope):
         return getattr(self, name)
 
     def _approvals(self) -> Approvals:
-        ground = self._ground
+        ground = self._services
         return Approvals(
-            NobodyThere(f"when plugin `{self._plugin}` calls it outside a conversation"),
+            NoApprover(f"when plugin `{self._plugin}` calls it outside a conversation"),
             timeout_s=APPROVAL_TIMEOUT_S,
-            told=Told(ground.hooks, ground.bridge, surface="gateway", session_key=""),
+            told=ApprovalHooks(ground.hooks, ground.bridge, surface="gateway", session_key=""),
             off=(ground.config.values.get("approvals") or {}).get("mode") == "off",
         )
 
 
-def inject_message(ground: Ground, plugin: str, content: str, role: str, session_id: str) -> bool:
+def inject_message(ground: HostServices, plugin: str, content: str, role: str, session_id: str) -> bool:
     """Leave a text for a conversation; false, with a warning in the log, when there is none or too much waits.
 
     Args:
@@ -136,7 +141,7 @@ def inject_message(ground: Ground, plugin: str, content: str, role: str, session
         return False
     scope = current_scope.get()
     target = session_id or ("" if scope is None else scope.session_id)
-    outcome = ground.inboxes.push(text, target)
+    outcome = ground.injected.push(text, target)
     if outcome == "full":
         logger.warning("inject_message: too many messages wait already, one of plugin '%s' is dropped", plugin)
     elif outcome == "nobody":

@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from hermes_agent.config import load, places
-from hermes_agent.config.bounded_yaml import YamlRefused, read_yaml
+from hermes_agent.config import home_paths, load
+from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
 from hermes_agent.config.yamlfile import read_file
 from hermes_agent.core.errors import ConfigError
-from hermes_agent.plugins.discovery import SKIPPED, Discovery, Rejected, discover, holds_plugin, is_on
-from hermes_agent.plugins.gate import Gate, PluginSettings, Secrets, has_value, unknown_names
-from hermes_agent.plugins.installing.needs import how_to_add, missing_packages
+from hermes_agent.plugins.discovery import SKIPPED, Discovery, RejectedPlugin, discover, is_on, is_plugin_folder
+from hermes_agent.plugins.gate import Activation, PluginSettings, SecretLookup, make_value_check, unknown_names
+from hermes_agent.plugins.installing.needs import missing_packages, requirement_hint
 from hermes_agent.plugins.listing import NOT_PINNED
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, PluginManifest
 from hermes_agent.plugins.memory_folder import add_every_memory_folder
 from hermes_agent.plugins.state import last_load, read_state
-from hermes_agent.plugins.trust import Trust, gated
+from hermes_agent.plugins.trust import GrantStore, activation_with_grant
 
-__all__ = ["Diagnosis", "examine", "pip_dependencies", "read_settings"]
+__all__ = ["Diagnosis", "run_plugin_checks", "pip_dependencies", "read_settings"]
 
 Level = Literal["ok", "idle", "note", "wrong"]
 
@@ -39,7 +39,7 @@ class Diagnosis(NamedTuple):
     remedy: str = ""
 
 
-def examine(home: Path, environ: Mapping[str, str], cwd: Path, secrets: Secrets) -> list[Diagnosis]:
+def run_plugin_checks(home: Path, environ: Mapping[str, str], cwd: Path, secrets: SecretLookup) -> list[Diagnosis]:
     """Return every finding: settings first, then plugins by key, then what is no usable plugin."""
     settings, found_in_config = read_settings(home)
     lines = list(found_in_config)
@@ -48,7 +48,7 @@ def examine(home: Path, environ: Mapping[str, str], cwd: Path, secrets: Secrets)
     found = discover(home, environ, cwd)
     add_every_memory_folder(found, home, settings.memory)
     lines += _names(settings, found)
-    state, trust = read_state(home), Trust(home)
+    state, trust = read_state(home), GrantStore(home)
     for key in sorted(found.plugins):
         lines += _plugin(found.plugins[key], settings, secrets, state, trust, home)
     lines += [_rejected(r) for r in sorted(found.rejected, key=lambda r: (r.name, r.path))]
@@ -64,7 +64,7 @@ def read_settings(home: Path) -> tuple[PluginSettings, list[Diagnosis]]:
         findings = [Diagnosis("wrong", "config", line.strip()) for line in exc.message.splitlines() if line.strip()]
         if exc.hint:
             findings[-1] = findings[-1]._replace(remedy=exc.hint)
-    where = places(home)
+    where = home_paths(home)
     values: dict[str, Any] = {}
     for file in (where.editable, where.declared):
         document = read_file(file).value if file is not None else None
@@ -78,9 +78,9 @@ def _names(settings: PluginSettings, found: Discovery) -> Iterator[Diagnosis]:
         yield Diagnosis("wrong", "plugins.enabled", unknown.text)
     for field, names in (("disabled", settings.disabled), ("entries", tuple(settings.entries))):
         for unknown in unknown_names(PluginSettings(enabled=names), found):
-            yield Diagnosis("wrong" if unknown.meant else "note", f"plugins.{field}", unknown.text)
+            yield Diagnosis("wrong" if unknown.nearest else "note", f"plugins.{field}", unknown.text)
     if settings.memory and not any(
-        settings.keeps_memory(m) or settings.memory == m.name for m in found.plugins.values()
+        settings.selects_memory(m) or settings.memory == m.name for m in found.plugins.values()
     ):
         text = f"`{settings.memory}` is no plugin that is there"
         yield Diagnosis("note", "memory.provider", text, "A plugin of another name may still register it.")
@@ -89,12 +89,12 @@ def _names(settings: PluginSettings, found: Discovery) -> Iterator[Diagnosis]:
 def _plugin(
     manifest: PluginManifest,
     settings: PluginSettings,
-    secrets: Secrets,
+    secrets: SecretLookup,
     state: dict[str, Any],
-    trust: Trust,
+    trust: GrantStore,
     home: Path,
 ) -> Iterator[Diagnosis]:
-    gate, verdict = gated(manifest, settings, has_value(secrets), trust)
+    gate, verdict = activation_with_grant(manifest, settings, make_value_check(secrets), trust)
     key, last = manifest.key, last_load(state, manifest)
     where, check = f" ({last['where']})" if last.get("where") else "", f"`hermes plugins check {manifest.path}`"
     if not gate.load:
@@ -113,14 +113,14 @@ def _plugin(
         missing = missing_packages(pip_dependencies(manifest))
         if missing:
             text = f"wants Python packages that are not installed: {', '.join(missing)}"
-            yield Diagnosis("wrong", key, text, how_to_add(missing, home))
+            yield Diagnosis("wrong", key, text, requirement_hint(missing, home))
     notes = (*manifest.notes, *(n for n in last.get("notes", ()) if gate.load and n not in manifest.notes))
     yield from (Diagnosis("note", key, note) for note in notes)
     if manifest.replaces:
         yield Diagnosis("note", key, f"{manifest.path} replaces the plugin that came with the agent")
 
 
-def _remedy(manifest: PluginManifest, gate: Gate) -> str:
+def _remedy(manifest: PluginManifest, gate: Activation) -> str:
     return f"`hermes config set {gate.missing[0]} VALUE` stores it." if gate.missing else ""
 
 
@@ -130,13 +130,13 @@ def pip_dependencies(manifest: PluginManifest) -> list[str]:
         if file.is_file():
             try:
                 value = read_yaml(str(file), ("pip_dependencies",)).values.get("pip_dependencies")
-            except (YamlRefused, OSError):  # it was readable a moment ago
+            except (YamlRejected, OSError):  # it was readable a moment ago
                 return []
             return [str(item) for item in value if isinstance(item, str)] if isinstance(value, list) else []
     return []
 
 
-def _rejected(rejected: Rejected) -> Diagnosis:
+def _rejected(rejected: RejectedPlugin) -> Diagnosis:
     remedy = "Remove one of them, or change `name` in one plugin.yaml." if rejected.rival else ""
     return Diagnosis("wrong", rejected.name, f"{rejected.path} is not used: {rejected.reason}", remedy)
 
@@ -145,12 +145,12 @@ def _misplaced(root: Path, found: Discovery) -> Iterator[Diagnosis]:
     """Find folders that were meant to be plugins and are not seen as such."""
     used = {os.path.realpath(m.path) for m in found.plugins.values()}
     for folder in _folders(root):
-        if holds_plugin(folder) or os.path.realpath(folder) in used:
+        if is_plugin_folder(folder) or os.path.realpath(folder) in used:
             continue
         inner = list(_folders(folder))
-        if any(holds_plugin(below) for below in inner):  # a category
+        if any(is_plugin_folder(below) for below in inner):  # a category
             continue
-        deeper = next((p for below in inner for p in _folders(below) if holds_plugin(p)), None)
+        deeper = next((p for below in inner for p in _folders(below) if is_plugin_folder(p)), None)
         if deeper is not None:
             text = f"no plugin.yaml, depth cap reached: {deeper.relative_to(root)} has one"
             yield Diagnosis("wrong", str(folder), text, f"Move {deeper} to {root / deeper.name}.")

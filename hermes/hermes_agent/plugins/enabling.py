@@ -12,10 +12,10 @@ from hermes_agent.plugins.gate import PluginSettings, unknown_names
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.memory_folder import add_every_memory_folder
 
-__all__ = ["Switched", "find_plugin", "switch", "unlist"]
+__all__ = ["ActivationChange", "find_plugin", "set_activation", "remove_from_config"]
 
 
-class Switched(NamedTuple):
+class ActivationChange(NamedTuple):
     """What `switch` did."""
 
     manifest: PluginManifest
@@ -34,10 +34,10 @@ def find_plugin(name: str, found: Discovery) -> PluginManifest:
             return manifest
     unknown = unknown_names(PluginSettings(enabled=(name,)), found)[0]
     known = ", ".join(sorted(found.plugins)) or "none"
-    raise UserError(unknown.text, hint="" if unknown.meant else f"Plugins that are there: {known}.")
+    raise UserError(unknown.text, hint="" if unknown.nearest else f"Plugins that are there: {known}.")
 
 
-def switch(
+def set_activation(
     home: Path,
     name: str,
     *,
@@ -46,7 +46,7 @@ def switch(
     environ: Mapping[str, str],
     cwd: Path,
     allow_tool_override: bool | None = None,
-) -> Switched:
+) -> ActivationChange:
     """Put the plugin into `plugins.enabled` or `plugins.disabled` and take it out of the other.
 
     Args:
@@ -74,10 +74,12 @@ def switch(
         if settings.entry(manifest).get("allow_tool_override", False) != allow_tool_override:
             set_value(home, path, allow_tool_override, environ=environ)
             changed = True
-    return Switched(manifest, changed)
+    return ActivationChange(manifest, changed)
 
 
-def unlist(home: Path, names: Collection[str], settings: PluginSettings, environ: Mapping[str, str]) -> list[str]:
+def remove_from_config(
+    home: Path, names: Collection[str], settings: PluginSettings, environ: Mapping[str, str]
+) -> list[str]:
     """Remove the names from `plugins.enabled` and `plugins.disabled`, as far as these are the person's own.
 
     Returns:

@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
-from hermes_agent.config.nearness import nearest
-from hermes_agent.contracts.provider import setting
-from hermes_agent.plugins.discovery import Discovery, Rejected
+from hermes_agent.config.nearness import nearest_name
+from hermes_agent.contracts.provider import read_setting
+from hermes_agent.plugins.discovery import Discovery, RejectedPlugin
 from hermes_agent.plugins.manifest import PluginManifest
 
 __all__ = [
-    "Gate",
+    "Activation",
     "PluginSettings",
-    "Secrets",
+    "SecretLookup",
     "Status",
-    "UnknownName",
-    "decide",
+    "UnknownPluginName",
+    "decide_activation",
     "enable_hint",
-    "has_value",
+    "make_value_check",
     "unknown_names",
 ]
 
@@ -57,8 +57,8 @@ class PluginSettings(NamedTuple):
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> PluginSettings:
         """Read them from the effective configuration; what is not of the expected type enables nothing."""
-        memory = setting(values, "memory.provider")
-        chosen = (setting(values, "model.provider"), setting(values, "cron.provider"))
+        memory = read_setting(values, "memory.provider")
+        chosen = (read_setting(values, "model.provider"), read_setting(values, "cron.provider"))
         section = values.get("plugins")
         if not isinstance(section, Mapping):
             return cls((), (), False, {}, memory, *chosen)
@@ -82,23 +82,25 @@ class PluginSettings(NamedTuple):
         """Say whether the operator lets the plugin take over tools; bundled plugins always may."""
         return manifest.source == "bundled" or self.entry(manifest).get("allow_tool_override") is True
 
-    def keeps_memory(self, manifest: PluginManifest) -> bool:
+    def selects_memory(self, manifest: PluginManifest) -> bool:
         """Say whether `memory.provider` names this plugin: by key, name or folder, with or without its category."""
-        return manifest.kind == "exclusive" and bool(self.memory) and self.memory in _calls(manifest)
+        return manifest.kind == "exclusive" and bool(self.memory) and self.memory in _setting_names(manifest)
 
-    def brings_model(self, manifest: PluginManifest) -> bool:
+    def selects_model(self, manifest: PluginManifest) -> bool:
         """Say whether `model.provider` names this plugin, in one of those ways."""
         chosen = self.model_provider
-        return manifest.kind == "model-provider" and bool(chosen) and chosen in _calls(manifest)
+        return manifest.kind == "model-provider" and bool(chosen) and chosen in _setting_names(manifest)
 
-    def brings_scheduler(self, manifest: PluginManifest) -> bool:
+    def selects_scheduler(self, manifest: PluginManifest) -> bool:
         """Say whether `cron.provider` names this plugin, in one of those ways."""
         return (
-            manifest.kind in ("standalone", "backend") and bool(self.scheduler) and self.scheduler in _calls(manifest)
+            manifest.kind in ("standalone", "backend")
+            and bool(self.scheduler)
+            and self.scheduler in _setting_names(manifest)
         )
 
 
-class Secrets(Protocol):
+class SecretLookup(Protocol):
     """Where secrets are looked up."""
 
     def get(self, name: str, /) -> str | None:
@@ -110,7 +112,7 @@ class Secrets(Protocol):
         ...
 
 
-def has_value(secrets: Secrets) -> Callable[[str], bool]:
+def make_value_check(secrets: SecretLookup) -> Callable[[str], bool]:
     """Return the question whether a name of `requires_env` has a value; one that no variable can have has none."""
 
     def ask(name: str) -> bool:
@@ -122,7 +124,7 @@ def has_value(secrets: Secrets) -> Callable[[str], bool]:
     return ask
 
 
-class Gate(NamedTuple):
+class Activation(NamedTuple):
     """The answer for one plugin."""
 
     load: bool
@@ -133,33 +135,33 @@ class Gate(NamedTuple):
     """Names of `requires_env` without a value, when that is the reason."""
 
 
-def decide(manifest: PluginManifest, settings: PluginSettings, has_env: Callable[[str], bool]) -> Gate:
+def decide_activation(manifest: PluginManifest, settings: PluginSettings, has_env: Callable[[str], bool]) -> Activation:
     """Say whether the plugin runs.
 
     Args:
         has_env: whether a name of `requires_env` has a value, wherever secrets are looked for.
     """
-    if _named(manifest, settings.disabled):
-        return Gate(False, "disabled", "disabled via config")
+    if _is_named(manifest, settings.disabled):
+        return Activation(False, "disabled", "disabled via config")
     match manifest.kind:
-        case "exclusive" if settings.keeps_memory(manifest):
-            return Gate(True, "enabled")
+        case "exclusive" if settings.selects_memory(manifest):
+            return Activation(True, "enabled")
         case "exclusive":
-            return Gate(False, "not enabled", "exclusive plugin — activate via <category>.provider config")
-        case "model-provider" if settings.brings_model(manifest):
-            return Gate(True, "enabled")
+            return Activation(False, "not enabled", "exclusive plugin — activate via <category>.provider config")
+        case "model-provider" if settings.selects_model(manifest):
+            return Activation(True, "enabled")
         case "backend" if manifest.source == "bundled":
-            return Gate(True, "enabled")
+            return Activation(True, "enabled")
         case "platform" if manifest.source == "bundled":
-            return Gate(True, "enabled")
-    chosen = settings.brings_scheduler(manifest) or _declared(manifest, settings)
-    if not (_named(manifest, settings.enabled) or chosen):
-        return Gate(False, "not enabled", f"not enabled in config ({enable_hint(manifest)})")
-    missing = [] if _env_does_not_matter(manifest, settings) else [n for n in manifest.env_names if not has_env(n)]
+            return Activation(True, "enabled")
+    chosen = settings.selects_scheduler(manifest) or _declared_default(manifest, settings)
+    if not (_is_named(manifest, settings.enabled) or chosen):
+        return Activation(False, "not enabled", f"not enabled in config ({enable_hint(manifest)})")
+    missing = [] if _ignores_env(manifest, settings) else [n for n in manifest.env_names if not has_env(n)]
     if missing:
         text = f"Plugin {manifest.name} disabled (missing: {', '.join(missing)})"
-        return Gate(False, "disabled", text, tuple(missing))
-    return Gate(True, "enabled")
+        return Activation(False, "disabled", text, tuple(missing))
+    return Activation(True, "enabled")
 
 
 def enable_hint(manifest: PluginManifest) -> str:
@@ -167,20 +169,20 @@ def enable_hint(manifest: PluginManifest) -> str:
     return f"run `hermes plugins enable {manifest.key}` to activate"
 
 
-def _calls(manifest: PluginManifest) -> tuple[str, ...]:
+def _setting_names(manifest: PluginManifest) -> tuple[str, ...]:
     """What a setting that selects a plugin may call it."""
     return (*manifest.answers_to, manifest.folder, manifest.key.partition("/")[2])
 
 
-def _named(manifest: PluginManifest, names: Iterable[str]) -> bool:
+def _is_named(manifest: PluginManifest, names: Iterable[str]) -> bool:
     return not set(manifest.answers_to).isdisjoint(names)
 
 
-def _declared(manifest: PluginManifest, settings: PluginSettings) -> bool:
+def _declared_default(manifest: PluginManifest, settings: PluginSettings) -> bool:
     return settings.auto_enable and manifest.source in ("declared", "entrypoint")
 
 
-def _env_does_not_matter(manifest: PluginManifest, settings: PluginSettings) -> bool:
+def _ignores_env(manifest: PluginManifest, settings: PluginSettings) -> bool:
     return manifest.kind in NOT_GATED_BY_ENV or settings.entry(manifest).get("ignore_missing_env") is True
 
 
@@ -192,36 +194,36 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
 
-class UnknownName(NamedTuple):
+class UnknownPluginName(NamedTuple):
     """A name in the settings that no usable plugin answers to."""
 
     name: str
     text: str
     """What to tell the person, in one sentence."""
-    meant: str = ""
+    nearest: str = ""
     """The plugin that is probably meant; empty when none is near."""
 
 
-def unknown_names(settings: PluginSettings, found: Discovery) -> list[UnknownName]:
+def unknown_names(settings: PluginSettings, found: Discovery) -> list[UnknownPluginName]:
     """Return what `plugins.enabled` names and nobody answers to."""
     known = {name for manifest in found.plugins.values() for name in manifest.answers_to}
-    return [_explain(name, found, known) for name in dict.fromkeys(settings.enabled) if name not in known]
+    return [_explain_unknown(name, found, known) for name in dict.fromkeys(settings.enabled) if name not in known]
 
 
-def _explain(name: str, found: Discovery, known: set[str]) -> UnknownName:
+def _explain_unknown(name: str, found: Discovery, known: set[str]) -> UnknownPluginName:
     for manifest in found.plugins.values():
         if manifest.folder == name:
-            return UnknownName(
+            return UnknownPluginName(
                 name, f"{name} is the folder of plugin `{manifest.key}`; enable `{manifest.key}`", manifest.key
             )
-    rejected = _rejected(name, found.rejected)
+    rejected = _explain_rejected(name, found.rejected)
     if rejected is not None:
-        return UnknownName(name, f"plugin `{name}` ({rejected.path}) cannot be used: {rejected.reason}")
-    near = nearest(name, sorted(known))
+        return UnknownPluginName(name, f"plugin `{name}` ({rejected.path}) cannot be used: {rejected.reason}")
+    near = nearest_name(name, sorted(known))
     if near is not None:
-        return UnknownName(name, f"unknown plugin `{name}` (did you mean `{near}`?)", near)
-    return UnknownName(name, f"unknown plugin `{name}`: `hermes plugins list` shows those that are there")
+        return UnknownPluginName(name, f"unknown plugin `{name}` (did you mean `{near}`?)", near)
+    return UnknownPluginName(name, f"unknown plugin `{name}`: `hermes plugins list` shows those that are there")
 
 
-def _rejected(name: str, rejected: Iterable[Rejected]) -> Rejected | None:
+def _explain_rejected(name: str, rejected: Iterable[RejectedPlugin]) -> RejectedPlugin | None:
     return next((r for r in rejected if not r.rival and name in (r.name, r.name.rpartition("/")[2])), None)

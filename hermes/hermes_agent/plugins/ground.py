@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hermes_agent.agent.inbox import Inboxes
-from hermes_agent.commands import CommandRegistry
+from hermes_agent.agent.inbox import InjectedMessages
+from hermes_agent.commands import CommandTable
 from hermes_agent.config.load import Layer
 from hermes_agent.contracts.auxiliary_task import AuxiliaryTask
 from hermes_agent.contracts.cli_command import CliCommand
@@ -15,23 +15,23 @@ from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.contracts.platform.slack_actions import SlackActions
 from hermes_agent.core.registry import Registry
 from hermes_agent.hooks import HookBus
-from hermes_agent.plugins.account import Account
-from hermes_agent.plugins.gate import Secrets
+from hermes_agent.plugins.account import UsageAccount
+from hermes_agent.plugins.gate import SecretLookup
 from hermes_agent.plugins.providers import Providers
-from hermes_agent.sessions import Ledger
+from hermes_agent.sessions import UsageLedger
 from hermes_agent.skills.registry import PluginSkills
 from hermes_agent.tools import Dispatcher, ToolRegistry
 
 if TYPE_CHECKING:
     from hermes_agent.io.bridge import Bridge
-    from hermes_agent.models.catalogue import Catalogue
+    from hermes_agent.models.catalogue import ProviderCatalog
     from hermes_agent.models.chosen import ClientPool
-    from hermes_agent.models.selection import Selection
+    from hermes_agent.models.selection import ModelSelection
 
-__all__ = ["Ground", "ModelGround", "Settings", "Staging", "Store"]
+__all__ = ["HostServices", "ModelServices", "ConfigValues", "StagedHost", "RegistrationStore"]
 
 
-class Settings(Protocol):
+class ConfigValues(Protocol):
     """The effective configuration."""
 
     @property
@@ -45,7 +45,7 @@ class Settings(Protocol):
         ...
 
 
-class Store(Protocol):
+class RegistrationStore(Protocol):
     """Where plugins register something: it can go back to how it was, and change what one plugin has."""
 
     def snapshot(self) -> Any: ...
@@ -67,25 +67,25 @@ class Store(Protocol):
         ...
 
 
-class ModelGround(Protocol):
+class ModelServices(Protocol):
     """What it takes to ask a model."""
 
     @property
     def home(self) -> Path: ...
     @property
-    def config(self) -> Settings: ...
+    def config(self) -> ConfigValues: ...
     @property
     def bridge(self) -> Bridge: ...
     @property
     def clients(self) -> ClientPool: ...
     @property
-    def ledger(self) -> Ledger | None:
+    def ledger(self) -> UsageLedger | None:
         """Where calls are written down; None writes nothing."""
         ...
 
     def select_model(
         self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None
-    ) -> Selection:
+    ) -> ModelSelection:
         """Choose a model.
 
         Args:
@@ -101,7 +101,7 @@ class ModelGround(Protocol):
         ...
 
 
-class Ground(ModelGround, Protocol):
+class HostServices(ModelServices, Protocol):
     """The parts of a host that a plugin touches."""
 
     @property
@@ -110,13 +110,13 @@ class Ground(ModelGround, Protocol):
         ...
 
     @property
-    def credentials(self) -> Secrets: ...
+    def credentials(self) -> SecretLookup: ...
     @property
     def tools(self) -> ToolRegistry: ...
     @property
     def hooks(self) -> HookBus: ...
     @property
-    def commands(self) -> CommandRegistry: ...
+    def commands(self) -> CommandTable: ...
     @property
     def cli_commands(self) -> Registry[CliCommand]: ...
     @property
@@ -124,7 +124,7 @@ class Ground(ModelGround, Protocol):
     @property
     def plugin_skills(self) -> PluginSkills: ...
     @property
-    def model_providers(self) -> Catalogue: ...
+    def model_providers(self) -> ProviderCatalog: ...
     @property
     def auxiliary_tasks(self) -> Registry[AuxiliaryTask]: ...
     @property
@@ -132,11 +132,11 @@ class Ground(ModelGround, Protocol):
     @property
     def slack_actions(self) -> SlackActions: ...
     @property
-    def inboxes(self) -> Inboxes: ...
+    def injected(self) -> InjectedMessages: ...
     @property
     def dispatcher(self) -> Dispatcher: ...
     @property
-    def account(self) -> Account: ...
+    def account(self) -> UsageAccount: ...
     def reread_config(self) -> list[str]:
         """Read the config and the secrets again; return what changed and needs a restart.
 
@@ -146,12 +146,12 @@ class Ground(ModelGround, Protocol):
         ...
 
     @property
-    def stores(self) -> tuple[Store, ...]:
+    def stores(self) -> tuple[RegistrationStore, ...]:
         """Every place where a plugin registers something; a failed `register` is undone in all of them."""
         ...
 
 
-class Staging:
+class StagedHost:
     """The host as a plugin sees it that is loaded while others, or its own older version, serve.
 
     Every store is a fork until `commit`; everything else is the host's. A plugin that is never committed leaves no
@@ -161,19 +161,21 @@ class Staging:
         owner: key of the plugin; the forks do not have what it registered before.
     """
 
-    def __init__(self, ground: Ground, owner: str) -> None:
-        self._ground = ground
+    def __init__(self, ground: HostServices, owner: str) -> None:
+        self._services = ground
         self._owner = owner
-        self._forks: dict[int, tuple[Store, Any]] = {id(store): (store, store.fork(owner)) for store in ground.stores}
+        self._forks: dict[int, tuple[RegistrationStore, Any]] = {
+            id(store): (store, store.fork(owner)) for store in ground.stores
+        }
         self._live = False
 
     def __getattr__(self, name: str) -> Any:
-        return self.stand_in(getattr(self._ground, name))
+        return self.stand_in(getattr(self._services, name))
 
     @property
-    def stores(self) -> tuple[Store, ...]:
+    def stores(self) -> tuple[RegistrationStore, ...]:
         """The forks, or after `commit` the host's stores."""
-        return tuple(self.stand_in(store) for store in self._ground.stores)
+        return tuple(self.stand_in(store) for store in self._services.stores)
 
     def stand_in(self, store: Any) -> Any:
         """Return the fork that stands for `store`; anything else, and everything after `commit`, is itself."""

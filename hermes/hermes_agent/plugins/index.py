@@ -17,21 +17,31 @@ from hermes_agent import __version__
 from hermes_agent.plugins.entry_points import EntryPoint
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = ["FORMAT", "INDEX_NAME", "VARIABLE", "Found", "Index", "NotFitting", "find_index", "stat_of", "this_program"]
+__all__ = [
+    "FORMAT",
+    "INDEX_NAME",
+    "VARIABLE",
+    "IndexedPlugin",
+    "PluginIndex",
+    "IndexMismatch",
+    "find_index",
+    "file_stat",
+    "program_identity",
+]
 
 VARIABLE = "HERMES_PLUGIN_INDEX"
 """Names the file; without it, one beside the first declared directory is taken."""
 INDEX_NAME = "plugins.json"
 FORMAT = 3
-LONGEST = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 """Bytes of a file that may be an index."""
 
 
-class NotFitting(Exception):
+class IndexMismatch(Exception):
     """The index is not of what is there; the text says what differs."""
 
 
-class Found(NamedTuple):
+class IndexedPlugin(NamedTuple):
     """One thing that a sweep came upon, in its order."""
 
     manifest: PluginManifest | None
@@ -41,13 +51,13 @@ class Found(NamedTuple):
     """Why it is no plugin, where there is no manifest."""
 
 
-def this_program() -> dict[str, str]:
+def program_identity() -> dict[str, str]:
     """Return what an index is made for: the version, and the interpreter with its environment."""
     version = ".".join(str(n) for n in sys.version_info[:3])
     return {"hermes": __version__, "python": version, "prefix": sys.prefix}
 
 
-def stat_of(path: str) -> list[int] | None:
+def file_stat(path: str) -> list[int] | None:
     """Return size (of a file) and time of change; None when there is nothing."""
     try:
         info = os.stat(path)  # noqa: PTH116 - every start does this for each plugin
@@ -67,7 +77,7 @@ def find_index(environ: Mapping[str, str], declared: Iterable[str]) -> str | Non
     return None
 
 
-class Index:
+class PluginIndex:
     """An index that fits.
 
     Args:
@@ -78,66 +88,66 @@ class Index:
         self._document = document
 
     @classmethod
-    def read(cls, file: str, roots: Sequence[tuple[str, str]]) -> Index:
+    def read(cls, file: str, roots: Sequence[tuple[str, str]]) -> PluginIndex:
         """Read and compare it with what is there.
 
         Args:
             roots: source and path of each directory that a sweep would begin at.
 
         Raises:
-            NotFitting: it cannot be read, or is of something else.
+            IndexMismatch: it cannot be read, or is of something else.
         """
         try:
             with open(file, "rb") as handle:  # noqa: PTH123
-                document = json.loads(handle.read(LONGEST))
+                document = json.loads(handle.read(MAX_BYTES))
         except FileNotFoundError:
-            raise NotFitting("it is not there") from None
+            raise IndexMismatch("it is not there") from None
         except (OSError, ValueError, RecursionError) as exc:
-            raise NotFitting(f"it cannot be read: {exc}") from exc
+            raise IndexMismatch(f"it cannot be read: {exc}") from exc
         if not isinstance(document, dict) or document.get("index") != FORMAT:
-            raise NotFitting(f"it is no index of format {FORMAT}")
+            raise IndexMismatch(f"it is no index of format {FORMAT}")
         try:
             _compare(document, roots)
             return cls(document)
         except (TypeError, KeyError, AttributeError, ValueError) as exc:
-            raise NotFitting(f"it is damaged: {exc!r}") from exc
+            raise IndexMismatch(f"it is damaged: {exc!r}") from exc
 
-    def found(self, source: str) -> list[Found]:
+    def found(self, source: str) -> list[IndexedPlugin]:
         """Return what the sweep of a source came upon."""
-        return [_found(each) for each in self._document["found"] if each["source"] == source]
+        return [_parse_found(each) for each in self._document["found"] if each["source"] == source]
 
     def entry_points(self, path: Sequence[str]) -> list[EntryPoint] | None:
         """Return the entry points that were found on this path; None when it is another, or has changed."""
         seen = self._document["search_path"]
-        if [place for place, _ in seen] != list(path) or any(stat_of(place or ".") != stat for place, stat in seen):
+        if [place for place, _ in seen] != list(path) or any(file_stat(place or ".") != stat for place, stat in seen):
             return None
-        if any(stat_of(file) != stat for file, stat in self._document["entry_point_files"].items()):
+        if any(file_stat(file) != stat for file, stat in self._document["entry_point_files"].items()):
             return None
         return [EntryPoint(*each) for each in self._document["entry_points"]]
 
 
 def _compare(document: Mapping[str, Any], roots: Sequence[tuple[str, str]]) -> None:
-    for name, now in this_program().items():
+    for name, now in program_identity().items():
         if document["program"].get(name) != now:
-            raise NotFitting(f"it was written for {name} {document['program'].get(name)}, this is {now}")
+            raise IndexMismatch(f"it was written for {name} {document['program'].get(name)}, this is {now}")
     listed = [tuple(each) for each in document["roots"]]
     if listed != [tuple(each) for each in roots]:
         there = [path for _, path in roots if path not in {p for _, p in listed}]
         gone = [path for _, path in listed if path not in {p for _, p in roots}]
-        raise NotFitting(f"it is of other directories ({', '.join(there) or ', '.join(gone) or 'in another order'})")
+        raise IndexMismatch(f"it is of other directories ({', '.join(there) or ', '.join(gone) or 'in another order'})")
     for path, stat in document["seen"].items():
-        now_stat = stat_of(path)
+        now_stat = file_stat(path)
         if now_stat != stat:
-            raise NotFitting(f"{path} {'is not there any more' if now_stat is None else 'has changed since'}")
+            raise IndexMismatch(f"{path} {'is not there any more' if now_stat is None else 'has changed since'}")
     if not all(isinstance(document[key], list) for key in ("found", "search_path", "entry_points")):
-        raise NotFitting("it is damaged: a list is missing")
+        raise IndexMismatch("it is damaged: a list is missing")
     for each in document["found"]:
-        _found(each)
+        _parse_found(each)
 
 
-def _found(each: Mapping[str, Any]) -> Found:
+def _parse_found(each: Mapping[str, Any]) -> IndexedPlugin:
     if "manifest" not in each:
-        return Found(None, each["name"], each["path"], each["reason"])
+        return IndexedPlugin(None, each["name"], each["path"], each["reason"])
     fields = dict(each["manifest"])
     fields["notes"] = tuple(fields["notes"])
-    return Found(PluginManifest(**fields))
+    return IndexedPlugin(PluginManifest(**fields))

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.plugins.discovery import BUNDLED, DECLARED, Discovery, Rejected, index_roots, sweep_sources
+from hermes_agent.plugins.discovery import BUNDLED, DECLARED, Discovery, RejectedPlugin, index_roots, scan_sources
 from hermes_agent.plugins.entry_points import entry_point_files, find_entry_points
-from hermes_agent.plugins.index import FORMAT, stat_of, this_program
+from hermes_agent.plugins.index import FORMAT, file_stat, program_identity
 from hermes_agent.plugins.manifest import PluginManifest
 
 __all__ = ["index_document", "write_index"]
@@ -21,7 +21,7 @@ MAX_FILES = 5_000
 """Files of a plugin that its hash is made of; one with more has none."""
 
 
-class _Recorder(Discovery):
+class _RecordedDiscovery(Discovery):
     """Keeps everything that a sweep comes upon, in its order, and what it looked at."""
 
     def __init__(self) -> None:
@@ -29,14 +29,14 @@ class _Recorder(Discovery):
         self.found: list[dict[str, Any]] = []
         self.seen: list[str] = []
 
-    def looked_at(self, path: str) -> None:
+    def add_dependency(self, path: str) -> None:
         self.seen.append(path)
 
     def add(self, manifest: PluginManifest) -> None:
         self.found.append({"source": manifest.source, "manifest": manifest._asdict(), "hash": _hash(manifest.path)})
         self.seen += [manifest.path, os.path.join(manifest.path, "__init__.py")]  # noqa: PTH118
 
-    def reject(self, rejected: Rejected) -> None:
+    def reject(self, rejected: RejectedPlugin) -> None:
         entry = {"source": rejected.source, "name": rejected.name, "path": rejected.path, "reason": rejected.reason}
         self.found.append(entry)
 
@@ -48,17 +48,17 @@ def index_document(environ: Mapping[str, str], path: Sequence[str] | None = None
         path: where packages are looked for; None means `sys.path`.
     """
     places = list(sys.path if path is None else path)
-    recorder = _Recorder()
-    sweep_sources(recorder, environ, (BUNDLED, DECLARED))
+    recorder = _RecordedDiscovery()
+    scan_sources(recorder, environ, (BUNDLED, DECLARED))
     return {
         "index": FORMAT,
-        "program": this_program(),
+        "program": program_identity(),
         "roots": [list(root) for root in index_roots(environ)],
-        "seen": {each: stat_of(each) for each in sorted(set(recorder.seen))},
+        "seen": {each: file_stat(each) for each in sorted(set(recorder.seen))},
         "found": recorder.found,
-        "search_path": [[place, stat_of(place or ".")] for place in places],
+        "search_path": [[place, file_stat(place or ".")] for place in places],
         "entry_points": [list(point) for point in find_entry_points(places)],
-        "entry_point_files": {file: stat_of(file) for file in entry_point_files(places)},
+        "entry_point_files": {file: file_stat(file) for file in entry_point_files(places)},
     }
 
 

@@ -6,12 +6,12 @@ import logging
 from typing import Any, NamedTuple
 
 from hermes_agent.plugins.discovery import Discovery
-from hermes_agent.plugins.gate import PluginSettings, Secrets, has_value
+from hermes_agent.plugins.gate import PluginSettings, SecretLookup, make_value_check
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.state import last_load
-from hermes_agent.plugins.trust import Trust, gated
+from hermes_agent.plugins.trust import GrantStore, activation_with_grant
 
-__all__ = ["NOT_PINNED", "Row", "rows_of"]
+__all__ = ["NOT_PINNED", "PluginRow", "plugin_rows"]
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ NOT_PINNED = "dev: its files are not pinned"
 """The mark of a plugin with `plugins.entries.<id>.trust: dev`."""
 
 
-class Row(NamedTuple):
+class PluginRow(NamedTuple):
     """One plugin."""
 
     key: str
@@ -36,18 +36,20 @@ class Row(NamedTuple):
     """The chat platforms that it registered at the last load."""
 
 
-def rows_of(
-    found: Discovery, settings: PluginSettings, secrets: Secrets, state: dict[str, Any], trust: Trust
-) -> list[Row]:
+def plugin_rows(
+    found: Discovery, settings: PluginSettings, secrets: SecretLookup, state: dict[str, Any], trust: GrantStore
+) -> list[PluginRow]:
     """Return the rows, sorted by key; what cannot be used comes last."""
-    has_env = has_value(secrets)
-    rows = [_row(found.plugins[key], settings, has_env, state, trust) for key in sorted(found.plugins)]
+    has_env = make_value_check(secrets)
+    rows = [_plugin_row(found.plugins[key], settings, has_env, state, trust) for key in sorted(found.plugins)]
     rejected = sorted(found.rejected, key=lambda r: (r.name, r.path))
-    return rows + [Row(r.name, r.name, "refused", "", "", r.source, r.path, "", r.reason) for r in rejected]
+    return rows + [PluginRow(r.name, r.name, "refused", "", "", r.source, r.path, "", r.reason) for r in rejected]
 
 
-def _row(manifest: PluginManifest, settings: PluginSettings, has_env: Any, state: dict[str, Any], trust: Trust) -> Row:
-    gate, verdict = gated(manifest, settings, has_env, trust)
+def _plugin_row(
+    manifest: PluginManifest, settings: PluginSettings, has_env: Any, state: dict[str, Any], trust: GrantStore
+) -> PluginRow:
+    gate, verdict = activation_with_grant(manifest, settings, has_env, trust)
     status: str = gate.status
     reasons = [gate.reason] if gate.reason else []
     if gate.load:
@@ -70,7 +72,7 @@ def _row(manifest: PluginManifest, settings: PluginSettings, has_env: Any, state
         reasons.append(NOT_PINNED)
     if manifest.replaces:
         reasons.append(f"replaces the bundled plugin {manifest.replaces}")
-    return Row(
+    return PluginRow(
         manifest.key,
         manifest.name,
         status,

@@ -14,16 +14,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hermes_agent.contracts.owner import Owner, StandIn, registering
+from hermes_agent.contracts.owner import Owner, StagedStores, registration_context
 from hermes_agent.core.errors import PluginError
 from hermes_agent.io import alarm
-from hermes_agent.io.alarm import Overran, can_interrupt, interrupted_after
+from hermes_agent.io.alarm import TimeLimitExceeded, can_interrupt, interrupt_after
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.io.steps import OVERRAN, Step, Steps
+from hermes_agent.io.steps import OVERRUN, DeadlineStep, Steps
 from hermes_agent.plugins.entry_points import GROUP
-from hermes_agent.plugins.ground import Ground
+from hermes_agent.plugins.ground import HostServices
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.register_function import register_function
+from hermes_agent.plugins.register_function import find_register
 from hermes_agent.plugins.source_only import SourceOnlyLoader, ignore_bytecode
 from hermes_agent.service.context import attribute_loggers
 
@@ -35,7 +35,7 @@ __all__ = [
     "load",
     "load_within",
     "module_name",
-    "overran_text",
+    "time_limit_text",
     "remedy_for",
     "slug",
     "transaction",
@@ -47,11 +47,11 @@ PARENT = "hermes_plugins"
 """The synthetic package that directory plugins are modules of."""
 NO_REGISTER = "no register() function"
 NOT_INSTALLED = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)[^']*'")
-UNVOUCHED = ("user", "project")
+SOURCE_ONLY_SOURCES = ("user", "project")
 """Sources whose directories are pinned: bytecode in them is not what was granted (`source_only`)."""
 
 
-def overran_text(limit_s: float) -> str:
+def time_limit_text(limit_s: float) -> str:
     """Return why a plugin failed that took too long."""
     return f"did not finish loading within {limit_s:g} s (plugins.load_timeout_s)"
 
@@ -82,7 +82,7 @@ def module_name(key: str) -> str:
     return name
 
 
-def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StandIn | None = None) -> Any:
+def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StagedStores | None = None) -> Any:
     """Import the plugin, call `register(ctx)`, and return the module or the entry point's object.
 
     Args:
@@ -92,9 +92,9 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StandIn | 
         LoadFailed: whatever went wrong, `SystemExit` included.
     """
     try:
-        with registering(owner, stores):
+        with registration_context(owner, stores):
             loaded = _import(manifest)
-            register = register_function(loaded, manifest)
+            register = find_register(loaded, manifest)
             if register is None:
                 logger.warning("Plugin '%s' has no register() function", manifest.name)
                 raise LoadFailed(manifest.key, NO_REGISTER, _file_of(loaded))
@@ -107,7 +107,7 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StandIn | 
 
 
 def load_within(
-    limit_s: float, bridge: Bridge, manifest: PluginManifest, ctx: object, owner: Owner, stores: StandIn | None
+    limit_s: float, bridge: Bridge, manifest: PluginManifest, ctx: object, owner: Owner, stores: StagedStores | None
 ) -> Any:
     """Do what `load` does, for at most `limit_s` seconds (`plugins.load_timeout_s`).
 
@@ -119,18 +119,18 @@ def load_within(
     """
     if can_interrupt():
         try:
-            with interrupted_after(limit_s):
+            with interrupt_after(limit_s):
                 return load(manifest, ctx, owner, stores)
-        except Overran as exc:  # it came when all was done but for the return
-            raise LoadFailed(manifest.key, overran_text(exc.limit_s)) from exc
-    loaded = bridge.run_steps_here(_steps(limit_s, manifest.key, lambda: load(manifest, ctx, owner, stores)))
-    if loaded is OVERRAN:
-        raise LoadFailed(manifest.key, overran_text(limit_s))
+        except TimeLimitExceeded as exc:  # it came when all was done but for the return
+            raise LoadFailed(manifest.key, time_limit_text(exc.limit_s)) from exc
+    loaded = bridge.run_steps_inline(_steps(limit_s, manifest.key, lambda: load(manifest, ctx, owner, stores)))
+    if loaded is OVERRUN:
+        raise LoadFailed(manifest.key, time_limit_text(limit_s))
     return loaded
 
 
 @contextlib.contextmanager
-def transaction(ground: Ground, manifest: PluginManifest) -> Iterator[None]:
+def transaction(ground: HostServices, manifest: PluginManifest) -> Iterator[None]:
     """Undo every registration, and every import of the plugin's own modules, when an error leaves the block.
 
     Otherwise what the plugin's loggers say from then on is the plugin's.
@@ -169,7 +169,7 @@ def remedy_for(error: str, manifest: PluginManifest) -> str:
 
 
 def _steps(limit_s: float, key: str, call: Callable[[], Any]) -> Steps[Any]:
-    return (yield Step(call, limit_s, f"loading plugin {key}"))
+    return (yield DeadlineStep(call, limit_s, f"loading plugin {key}"))
 
 
 def _root_module(manifest: PluginManifest) -> str:
@@ -197,7 +197,7 @@ def _import_directory(manifest: PluginManifest) -> ModuleType:
         sys.modules[PARENT] = parent
     name = module_name(manifest.key)
     source = None
-    if manifest.source in UNVOUCHED:
+    if manifest.source in SOURCE_ONLY_SOURCES:
         ignore_bytecode(manifest.path)
         source = SourceOnlyLoader(name, str(file))
     spec = importlib.util.spec_from_file_location(
@@ -228,8 +228,8 @@ def _describe(exc: BaseException) -> str:
     """Return the exception in one line: `KeyError: 'x'`, `SystemExit(3)`."""
     if isinstance(exc, SystemExit):
         return repr(exc)
-    if isinstance(exc, Overran):
-        return overran_text(exc.limit_s)
+    if isinstance(exc, TimeLimitExceeded):
+        return time_limit_text(exc.limit_s)
     text = " ".join(str(exc.msg if isinstance(exc, SyntaxError) else exc).split())
     return f"{type(exc).__name__}: {text}" if text else type(exc).__name__
 

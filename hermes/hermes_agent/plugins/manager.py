@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from hermes_agent.config.nearness import nearest
+from hermes_agent.config.nearness import nearest_name
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.platform.enabling import PlatformState, platform_states
@@ -22,32 +22,32 @@ from hermes_agent.contracts.platform.entry import PLATFORM
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.read_only import ReadOnlyDict, ReadOnlyList, ReadOnlySet
 from hermes_agent.io.alarm import can_interrupt
-from hermes_agent.plugins.absent import not_running, why_absent
-from hermes_agent.plugins.config_schema import misfits, platform_name
+from hermes_agent.plugins.absent import explain_absence, explain_not_running
+from hermes_agent.plugins.config_schema import option_problems, platform_name
 from hermes_agent.plugins.context import PluginContext
-from hermes_agent.plugins.discovery import Discovery, Rejected, discover
-from hermes_agent.plugins.gate import Gate, PluginSettings, UnknownName, has_value, unknown_names
-from hermes_agent.plugins.ground import Ground, Staging
+from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, discover
+from hermes_agent.plugins.gate import Activation, PluginSettings, UnknownPluginName, make_value_check, unknown_names
+from hermes_agent.plugins.ground import HostServices, StagedHost
 from hermes_agent.plugins.loader import LoadFailed, load_within, remedy_for, transaction
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.memory_folder import add_memory_folder
 from hermes_agent.plugins.record import LoadedPlugin
-from hermes_agent.plugins.registering import Registrant
+from hermes_agent.plugins.registering import Registration
 from hermes_agent.plugins.registering.commands import register_memory_cli
 from hermes_agent.plugins.registering.platforms import is_deferred
 from hermes_agent.plugins.registering.providers import count_model_providers
 from hermes_agent.plugins.registering.registrant import add_once
-from hermes_agent.plugins.reload import Reloaded, Workshop, forget_modules, reload_one, targets
+from hermes_agent.plugins.reload import ReloadResult, ReloadSteps, reload_one, reload_targets, unload_modules
 from hermes_agent.plugins.state import write_state
-from hermes_agent.plugins.status import banner_lines, hints, is_missed, plugin_text, plugins_text, suspension
-from hermes_agent.plugins.trust import Trust, gated
+from hermes_agent.plugins.status import banner_lines, is_missed, plugin_text, plugins_text, start_hints, suspension_line
+from hermes_agent.plugins.trust import GrantStore, activation_with_grant
 from hermes_agent.service.context import log_context
 
 __all__ = ["PluginManager"]
 
 logger = logging.getLogger(__name__)
 
-Decide = Callable[[PluginManifest], Gate]
+Decide = Callable[[PluginManifest], Activation]
 
 
 class PluginManager:
@@ -57,10 +57,10 @@ class PluginManager:
         ground: the host.
     """
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, ground: HostServices) -> None:
+        self._services = ground
         self._settings = PluginSettings.of(ground.config.values)
-        self._trust = Trust(ground.home)
+        self._trust = GrantStore(ground.home)
         self._dev: set[str] = set()
         self._pinned: list[str] = []
         """Plugins that this start granted, for one line in the log."""
@@ -73,11 +73,11 @@ class PluginManager:
         """Upstream: the interactive terminal. Here nothing of ours is handed out that way."""
         self.found = Discovery()
         """What the last sweep came upon."""
-        self.rejected: list[Rejected] = []
+        self.rejected: list[RejectedPlugin] = []
         """What is there and is no usable plugin."""
         self.remarks: list[str] = []
         """What concerns all plugins: an index that is not used."""
-        self.unknown: list[UnknownName] = []
+        self.unknown: list[UnknownPluginName] = []
         """Names in `plugins.enabled` that nobody answers to."""
         for registry, kind in (
             (ground.tools, "tools"),
@@ -98,14 +98,14 @@ class PluginManager:
                 return
             self._discovered = True
             try:
-                found = discover(self._ground.home, os.environ, Path.cwd())
-                add_memory_folder(found, self._ground.home, self._settings.memory)
+                found = discover(self._services.home, os.environ, Path.cwd())
+                add_memory_folder(found, self._services.home, self._settings.memory)
                 self.load(found, self._decide)
             except BaseException:
                 self._discovered = False
                 raise
-        self._tell_misfits()
-        write_state(self._ground.home, self._plugins.values())
+        self._log_option_problems()
+        write_state(self._services.home, self._plugins.values())
         self._keep_pins()
 
     def load(self, found: Discovery, decide: Decide) -> None:
@@ -123,7 +123,7 @@ class PluginManager:
             enabled = sum(record.enabled for record in self._plugins.values())
             logger.debug("Plugin discovery complete: %d found, %d enabled", len(found.plugins), enabled)
 
-    def reload(self, name: str | None = None) -> list[Reloaded]:
+    def reload(self, name: str | None = None) -> list[ReloadResult]:
         """Bring one plugin, or all, to what their folders and the config say now (`plugins.reload`).
 
         Call it in a worker, never on the core loop. Every plugin has `plugins.load_timeout_s`.
@@ -135,15 +135,18 @@ class PluginManager:
             UserError: nobody has the name, or the config cannot be read; nothing has changed then.
         """
         with self._lock:
-            waits = self._ground.reread_config()
-            self._settings, self._trust = PluginSettings.of(self._ground.config.values), Trust(self._ground.home)
-            found = discover(self._ground.home, os.environ, Path.cwd())
-            add_memory_folder(found, self._ground.home, self._settings.memory)
-            keys = targets(name, found, self._plugins)
+            waits = self._services.reread_config()
+            self._settings, self._trust = (
+                PluginSettings.of(self._services.config.values),
+                GrantStore(self._services.home),
+            )
+            found = discover(self._services.home, os.environ, Path.cwd())
+            add_memory_folder(found, self._services.home, self._settings.memory)
+            keys = reload_targets(name, found, self._plugins)
             self.found = found
             self.rejected, self.unknown = found.rejected, unknown_names(self._settings, found)
             self.remarks = [found.index_ignored] if found.index_ignored else []
-            workshop = Workshop(self._decide, self._load_beside, self._stop)
+            workshop = ReloadSteps(self._decide, self._load_staged, self._stop)
             done = []
             for key in keys:
                 record, what = reload_one(key, self._plugins.get(key), found, workshop, by_name=name is not None)
@@ -158,13 +161,13 @@ class PluginManager:
                 done.append(what)
             if waits:
                 logger.warning("the config also changed in %s: that needs a restart", ", ".join(waits))
-        self._tell_misfits()
-        write_state(self._ground.home, self._plugins.values())
+        self._log_option_problems()
+        write_state(self._services.home, self._plugins.values())
         self._keep_pins()
         return done
 
     def _why_absent(self, kind: str, name: str) -> str:
-        return why_absent(kind, name, self.records, self._trust)
+        return explain_absence(kind, name, self.records, self._trust)
 
     def _keep(self, key: str, record: LoadedPlugin | None) -> None:
         """Put the record in the place of the older one, whose modules' predecessors nobody needs any more."""
@@ -175,14 +178,14 @@ class PluginManager:
             if before is not None and isinstance(before.module, ModuleType):
                 record.older_module = before.module.__name__
                 if before.older_module:
-                    forget_modules(before.older_module)
+                    unload_modules(before.older_module)
             self._plugins[key] = record
 
-    def _load_beside(self, manifest: PluginManifest, gate: Gate) -> LoadedPlugin:
-        return self._load_one(manifest, gate, Staging(self._ground, manifest.key))
+    def _load_staged(self, manifest: PluginManifest, gate: Activation) -> LoadedPlugin:
+        return self._load_one(manifest, gate, StagedHost(self._services, manifest.key))
 
     def _stop(self, key: str) -> None:
-        for store in self._ground.stores:
+        for store in self._services.stores:
             store.remove_owner(key)
         self._contexts.pop(key, None)
 
@@ -203,35 +206,35 @@ class PluginManager:
 
     def status_text(self) -> str:
         """Return what `/plugins` shows."""
-        home = str(self._ground.home)
+        home = str(self._services.home)
         remarks = [*self.remarks, *self.suspensions()]
         return plugins_text(self.records, self.rejected, self.unknown, home, self.platform_states(), remarks)
 
     def suspensions(self) -> list[str]:
         """Return a line for each plugin whose hooks are called no more, with the reason and the remedy."""
-        return [suspension(key, why) for key, why in self._ground.hooks.suspended().items()]
+        return [suspension_line(key, why) for key, why in self._services.hooks.suspended().items()]
 
     def platform_states(self) -> dict[str, PlatformState]:
         """Return what would become of each platform that is loaded, by name: whether it is enabled, and why."""
-        return {s.name: s for s in platform_states(self._ground.config.values, self._ground.platforms, load=False)}
+        return {s.name: s for s in platform_states(self._services.config.values, self._services.platforms, load=False)}
 
     def plugin_text(self, name: str) -> str:
         """Return what `/plugins NAME` shows; of a name that nobody has, the nearest one."""
         record = self.find(name)
         if record is not None:
             key = record.manifest.key
-            why = self._ground.hooks.suspended().get(key, "")
-            return plugin_text(record, self._ground.account.of(key), self.platform_states(), suspended=why)
+            why = self._services.hooks.suspended().get(key, "")
+            return plugin_text(record, self._services.account.usage_of(key), self.platform_states(), suspended=why)
         rejected = next((r for r in self.rejected if r.name == name), None)
         if rejected is not None:
             return f"  ✗ {rejected.name} [refused] — {rejected.reason}"
-        near = nearest(name, sorted({n for r in self.records for n in r.manifest.answers_to}))
+        near = nearest_name(name, sorted({n for r in self.records for n in r.manifest.answers_to}))
         meant = f" (did you mean `{near}`?)" if near else ""
         return f"There is no plugin `{name}`{meant}. `/plugins` lists those that are there."
 
     def missed(self) -> list[str]:
         """Return a line for each plugin that is to run and does not."""
-        return [not_running(record) for record in self.records if is_missed(record)]
+        return [explain_not_running(record) for record in self.records if is_missed(record)]
 
     def find(self, name: str) -> LoadedPlugin | None:
         """Return the plugin of that key or name."""
@@ -244,39 +247,39 @@ class PluginManager:
 
     def hints(self) -> list[str]:
         """Return what somebody may want to put right, a line each."""
-        return [*self.remarks, *self.suspensions(), *hints(self.records, self.rejected, self.unknown)]
+        return [*self.remarks, *self.suspensions(), *start_hints(self.records, self.rejected, self.unknown)]
 
     # -- hooks -----------------------------------------------------------------------------------------------
 
     def invoke_hook(self, hook_name: str, **kwargs: Any) -> list[Any]:
         """Call the hook's listeners in this thread and return what they answered."""
-        return [r.value for r in self._ground.hooks.fire(hook_name, **kwargs) if r.error is None]
+        return [r.value for r in self._services.hooks.fire(hook_name, **kwargs) if r.error is None]
 
     def has_hook(self, hook_name: str) -> bool:
         """Say whether anybody listens."""
-        return self._ground.hooks.has(hook_name)
+        return self._services.hooks.has(hook_name)
 
     # -- middleware ------------------------------------------------------------------------------------------
 
     def invoke_middleware(self, kind: str, **kwargs: Any) -> list[Any]:
         """Go through the middleware of a kind in this thread and return the answers: `HookBus.invoke_middleware`."""
-        return self._ground.hooks.invoke_middleware(kind, **kwargs)
+        return self._services.hooks.invoke_middleware(kind, **kwargs)
 
     def has_middleware(self, kind: str) -> bool:
         """Say whether anybody registered middleware of a kind."""
-        return self._ground.hooks.middleware.has(kind)
+        return self._services.hooks.middleware.has(kind)
 
     # -- upstream's attributes -------------------------------------------------------------------------------
 
     @property
     def _hooks(self) -> dict[str, list[Callable[..., Any]]]:
-        listeners = self._ground.hooks
+        listeners = self._services.hooks
         found = {name: [callback for _, callback in listeners.listeners(name)] for name in listeners.names()}
         return ReadOnlyDict(found, "ctx.register_hook(name, callback) adds a callback")
 
     @property
     def _middleware(self) -> dict[str, list[Callable[..., Any]]]:
-        middleware = self._ground.hooks.middleware
+        middleware = self._services.hooks.middleware
         found = {kind: [callback for _, callback in middleware.listeners(kind)] for kind in middleware.names()}
         return ReadOnlyDict(found, "ctx.register_middleware(kind, callback) adds one")
 
@@ -287,14 +290,14 @@ class PluginManager:
 
     @property
     def _plugin_commands(self) -> dict[str, dict[str, Any]]:
-        commands = self._ground.commands
+        commands = self._services.commands
         owned = [(n, c, commands.owner(n)) for n, c in commands.items()]
         found = {name: _command_dict(command, owner) for name, command, owner in owned if owner in self._plugins}
         return ReadOnlyDict(found, "ctx.register_command(name, handler) registers a command")
 
     @property
     def _cli_commands(self) -> dict[str, dict[str, Any]]:
-        commands = self._ground.cli_commands
+        commands = self._services.cli_commands
         found = {
             name: {
                 "name": name,
@@ -311,7 +314,7 @@ class PluginManager:
 
     @property
     def _aux_tasks(self) -> dict[str, dict[str, Any]]:
-        tasks = self._ground.auxiliary_tasks
+        tasks = self._services.auxiliary_tasks
         found = {
             key: {**task._asdict(), "defaults": dict(task.defaults), "plugin": tasks.owner(key)}
             for key, task in tasks.items()
@@ -322,34 +325,36 @@ class PluginManager:
     def _plugin_skills(self) -> dict[str, dict[str, Any]]:
         found = {
             name: {"path": s.path, "plugin": s.plugin, "bare_name": s.bare_name, "description": s.description}
-            for name, s in self._ground.plugin_skills.items()
+            for name, s in self._services.plugin_skills.items()
         }
         return ReadOnlyDict(found, "ctx.register_skill(name, path) registers a skill")
 
     @property
     def _slack_action_handlers(self) -> list[tuple[Any, Callable[..., Any], str]]:
-        found = [(a.action_id, a.callback, a.plugin) for a in self._ground.slack_actions.items()]
+        found = [(a.action_id, a.callback, a.plugin) for a in self._services.slack_actions.items()]
         return ReadOnlyList(found, "ctx.register_slack_action_handler(action_id, callback) registers one")
 
     # -- skills ----------------------------------------------------------------------------------------------
 
     def find_plugin_skill(self, qualified_name: str) -> Path | None:
         """Return the `SKILL.md` of `plugin:skill`, or None."""
-        skill = self._ground.plugin_skills.get(qualified_name)
+        skill = self._services.plugin_skills.get(qualified_name)
         return None if skill is None else skill.path
 
     def list_plugin_skills(self, plugin_name: str) -> list[str]:
         """Return the names of a plugin's skills, without the plugin's before them, sorted."""
-        return [skill.bare_name for skill in self._ground.plugin_skills.of(plugin_name)]
+        return [skill.bare_name for skill in self._services.plugin_skills.of_plugin(plugin_name)]
 
     def remove_plugin_skill(self, qualified_name: str) -> None:
         """Forget a skill; one that is not there is no error."""
-        self._ground.plugin_skills.remove(qualified_name)
+        self._services.plugin_skills.remove(qualified_name)
 
     # -- one plugin ------------------------------------------------------------------------------------------
 
-    def _decide(self, manifest: PluginManifest) -> Gate:
-        gate, verdict = gated(manifest, self._settings, has_value(self._ground.credentials), self._trust)
+    def _decide(self, manifest: PluginManifest) -> Activation:
+        gate, verdict = activation_with_grant(
+            manifest, self._settings, make_value_check(self._services.credentials), self._trust
+        )
         if verdict.state == "dev":
             self._dev.add(manifest.key)
         elif verdict.state == "changed":
@@ -358,14 +363,14 @@ class PluginManager:
             try:
                 entry = self._trust.pin(manifest, by="first start")
             except UserError as exc:
-                return Gate(False, "changed", str(exc))
+                return Activation(False, "changed", str(exc))
             self._pinned.append(f"{manifest.key} ({len(entry.files)} files)")
         return gate
 
-    def _tell_misfits(self) -> None:
+    def _log_option_problems(self) -> None:
         """Say which settings are not what the plugins that run declare; they run all the same."""
         running = [record.manifest for record in self._plugins.values() if record.enabled]
-        for text in misfits(self._ground.config, running, has_value(self._ground.credentials)):
+        for text in option_problems(self._services.config, running, make_value_check(self._services.credentials)):
             logger.warning("%s", text)
 
     def _keep_pins(self) -> None:
@@ -380,7 +385,7 @@ class PluginManager:
         except UserError as exc:
             logger.warning("%s; changes of these plugins will not be seen", exc)
 
-    def _defer(self, record: LoadedPlugin, gate: Gate) -> LoadedPlugin:
+    def _defer(self, record: LoadedPlugin, gate: Activation) -> LoadedPlugin:
         """Load a platform that comes with the agent when somebody asks for it (contract §1.8)."""
         manifest = record.manifest
 
@@ -389,12 +394,12 @@ class PluginManager:
             if not loaded.enabled:
                 raise LoadFailed(manifest.key, loaded.error or "it does not run")
 
-        self._ground.platforms.register_deferred(platform_name(manifest), load_now)
+        self._services.platforms.register_deferred(platform_name(manifest), load_now)
         record.status, record.error, record.deferred = "enabled", None, True
         return record
 
     def _load_one(
-        self, manifest: PluginManifest, gate: Gate, staging: Staging | None = None, *, deferred: bool = False
+        self, manifest: PluginManifest, gate: Activation, staging: StagedHost | None = None, *, deferred: bool = False
     ) -> LoadedPlugin:
         """Load a plugin.
 
@@ -405,9 +410,9 @@ class PluginManager:
         record = LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes))
         self._loading = record
         record.is_dev = manifest.key in self._dev
-        keeper = self._ground.providers.memory_plugin
-        if gate.load and self._settings.keeps_memory(manifest) and keeper not in ("", manifest.key):
-            gate = Gate(False, "not enabled", f"memory.provider is kept by plugin `{keeper}`")
+        keeper = self._services.providers.memory_plugin
+        if gate.load and self._settings.selects_memory(manifest) and keeper not in ("", manifest.key):
+            gate = Activation(False, "not enabled", f"memory.provider is kept by plugin `{keeper}`")
             record.status, record.error = gate.status, gate.reason
         if not gate.load:
             record.missing = gate.missing
@@ -418,18 +423,18 @@ class PluginManager:
         if staging is None and is_deferred(manifest) and not deferred:
             return self._defer(record, gate)
         if staging is None and not can_interrupt():  # a plugin that is left behind must not register later
-            staging = Staging(self._ground, manifest.key)
-        ground = cast("Ground", staging or self._ground)
+            staging = StagedHost(self._services, manifest.key)
+        ground = cast("HostServices", staging or self._services)
         ctx = PluginContext(ground, record, self._settings, self)
         owner = Owner(manifest.key, self._settings.may_override(manifest), self._settings.free_tools)
-        by = Registrant(ground, record, self._settings)
+        by = Registration(ground, record, self._settings)
         limit_s, stores = self._settings.load_timeout_s, None if staging is None else staging.stand_in
         refusals, refused_models = len(ground.tools.refusals), len(ground.model_providers.refusals)
         logger.debug("load %s: import %s and call register(ctx)", manifest.key, manifest.path)
         with log_context(plugin=manifest.key):
             try:
                 with transaction(ground, manifest):
-                    record.module = load_within(limit_s, self._ground.bridge, manifest, ctx, owner, stores)
+                    record.module = load_within(limit_s, self._services.bridge, manifest, ctx, owner, stores)
                     count_model_providers(by, refused_models)
                     _check_outcome(record)
             except LoadFailed as exc:
@@ -440,8 +445,8 @@ class PluginManager:
             staging.commit()
         record.status, record.error = "enabled", None
         self._contexts[manifest.key] = ctx
-        if self._settings.keeps_memory(manifest):
-            self._ground.providers.memory_plugin = manifest.key
+        if self._settings.selects_memory(manifest):
+            self._services.providers.memory_plugin = manifest.key
             register_memory_cli(by, record.module)
         logger.debug(
             "%s registered: %d tool(s), %d hook(s), %d middleware, %d slash command(s), %d CLI command(s)",
@@ -455,7 +460,7 @@ class PluginManager:
         return record
 
     def _count_direct_registrations(
-        self, ground: Ground, record: LoadedPlugin, ctx: PluginContext, refusals: int
+        self, ground: HostServices, record: LoadedPlugin, ctx: PluginContext, refusals: int
     ) -> None:
         """Count what the plugin registered with `tools.registry` or `platform_registry` itself, past its context."""
         key = record.manifest.key

@@ -12,24 +12,32 @@ from hermes_agent.core.registry import BUILTIN
 from hermes_agent.core.secrecy import looks_like_secret_name
 
 if TYPE_CHECKING:
-    from hermes_agent.config.bounded_yaml import Document
+    from hermes_agent.config.bounded_yaml import BoundedDocument
 
-__all__ = ["KINDS", "MANIFEST_NAMES", "BadManifest", "PluginManifest", "name_problem", "read_manifest", "sniffed_kind"]
+__all__ = [
+    "KINDS",
+    "MANIFEST_NAMES",
+    "InvalidManifest",
+    "PluginManifest",
+    "name_problem",
+    "read_manifest",
+    "guess_kind",
+]
 
 logger = logging.getLogger(__name__)
 
 MANIFEST_NAMES = ("plugin.yaml", "plugin.yml")
 KINDS = ("standalone", "backend", "platform", "exclusive", "model-provider")
 _CATEGORY_KINDS = {"model-providers": "model-provider"}
-BUILT = ("name", "requires_env", "optional_env", "provides_tools", "provides_hooks", "config_schema")
+PARSED_KEYS = ("name", "requires_env", "optional_env", "provides_tools", "provides_hooks", "config_schema")
 """Keys whose values are looked at as more than text."""
-SNIFFED_CHARS = 8192
+GUESS_CHARS = 8192
 """How much of `__init__.py` tells the kind when the manifest does not."""
 
 _NAME = re.compile(r"\w[\w .+@-]{0,99}")
 
 
-class BadManifest(Exception):
+class InvalidManifest(Exception):
     """A manifest that cannot be used; the text begins with the line where it is known."""
 
 
@@ -117,18 +125,18 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
         category: folder between root and plugin; the key is then `category/folder`.
 
     Raises:
-        BadManifest: it cannot be used.
+        InvalidManifest: it cannot be used.
     """
-    from hermes_agent.config.bounded_yaml import YamlRefused, read_yaml  # PyYAML: not where every manifest is known
+    from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml  # PyYAML: not where every manifest is known
 
     directory = os.path.dirname(file)  # noqa: PTH120 - 100 manifests in a few ms: no Path objects here
     folder = os.path.basename(directory)  # noqa: PTH119
     try:
-        document = read_yaml(file, BUILT)
-    except YamlRefused as exc:
-        raise BadManifest(str(exc)) from exc
+        document = read_yaml(file, PARSED_KEYS)
+    except YamlRejected as exc:
+        raise InvalidManifest(str(exc)) from exc
     except OSError as exc:
-        raise BadManifest(exc.strerror or str(exc)) from exc
+        raise InvalidManifest(exc.strerror or str(exc)) from exc
     notes: list[str] = []
     name = _name(document, folder)
     return PluginManifest(
@@ -149,25 +157,25 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
     )
 
 
-def _name(document: Document, folder: str) -> str:
+def _name(document: BoundedDocument, folder: str) -> str:
     line = document.lines.get("name", 0)
     at = f"line {line}: " if line else ""
     name = document.scalars.get("name", "").strip()
     if not name:
         if document.values.get("name") is not None and "name" not in document.scalars:
-            raise BadManifest(f"{at}name is a {_kind_of(document.values['name'])}: expected text")
+            raise InvalidManifest(f"{at}name is a {_kind_of(document.values['name'])}: expected text")
         name = folder
     problem = name_problem(name)
     if problem is not None:
-        raise BadManifest(at + problem)
+        raise InvalidManifest(at + problem)
     return name
 
 
-def _kind(document: Document, name: str, directory: str, category: str, notes: list[str]) -> str:
+def _kind(document: BoundedDocument, name: str, directory: str, category: str, notes: list[str]) -> str:
     written = document.scalars.get("kind", "").strip().lower()
     if not written:
         # the folder `model-providers` says it, too
-        return _CATEGORY_KINDS.get(category) or sniffed_kind(directory)
+        return _CATEGORY_KINDS.get(category) or guess_kind(directory)
     if written in KINDS:
         return written
     valid = ", ".join(KINDS)
@@ -176,12 +184,12 @@ def _kind(document: Document, name: str, directory: str, category: str, notes: l
     return "standalone"
 
 
-def sniffed_kind(directory: str) -> str:
+def guess_kind(directory: str) -> str:
     """Tell the kind of a plugin that does not say it, as upstream does: by words in its source."""
     try:
         fd = os.open(f"{directory}/__init__.py", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            head = os.read(fd, 4 * SNIFFED_CHARS).decode("utf-8", "replace")[:SNIFFED_CHARS]
+            head = os.read(fd, 4 * GUESS_CHARS).decode("utf-8", "replace")[:GUESS_CHARS]
         finally:
             os.close(fd)
     except OSError:
@@ -193,7 +201,7 @@ def sniffed_kind(directory: str) -> str:
     return "standalone"
 
 
-def _names(document: Document, key: str, notes: list[str]) -> list[str]:
+def _names(document: BoundedDocument, key: str, notes: list[str]) -> list[str]:
     value = document.values.get(key)
     if value is None:
         return []
@@ -203,7 +211,7 @@ def _names(document: Document, key: str, notes: list[str]) -> list[str]:
     return []
 
 
-def _variables(document: Document, key: str, notes: list[str]) -> list[Any]:
+def _variables(document: BoundedDocument, key: str, notes: list[str]) -> list[Any]:
     value = document.values.get(key)
     if value is None:
         return []
@@ -234,7 +242,7 @@ _OPTION_TYPES = {
 """The types of `config_schema` (contract of 0.23 §4.4), as JSON Schema names them."""
 
 
-def _config_schema(document: Document, notes: list[str]) -> dict[str, dict[str, Any]]:
+def _config_schema(document: BoundedDocument, notes: list[str]) -> dict[str, dict[str, Any]]:
     value = document.values.get("config_schema")
     if value is None:
         return {}

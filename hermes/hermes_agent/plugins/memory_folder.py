@@ -11,8 +11,8 @@ import logging
 import os
 from pathlib import Path
 
-from hermes_agent.plugins.discovery import BUNDLED, MEMORY, USER, Discovery, holds_plugin, is_on, plugin_roots
-from hermes_agent.plugins.manifest import PluginManifest, name_problem, read_manifest, sniffed_kind
+from hermes_agent.plugins.discovery import BUNDLED, MEMORY, USER, Discovery, is_on, is_plugin_folder, plugin_roots
+from hermes_agent.plugins.manifest import PluginManifest, guess_kind, name_problem, read_manifest
 
 __all__ = ["add_every_memory_folder", "add_memory_folder", "bundled_memories"]
 
@@ -22,7 +22,9 @@ logger = logging.getLogger(__name__)
 def bundled_memories() -> dict[str, Path]:
     """Return the folders of the memories that come with the agent, by name."""
     roots = [root.path / MEMORY for root in plugin_roots(Path(), os.environ, Path())[BUNDLED][:1]]
-    folders = [folder for root in roots if root.is_dir() for folder in sorted(root.iterdir()) if holds_plugin(folder)]
+    folders = [
+        folder for root in roots if root.is_dir() for folder in sorted(root.iterdir()) if is_plugin_folder(folder)
+    ]
     return {folder.name: folder for folder in folders}
 
 
@@ -35,12 +37,12 @@ def add_memory_folder(found: Discovery, home: Path, name: str) -> None:
     name = name.removeprefix(f"{MEMORY}/")
     if not name or name_problem(name) is not None or os.sep in name or is_on(os.environ.get("HERMES_SAFE_MODE")):
         return
-    if name in _names(found):
+    if name in _known_names(found):
         return
     for folder in (home / "plugins" / name, home / "plugins" / MEMORY / name):
-        if sniffed_kind(str(folder)) == "exclusive":
+        if guess_kind(str(folder)) == "exclusive":
             logger.warning("memory plugin %s: it has no manifest", name)
-            found.add(_manifest(folder))
+            found.add(_read_memory_manifest(folder))
             return
     bundled = bundled_memories().get(name)
     if bundled is not None:
@@ -60,19 +62,19 @@ def add_every_memory_folder(found: Discovery, home: Path, name: str) -> None:
             folders = sorted(folder for folder in root.iterdir() if folder.is_dir())
         except OSError:  # there is none, or the listing has said why not
             continue
-        taken = _names(found)
+        taken = _known_names(found)
         for folder in folders:
             usable = name_problem(folder.name) is None and folder.name not in taken
-            if usable and not holds_plugin(folder) and sniffed_kind(str(folder)) == "exclusive":
-                found.add(_manifest(folder))
+            if usable and not is_plugin_folder(folder) and guess_kind(str(folder)) == "exclusive":
+                found.add(_read_memory_manifest(folder))
     add_memory_folder(found, home, name)
 
 
-def _names(found: Discovery) -> set[str]:
+def _known_names(found: Discovery) -> set[str]:
     """Return what the plugins that were found answer to."""
     return {name for m in found.plugins.values() for name in (*m.answers_to, m.folder)}
 
 
-def _manifest(folder: Path) -> PluginManifest:
+def _read_memory_manifest(folder: Path) -> PluginManifest:
     name, notes = folder.name, ("it has no manifest",)
     return PluginManifest(name=name, source=USER, path=str(folder), kind="exclusive", key=name, notes=notes)

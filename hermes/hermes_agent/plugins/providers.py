@@ -15,9 +15,9 @@ from hermes_agent.contracts.cron_scheduler import CRON_SCHEDULER, CronScheduler,
 from hermes_agent.contracts.dashboard_auth import DASHBOARD_AUTH, DashboardAuthProvider
 from hermes_agent.contracts.image_gen import IMAGE_GEN, ImageGenProvider, choose_image_gen
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.memory import MEMORY, MemoryProvider, choose_memory, refuse_memory_provider
-from hermes_agent.contracts.provider import Choice
-from hermes_agent.contracts.secret_source import SECRET_SOURCE, SecretSource, refuse_secret_source
+from hermes_agent.contracts.memory import MEMORY, MemoryProvider, check_memory_provider, choose_memory
+from hermes_agent.contracts.provider import SelectedProvider
+from hermes_agent.contracts.secret_source import SECRET_SOURCE, SecretSource, check_secret_source
 from hermes_agent.contracts.terminal_env import (
     BUILTIN_BACKENDS,
     TERMINAL_ENV,
@@ -33,12 +33,12 @@ from hermes_agent.contracts.transcription import (
 from hermes_agent.contracts.tts import BUILTIN_TTS, TTS, TTSProvider, choose_tts
 from hermes_agent.contracts.video_gen import VIDEO_GEN, VideoGenProvider, choose_video_gen
 from hermes_agent.contracts.web_search import WEB_SEARCH, WebSearchProvider, choose_web_search
-from hermes_agent.core.registry import BUILTIN, Conflict, Registered, Registry
+from hermes_agent.core.registry import BUILTIN, Conflict, Registry, RegistryEntry
 
-__all__ = ["KINDS", "ProviderKind", "Providers", "WrongType", "provider_name"]
+__all__ = ["KINDS", "ProviderKind", "Providers", "WrongProviderType", "provider_name"]
 
 
-class WrongType(Exception):
+class WrongProviderType(Exception):
     """What a plugin wants to register is not of the kind; the text ends its log line."""
 
 
@@ -47,7 +47,7 @@ class ProviderKind(NamedTuple):
 
     kind: Kind
     contract: type[Any]
-    choose: Callable[[Mapping[str, Any], Mapping[str, Any]], Choice[Any]] | None = None
+    choose: Callable[[Mapping[str, Any], Mapping[str, Any]], SelectedProvider[Any]] | None = None
     """`choose(providers, config values)`; None where all of them are used."""
     refuse: Callable[[Any], str] | None = None
     """Returns why something is not of the kind, empty when it is; None asks for a subclass of the contract."""
@@ -69,11 +69,11 @@ KINDS: dict[str, ProviderKind] = {
         ProviderKind(VIDEO_GEN, VideoGenProvider, choose_video_gen),
         ProviderKind(BROWSER, BrowserProvider, choose_browser),
         ProviderKind(TERMINAL_ENV, TerminalEnvironmentProvider, choose_terminal_env, reserved=BUILTIN_BACKENDS),
-        ProviderKind(SECRET_SOURCE, SecretSource, refuse=refuse_secret_source),
+        ProviderKind(SECRET_SOURCE, SecretSource, refuse=check_secret_source),
         ProviderKind(DASHBOARD_AUTH, DashboardAuthProvider, lenient=True),
         ProviderKind(CONTEXT_ENGINE, ContextEngine, choose_context_engine, single=True),
         ProviderKind(CRON_SCHEDULER, CronScheduler, choose_cron_scheduler),
-        ProviderKind(MEMORY, MemoryProvider, choose_memory, refuse=refuse_memory_provider),
+        ProviderKind(MEMORY, MemoryProvider, choose_memory, refuse=check_memory_provider),
     )
 }
 
@@ -98,7 +98,7 @@ class Providers:
         """Register a provider and return its name.
 
         Raises:
-            WrongType: it is not of the kind.
+            WrongProviderType: it is not of the kind.
             ValueError: it has no usable name.
             Conflict: somebody else has the name.
         """
@@ -111,7 +111,7 @@ class Providers:
         self._registries[kind].add(name, provider, owner=owner)
         return name
 
-    def choose(self, kind: str, values: Mapping[str, Any]) -> Choice[Any]:
+    def choose(self, kind: str, values: Mapping[str, Any]) -> SelectedProvider[Any]:
         """Return the provider of a kind that the config selects, with the reason.
 
         Args:
@@ -119,11 +119,11 @@ class Providers:
         """
         choose = KINDS[kind].choose
         if choose is None:
-            return Choice(None, "all of them are used")
+            return SelectedProvider(None, "all of them are used")
         choice = choose(dict(self._registries[kind].items()), values)
         if kind == MEMORY.name and choice.provider is None and self.memory_plugin:
             for name in self._registries[kind].owned_by(self.memory_plugin):
-                return Choice(
+                return SelectedProvider(
                     self._registries[kind].get(name), f"memory.provider names its plugin `{self.memory_plugin}`"
                 )
         return choice
@@ -134,13 +134,13 @@ class Providers:
             if registry.owner(present) != owner:
                 raise Conflict(spec.kind.label, present, registry.owner(present) or "", owner)
             if present != name:
-                raise WrongType(f"comes second, after its own `{present}`")
+                raise WrongProviderType(f"comes second, after its own `{present}`")
 
-    def snapshot(self) -> dict[str, dict[str, Registered[Any]]]:
+    def snapshot(self) -> dict[str, dict[str, RegistryEntry[Any]]]:
         """Return the state for `restore`."""
         return {kind: registry.snapshot() for kind, registry in self._registries.items()}
 
-    def restore(self, state: dict[str, dict[str, Registered[Any]]]) -> None:
+    def restore(self, state: dict[str, dict[str, RegistryEntry[Any]]]) -> None:
         """Go back to a `snapshot`."""
         for kind, registered in state.items():
             self._registries[kind].restore(registered)
@@ -181,6 +181,6 @@ def _check_type(spec: ProviderKind, provider: Any) -> None:
     if spec.refuse is not None:
         reason = spec.refuse(provider)
         if reason:
-            raise WrongType(reason)
+            raise WrongProviderType(reason)
     elif not isinstance(provider, spec.contract):
-        raise WrongType(f"does not inherit from {spec.contract.__name__}")
+        raise WrongProviderType(f"does not inherit from {spec.contract.__name__}")

@@ -10,11 +10,11 @@ from hermes_agent.contracts.kind import Kind
 from hermes_agent.plugins.gate import Status
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = ["LoadedPlugin", "Problem"]
+__all__ = ["LoadedPlugin", "RegistrationProblem"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RegistrationProblem:
     """A registration of a plugin that was refused; the plugin runs without it."""
 
     kind: str
@@ -64,7 +64,7 @@ class LoadedPlugin:
     deferred: bool = False
     is_dev: bool = False
     """Ours: the operator lets it run whatever its files are (`plugins.entries.<id>.trust: dev`)."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[RegistrationProblem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What its author or operator may want to know; nothing is refused."""
 

@@ -11,16 +11,16 @@ from functools import partial
 from types import ModuleType
 from typing import Any, cast
 
-from hermes_agent.contracts.memory import MemoryProvider, refuse_memory_provider
+from hermes_agent.contracts.memory import MemoryProvider, check_memory_provider
 from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = ["Register", "register_function"]
+__all__ = ["Register", "find_register"]
 
 Register = Callable[[Any], Any]
 
 
-def register_function(loaded: Any, manifest: PluginManifest) -> Register | None:
+def find_register(loaded: Any, manifest: PluginManifest) -> Register | None:
     """Return what is to be called with ctx, None when there is nothing of the kind.
 
     That is `register` of a module, object or class, or the object itself. A plugin of kind `exclusive` may also be a
@@ -29,13 +29,13 @@ def register_function(loaded: Any, manifest: PluginManifest) -> Register | None:
     need not take an argument.
     """
     if manifest.kind == "exclusive":
-        return _memory(loaded) or _general(loaded) or _first_memory(loaded)
+        return _find_memory(loaded) or _find_general(loaded) or _first_memory(loaded)
     if manifest.kind == "model-provider":
-        return _model_provider(loaded)
-    return _general(loaded)
+        return _find_model_provider(loaded)
+    return _find_general(loaded)
 
 
-def _general(loaded: Any) -> Register | None:
+def _find_general(loaded: Any) -> Register | None:
     register = getattr(loaded, "register", None) if _has_register(loaded) else None
     if callable(register):
         if inspect.isclass(loaded) and inspect.isfunction(inspect.getattr_static(loaded, "register")):
@@ -52,9 +52,9 @@ def _has_register(loaded: Any) -> bool:
     return hasattr(loaded, "register")
 
 
-def _memory(loaded: Any) -> Register | None:
+def _find_memory(loaded: Any) -> Register | None:
     """Return what registers a provider, its class, or what a function without arguments returns."""
-    if isinstance(loaded, ModuleType) or _has_register(loaded) or refuse_memory_provider(loaded):
+    if isinstance(loaded, ModuleType) or _has_register(loaded) or check_memory_provider(loaded):
         if inspect.isfunction(loaded) and not _takes_ctx(loaded):
             return partial(_register_made_memory, loaded)
         return None
@@ -72,12 +72,12 @@ def _register_made_memory(make: Callable[[], Any], ctx: Any) -> None:
     ctx.register_memory_provider(make())
 
 
-def _model_provider(loaded: Any) -> Register:
+def _find_model_provider(loaded: Any) -> Register:
     if isinstance(loaded, ProviderProfile):
         return lambda ctx: ctx.register_model_provider(loaded)
     if inspect.isclass(loaded) and issubclass(loaded, ProviderProfile):
         return lambda ctx: ctx.register_model_provider(cast(Any, loaded)())
-    register = _general(loaded)
+    register = _find_general(loaded)
     if register is None:
         return lambda ctx: None  # its module's body has registered
     return partial(_register_profiles, register)

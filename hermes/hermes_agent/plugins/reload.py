@@ -13,16 +13,16 @@ from typing import Literal, NamedTuple
 
 from hermes_agent.plugins.discovery import Discovery
 from hermes_agent.plugins.enabling import find_plugin
-from hermes_agent.plugins.gate import Gate
+from hermes_agent.plugins.gate import Activation
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
 
-__all__ = ["Reloaded", "Workshop", "forget_modules", "reload_one", "targets"]
+__all__ = ["ReloadResult", "ReloadSteps", "unload_modules", "reload_one", "reload_targets"]
 
 Outcome = Literal["reloaded", "loaded", "stopped", "not loaded", "unchanged", "failed", "restart needed"]
 
 
-class Reloaded(NamedTuple):
+class ReloadResult(NamedTuple):
     """What became of one plugin."""
 
     key: str
@@ -33,17 +33,17 @@ class Reloaded(NamedTuple):
         return f"{self.key}: {self.outcome}" + (f": {self.reason}" if self.reason else "")
 
 
-class Workshop(NamedTuple):
+class ReloadSteps(NamedTuple):
     """What a reload can do with plugins."""
 
-    decide: Callable[[PluginManifest], Gate]
-    load: Callable[[PluginManifest, Gate], LoadedPlugin]
+    decide: Callable[[PluginManifest], Activation]
+    load: Callable[[PluginManifest, Activation], LoadedPlugin]
     """Loads beside what serves; what it registered takes its place only when it succeeded."""
     stop: Callable[[str], None]
     """Takes everything that a plugin registered out of every store."""
 
 
-def targets(name: str | None, found: Discovery, records: dict[str, LoadedPlugin]) -> list[str]:
+def reload_targets(name: str | None, found: Discovery, records: dict[str, LoadedPlugin]) -> list[str]:
     """Return the keys that are meant: one, or all that are there or were.
 
     Raises:
@@ -56,8 +56,8 @@ def targets(name: str | None, found: Discovery, records: dict[str, LoadedPlugin]
 
 
 def reload_one(
-    key: str, present: LoadedPlugin | None, found: Discovery, workshop: Workshop, *, by_name: bool
-) -> tuple[LoadedPlugin | None, Reloaded]:
+    key: str, present: LoadedPlugin | None, found: Discovery, workshop: ReloadSteps, *, by_name: bool
+) -> tuple[LoadedPlugin | None, ReloadResult]:
     """Bring one plugin to what its folder and the settings say now; return its record and what was done.
 
     Args:
@@ -67,50 +67,50 @@ def reload_one(
     runs = present is not None and present.enabled
     manifest = found.plugins.get(key)
     if manifest is None:
-        return _gone(key, present, found, workshop)
+        return _unload_missing(key, present, found, workshop)
     gate = workshop.decide(manifest)
     if not gate.load:
         if present is not None and runs and gate.status == "changed":
-            return present, _kept(present, gate.reason)
+            return present, _keep_present(present, gate.reason)
         if runs:
             workshop.stop(key)
-        return LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes)), Reloaded(
+        return LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes)), ReloadResult(
             key, "stopped" if runs else "not loaded", gate.reason
         )
     if present is not None and runs and not by_name and {present.manifest.source, manifest.source} == {"bundled"}:
-        return present, Reloaded(key, "unchanged")  # it belongs to the release, which a restart exchanges
+        return present, ReloadResult(key, "unchanged")  # it belongs to the release, which a restart exchanges
     if present is not None and runs and "entrypoint" in (present.manifest.source, manifest.source):
         if by_name or present.manifest.distribution != manifest.distribution:
-            return present, Reloaded(key, "restart needed", "it is an installed package, which is imported once")
-        return present, Reloaded(key, "unchanged")
+            return present, ReloadResult(key, "restart needed", "it is an installed package, which is imported once")
+        return present, ReloadResult(key, "unchanged")
     record = workshop.load(manifest, gate)
     if record.enabled:
-        return record, Reloaded(key, "reloaded" if runs else "loaded")
+        return record, ReloadResult(key, "reloaded" if runs else "loaded")
     if present is not None and runs:
-        return present, _kept(present, record.failure)
-    return record, Reloaded(key, "failed", record.failure)
+        return present, _keep_present(present, record.failure)
+    return record, ReloadResult(key, "failed", record.failure)
 
 
-def _gone(
-    key: str, present: LoadedPlugin | None, found: Discovery, workshop: Workshop
-) -> tuple[LoadedPlugin | None, Reloaded]:
+def _unload_missing(
+    key: str, present: LoadedPlugin | None, found: Discovery, workshop: ReloadSteps
+) -> tuple[LoadedPlugin | None, ReloadResult]:
     if present is None:
-        return None, Reloaded(key, "unchanged")
+        return None, ReloadResult(key, "unchanged")
     refused = next((r for r in found.rejected if r.path == present.manifest.path), None)
     if refused is not None and present.enabled:
-        return present, _kept(present, refused.reason)
+        return present, _keep_present(present, refused.reason)
     if present.enabled:
         workshop.stop(key)
-    return None, Reloaded(key, "stopped", refused.reason if refused else f"{present.manifest.path} is gone")
+    return None, ReloadResult(key, "stopped", refused.reason if refused else f"{present.manifest.path} is gone")
 
 
-def _kept(present: LoadedPlugin, reason: str) -> Reloaded:
+def _keep_present(present: LoadedPlugin, reason: str) -> ReloadResult:
     """Note that the new version could not be loaded and the old one stays."""
     present.stale = reason
-    return Reloaded(present.manifest.key, "failed", f"{reason}; the version that was loaded before goes on")
+    return ReloadResult(present.manifest.key, "failed", f"{reason}; the version that was loaded before goes on")
 
 
-def forget_modules(root: str) -> None:
+def unload_modules(root: str) -> None:
     """Drop a version's modules; those that still run keep what they hold."""
     for name in [n for n in sys.modules if n == root or n.startswith(f"{root}.")]:
         del sys.modules[name]

@@ -15,28 +15,28 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.config import load, places
+from hermes_agent.config import home_paths, load
 from hermes_agent.plugins.gate import PluginSettings
-from hermes_agent.plugins.index import this_program
+from hermes_agent.plugins.index import program_identity
 from hermes_agent.plugins.manifest import PluginManifest, read_manifest
 
-__all__ = ["SEEN_NAME", "Seen"]
+__all__ = ["CACHE_NAME", "ManifestCache"]
 
 logger = logging.getLogger(__name__)
 
-SEEN_NAME = "plugins_seen.json"
+CACHE_NAME = "plugins_seen.json"
 SETTLED_NS = 2_000_000_000
 """A file that was changed less than this before it was read may change again without a new time: it is not kept."""
 
 
-class Seen:
+class ManifestCache:
     """What was read in one home."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._program = [this_program(), PluginManifest._fields, PluginSettings._fields]
-        self._before = self._read()
-        self._now: dict[str, Any] = {}
+        self._program = [program_identity(), PluginManifest._fields, PluginSettings._fields]
+        self._stored = self._read()
+        self._current: dict[str, Any] = {}
 
     def manifest(self, file: str, *, source: str, category: str = "") -> PluginManifest:
         """Return what `read_manifest` would."""
@@ -59,32 +59,32 @@ class Seen:
             config = load(self._home)
             return PluginSettings.of(config.values), "${" not in str(config.raw)
 
-        where = places(self._home)
+        where = home_paths(self._home)
         kept = self._recall("settings", [str(file) for file in (where.editable, where.declared) if file], read)
         values: Any = (tuple(value) if isinstance(value, list) else value for value in kept)
         return PluginSettings(*values)
 
     def save(self) -> None:
         """Write what is new; a home that cannot be written goes without."""
-        if self._now == self._before:
+        if self._current == self._stored:
             return
         from hermes_agent.io.files import PRIVATE, write_atomic  # a listing like the one before writes nothing
 
         try:
-            text = json.dumps({"program": self._program, "seen": self._now})
-            write_atomic(self._home / SEEN_NAME, text, mode=PRIVATE)
+            text = json.dumps({"program": self._program, "seen": self._current})
+            write_atomic(self._home / CACHE_NAME, text, mode=PRIVATE)
         except OSError as exc:
-            logger.debug("%s is not written: %s", SEEN_NAME, exc)
+            logger.debug("%s is not written: %s", CACHE_NAME, exc)
 
     def _read(self) -> dict[str, Any]:
         try:
-            document = json.loads((self._home / SEEN_NAME).read_bytes())
+            document = json.loads((self._home / CACHE_NAME).read_bytes())
             as_written = json.loads(json.dumps(self._program))
             return dict(document["seen"]) if document["program"] == as_written else {}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as exc:
-            logger.debug("%s is not used: %r", SEEN_NAME, exc)
+            logger.debug("%s is not used: %r", CACHE_NAME, exc)
             return {}
 
     def _recall(
@@ -92,7 +92,7 @@ class Seen:
     ) -> Sequence[Any]:
         """Return what came of the files: as it was kept, or as `read` gives it, which also says whether to keep it."""
         stamps = [_stamp(file) for file in files]
-        entry = self._before.get(name)
+        entry = self._stored.get(name)
         if entry is None or entry[0] != stamps:
             values, keep = read()
             settled = time.time_ns() - SETTLED_NS
@@ -102,7 +102,7 @@ class Seen:
             if not _is_json(plain):
                 return values
             entry = [stamps, plain]
-        self._now[name] = entry
+        self._current[name] = entry
         kept: list[Any] = entry[1]
         return kept
 

@@ -11,13 +11,13 @@ from types import MappingProxyType
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.platform.enabling import PlatformState
 from hermes_agent.contracts.platform.entry import PLATFORM
-from hermes_agent.plugins.absent import not_running
-from hermes_agent.plugins.account import Tally, account_lines
-from hermes_agent.plugins.discovery import Rejected
-from hermes_agent.plugins.gate import UnknownName
+from hermes_agent.plugins.absent import explain_not_running
+from hermes_agent.plugins.account import PluginUsage, account_lines
+from hermes_agent.plugins.discovery import RejectedPlugin
+from hermes_agent.plugins.gate import UnknownPluginName
 from hermes_agent.plugins.record import LoadedPlugin
 
-__all__ = ["banner_lines", "hints", "is_missed", "plugin_text", "plugins_text", "suspension"]
+__all__ = ["banner_lines", "start_hints", "is_missed", "plugin_text", "plugins_text", "suspension_line"]
 
 _SIGNS = {"enabled": "✓", "not enabled": "○"}
 NONE = (
@@ -29,8 +29,8 @@ NONE = (
 
 def plugins_text(
     records: Iterable[LoadedPlugin],
-    rejected: Sequence[Rejected],
-    unknown: Sequence[UnknownName],
+    rejected: Sequence[RejectedPlugin],
+    unknown: Sequence[UnknownPluginName],
     home: str,
     platforms: Mapping[str, PlatformState] = MappingProxyType({}),
     remarks: Sequence[str] = (),
@@ -49,7 +49,7 @@ def plugins_text(
     if shown or rejected:
         lines.append(f"Plugins ({len(shown) + len(rejected)}):")
         for record in shown:
-            lines += _lines(record, platforms)
+            lines += _plugin_lines(record, platforms)
         lines += [f"  ✗ {r.name} [refused] — {r.reason}" for r in rejected]
     else:
         lines.append(NONE.format(home=home))
@@ -64,7 +64,7 @@ def plugins_text(
 
 def plugin_text(
     record: LoadedPlugin,
-    tally: Tally,
+    tally: PluginUsage,
     platforms: Mapping[str, PlatformState] = MappingProxyType({}),
     *,
     suspended: str = "",
@@ -75,9 +75,9 @@ def plugin_text(
         suspended: why its hooks are called no more; empty when they are.
     """
     manifest = record.manifest
-    lines = [*_lines(record, platforms), f"      {manifest.source}: {manifest.path}"]
+    lines = [*_plugin_lines(record, platforms), f"      {manifest.source}: {manifest.path}"]
     if suspended:
-        lines.append(f"      ! {suspension(manifest.key, suspended)}")
+        lines.append(f"      ! {suspension_line(manifest.key, suspended)}")
     if manifest.description:
         lines.append(f"      {manifest.description}")
     for noun, names in (
@@ -92,7 +92,7 @@ def plugin_text(
     return "\n".join(lines)
 
 
-def suspension(key: str, why: str) -> str:
+def suspension_line(key: str, why: str) -> str:
     """Return, in one line, that the plugin's hooks are called no more, and what to do."""
     return (
         f"the hooks of plugin `{key}` are suspended until the next start, its guards block: {why}. "
@@ -100,7 +100,7 @@ def suspension(key: str, why: str) -> str:
     )
 
 
-def _lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list[str]:
+def _plugin_lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list[str]:
     manifest = record.manifest
     words = [_SIGNS.get(record.status, "✗"), manifest.name if manifest.key == manifest.name else manifest.key]
     if manifest.shown_version:
@@ -116,9 +116,9 @@ def _lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list
     if record.failure:
         line += f" — {record.failure}"
     waiting = [
-        f"      {kind.label} `{name}`: {_becomes(kind, platforms.get(name))}"
+        f"      {kind.label} `{name}`: {_describe_provider(kind, platforms.get(name))}"
         for kind, name in record.providers_registered
-        if not kind.used or kind is PLATFORM
+        if not kind.is_used or kind is PLATFORM
     ]
     if record.stale:
         waiting.insert(0, f"      ! a newer version could not be loaded: {record.stale}")
@@ -127,11 +127,11 @@ def _lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list
     return [line, *waiting, *(f"      without {p.full}" for p in record.problems)]
 
 
-def _becomes(kind: Kind, platform: PlatformState | None) -> str:
+def _describe_provider(kind: Kind, platform: PlatformState | None) -> str:
     """Return what becomes of a provider, in words; of a platform also whether it is enabled, and why."""
     if kind is not PLATFORM or platform is None:
         return "registered; this release has no consumer"
-    return f"registered, {'enabled' if platform.enabled else 'not enabled'} ({platform.why})"
+    return f"registered, {'enabled' if platform.enabled else 'not enabled'} ({platform.reason})"
 
 
 def _counts(record: LoadedPlugin) -> str:
@@ -157,14 +157,16 @@ def is_missed(record: LoadedPlugin) -> bool:
     return lacks or record.status in ("failed", "changed")
 
 
-def hints(records: Iterable[LoadedPlugin], rejected: Sequence[Rejected], unknown: Sequence[UnknownName]) -> list[str]:
+def start_hints(
+    records: Iterable[LoadedPlugin], rejected: Sequence[RejectedPlugin], unknown: Sequence[UnknownPluginName]
+) -> list[str]:
     """Return a line for each thing that somebody may want to put right at the start."""
     lines = [f"plugins.enabled: {u.text}" for u in unknown]
     lines += [f"plugin `{r.name}` ({r.path}) is not used: {r.reason}" for r in rejected]
     for record in records:
         key = record.manifest.key
         if is_missed(record):
-            lines.append(not_running(record))
+            lines.append(explain_not_running(record))
         elif record.status == "not enabled" and record.manifest.source != "bundled":
             lines.append(_how_to_enable(record))
         if record.stale:

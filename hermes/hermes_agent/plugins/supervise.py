@@ -12,23 +12,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Died", "run_apart"]
+__all__ = ["ChildDied", "run_in_child"]
 
-Tell = Callable[[str], None]
+ProgressReport = Callable[[str], None]
 """Says what is done now; the limit counts from here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Died:
+class ChildDied:
     """The child gave no result."""
 
-    doing: str
+    activity: str
     """What it said last; empty when nothing."""
-    how: str
+    cause: str
     """`exit status 3`, `signal SIGSEGV`, `no progress within 60 s`."""
 
 
-def run_apart(work: Callable[[Tell], Any], *, limit_s: float) -> Any | Died:
+def run_in_child(work: Callable[[ProgressReport], Any], *, limit_s: float) -> Any | ChildDied:
     """Return what `work` returns (JSON types), or how the child ended without it.
 
     The child's standard output goes to standard error: what a stranger prints is no result of ours.
@@ -54,11 +54,11 @@ def run_apart(work: Callable[[Tell], Any], *, limit_s: float) -> Any | Died:
     if result is not None:
         return result["result"]
     if late:
-        return Died(doing, f"no progress within {limit_s:g} s")
-    return Died(doing, f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}")
+        return ChildDied(doing, f"no progress within {limit_s:g} s")
+    return ChildDied(doing, f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}")
 
 
-def _child(work: Callable[[Tell], Any], writer: int) -> None:
+def _child(work: Callable[[ProgressReport], Any], writer: int) -> None:
     status = 70
     try:
         os.dup2(2, 1)

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from hermes_agent.plugins.record import LoadedPlugin
 
-__all__ = ["Stalled", "culprit", "stalled_calls", "watch_threads"]
+__all__ = ["StalledCall", "owner_of_thread", "stalled_calls", "watch_threads"]
 
 logger = logging.getLogger(__name__)
 
-Fault = Callable[[str, str], None]
+FaultListener = Callable[[str, str], None]
 
 
-class Stalled(NamedTuple):
+class StalledCall(NamedTuple):
     """A call of a plugin that does not return."""
 
     plugin: str
@@ -29,7 +29,7 @@ class Stalled(NamedTuple):
     thread: str
 
 
-def watch_threads(records: Callable[[], Sequence[LoadedPlugin]], fault: Fault) -> None:
+def watch_threads(records: Callable[[], Sequence[LoadedPlugin]], fault: FaultListener) -> None:
     """Take over `threading.excepthook` of this process; what is no plugin's goes to the hook that was there.
 
     Args:
@@ -38,7 +38,7 @@ def watch_threads(records: Callable[[], Sequence[LoadedPlugin]], fault: Fault) -
     before = threading.excepthook
 
     def hook(args: Any) -> None:
-        plugin = None if args.exc_value is None else culprit(args.exc_traceback, records())
+        plugin = None if args.exc_value is None else owner_of_thread(args.exc_traceback, records())
         if plugin is None:
             before(args)
             return
@@ -56,16 +56,18 @@ def watch_threads(records: Callable[[], Sequence[LoadedPlugin]], fault: Fault) -
     threading.excepthook = hook
 
 
-def culprit(traceback: TracebackType | None, records: Sequence[LoadedPlugin]) -> str | None:
+def owner_of_thread(traceback: TracebackType | None, records: Sequence[LoadedPlugin]) -> str | None:
     """Return the key of the plugin whose code is innermost in a traceback, or None."""
     found = None
     while traceback is not None:
-        found = _owner(traceback.tb_frame, records) or found
+        found = _owner_of_frame(traceback.tb_frame, records) or found
         traceback = traceback.tb_next
     return found
 
 
-def stalled_calls(threads: Iterable[tuple[threading.Thread, float]], records: Sequence[LoadedPlugin]) -> list[Stalled]:
+def stalled_calls(
+    threads: Iterable[tuple[threading.Thread, float]], records: Sequence[LoadedPlugin]
+) -> list[StalledCall]:
     """Return where plugins keep threads that run on after their deadline.
 
     Args:
@@ -75,15 +77,15 @@ def stalled_calls(threads: Iterable[tuple[threading.Thread, float]], records: Se
     for thread, seconds in threads:
         frame = frames.get(thread.ident or 0)
         while frame is not None:
-            if (plugin := _owner(frame, records)) is not None:
+            if (plugin := _owner_of_frame(frame, records)) is not None:
                 place = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
-                found.append(Stalled(plugin, place, seconds, thread.name))
+                found.append(StalledCall(plugin, place, seconds, thread.name))
                 break
             frame = frame.f_back
     return found
 
 
-def _owner(frame: FrameType, records: Sequence[LoadedPlugin]) -> str | None:
+def _owner_of_frame(frame: FrameType, records: Sequence[LoadedPlugin]) -> str | None:
     """Return the key of the plugin whose code a frame runs, or None."""
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     found = None

@@ -17,23 +17,30 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from hermes_agent.config.lock import locked
+from hermes_agent.config.lock import hold_lock
 from hermes_agent.core.errors import UserError
 from hermes_agent.io.files import PRIVATE, write_atomic
-from hermes_agent.plugins.gate import Gate, PluginSettings, decide
+from hermes_agent.plugins.gate import Activation, PluginSettings, decide_activation
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.trust_files import Changes, Pinned, TooManyFiles, compare, content_hash, pin_files
+from hermes_agent.plugins.trust_files import (
+    PinChanges,
+    PinnedFile,
+    TooManyFiles,
+    compare_with_pins,
+    content_hash,
+    pin_files,
+)
 
 __all__ = [
-    "Entry",
+    "GrantEntry",
     "PINNED_SOURCES",
     "TRUST_NAME",
-    "Trust",
-    "TrustUnreadable",
-    "Verdict",
-    "gated",
+    "GrantStore",
+    "GrantFileError",
+    "GrantState",
+    "activation_with_grant",
     "mode_of",
-    "place_of",
+    "entry_name",
     "read_entries",
     "write_entries",
 ]
@@ -44,15 +51,15 @@ TRUST_NAME = "plugins_trust.json"
 FORMAT = 1
 
 
-class TrustUnreadable(Exception):
+class GrantFileError(Exception):
     """The file is there and cannot be used; the text says why."""
 
 
-class Entry(NamedTuple):
+class GrantEntry(NamedTuple):
     """What is known of the plugin at one place."""
 
     key: str
-    files: Mapping[str, Pinned] = MappingProxyType({})
+    files: Mapping[str, PinnedFile] = MappingProxyType({})
     """Every pinned file by relative path; empty when nothing is pinned."""
     grant: Mapping[str, Any] = MappingProxyType({})
     """`hash`, `at` (ISO time), `by` (`install`, `enable`, `grant`, `update`, `first start`), `version`."""
@@ -67,7 +74,7 @@ class Entry(NamedTuple):
         return str(self.grant.get("hash", ""))
 
 
-def place_of(home: Path, manifest: PluginManifest) -> str:
+def entry_name(home: Path, manifest: PluginManifest) -> str:
     """Return the name of the plugin's entry: home and plugin may move together."""
     if manifest.source == "entrypoint":
         return f"entrypoint:{manifest.key}"
@@ -75,11 +82,11 @@ def place_of(home: Path, manifest: PluginManifest) -> str:
     return manifest.path.removeprefix(root) if manifest.path.startswith(root) else os.path.abspath(manifest.path)  # noqa: PTH100
 
 
-def read_entries(home: Path) -> dict[str, Entry]:
+def read_entries(home: Path) -> dict[str, GrantEntry]:
     """Return the entries by place; empty when there is no file.
 
     Raises:
-        TrustUnreadable: the file cannot be read, or is not what we write.
+        GrantFileError: the file cannot be read, or is not what we write.
     """
     path = home / TRUST_NAME
     try:
@@ -89,10 +96,10 @@ def read_entries(home: Path) -> dict[str, Entry]:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "it is damaged"
-        raise TrustUnreadable(f"{path} cannot be used: {reason}") from exc
+        raise GrantFileError(f"{path} cannot be used: {reason}") from exc
 
 
-def write_entries(home: Path, changes: Mapping[str, Entry | None]) -> None:
+def write_entries(home: Path, changes: Mapping[str, GrantEntry | None]) -> None:
     """Set the entries of `changes` and remove those that are None; the others stay. A damaged file is begun anew.
 
     Raises:
@@ -100,10 +107,10 @@ def write_entries(home: Path, changes: Mapping[str, Entry | None]) -> None:
         OSError: likewise.
     """
     path = home / TRUST_NAME
-    with locked(path):
+    with hold_lock(path):
         try:
             entries = read_entries(home)
-        except TrustUnreadable:
+        except GrantFileError:
             entries = {}
         for place, entry in changes.items():
             if entry is None:
@@ -114,17 +121,20 @@ def write_entries(home: Path, changes: Mapping[str, Entry | None]) -> None:
         write_atomic(path, json.dumps({"format": FORMAT, "plugins": plugins}) + "\n", mode=PRIVATE)
 
 
-def _entry(raw: Mapping[str, Any]) -> Entry:
-    return Entry(
+def _entry(raw: Mapping[str, Any]) -> GrantEntry:
+    return GrantEntry(
         str(raw["key"]),
-        {str(name): Pinned(str(values[0]), *map(int, values[1:5])) for name, values in raw.get("files", {}).items()},
+        {
+            str(name): PinnedFile(str(values[0]), *map(int, values[1:5]))
+            for name, values in raw.get("files", {}).items()
+        },
         dict(raw.get("grant", {})),
         dict(raw.get("registers", {})),
         dict(raw.get("origin", {})),
     )
 
 
-def _as_json(entry: Entry) -> dict[str, Any]:
+def _as_json(entry: GrantEntry) -> dict[str, Any]:
     return {
         "key": entry.key,
         "files": {name: list(pinned) for name, pinned in entry.files.items()},
@@ -138,14 +148,14 @@ PINNED_SOURCES = ("user", "project")
 State = Literal["free", "dev", "pinned", "new", "changed"]
 
 
-class Verdict(NamedTuple):
+class GrantState(NamedTuple):
     """What the pins say about a plugin as it lies there now."""
 
     state: State
     """`free`: not pinned by its source; `dev`: by the operator's setting; `new`: nothing was granted yet."""
     reason: str = ""
     """Why it does not run; empty when it may."""
-    changes: Changes = Changes()
+    changes: PinChanges = PinChanges()
 
 
 def mode_of(manifest: PluginManifest, settings: PluginSettings) -> str:
@@ -154,69 +164,69 @@ def mode_of(manifest: PluginManifest, settings: PluginSettings) -> str:
     return mode if mode in ("code", "dev") else "pinned"
 
 
-class Trust:
+class GrantStore:
     """The pins of one home. Nothing is read before the first question, nothing written before `save`."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._entries: dict[str, Entry] | None = None
+        self._entries: dict[str, GrantEntry] | None = None
         self._unreadable = ""
-        self._fresh: dict[str, Entry] = {}
-        self._granted: dict[str, Entry] = {}
+        self._fresh: dict[str, GrantEntry] = {}
+        self._granted: dict[str, GrantEntry] = {}
         """By directory: what was pinned since the last `save`."""
 
     @property
-    def entries(self) -> Mapping[str, Entry]:
+    def entries(self) -> Mapping[str, GrantEntry]:
         """Every entry by place."""
         if self._entries is None:
             try:
                 self._entries = read_entries(self._home)
-            except TrustUnreadable as exc:
+            except GrantFileError as exc:
                 self._entries, self._unreadable = {}, str(exc)
         return self._entries
 
-    def entry(self, manifest: PluginManifest) -> Entry:
+    def entry(self, manifest: PluginManifest) -> GrantEntry:
         """Return what is known of the plugin at its place."""
-        return self.entries.get(place_of(self._home, manifest)) or Entry(manifest.key)
+        return self.entries.get(entry_name(self._home, manifest)) or GrantEntry(manifest.key)
 
-    def judge(self, manifest: PluginManifest, settings: PluginSettings) -> Verdict:
+    def judge(self, manifest: PluginManifest, settings: PluginSettings) -> GrantState:
         """Compare the plugin with what was granted."""
         if manifest.source not in PINNED_SOURCES:
-            return Verdict("free")
+            return GrantState("free")
         mode = mode_of(manifest, settings)
         if mode == "dev":
-            return Verdict("dev")
+            return GrantState("dev")
         entry = self.entry(manifest)
         if self._unreadable:
-            return Verdict("changed", f"{self._unreadable} ({_remedy(manifest)})")
+            return GrantState("changed", f"{self._unreadable} ({_remedy(manifest)})")
         try:
             if not entry.files:
                 return self._judge_unknown(manifest)
-            changes, touched = compare(manifest.path, entry.files, code_only=mode == "code")
+            changes, touched = compare_with_pins(manifest.path, entry.files, code_only=mode == "code")
         except (OSError, TooManyFiles) as exc:
-            return Verdict("changed", _cannot(manifest, exc))
+            return GrantState("changed", _unreadable_state(manifest, exc))
         if changes:
             text = f"changed since it was granted: {changes.text} ({_remedy(manifest)})"
-            return Verdict("changed", text, changes)
+            return GrantState("changed", text, changes)
         if touched:
             self._note(manifest, entry._replace(files={**entry.files, **touched}))
-        return Verdict("pinned")
+        return GrantState("pinned")
 
-    def _judge_unknown(self, manifest: PluginManifest) -> Verdict:
+    def _judge_unknown(self, manifest: PluginManifest) -> GrantState:
         """Judge a plugin without a pin at its place: it may be one that was granted and moved, or another."""
         namesakes = {p: e for p, e in self.entries.items() if e.key == manifest.key and e.files}
         if not namesakes:
-            return Verdict("new")
+            return GrantState("new")
         for place, entry in namesakes.items():
-            changes, _ = compare(manifest.path, entry.files)
+            changes, _ = compare_with_pins(manifest.path, entry.files)
             if not changes:
                 logger.debug("plugin `%s` is the one that was granted at %s", manifest.key, place)
-                return Verdict("pinned")
+                return GrantState("pinned")
         place = next(iter(namesakes))
         text = f"not granted: the `{manifest.key}` that was granted is another, at {place} ({_remedy(manifest)})"
-        return Verdict("changed", text)
+        return GrantState("changed", text)
 
-    def pin(self, manifest: PluginManifest, *, by: str, registers: Mapping[str, Any] | None = None) -> Entry:
+    def pin(self, manifest: PluginManifest, *, by: str, registers: Mapping[str, Any] | None = None) -> GrantEntry:
         """Grant the plugin as it lies there now; `save` writes it.
 
         Args:
@@ -229,7 +239,7 @@ class Trust:
         try:
             files = pin_files(manifest.path)
         except (OSError, TooManyFiles) as exc:
-            raise UserError(f"plugin `{manifest.key}`: {_cannot(manifest, exc)}") from exc
+            raise UserError(f"plugin `{manifest.key}`: {_unreadable_state(manifest, exc)}") from exc
         entry = self.entry(manifest)._replace(key=manifest.key, files=files, grant=_grant(files, manifest, by))
         if registers is not None:
             entry = entry._replace(registers=registers)
@@ -276,24 +286,24 @@ class Trust:
         write_entries(self._home, {place: None})
         self._entries = None
 
-    def _note(self, manifest: PluginManifest, entry: Entry) -> None:
-        place = place_of(self._home, manifest)
+    def _note(self, manifest: PluginManifest, entry: GrantEntry) -> None:
+        place = entry_name(self._home, manifest)
         self._entries = {**self.entries, place: entry}
         self._fresh[place] = entry
 
 
-def gated(
-    manifest: PluginManifest, settings: PluginSettings, has_env: Callable[[str], bool], trust: Trust
-) -> tuple[Gate, Verdict]:
+def activation_with_grant(
+    manifest: PluginManifest, settings: PluginSettings, has_env: Callable[[str], bool], trust: GrantStore
+) -> tuple[Activation, GrantState]:
     """Say whether the plugin runs: `gate.decide`, and then whether its content is the granted one."""
-    gate = decide(manifest, settings, has_env)
+    gate = decide_activation(manifest, settings, has_env)
     if not gate.load:
-        return gate, Verdict("free")
+        return gate, GrantState("free")
     verdict = trust.judge(manifest, settings)
-    return (Gate(False, "changed", verdict.reason) if verdict.reason else gate), verdict
+    return (Activation(False, "changed", verdict.reason) if verdict.reason else gate), verdict
 
 
-def _grant(files: Mapping[str, Pinned], manifest: PluginManifest, by: str) -> dict[str, Any]:
+def _grant(files: Mapping[str, PinnedFile], manifest: PluginManifest, by: str) -> dict[str, Any]:
     from datetime import UTC, datetime  # a start that pins nothing does without
 
     at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -304,7 +314,7 @@ def _remedy(manifest: PluginManifest) -> str:
     return f"run `hermes plugins grant {manifest.key}` to see and allow it"
 
 
-def _cannot(manifest: PluginManifest, exc: Exception) -> str:
+def _unreadable_state(manifest: PluginManifest, exc: Exception) -> str:
     reason = f"{exc.filename}: {exc.strerror}" if isinstance(exc, OSError) else str(exc)
     way = f"`plugins.entries.{manifest.key}.trust: dev` does without"
     return f"its files cannot be compared with a grant: {reason} ({way})"

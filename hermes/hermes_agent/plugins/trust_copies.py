@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hermes_agent.io.files import PRIVATE, write_atomic
-from hermes_agent.plugins.trust_files import Changes, Pinned
+from hermes_agent.plugins.trust_files import PinChanges, PinnedFile
 
 __all__ = ["MAX_BYTES", "difference", "keep_copies"]
 
@@ -25,13 +25,13 @@ MAX_LINES = 200
 """Lines of one file's difference that are shown."""
 
 
-def keep_copies(home: Path, directory: str, files: Mapping[str, Pinned], needed: Iterable[str]) -> None:
+def keep_copies(home: Path, directory: str, files: Mapping[str, PinnedFile], needed: Iterable[str]) -> None:
     """Keep the text files of a plugin that was just granted, and drop copies that nobody needs.
 
     Args:
         needed: the hashes of every pinned file of the home.
     """
-    store = _store(home)
+    store = _copy_folder(home)
     try:
         store.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, pinned in files.items():
@@ -47,13 +47,13 @@ def keep_copies(home: Path, directory: str, files: Mapping[str, Pinned], needed:
         logger.warning("granted files are not kept for a later comparison: %s: %s", exc.filename, exc.strerror)
 
 
-def difference(home: Path, directory: str, files: Mapping[str, Pinned], changes: Changes) -> list[str]:
+def difference(home: Path, directory: str, files: Mapping[str, PinnedFile], changes: PinChanges) -> list[str]:
     """Return what changed since the grant, as lines for a person: a text difference where a copy is there."""
     lines: list[str] = []
     for name in changes.changed:
-        lines += _file_lines(name, _kept(home, files[name].sha256), _present(directory, name))
+        lines += _file_lines(name, _read_copy(home, files[name].sha256), _read_present(directory, name))
     for name in changes.added:
-        lines += [f"new file {name}", *_file_lines(name, [], _present(directory, name))]
+        lines += [f"new file {name}", *_file_lines(name, [], _read_present(directory, name))]
     lines += [f"gone: {name}" for name in changes.removed]
     return lines
 
@@ -68,15 +68,15 @@ def _file_lines(name: str, before: list[str] | None, now: list[str] | None) -> l
     return lines
 
 
-def _kept(home: Path, sha256: str) -> list[str] | None:
+def _read_copy(home: Path, sha256: str) -> list[str] | None:
     try:
-        data = (_store(home) / sha256).read_bytes()
+        data = (_copy_folder(home) / sha256).read_bytes()
     except OSError:  # it was never kept, or the cache was emptied
         return None
     return _text_lines(data) if hashlib.sha256(data).hexdigest() == sha256 else None
 
 
-def _present(directory: str, name: str) -> list[str] | None:
+def _read_present(directory: str, name: str) -> list[str] | None:
     path = Path(directory, name)
     try:
         return _text_lines(path.read_bytes()) if path.stat().st_size <= MAX_BYTES else None
@@ -92,5 +92,5 @@ def _text_lines(data: bytes) -> list[str] | None:
     return ["".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in t) for t in text.splitlines()]
 
 
-def _store(home: Path) -> Path:
+def _copy_folder(home: Path) -> Path:
     return home / "cache" / "plugins" / "granted"

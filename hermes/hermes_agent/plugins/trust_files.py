@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 __all__ = [
     "MAX_FILES",
-    "Changes",
-    "Pinned",
+    "PinChanges",
+    "PinnedFile",
     "TooManyFiles",
     "changes_between",
-    "compare",
+    "compare_with_pins",
     "content_hash",
     "is_code",
     "pin_files",
-    "unpinned",
+    "unpinned_files",
 ]
 
 MAX_FILES = 20_000
@@ -32,7 +32,7 @@ MANIFESTS = ("plugin.yaml", "plugin.yml")
 EXAMPLE = ".example"
 
 
-class Pinned(NamedTuple):
+class PinnedFile(NamedTuple):
     """One file as it was when it was hashed."""
 
     sha256: str
@@ -46,7 +46,7 @@ class Pinned(NamedTuple):
         return (self.size, self.mtime_ns, self.ctime_ns, self.inode) == _stamp(info)
 
 
-class Changes(NamedTuple):
+class PinChanges(NamedTuple):
     """How a plugin's files differ from its pin; relative paths, sorted."""
 
     added: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class TooManyFiles(Exception):
     """The directory is too large to be pinned; the text says so."""
 
 
-def pin_files(directory: str) -> dict[str, Pinned]:
+def pin_files(directory: str) -> dict[str, PinnedFile]:
     """Hash every file of the plugin, except those that somebody made from a `NAME.example` beside it.
 
     Raises:
@@ -77,15 +77,15 @@ def pin_files(directory: str) -> dict[str, Pinned]:
     """
     found = dict(_walk(directory))
     return {
-        name: Pinned(_sha256(f"{directory}/{name}"), *_stamp(info))
+        name: PinnedFile(_sha256(f"{directory}/{name}"), *_stamp(info))
         for name, info in sorted(found.items())
         if is_code(name, info) or f"{name}{EXAMPLE}" not in found
     }
 
 
-def compare(
-    directory: str, pinned: Mapping[str, Pinned], *, code_only: bool = False
-) -> tuple[Changes, dict[str, Pinned]]:
+def compare_with_pins(
+    directory: str, pinned: Mapping[str, PinnedFile], *, code_only: bool = False
+) -> tuple[PinChanges, dict[str, PinnedFile]]:
     """Return how the files differ from `pinned`, and fresh stamps of those that were only touched.
 
     A file that is new counts when it may be run (`is_code`): other new files are what a plugin keeps beside itself.
@@ -109,23 +109,23 @@ def compare(
             continue
         sha256 = _sha256(f"{directory}/{name}")
         if sha256 == before.sha256:
-            touched[name] = Pinned(sha256, *_stamp(info))
+            touched[name] = PinnedFile(sha256, *_stamp(info))
         else:
             changed.append(name)
     removed = (n for n in pinned if n not in seen and not (code_only and not _has_code_name(n)))
-    return Changes(tuple(sorted(added)), tuple(sorted(changed)), tuple(sorted(removed))), touched
+    return PinChanges(tuple(sorted(added)), tuple(sorted(changed)), tuple(sorted(removed))), touched
 
 
-def changes_between(before: Mapping[str, Pinned], now: Mapping[str, Pinned]) -> Changes:
+def changes_between(before: Mapping[str, PinnedFile], now: Mapping[str, PinnedFile]) -> PinChanges:
     """Return how one content differs from another."""
-    return Changes(
+    return PinChanges(
         tuple(sorted(set(now) - set(before))),
         tuple(sorted(n for n in now if n in before and now[n].sha256 != before[n].sha256)),
         tuple(sorted(set(before) - set(now))),
     )
 
 
-def unpinned(directory: str, pinned: Mapping[str, Pinned]) -> list[str]:
+def unpinned_files(directory: str, pinned: Mapping[str, PinnedFile]) -> list[str]:
     """Return the files that no pin covers and that nobody would run: what the plugin or the person put there."""
     return sorted(name for name, info in _walk(directory) if name not in pinned and not is_code(name, info))
 
@@ -135,7 +135,7 @@ def is_code(name: str, info: os.stat_result) -> bool:
     return _has_code_name(name) or bool(info.st_mode & 0o111)
 
 
-def content_hash(pinned: Mapping[str, Pinned]) -> str:
+def content_hash(pinned: Mapping[str, PinnedFile]) -> str:
     """Return one SHA-256 over the paths and hashes of the files."""
     import hashlib  # a few ms that a start without changes does not spend
 

@@ -12,10 +12,10 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redact import redactor
-from hermes_agent.policy.smart import Smart
-from hermes_agent.policy.telling import Told
+from hermes_agent.policy.smart import SmartApproval
+from hermes_agent.policy.telling import ApprovalHooks
 
-__all__ = ["Approvals", "Approver", "Choice", "Clarifier", "NobodyThere", "Refused"]
+__all__ = ["Approvals", "Approver", "Choice", "Clarifier", "NoApprover", "Refusal"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ Choice = Literal["once", "session", "always", "deny"]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refusal:
     """The answer was no; `reason` is what the model is told."""
 
     reason: str
@@ -35,8 +35,8 @@ class Refused:
 class Approver(Protocol):
     """Whoever can be asked at a front door."""
 
-    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
-        """Show the request and wait for the answer; `Refused` when nobody can be asked."""
+    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
+        """Show the request and wait for the answer; `Refusal` when nobody can be asked."""
         ...
 
 
@@ -44,20 +44,20 @@ class Approver(Protocol):
 class Clarifier(Protocol):
     """An approver that can also ask a question of the agent's (the tool `clarify`)."""
 
-    async def clarify(self, question: str, choices: Sequence[str] = ()) -> str | Refused:
+    async def clarify(self, question: str, choices: Sequence[str] = ()) -> str | Refusal:
         """Show the question and wait for the answer: a choice, or other words; who calls sets the deadline."""
         ...
 
 
-class NobodyThere:
+class NoApprover:
     """The approver of a front door without a person."""
 
     def __init__(self, where: str) -> None:
         self._where = where
 
-    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
         """Refuse."""
-        return Refused(
+        return Refusal(
             f"{request.tool} needs a person's approval to {request.summary}, and nobody can be asked {self._where}."
             " Do not try again; tell the user what you wanted to do."
         )
@@ -78,24 +78,24 @@ class Approvals:
         approver: Approver,
         *,
         timeout_s: float,
-        told: Told | None = None,
+        told: ApprovalHooks | None = None,
         off: bool = False,
-        smart: Smart | None = None,
+        smart: SmartApproval | None = None,
     ) -> None:
         self.approver = approver
         self._smart = smart
         self._off = off
-        self._to_keep: list[Callable[[], None]] = []
-        self._told = told
+        self._to_save: list[Callable[[], None]] = []
+        self._approval_hooks = told
         self._timeout_s = timeout_s
         self._granted: set[str] = set()
         self._one_at_a_time = asyncio.Lock()
         self._open: dict[asyncio.Task[Any], str] = {}
         """The questions that are open or wait for their turn, with the turn of the agent that they belong to."""
 
-    def ask_through(self, approver: Approver, told: Told) -> None:
+    def set_approver(self, approver: Approver, told: ApprovalHooks) -> None:
         """Ask somebody else, or elsewhere, from now on; what was granted stays."""
-        self.approver, self._told = approver, told
+        self.approver, self._approval_hooks = approver, told
 
     async def decide(
         self,
@@ -104,7 +104,7 @@ class Approvals:
         turn_id: str = "",
         tool_call_id: str = "",
         cancelled: threading.Event | None = None,
-    ) -> Refused | None:
+    ) -> Refusal | None:
         """Return None when it may happen, else why not. Questions are asked one after another.
 
         Args:
@@ -113,9 +113,9 @@ class Approvals:
         if self._off and not request.mandatory:
             logger.info("nobody is asked about %s (approvals.mode is off): %s", request.tool, request.summary)
             return None
-        interrupted = Refused(f"{request.tool} was not run: the user interrupted the turn.")
+        interrupted = Refusal(f"{request.tool} was not run: the user interrupted the turn.")
         work = self._decide(request, turn_id, tool_call_id)
-        return await self._until_withdrawn(work, turn_id, interrupted, cancelled)
+        return await self._until_cancelled(work, turn_id, interrupted, cancelled)
 
     async def clarify(
         self,
@@ -125,24 +125,24 @@ class Approvals:
         timeout_s: float,
         turn_id: str = "",
         cancelled: threading.Event | None = None,
-    ) -> str | Refused:
+    ) -> str | Refusal:
         """Return the person's answer to a question of the agent, or why there is none; `cancelled` as in `decide`."""
         approver = self.approver
         if not isinstance(approver, Clarifier):
-            return Refused("nobody can be asked here: decide by yourself, and say what you assumed")
-        nobody = Refused(f"there was no answer within {timeout_s:g} s: decide by yourself, and say what you assumed")
+            return Refusal("nobody can be asked here: decide by yourself, and say what you assumed")
+        nobody = Refusal(f"there was no answer within {timeout_s:g} s: decide by yourself, and say what you assumed")
 
-        async def ask() -> str | Refused:
+        async def ask() -> str | Refusal:
             async with self._one_at_a_time:
                 try:
-                    shown = redactor.known(question), [redactor.known(choice) for choice in choices]
+                    shown = redactor.mask_known(question), [redactor.mask_known(choice) for choice in choices]
                     return await asyncio.wait_for(approver.clarify(*shown), timeout_s)
                 except TimeoutError:
                     return nobody
 
-        return await self._until_withdrawn(ask(), turn_id, Refused("the user interrupted the turn"), cancelled)
+        return await self._until_cancelled(ask(), turn_id, Refusal("the user interrupted the turn"), cancelled)
 
-    async def _until_withdrawn(
+    async def _until_cancelled(
         self, work: Coroutine[Any, Any, T], turn_id: str, withdrawn: T, cancelled: threading.Event | None
     ) -> T:
         if cancelled is not None and cancelled.is_set():  # a worker came to it after `withdraw`
@@ -157,79 +157,81 @@ class Approvals:
             self._open.pop(asking, None)
             asking.cancel()
 
-    def withdraw(self, turn_id: str) -> None:
+    def cancel_turn(self, turn_id: str) -> None:
         """Close the questions of a turn that was interrupted: nobody is asked any more. On the core loop."""
         for asking, turn in list(self._open.items()):
             if turn == turn_id:
                 asking.cancel()
 
-    async def _decide(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> Refused | None:
-        request = replace(request, summary=redactor.known(request.summary), detail=redactor.known(request.detail))
+    async def _decide(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> Refusal | None:
+        request = replace(
+            request, summary=redactor.mask_known(request.summary), detail=redactor.mask_known(request.detail)
+        )
         async with self._one_at_a_time:
             if self._is_granted(request) or await self._is_harmless(request, turn_id, tool_call_id):
                 return None
-            if self._told is not None:
-                await self._told.asked(request, turn_id, tool_call_id)
+            if self._approval_hooks is not None:
+                await self._approval_hooks.notify_request(request, turn_id, tool_call_id)
             timed_out = False
             try:
                 choice = await asyncio.wait_for(self.approver.ask(request), self._timeout_s)
             except asyncio.CancelledError:
-                if self._told is not None:
-                    await self._told.answered(request, turn_id, tool_call_id, "deny")
+                if self._approval_hooks is not None:
+                    await self._approval_hooks.notify_answer(request, turn_id, tool_call_id, "deny")
                 raise
             except TimeoutError:
-                choice = Refused(f"{request.tool} was not approved: no answer within {self._timeout_s:g} s.")
+                choice = Refusal(f"{request.tool} was not approved: no answer within {self._timeout_s:g} s.")
                 timed_out = True
             choice = _as_offered(request, choice)
             logger.info("approval tool=%s rule=%s choice=%s", request.tool, request.rule_key, choice)
-            if self._told is not None:
+            if self._approval_hooks is not None:
                 word = "timeout" if timed_out else choice if choice in ("once", "session", "always") else "deny"
-                await self._told.answered(request, turn_id, tool_call_id, str(word))
-            return self._taken(request, choice)
+                await self._approval_hooks.notify_answer(request, turn_id, tool_call_id, str(word))
+            return self._record_answer(request, choice)
 
-    def _taken(self, request: ApprovalRequest, choice: Choice | Refused) -> Refused | None:
+    def _record_answer(self, request: ApprovalRequest, choice: Choice | Refusal) -> Refusal | None:
         """Remember what an answer covers; return why the call may not happen, or None."""
-        if isinstance(choice, Refused):
+        if isinstance(choice, Refusal):
             return choice
         if choice == "deny":
-            return Refused(
+            return Refusal(
                 f"The user denied {request.tool} ({request.summary}). Do not try again; ask what to do instead."
             )
         if choice in ("session", "always"):
             self._granted.add(request.rule_key)
             if choice == "always" and request.keep is not None:
-                self._to_keep.append(request.keep)
+                self._to_save.append(request.keep)
         elif choice != "once":
-            return Refused(f"{request.tool} was not approved: the answer was {choice!r}, which means nothing here.")
+            return Refusal(f"{request.tool} was not approved: the answer was {choice!r}, which means nothing here.")
         return None
 
     def _is_granted(self, request: ApprovalRequest) -> bool:
-        return request.lasts and not self._granted.isdisjoint((request.rule_key, *request.also))
+        return request.is_lasting and not self._granted.isdisjoint((request.rule_key, *request.also))
 
     async def _is_harmless(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> bool:
         """Say whether a model spares the person the question; where nobody is there, nobody is spared anything."""
-        if self._smart is None or not request.smart or request.mandatory or isinstance(self.approver, NobodyThere):
+        if self._smart is None or not request.smart or request.mandatory or isinstance(self.approver, NoApprover):
             return False
         harmless = False
-        if self._told is not None:
-            await self._told.asked(request, turn_id, tool_call_id, smart=True)
+        if self._approval_hooks is not None:
+            await self._approval_hooks.notify_request(request, turn_id, tool_call_id, smart=True)
         try:
-            harmless = await self._smart.harmless(request)
+            harmless = await self._smart.is_harmless(request)
         finally:
-            if self._told is not None:
+            if self._approval_hooks is not None:
                 word = "smart_approve" if harmless else "smart_deny"
-                await self._told.answered(request, turn_id, tool_call_id, word, smart=True)
+                await self._approval_hooks.notify_answer(request, turn_id, tool_call_id, word, smart=True)
         return harmless
 
-    def keep(self) -> None:
+    def save_always(self) -> None:
         """Write down what `always` answered since the last call. It writes files: not for the core loop."""
-        while self._to_keep:
+        while self._to_save:
             try:
-                self._to_keep.pop()()
+                self._to_save.pop()()
             except UserError as exc:
                 logger.warning("the answer `always` holds for this session alone: %s", exc)
 
 
-def _as_offered(request: ApprovalRequest, choice: Choice | Refused) -> Choice | Refused:
+def _as_offered(request: ApprovalRequest, choice: Choice | Refusal) -> Choice | Refusal:
     """Return the answer; one that a front end gives although the question does not offer it counts as `once`."""
-    return "once" if choice in ("session", "always") and not request.lasts else choice
+    return "once" if choice in ("session", "always") and not request.is_lasting else choice

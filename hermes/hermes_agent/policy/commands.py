@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from hermes_agent.policy.patterns import CommandPatterns
 
-__all__ = ["CommandPolicy", "Review"]
+__all__ = ["CommandPolicy", "CommandReview"]
 
 DEFAULT_HOME = "~/.hermes"
 """How the rules about the agent's home spell it."""
 
 
-class Review(NamedTuple):
+class CommandReview(NamedTuple):
     """What the rules say of one command."""
 
     verdict: Literal["refuse", "ask", "allow"]
@@ -61,7 +61,7 @@ class CommandPolicy:
 
     def review(
         self, command: str, *, functions: str = "", confined: bool = False, cwd: str = "", typed: bool = False
-    ) -> Review:
+    ) -> CommandReview:
         """Judge a command; a harmless one that no list names is asked about, too, as long as nothing confines it.
 
         Args:
@@ -78,7 +78,7 @@ class CommandPolicy:
         text = f"{functions}\n{command}" if functions else command
         found = judge(text, self.patterns, also=self._by_home(text, cwd), guessed=typed)
         if found.hardline:
-            return Review(
+            return CommandReview(
                 "refuse",
                 f"BLOCKED (hardline): {found.hardline}. This command is never run, whatever is allowed; do not try"
                 " another way to the same end. Tell the user what you wanted to do.",
@@ -86,7 +86,7 @@ class CommandPolicy:
             )
         glob = covering.matching_rule(found, (command,), self.deny) if self.deny else ""
         if glob:
-            return Review(
+            return CommandReview(
                 "refuse",
                 f"BLOCKED: this command matches the user-defined deny rule '{glob}' (approvals.deny in"
                 " config.yaml). Do not try another way to the same end.",
@@ -96,10 +96,10 @@ class CommandPolicy:
             found = found._replace(keys=(*found.keys, COMPUTED))
         allow = (*self.allow, *self._added)
         if allow and not functions and covering.is_covered(found, allow, confined=confined):
-            return Review("allow", ", ".join(found.keys) or "command_allowlist", found.keys)
+            return CommandReview("allow", ", ".join(found.keys) or "command_allowlist", found.keys)
         lasting = bool(found.keys) and covering.is_covered(found, found.keys, confined=confined)
-        once, own = covering.is_made_up(found), OWN in found.keys
-        return Review("ask", "", found.keys, once, own, found.unknown, found.network, lasting)
+        once, own = covering.is_computed(found), OWN in found.keys
+        return CommandReview("ask", "", found.keys, once, own, found.is_unknown, found.network, lasting)
 
     def _by_home(self, text: str, cwd: str) -> list[str]:
         """Return the text with the agent's home as it is spelled by default, where it is about that directory."""
@@ -114,7 +114,7 @@ class CommandPolicy:
             spelled = f"cd {shlex.quote(DEFAULT_HOME + cwd[len(inside) :])}\n{spelled}"
         return [spelled] if spelled != text else []
 
-    def leaves(self, command: str) -> bool:
+    def may_leave_sandbox(self, command: str) -> bool:
         """Say whether the operator lets exactly this command run outside the sandbox without a question."""
         if not self.unconfined:
             return False

@@ -13,19 +13,21 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from hermes_agent.policy.shell import Command, Judgement, Script
+from hermes_agent.policy.shell import ShellCommand, ShellScript, ShellVerdict
 from hermes_agent.policy.shell.judging import UNREADABLE
 from hermes_agent.policy.shell.reading import read_script
 from hermes_agent.policy.shell.rules import RULES
-from hermes_agent.policy.shell.rules.code import UNKNOWN
+from hermes_agent.policy.shell.rules.code import UNKNOWN_KEYS
 from hermes_agent.policy.shell.rules.own import OWN
 from hermes_agent.policy.shell.rules.remote import COMPUTED
 from hermes_agent.policy.shell.spelling import spellings
 from hermes_agent.policy.shell.table import is_a
 
-__all__ = ["is_covered", "is_made_up", "is_uncertain", "matching_rule"]
+__all__ = ["is_covered", "is_computed", "is_uncertain", "matching_rule"]
 
-_MADE_UP = re.compile(r"obfuscation|remote content|remote script|encoded command|followed by immediate execution")
+_COMPUTED_RULES = re.compile(
+    r"obfuscation|remote content|remote script|encoded command|followed by immediate execution"
+)
 """Keys of commands whose program nobody has read."""
 _MAKERS = frozenset({"eval", "source", "."})
 _WILD = frozenset("*?[")
@@ -40,14 +42,14 @@ class _Entry(NamedTuple):
     program: str
 
 
-def matching_rule(found: Judgement, texts: Sequence[str], globs: Sequence[str]) -> str:
+def matching_rule(found: ShellVerdict, texts: Sequence[str], globs: Sequence[str]) -> str:
     """Return the first glob that the line or one of its commands matches, whatever runs the command; empty for none."""
     known = {" ".join(text.split()).lower() for text in texts}
     known |= {" ".join(said.split()).lower() for command in _commands(found) for said in spellings(command)}
     return next((glob for glob in globs if any(fnmatchcase(text, glob.lower()) for text in known)), "")
 
 
-def is_uncertain(found: Judgement, globs: Sequence[str]) -> bool:
+def is_uncertain(found: ShellVerdict, globs: Sequence[str]) -> bool:
     """Say whether a command is known so little that it may match a glob: `git $WHAT` and `git push*`."""
     heads = [re.split(r"[*?\[]", glob.lower(), maxsplit=1)[0] for glob in globs]
     for command in _commands(found):
@@ -58,21 +60,21 @@ def is_uncertain(found: Judgement, globs: Sequence[str]) -> bool:
     return False
 
 
-def is_made_up(found: Judgement) -> bool:
+def is_computed(found: ShellVerdict) -> bool:
     """Say whether what runs cannot be told from the text, so that an answer can cover this call alone."""
-    if any(key in (UNREADABLE, COMPUTED, *UNKNOWN) or _MADE_UP.search(key) for key in found.keys):
+    if any(key in (UNREADABLE, COMPUTED, *UNKNOWN_KEYS) or _COMPUTED_RULES.search(key) for key in found.keys):
         return True
     commands = list(_commands(found))
     return any(c.name in _MAKERS or (c.words and c.words[0].substituted) for c in commands)
 
 
-def is_covered(found: Judgement, allow: Sequence[str], *, confined: bool) -> bool:
+def is_covered(found: ShellVerdict, allow: Sequence[str], *, confined: bool) -> bool:
     """Say whether the list covers every simple command of a line.
 
     Args:
         confined: a sandbox holds the line, so that its harmless commands need no entry.
     """
-    barred = {OWN, UNREADABLE, COMPUTED, *UNKNOWN}
+    barred = {OWN, UNREADABLE, COMPUTED, *UNKNOWN_KEYS}
     if not found.scripts or any(script.problem for script in found.scripts) or barred & set(found.keys):
         return False
     keys = set(allow)
@@ -80,10 +82,10 @@ def is_covered(found: Judgement, allow: Sequence[str], *, confined: bool) -> boo
     return all(_covers(script, found, keys, entries, confined) for script in found.scripts)
 
 
-def _covers(script: Script, found: Judgement, keys: set[str], entries: list[_Entry], confined: bool) -> bool:
+def _covers(script: ShellScript, found: ShellVerdict, keys: set[str], entries: list[_Entry], confined: bool) -> bool:
     named: set[str] = set()
     for command in script.commands:
-        mine = {key for rule in RULES if (key := rule.found(command))}
+        mine = {key for rule in RULES if (key := rule.key_for(command))}
         if _matches(command, entries) and not script.assigns:
             named |= mine
         elif mine:
@@ -94,13 +96,13 @@ def _covers(script: Script, found: Judgement, keys: set[str], entries: list[_Ent
     return bool(script.commands) and set(found.keys) <= keys | named
 
 
-def _is_alone(command: Command) -> bool:
+def _is_alone(command: ShellCommand) -> bool:
     """Say whether a command does nothing beside what its words say."""
     return all(not r.writes or r.target.text in _HARMLESS_TARGETS or r.target.text.isdigit() for r in command.redirects)
 
 
-def _matches(command: Command, entries: list[_Entry]) -> bool:
-    if command.redirects or command.heredoc or not all(w.known and not w.substituted for w in command.words):
+def _matches(command: ShellCommand, entries: list[_Entry]) -> bool:
+    if command.redirects or command.heredoc or not all(w.is_known and not w.substituted for w in command.words):
         return False
     if any(word.sources for word in command.words) or not command.words:
         return False
@@ -125,17 +127,17 @@ def _entries(text: str) -> Iterator[_Entry]:
         if not command.words or command.redirects or command.before:
             continue
         name = command.words[0].text
-        wild = bool(_WILD & set(name)) or not command.words[0].known
+        wild = bool(_WILD & set(name)) or not command.words[0].is_known
         if wild and command.via:
             continue  # what a wrapper runs has to be named
         yield _Entry(command.via, _written(command), "" if wild else name)
 
 
-def _written(command: Command) -> str:
+def _written(command: ShellCommand) -> str:
     """Return the words in one line; a word with white space keeps its quotes."""
     texts = (word.text for word in command.words)
     return " ".join(shlex.quote(text) if not text or any(c.isspace() for c in text) else text for text in texts)
 
 
-def _commands(found: Judgement) -> Iterator[Command]:
+def _commands(found: ShellVerdict) -> Iterator[ShellCommand]:
     return (command for script in found.scripts for command in script.commands)

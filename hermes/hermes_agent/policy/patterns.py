@@ -52,7 +52,7 @@ class CommandPattern(NamedTuple):
             raise TypeError(f"{source!r} is no regular expression: expected a text, or what re.compile makes of one")
         return cls(which, (source, description), regex, description.strip() or regex.pattern, owner, place)
 
-    def finds(self, texts: Iterable[str]) -> bool:
+    def matches(self, texts: Iterable[str]) -> bool:
         """Say whether one of the texts has it; upstream's patterns look at the lower-case letters, too."""
         return any(self.regex.search(text) or self.regex.search(text.lower()) for text in texts)
 
@@ -70,7 +70,7 @@ class CommandPatterns:
         self._state = _State()
         self._lock = threading.RLock()
 
-    def of(self, which: PatternList) -> list[CommandPattern]:
+    def patterns_for(self, which: PatternList) -> list[CommandPattern]:
         """Return a list's patterns in their order."""
         return sorted((p for p in self._state.added if p.list == which), key=lambda p: p.place)
 
@@ -84,12 +84,12 @@ class CommandPatterns:
         with self._lock:
             self._state = self._state._replace(added=tuple(p for p in self._state.added if p is not pattern))
 
-    def take_out(self, which: PatternList, given: tuple[Any, str], owner: str) -> None:
+    def hide(self, which: PatternList, given: tuple[Any, str], owner: str) -> None:
         """Show a pattern to plugins no longer; it stays in force."""
         with self._lock:
             self._state = self._state._replace(taken_out=(*self._state.taken_out, (which, given, owner)))
 
-    def put_back(self, which: PatternList, given: object) -> bool:
+    def unhide(self, which: PatternList, given: object) -> bool:
         """Show a pattern again that was taken out; false when none was."""
         with self._lock:
             kept = tuple(entry for entry in self._state.taken_out if entry[:2] != (which, given))
@@ -97,7 +97,7 @@ class CommandPatterns:
             self._state = self._state._replace(taken_out=kept)
             return found
 
-    def shown(self, which: PatternList, given: tuple[Any, str]) -> bool:
+    def is_visible(self, which: PatternList, given: tuple[Any, str]) -> bool:
         """Say whether plugins see it."""
         return all(entry[:2] != (which, given) for entry in self._state.taken_out)
 

@@ -19,7 +19,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.redact import redactor
 from hermes_agent.io.bridge import Bridge
 
-__all__ = ["Smart", "judgeable"]
+__all__ = ["SmartApproval", "can_judge"]
 
 logger = logging.getLogger(__name__)
 
@@ -58,12 +58,12 @@ made or a temporary file. Everything else, and whatever you are not sure of, is 
 Answer with one JSON object and no other word: {{"verdict": "harmless"}} or {{"verdict": "ask"}}."""
 
 
-def judgeable(keys: tuple[str, ...], command: str) -> bool:
+def can_judge(keys: tuple[str, ...], command: str) -> bool:
     """Say whether a model may judge a command with these keys of `policy.shell`."""
     return not any(_UNTOLD.search(key) for key in keys) and _SENDS.search(command) is None
 
 
-class Smart:
+class SmartApproval:
     """Asks the model.
 
     Args:
@@ -76,7 +76,7 @@ class Smart:
         self._bridge = bridge
         self._timeout_s = timeout_s
 
-    async def harmless(self, request: ApprovalRequest) -> bool:
+    async def is_harmless(self, request: ApprovalRequest) -> bool:
         """Say whether the model finds it harmless; False is "ask the person"."""
         prompt = _PROMPT.format(
             mark=f"COMMAND-{secrets.token_hex(8)}",

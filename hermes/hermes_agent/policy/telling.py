@@ -8,10 +8,10 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 
-__all__ = ["Told"]
+__all__ = ["ApprovalHooks"]
 
 
-class Told:
+class ApprovalHooks:
     """Tells the observers of one conversation.
 
     Args:
@@ -25,11 +25,13 @@ class Told:
         self._surface = surface
         self._session_key = session_key
 
-    async def asked(self, request: ApprovalRequest, turn_id: str, tool_call_id: str, *, smart: bool = False) -> None:
+    async def notify_request(
+        self, request: ApprovalRequest, turn_id: str, tool_call_id: str, *, smart: bool = False
+    ) -> None:
         """Somebody is about to be asked; a model, if `smart`."""
         await self._fire("pre_approval_request", self._keywords(request, turn_id, tool_call_id, smart))
 
-    async def answered(
+    async def notify_answer(
         self, request: ApprovalRequest, turn_id: str, tool_call_id: str, choice: str, *, smart: bool = False
     ) -> None:
         """Somebody answered, or did not: `once`, `session`, `always`, `deny` or `timeout`; a model `smart_approve`…"""

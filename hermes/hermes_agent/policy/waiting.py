@@ -16,13 +16,13 @@ from typing import Generic, TypeVar
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.ids import new_id
-from hermes_agent.policy.approval import Choice, Refused
+from hermes_agent.policy.approval import Choice, Refusal
 
-__all__ = ["QUESTION", "Question", "QueuedApprover", "Waiting"]
+__all__ = ["QUESTION_PREFIX", "PendingQuestion", "QueuedApprover", "PendingQuestions"]
 
 T = TypeVar("T")
 
-QUESTION = "question_"
+QUESTION_PREFIX = "question_"
 """What the ids of questions begin with."""
 CODE_LENGTH = 5
 FRESH_S = 2.0
@@ -30,7 +30,7 @@ FRESH_S = 2.0
 
 
 @dataclass(eq=False)
-class Question(Generic[T]):
+class PendingQuestion(Generic[T]):
     """A question that somebody was asked."""
 
     id: str
@@ -56,11 +56,11 @@ class Question(Generic[T]):
         """
         return self._answer.result(timeout_s)
 
-    async def answered(self) -> T:
+    async def await_answer(self) -> T:
         """Await the answer."""
         return await asyncio.wrap_future(self._answer)
 
-    def give(self, answer: T) -> bool:
+    def answer(self, answer: T) -> bool:
         """Answer; false when somebody has done so before, or nobody waits any more."""
         try:
             self._answer.set_result(answer)
@@ -69,7 +69,7 @@ class Question(Generic[T]):
         return True
 
 
-class Waiting(Generic[T]):
+class PendingQuestions(Generic[T]):
     """The open questions, oldest first. Safe for threads.
 
     An answer that names no question is for the one that the user sees. Where that is not certain (`is_unclear`), who
@@ -80,20 +80,22 @@ class Waiting(Generic[T]):
         self._clock = clock
         self._closed: dict[str, bool] = {}
         """Conversations that were asked before; true where a question was closed without an answer."""
-        self._questions: dict[str, Question[T]] = {}
+        self._questions: dict[str, PendingQuestion[T]] = {}
         self._lock = threading.Lock()
 
     def put(
         self, session_key: str, text: str = "", *, choices: Sequence[str] = (), question_id: str = ""
-    ) -> Question[T]:
+    ) -> PendingQuestion[T]:
         """Add a question and return it; one of the same id is replaced."""
-        question: Question[T] = Question(question_id or new_id("question"), session_key, text, tuple(choices))
+        question: PendingQuestion[T] = PendingQuestion(
+            question_id or new_id("question"), session_key, text, tuple(choices)
+        )
         question.put_at = self._clock()
         with self._lock:
             self._questions[question.id] = question
         return question
 
-    def get(self, question_id: str) -> Question[T] | None:
+    def get(self, question_id: str) -> PendingQuestion[T] | None:
         """Return an open question."""
         return self._questions.get(question_id)
 
@@ -102,7 +104,7 @@ class Waiting(Generic[T]):
         with self._lock:
             return list(self._questions)
 
-    def of(self, session_key: str) -> list[Question[T]]:
+    def questions_for(self, session_key: str) -> list[PendingQuestion[T]]:
         """Return a conversation's open questions, oldest first."""
         with self._lock:
             return [q for q in self._questions.values() if q.session_key == session_key]
@@ -113,48 +115,48 @@ class Waiting(Generic[T]):
             question = self._questions.pop(question_id, None)
             if question is not None:
                 self._closed[question.session_key] = False
-        return question is not None and question.give(answer)
+        return question is not None and question.answer(answer)
 
     def answer_session(self, session_key: str, answer: T, *, everything: bool = False) -> int:
         """Answer a conversation's oldest question, or all of them, and return how many that were."""
-        open_ = self.of(session_key)
+        open_ = self.questions_for(session_key)
         return sum(self.answer(question.id, answer) for question in (open_ if everything else open_[:1]))
 
-    def drop(self, question: Question[T]) -> None:
+    def drop(self, question: PendingQuestion[T]) -> None:
         """Forget a question that nobody waits for any more."""
         with self._lock:
             if self._questions.get(question.id) is question:
                 del self._questions[question.id]
                 self._closed[question.session_key] = True
 
-    def named(self, session_key: str, code: str) -> Question[T] | None:
+    def find_by_code(self, session_key: str, code: str) -> PendingQuestion[T] | None:
         """Return the open question of a conversation that a code names."""
-        return next((q for q in self.of(session_key) if q.code == code.lower()), None)
+        return next((q for q in self.questions_for(session_key) if q.code == code.lower()), None)
 
-    def is_unclear(self, session_key: str) -> bool:
+    def is_ambiguous(self, session_key: str) -> bool:
         """Say whether an answer without a name may be meant for another question than the open one.
 
         So it is where a question was closed without an answer (also before a restart: `mark`), where several are open,
         and while the only one is so new that the answer may have been written before it was seen.
         """
         asked_before = session_key in self._closed
-        fresh = asked_before and any(self._clock() - q.put_at < FRESH_S for q in self.of(session_key))
-        return fresh or self.needs_name(session_key)
+        fresh = asked_before and any(self._clock() - q.put_at < FRESH_S for q in self.questions_for(session_key))
+        return fresh or self.needs_code(session_key)
 
-    def needs_name(self, session_key: str) -> bool:
+    def needs_code(self, session_key: str) -> bool:
         """Say whether the open question has to show its code: an answer without a name is unclear, now and later."""
-        return self.is_marked(session_key) or len(self.of(session_key)) > 1
+        return self.has_unanswered(session_key) or len(self.questions_for(session_key)) > 1
 
-    def is_marked(self, session_key: str) -> bool:
+    def has_unanswered(self, session_key: str) -> bool:
         """Say whether a question of a conversation was closed without an answer."""
         return bool(self._closed.get(session_key))
 
-    def mark(self, session_key: str) -> None:
+    def mark_unanswered(self, session_key: str) -> None:
         """Note that a question of a conversation was closed without an answer."""
         with self._lock:
             self._closed[session_key] = True
 
-    def clear(self, session_key: str) -> None:
+    def clear_unanswered(self, session_key: str) -> None:
         """Note that an answer came when nothing was open: it was for the question that was closed."""
         with self._lock:
             self._closed.pop(session_key, None)
@@ -169,18 +171,18 @@ class QueuedApprover:
 
     def __init__(
         self,
-        waiting: Waiting[Choice | Refused],
+        waiting: PendingQuestions[Choice | Refusal],
         session_key: str,
-        announce: Callable[[Question[Choice | Refused], ApprovalRequest], Awaitable[None]],
+        announce: Callable[[PendingQuestion[Choice | Refusal], ApprovalRequest], Awaitable[None]],
     ) -> None:
-        self._waiting, self._session_key, self._announce = waiting, session_key, announce
+        self._questions, self._session_key, self._announce = waiting, session_key, announce
 
-    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
         """Announce the request and wait; who calls sets the deadline."""
         text = f"{request.summary}: {request.detail}"
-        question = self._waiting.put(self._session_key, text, choices=request.answers)
+        question = self._questions.put(self._session_key, text, choices=request.answers)
         try:
             await self._announce(question, request)
-            return await question.answered()
+            return await question.await_answer()
         finally:
-            self._waiting.drop(question)
+            self._questions.drop(question)

@@ -4,17 +4,17 @@ Importing it does not load uvicorn: `serve` does.
 """
 
 from hermes_agent.server.app import build
-from hermes_agent.server.doors import AgentDoor, ConversationDoor, PluginDoor
+from hermes_agent.server.doors import AgentProtocol, ConversationProtocol, PluginStatusProtocol
 from hermes_agent.server.key import KEY_NAME, file_key, with_key
 from hermes_agent.server.run import serve
-from hermes_agent.server.settings import ServerSettings, read_settings
+from hermes_agent.server.settings import HttpSettings, read_settings
 
 __all__ = [
     "KEY_NAME",
-    "AgentDoor",
-    "ConversationDoor",
-    "PluginDoor",
-    "ServerSettings",
+    "AgentProtocol",
+    "ConversationProtocol",
+    "PluginStatusProtocol",
+    "HttpSettings",
     "build",
     "file_key",
     "read_settings",

@@ -11,17 +11,17 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.events import Event, FinishReason, TextDelta, ToolStarted, TurnFinished
 from hermes_agent.core.messages import Content, Usage
 from hermes_agent.models.request import RequestOptions
-from hermes_agent.server.chunks import KEEP_ALIVE, Answer
-from hermes_agent.server.doors import ConversationDoor
-from hermes_agent.server.failures import interrupted, refusal_of
+from hermes_agent.server.chunks import KEEP_ALIVE, AnswerFormat
+from hermes_agent.server.doors import ConversationProtocol
+from hermes_agent.server.failures import http_error_of, interrupted_error
 from hermes_agent.server.reply import Headers
-from hermes_agent.server.turns import CALLER_GONE, Slot
+from hermes_agent.server.turns import CLIENT_GONE, TurnSlot
 from hermes_agent.service.shutdown import RETRY_AFTER_S
 
 if TYPE_CHECKING:
     from hermes_agent.server.asgi import Send
 
-__all__ = ["Stream", "TurnRun"]
+__all__ = ["AnswerStream", "TurnRun"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,24 +44,24 @@ class TurnRun:
 
     def __init__(
         self,
-        talk: ConversationDoor,
+        talk: ConversationProtocol,
         content: Content,
         options: RequestOptions,
-        slot: Slot,
+        slot: TurnSlot,
         group: asyncio.TaskGroup,
         *,
         grace_s: float,
         whole: bool = False,
     ) -> None:
-        self.acted = False
+        self.has_acted = False
         """A tool was started."""
         self.end: TurnFinished | None = None
-        self._talk = talk
+        self._conversation = talk
         self._slot = slot
         self._grace_s = grace_s
         self._whole = whole
         self._queue: asyncio.Queue[Event | Exception | None] = asyncio.Queue()
-        self._said: list[str] = []
+        self._texts: list[str] = []
         self._task = group.create_task(self._pump(content, options))
         slot.on_interrupt(self._interrupt)
 
@@ -83,7 +83,7 @@ class TurnRun:
                 batch.append(item)
             yield batch
 
-    async def ended(self) -> TurnFinished:
+    async def wait_end(self) -> TurnFinished:
         """Return the end, when it has come. Raises as `events`."""
         async for _ in self.events():
             continue
@@ -109,11 +109,11 @@ class TurnRun:
             if self._slot.reason:  # before the turn there was nothing to interrupt
                 return
             given = {"options": options} if options.values() else {}
-            async for event in self._talk.turn(content, **given):
+            async for event in self._conversation.turn(content, **given):
                 self._take(event)
         except ModelError as error:
             if error.finish_reason:  # an answer without a word, which is whole for whoever set the limit
-                self._take(self._cut(error))
+                self._take(self._incomplete_end(error))
             else:
                 self._queue.put_nowait(error)
         except Exception as error:  # noqa: BLE001 - the answering side raises it
@@ -123,24 +123,24 @@ class TurnRun:
 
     def _take(self, event: Event) -> None:
         if isinstance(event, TextDelta):
-            self._said.append(event.text)
+            self._texts.append(event.text)
         if self._whole:
             self._note(event)
         else:
             self._queue.put_nowait(event)
 
-    def _cut(self, error: ModelError) -> TurnFinished:
+    def _incomplete_end(self, error: ModelError) -> TurnFinished:
         logger.info("an answer without a word: %s", error)
         why: FinishReason = "content_filter" if error.finish_reason == "content_filter" else "length"
-        return TurnFinished("".join(self._said), "answered", error.usage or Usage(), "", finish_reason=why)
+        return TurnFinished("".join(self._texts), "answered", error.usage or Usage(), "", finish_reason=why)
 
     def _interrupt(self) -> None:
-        self._talk.interrupt()
+        self._conversation.interrupt()
         asyncio.get_running_loop().call_later(self._grace_s, self._task.cancel)
 
     def _note(self, event: Event) -> None:
         if isinstance(event, ToolStarted):
-            self.acted = True
+            self.has_acted = True
         elif isinstance(event, TurnFinished):
             self.end = event
 
@@ -148,20 +148,20 @@ class TurnRun:
         if last is not None:
             raise last
         if self.end is None or self.end.reason == "interrupted":
-            raise interrupted(self._slot.reason, RETRY_AFTER_S, acted=self.acted)
+            raise interrupted_error(self._slot.reason, RETRY_AFTER_S, acted=self.has_acted)
 
 
-class Stream:
+class AnswerStream:
     """Sends a turn as server-sent events.
 
     Nothing is sent before the first event (or a silence): what fails until then is an HTTP status, later it is an
     event with an `error`.
     """
 
-    def __init__(self, send: Send, chunks: Answer, slot: Slot, headers: Headers) -> None:
-        self.begun = False
+    def __init__(self, send: Send, chunks: AnswerFormat, slot: TurnSlot, headers: Headers) -> None:
+        self.has_begun = False
         self._send = send
-        self._chunks = chunks
+        self._format = chunks
         self._slot = slot
         self._headers = headers
         self._sent = ""
@@ -177,19 +177,19 @@ class Stream:
                 if data := self._render(batch):
                     await self._write(data)
             assert turn.end is not None
-            await self._write(self._rest(turn.end) + self._chunks.last(turn.end), more=False)
+            await self._write(self._rest(turn.end) + self._format.last_chunk(turn.end), more=False)
         except Exception as error:
-            if not self.begun:  # afterwards the status is sent, and the caller is told in the stream
+            if not self.has_begun:  # afterwards the status is sent, and the caller is told in the stream
                 raise
-            await self._write(self._chunks.error(refusal_of(error, acted=turn.acted).body), more=False)
+            await self._write(self._format.error_chunk(http_error_of(error, acted=turn.has_acted).body), more=False)
 
     def _render(self, batch: list[Event]) -> bytes:
         if not batch:
             return KEEP_ALIVE
         texts = [event.text for event in batch if isinstance(event, TextDelta) and event.text]
         self._sent += "".join(texts)
-        data = b"".join(self._chunks.text(text) for text in texts)
-        if not data and not self.begun and any(isinstance(event, ToolStarted) for event in batch):
+        data = b"".join(self._format.text_chunk(text) for text in texts)
+        if not data and not self.has_begun and any(isinstance(event, ToolStarted) for event in batch):
             return KEEP_ALIVE  # a tool runs: the turn has begun, its failure is no status any more
         return data
 
@@ -197,21 +197,21 @@ class Stream:
         """What the reply has beyond what was streamed; text that a plugin replaced cannot be called back."""
         if end.text.startswith(self._sent):
             rest = end.text[len(self._sent) :]
-            return self._chunks.text(rest) if rest else b""
+            return self._format.text_chunk(rest) if rest else b""
         logger.debug("the reply differs from what was streamed")
         return b""
 
     async def _write(self, data: bytes, *, more: bool = True) -> None:
-        if self._slot.caller_gone:
+        if self._slot.is_client_gone:
             return
         try:
             async with asyncio.timeout(SEND_LIMIT_S):
-                if not self.begun:
-                    self.begun = True
+                if not self.has_begun:
+                    self.has_begun = True
                     headers = list(STREAM_HEADERS + self._headers)
                     await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-                    data = self._chunks.first() + data
+                    data = self._format.first_chunk() + data
                 await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except TimeoutError:
             logger.warning("a caller has not read its stream for %g s: the turn is interrupted", SEND_LIMIT_S)
-            self._slot.interrupt(CALLER_GONE)
+            self._slot.interrupt(CLIENT_GONE)

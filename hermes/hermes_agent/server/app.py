@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_agent.server.chat import RESPONSES, ChatEndpoint
-from hermes_agent.server.commands import SlashDoor
-from hermes_agent.server.doors import AgentDoor, NoPlugins, PluginDoor
-from hermes_agent.server.guard import Guard
+from hermes_agent.server.commands import CommandRouterProtocol
+from hermes_agent.server.doors import AgentProtocol, NoPlugins, PluginStatusProtocol
+from hermes_agent.server.guard import RequestGuard
 from hermes_agent.server.metrics import MetricsEndpoint
-from hermes_agent.server.once import Once
+from hermes_agent.server.once import IdempotentRequests
 from hermes_agent.server.plugins import PluginEndpoints
-from hermes_agent.server.reply import Refusal, Reply
-from hermes_agent.server.routes import Route, Routes, answering
-from hermes_agent.server.settings import ServerSettings
+from hermes_agent.server.reply import HttpError, HttpReply
+from hermes_agent.server.routes import HttpRoute, RouteTable, make_application
+from hermes_agent.server.settings import HttpSettings
 from hermes_agent.server.status import Counts, StatusEndpoints
-from hermes_agent.server.turns import Turns
+from hermes_agent.server.turns import TurnSlots
 
 if TYPE_CHECKING:
     from hermes_agent.server.asgi import App, Message, Receive, Scope, Send
@@ -32,10 +32,10 @@ class Application:
         turns: who grants the turns.
     """
 
-    def __init__(self, routes: Sequence[Route], settings: ServerSettings, turns: Turns) -> None:
+    def __init__(self, routes: Sequence[HttpRoute], settings: HttpSettings, turns: TurnSlots) -> None:
         self.routes = tuple(routes)
         self.turns = turns
-        self._guarded = Guard(Routes(self.routes), settings)
+        self._guarded = RequestGuard(RouteTable(self.routes), settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; a route that fails before its answer has begun is a 500, and uvicorn logs the error."""
@@ -50,22 +50,22 @@ class Application:
             await self._guarded(scope, receive, noting)
         except Exception:
             if not begun:
-                refusal = Refusal(500, "internal error; the log of the agent has it", code="internal_error")
+                refusal = HttpError(500, "internal error; the log of the agent has it", code="internal_error")
                 await refusal.reply()(scope, receive, send)
             raise
 
 
 def build(
-    agent: AgentDoor,
-    settings: ServerSettings,
+    agent: AgentProtocol,
+    settings: HttpSettings,
     *,
     models: Sequence[str] = (),
     counts: Counts = dict,
-    plugins: PluginDoor | None = None,
-    slash: SlashDoor | None = None,
+    plugins: PluginStatusProtocol | None = None,
+    slash: CommandRouterProtocol | None = None,
     on_change: Callable[[], None] | None = None,
     webhooks: App | None = None,
-    once: Once | None = None,
+    once: IdempotentRequests | None = None,
 ) -> Application:
     """Return the application.
 
@@ -79,28 +79,28 @@ def build(
         webhooks: takes what other services tell; None: nothing.
         once: lets a request with an `Idempotency-Key` that is sent again be the same turn; None: each is another.
     """
-    turns = Turns(settings, on_change)
+    turns = TurnSlots(settings, on_change)
     door = plugins or NoPlugins()
     extensions = PluginEndpoints(door)
     status = StatusEndpoints(turns, models, counts)
     turning = (agent, settings, turns, models, slash, once)
     routes = [
-        Route("/v1/chat/completions", ChatEndpoint(*turning), "POST"),
-        Route("/v1/responses", ChatEndpoint(*turning, RESPONSES), "POST"),
-        Route("/openapi.json", answering(openapi)),
-        Route("/v1/models", answering(status.models)),
-        Route("/v1/models/", answering(status.model)),
-        Route("/health", answering(status.health)),
-        Route("/ready", answering(status.ready)),
-        Route("/v1/plugins", answering(extensions.list)),
-        Route("/v1/plugins/reload", answering(extensions.reload), "POST"),
-        Route("/metrics", answering(MetricsEndpoint(turns, counts, door.metrics).get)),
-        *([Route("/webhooks/", webhooks, "POST")] if webhooks else []),
+        HttpRoute("/v1/chat/completions", ChatEndpoint(*turning), "POST"),
+        HttpRoute("/v1/responses", ChatEndpoint(*turning, RESPONSES), "POST"),
+        HttpRoute("/openapi.json", make_application(openapi)),
+        HttpRoute("/v1/models", make_application(status.models)),
+        HttpRoute("/v1/models/", make_application(status.model)),
+        HttpRoute("/health", make_application(status.health)),
+        HttpRoute("/ready", make_application(status.ready)),
+        HttpRoute("/v1/plugins", make_application(extensions.list)),
+        HttpRoute("/v1/plugins/reload", make_application(extensions.reload), "POST"),
+        HttpRoute("/metrics", make_application(MetricsEndpoint(turns, counts, door.metrics).get)),
+        *([HttpRoute("/webhooks/", webhooks, "POST")] if webhooks else []),
     ]
     return Application(routes, settings, turns)
 
 
-async def openapi(scope: Scope, receive: Receive) -> Reply:
+async def openapi(scope: Scope, receive: Receive) -> HttpReply:
     """Return the description of these routes (`openapi.json`)."""
     text = (Path(__file__).parent / "openapi.json").read_bytes()
-    return Reply(200, text, ((b"content-type", b"application/json"),))
+    return HttpReply(200, text, ((b"content-type", b"application/json"),))

@@ -10,22 +10,22 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_agent.agent.slash import Called, Says
-from hermes_agent.policy import NobodyThere
-from hermes_agent.server.answer import Stream, TurnRun
-from hermes_agent.server.body import CallerGone, read_body, until_gone
+from hermes_agent.agent.slash import CommandCall, RunSkill
+from hermes_agent.policy import NoApprover
+from hermes_agent.server.answer import AnswerStream, TurnRun
+from hermes_agent.server.body import ClientDisconnected, read_body, wait_disconnected
 from hermes_agent.server.chat_request import ChatRequest, check_session_id, read_chat_request
-from hermes_agent.server.chunks import Answer, Chunks
-from hermes_agent.server.commands import CommandTalk, SlashDoor, plain_text
-from hermes_agent.server.doors import AgentDoor, ConversationDoor
-from hermes_agent.server.failures import interrupted, refusal_of
-from hermes_agent.server.once import KEY_HEADER, Once
-from hermes_agent.server.reply import Headers, Refusal, json_reply
-from hermes_agent.server.request_fields import unsupported
-from hermes_agent.server.responses_events import ResponseEvents
+from hermes_agent.server.chunks import AnswerFormat, ChatCompletionFormat
+from hermes_agent.server.commands import CommandConversation, CommandRouterProtocol, plain_text
+from hermes_agent.server.doors import AgentProtocol, ConversationProtocol
+from hermes_agent.server.failures import http_error_of, interrupted_error
+from hermes_agent.server.once import KEY_HEADER, IdempotentRequests
+from hermes_agent.server.reply import Headers, HttpError, json_reply
+from hermes_agent.server.request_fields import unsupported_field
+from hermes_agent.server.responses_events import ResponsesFormat
 from hermes_agent.server.responses_request import read_responses_request
-from hermes_agent.server.settings import ServerSettings
-from hermes_agent.server.turns import CALLER_GONE, Left, Slot, Turns
+from hermes_agent.server.settings import HttpSettings
+from hermes_agent.server.turns import CLIENT_GONE, ClientLeft, TurnSlot, TurnSlots
 from hermes_agent.service.context import log_context
 from hermes_agent.service.shutdown import RETRY_AFTER_S
 from hermes_agent.sessions import API_SERVER
@@ -33,7 +33,7 @@ from hermes_agent.sessions import API_SERVER
 if TYPE_CHECKING:
     from hermes_agent.server.asgi import Receive, Scope, Send
 
-__all__ = ["CHAT", "PLATFORM", "RESPONSES", "SESSION_HEADER", "ChatEndpoint", "Wire"]
+__all__ = ["CHAT", "PLATFORM", "RESPONSES", "SESSION_HEADER", "ChatEndpoint", "EndpointFormat"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,16 +44,18 @@ CLOSE_REASON = "session_boundary"
 """One of the reasons of `on_session_finalize` (plugin contract §3.5)."""
 
 
-class Wire(NamedTuple):
+class EndpointFormat(NamedTuple):
     """How one API is written."""
 
     read: Callable[[bytes, Collection[str]], ChatRequest]
-    answer: Callable[[ChatRequest], Answer]
+    answer: Callable[[ChatRequest], AnswerFormat]
 
 
-CHAT = Wire(read_chat_request, lambda request: Chunks(request.model, include_usage=request.include_usage))
-RESPONSES = Wire(
-    read_responses_request, lambda request: ResponseEvents(request.model, request.session_id, request.said)
+CHAT = EndpointFormat(
+    read_chat_request, lambda request: ChatCompletionFormat(request.model, include_usage=request.include_usage)
+)
+RESPONSES = EndpointFormat(
+    read_responses_request, lambda request: ResponsesFormat(request.model, request.session_id, request.repeated_fields)
 )
 
 
@@ -69,15 +71,15 @@ class ChatEndpoint:
 
     def __init__(
         self,
-        agent: AgentDoor,
-        settings: ServerSettings,
-        turns: Turns,
+        agent: AgentProtocol,
+        settings: HttpSettings,
+        turns: TurnSlots,
         models: Sequence[str],
-        slash: SlashDoor | None = None,
-        once: Once | None = None,
-        wire: Wire = CHAT,
+        slash: CommandRouterProtocol | None = None,
+        once: IdempotentRequests | None = None,
+        wire: EndpointFormat = CHAT,
     ) -> None:
-        self._wire = wire
+        self._format = wire
         self._once = once
         self._agent = agent
         self._settings = settings
@@ -94,22 +96,22 @@ class ChatEndpoint:
             body = await read_body(
                 scope, receive, max_bytes=self._settings.max_body_bytes, timeout_s=self._settings.body_timeout_s
             )
-            request = self._wire.read(body, self._models)
+            request = self._format.read(body, self._models)
             del body
             if session_id is None:
                 session_id = request.session_id
             elif request.session_id is not None:  # the header wins, and the answer's id bears it
                 request = replace(request, session_id=session_id)
             _check_store(request, session_id)
-        except CallerGone:
+        except ClientDisconnected:
             return
         except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
-            await refusal_of(error).reply()(scope, receive, send)
+            await http_error_of(error).reply()(scope, receive, send)
             return
         key = next((value for name, value in scope["headers"] if name == KEY_HEADER), b"").decode("latin-1")
-        once = partial(self._once.of, key=key) if self._once is not None and key else None
-        answer = self._wire.answer(request)
-        exchange = _Exchange(self._agent, self._settings, request, answer, Slot(session_id), self._slash, once)
+        once = partial(self._once.wrap, key=key) if self._once is not None and key else None
+        answer = self._format.answer(request)
+        exchange = _Exchange(self._agent, self._settings, request, answer, TurnSlot(session_id), self._slash, once)
         await exchange.run(self._turns, scope, receive, send)
 
 
@@ -118,25 +120,25 @@ class _Exchange:
 
     def __init__(
         self,
-        agent: AgentDoor,
-        settings: ServerSettings,
+        agent: AgentProtocol,
+        settings: HttpSettings,
         request: ChatRequest,
-        written: Answer,
-        slot: Slot,
-        slash: SlashDoor | None,
-        once: Callable[[Any], ConversationDoor] | None,
+        written: AnswerFormat,
+        slot: TurnSlot,
+        slash: CommandRouterProtocol | None,
+        once: Callable[[Any], ConversationProtocol] | None,
     ) -> None:
         self._once = once
         self._agent = agent
         self._settings = settings
         self._request = request
-        self._written = written
+        self._format = written
         self._slot = slot
         self._slash = slash
         self._turn: TurnRun | None = None
         self._headers: Headers = ()
 
-    async def run(self, turns: Turns, scope: Scope, receive: Receive, send: Send) -> None:
+    async def run(self, turns: TurnSlots, scope: Scope, receive: Receive, send: Send) -> None:
         """Wait for a slot, run the turn, answer; whatever fails becomes an error answer."""
         slot = self._slot
         async with asyncio.TaskGroup() as group:
@@ -148,40 +150,40 @@ class _Exchange:
                     return
                 async with turns.take(slot):
                     await self._run(await self._open(), group, scope, receive, send)
-            except Left:
-                await self._refuse(interrupted(slot.reason, RETRY_AFTER_S, acted=False), scope, receive, send)
+            except ClientLeft:
+                await self._refuse(interrupted_error(slot.reason, RETRY_AFTER_S, acted=False), scope, receive, send)
             except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
-                acted = self._turn is not None and self._turn.acted
-                refusal = refusal_of(error, acted=acted, options=self._request.options)
+                acted = self._turn is not None and self._turn.has_acted
+                refusal = http_error_of(error, acted=acted, options=self._request.options)
                 refusal.param = self._request.names.get(refusal.param or "", refusal.param)
                 await self._refuse(refusal, scope, receive, send)
             finally:
                 watcher.cancel()
 
-    async def _command(self) -> ConversationDoor | None:
+    async def _command(self) -> ConversationProtocol | None:
         """Return the command that the message is, if it is one. The message of a skill becomes the skill's text."""
         slash, session_id = self._slash, self._slot.session_id
         if slash is None or session_id is None:
             return None
         line = plain_text(self._request.content)
-        meaning = await slash.meaning(line, session_id=session_id, platform=PLATFORM)
-        if isinstance(meaning, Says):
+        meaning = await slash.resolve(line, session_id=session_id, platform=PLATFORM)
+        if isinstance(meaning, RunSkill):
             self._request = replace(self._request, content=meaning.message)
-        if not isinstance(meaning, Called):
+        if not isinstance(meaning, CommandCall):
             return None
-        await self._agent.may_open(session_id, API_SERVER)  # a command opens nothing, and acts in the session
-        scope = slash.scope(session_id, PLATFORM, NobodyThere("over HTTP"), principal=API_SERVER)
-        return CommandTalk(slash, meaning, scope, self._request.model)
+        await self._agent.load_if_allowed(session_id, API_SERVER)  # a command opens nothing, and acts in the session
+        scope = slash.scope(session_id, PLATFORM, NoApprover("over HTTP"), principal=API_SERVER)
+        return CommandConversation(slash, meaning, scope, self._request.model)
 
     async def _run(
-        self, talk: ConversationDoor, group: asyncio.TaskGroup, scope: Scope, receive: Receive, send: Send
+        self, talk: ConversationProtocol, group: asyncio.TaskGroup, scope: Scope, receive: Receive, send: Send
     ) -> None:
         self._headers = ((SESSION_HEADER, talk.session_id.encode("latin-1", "replace")),)
         began = time.monotonic()
         with log_context(session=talk.session_id):
             try:
                 if self._slot.reason:
-                    raise Left(self._slot.reason)
+                    raise ClientLeft(self._slot.reason)
                 grace_s = self._settings.grace_s
                 whole = not self._request.stream
                 asked = (self._request.content, self._request.options)
@@ -192,13 +194,13 @@ class _Exchange:
                 logger.info("turn over HTTP: %s duration_ms=%d", self._outcome(), (time.monotonic() - began) * 1000)
                 await _close(talk)
 
-    async def _open(self) -> ConversationDoor:
+    async def _open(self) -> ConversationProtocol:
         """With a session id the stored transcript counts; without one the caller's, and nothing is stored."""
         request, session_id = self._request, self._slot.session_id
         talk = await self._agent.open(
             session_id,
             platform=PLATFORM,
-            approver=NobodyThere("over HTTP"),
+            approver=NoApprover("over HTTP"),
             history=request.history if session_id is None else None,
             instructions=request.instructions,
             keep=session_id is not None,
@@ -208,15 +210,15 @@ class _Exchange:
 
     async def _answer(self, turn: TurnRun, scope: Scope, receive: Receive, send: Send) -> None:
         if self._request.stream:
-            stream = Stream(send, self._written, self._slot, self._headers)
+            stream = AnswerStream(send, self._format, self._slot, self._headers)
             await stream.run(turn, self._settings.keepalive_s)
             return
-        end = await turn.ended()
-        if not self._slot.caller_gone:
-            await json_reply(self._written.whole(end), headers=self._headers)(scope, receive, send)
+        end = await turn.wait_end()
+        if not self._slot.is_client_gone:
+            await json_reply(self._format.full_body(end), headers=self._headers)(scope, receive, send)
 
-    async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._slot.caller_gone:
+    async def _refuse(self, refusal: HttpError, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._slot.is_client_gone:
             return
         logger.info("request over HTTP refused: status=%d code=%s", refusal.status, refusal.code)
         refusal.headers += self._headers
@@ -234,17 +236,17 @@ class _Exchange:
 def _check_store(request: ChatRequest, session_id: str | None) -> None:
     """Refuse a wish to store, or not to, that is not what happens."""
     if request.store and session_id is None:
-        raise unsupported("store", "a session is stored: send X-Hermes-Session-Id (Responses: and no history)")
+        raise unsupported_field("store", "a session is stored: send X-Hermes-Session-Id (Responses: and no history)")
     if request.store is False and session_id is not None:
-        raise unsupported("store", "what is said in a session is stored")
+        raise unsupported_field("store", "what is said in a session is stored")
 
 
-async def _watch(receive: Receive, slot: Slot) -> None:
-    await until_gone(receive)
-    slot.interrupt(CALLER_GONE)
+async def _watch(receive: Receive, slot: TurnSlot) -> None:
+    await wait_disconnected(receive)
+    slot.interrupt(CLIENT_GONE)
 
 
-async def _close(talk: ConversationDoor) -> None:
+async def _close(talk: ConversationProtocol) -> None:
     """The answer is sent already: a failure here is the log's."""
     try:
         await talk.close(CLOSE_REASON)

@@ -11,11 +11,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hermes_agent.core.messages import Content, Message, text_of
+from hermes_agent.core.messages import Content, Message, text_content
 from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.server.chat_messages import read_messages
-from hermes_agent.server.reply import Refusal
-from hermes_agent.server.request_fields import CHAT, bad, check_fields, kind_of, options_of, unsupported
+from hermes_agent.server.reply import HttpError
+from hermes_agent.server.request_fields import CHAT, bad_request, check_fields, kind_of, options_of, unsupported_field
 
 __all__ = ["AGENT_MODEL", "ChatRequest", "check_session_id", "parse_body", "read_chat_request", "read_chat_values"]
 
@@ -48,7 +48,7 @@ class ChatRequest:
     """What goes on to the model."""
     names: Mapping[str, str] = field(default_factory=dict)
     """What the body calls each of them."""
-    said: Mapping[str, Any] = field(default_factory=dict)
+    repeated_fields: Mapping[str, Any] = field(default_factory=dict)
     """Fields that the answer repeats (the Responses API alone)."""
 
 
@@ -56,10 +56,10 @@ def check_session_id(given: str) -> str:
     """Return the value of `X-Hermes-Session-Id`.
 
     Raises:
-        Refusal: 400, it cannot be the id of a session.
+        HttpError: 400, it cannot be the id of a session.
     """
     if not _SESSION_ID.fullmatch(given):
-        raise bad(
+        raise bad_request(
             "X-Hermes-Session-Id: expected 1 to 128 letters, digits, `.`, `_`, `:` or `-`, the first a letter or digit",
             "X-Hermes-Session-Id",
         )
@@ -73,7 +73,7 @@ def read_chat_request(body: bytes, models: Collection[str]) -> ChatRequest:
         models: names of the agent's model; other names are refused.
 
     Raises:
-        Refusal: 400 with the place and what was expected, or 404 for an unknown model.
+        HttpError: 400 with the place and what was expected, or 404 for an unknown model.
     """
     value = parse_body(body)
     check_fields(value, CHAT)
@@ -88,10 +88,10 @@ def read_chat_values(value: dict[str, Any], models: Collection[str], options: Re
     include_usage = _include_usage(value.get("stream_options"), stream)
     instructions, messages = read_messages(value.get("messages"))
     if not messages or messages[-1].role != "user":
-        raise bad("the last message must be the user's: it is what the agent answers", "messages")
+        raise bad_request("the last message must be the user's: it is what the agent answers", "messages")
     last = messages[-1].content
-    if not text_of(last).strip() and not (isinstance(last, list) and any(p["type"] != "text" for p in last)):
-        raise bad("the last message is empty", f"messages[{len(value['messages']) - 1}].content")
+    if not text_content(last).strip() and not (isinstance(last, list) and any(p["type"] != "text" for p in last)):
+        raise bad_request("the last message is empty", f"messages[{len(value['messages']) - 1}].content")
     history = tuple(messages[:-1])
     return ChatRequest(model, last, history, instructions, stream, include_usage, store=store, options=options)
 
@@ -100,20 +100,20 @@ def parse_body(body: bytes) -> dict[str, Any]:
     """Return the object of a body.
 
     Raises:
-        Refusal: 400, it is none.
+        HttpError: 400, it is none.
     """
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
         if b"\\ud" in body or b"\\uD" in body:
             json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a surrogate pair cannot be stored
     except UnicodeError as exc:
-        raise bad("the body has text that is not valid Unicode in UTF-8", None) from exc
+        raise bad_request("the body has text that is not valid Unicode in UTF-8", None) from exc
     except RecursionError as exc:
-        raise bad("the body is nested too deeply", None) from exc
+        raise bad_request("the body is nested too deeply", None) from exc
     except ValueError as exc:
-        raise bad(f"the body is not JSON: {exc}", None) from exc
+        raise bad_request(f"the body is not JSON: {exc}", None) from exc
     if not isinstance(value, dict):
-        raise bad(f"the body is {kind_of(value)}: expected an object", None)
+        raise bad_request(f"the body is {kind_of(value)}: expected an object", None)
     return value
 
 
@@ -125,10 +125,10 @@ def _model(given: Any, models: Collection[str]) -> str:
     if given is None:
         return next(iter(models), AGENT_MODEL)
     if not isinstance(given, str):
-        raise bad(f"model is {kind_of(given)}: expected text", "model")
+        raise bad_request(f"model is {kind_of(given)}: expected text", "model")
     if given != AGENT_MODEL and given not in models:
         names = ", ".join(dict.fromkeys((*models, AGENT_MODEL)))
-        raise Refusal(
+        raise HttpError(
             404, f"The model {given[:200]!r} does not exist; there is: {names}", code="model_not_found", param="model"
         )
     return given
@@ -137,7 +137,7 @@ def _model(given: Any, models: Collection[str]) -> str:
 def _flag(value: dict[str, Any], name: str) -> bool | None:
     given = value.get(name)
     if given is not None and not isinstance(given, bool):
-        raise bad(f"{name} is {kind_of(given)}: expected true or false", name)
+        raise bad_request(f"{name} is {kind_of(given)}: expected true or false", name)
     return given
 
 
@@ -145,14 +145,14 @@ def _include_usage(options: Any, stream: bool) -> bool:
     if options is None:
         return False
     if not stream:
-        raise bad("stream_options is only allowed when stream is true", "stream_options")
+        raise bad_request("stream_options is only allowed when stream is true", "stream_options")
     if not isinstance(options, dict):
-        raise bad(f"stream_options is {kind_of(options)}: expected an object", "stream_options")
+        raise bad_request(f"stream_options is {kind_of(options)}: expected an object", "stream_options")
     for name, given in options.items():
         if name not in ("include_usage", "include_obfuscation"):
-            raise bad(f"stream_options.{name[:100]} is no option of a stream", f"stream_options.{name[:100]}")
+            raise bad_request(f"stream_options.{name[:100]} is no option of a stream", f"stream_options.{name[:100]}")
         if given is not None and not isinstance(given, bool):
-            raise bad(f"{name} is {kind_of(given)}: expected true or false", f"stream_options.{name}")
+            raise bad_request(f"{name} is {kind_of(given)}: expected true or false", f"stream_options.{name}")
     if options.get("include_obfuscation"):
-        raise unsupported("stream_options.include_obfuscation", "streams are not padded")
+        raise unsupported_field("stream_options.include_obfuscation", "streams are not padded")
     return bool(options.get("include_usage"))

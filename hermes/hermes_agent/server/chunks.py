@@ -11,38 +11,38 @@ from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Usage
 from hermes_agent.server.reply import json_bytes
 
-__all__ = ["DONE", "KEEP_ALIVE", "Answer", "Chunks"]
+__all__ = ["DONE", "KEEP_ALIVE", "AnswerFormat", "ChatCompletionFormat"]
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": still working\n\n"
 """A comment: readers of server-sent events skip it."""
 
 
-class Answer(Protocol):
+class AnswerFormat(Protocol):
     """Writes one answer in the words of one API."""
 
-    def whole(self, end: TurnFinished) -> dict[str, Any]:
+    def full_body(self, end: TurnFinished) -> dict[str, Any]:
         """Return the object of an answer that is not streamed."""
         ...
 
-    def first(self) -> bytes:
+    def first_chunk(self) -> bytes:
         """What a stream begins with."""
         ...
 
-    def text(self, text: str) -> bytes:
+    def text_chunk(self, text: str) -> bytes:
         """A piece of the answer."""
         ...
 
-    def last(self, end: TurnFinished) -> bytes:
+    def last_chunk(self, end: TurnFinished) -> bytes:
         """What ends a stream."""
         ...
 
-    def error(self, body: dict[str, Any]) -> bytes:
+    def error_chunk(self, body: dict[str, Any]) -> bytes:
         """What ends a stream that cannot be finished."""
         ...
 
 
-class Chunks:
+class ChatCompletionFormat:
     """Writes an answer of chat completions.
 
     Args:
@@ -61,27 +61,27 @@ class Chunks:
         before, after = self._chunk({"content": "\0"}, None).split(b'"\\u0000"')
         self._before, self._after = before, after
 
-    def whole(self, end: TurnFinished) -> dict[str, Any]:
+    def full_body(self, end: TurnFinished) -> dict[str, Any]:
         """Return the object of an answer that is not streamed."""
         message = {"role": "assistant", "content": end.text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": end.finished}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": end.reply_finish_reason}
         return {**self._head, "object": "chat.completion", "choices": [choice], "usage": _usage(end.usage)}
 
-    def error(self, body: dict[str, Any]) -> bytes:
+    def error_chunk(self, body: dict[str, Any]) -> bytes:
         """Return the event that ends a stream which cannot be finished; clients raise it."""
         return b"data: " + json_bytes(body) + b"\n\n"
 
-    def first(self) -> bytes:
+    def first_chunk(self) -> bytes:
         """The chunk that says whose message begins."""
         return self._chunk({"role": "assistant", "content": "", "refusal": None}, None)
 
-    def text(self, text: str) -> bytes:
+    def text_chunk(self, text: str) -> bytes:
         """A piece of the answer."""
         return self._before + json.dumps(text).encode("ascii") + self._after
 
-    def last(self, end: TurnFinished) -> bytes:
+    def last_chunk(self, end: TurnFinished) -> bytes:
         """What ends a stream: the finish reason, the usage if it was asked for, and `[DONE]`."""
-        out = self._chunk({}, end.finished)
+        out = self._chunk({}, end.reply_finish_reason)
         if self._include_usage:
             out += self._event({**self._head, "choices": [], "usage": _usage(end.usage)})
         return out + DONE

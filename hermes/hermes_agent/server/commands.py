@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from hermes_agent.agent.slash import Called, Says, Unknown
+from hermes_agent.agent.slash import CommandCall, RunSkill, UnknownCommand
 from hermes_agent.core.events import Event, TextDelta, TurnFinished
-from hermes_agent.core.messages import Content, Usage, text_of
+from hermes_agent.core.messages import Content, Usage, text_content
 from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.policy import Approver
 from hermes_agent.tools import CallScope
 
-__all__ = ["CommandTalk", "SlashDoor", "plain_text"]
+__all__ = ["CommandConversation", "CommandRouterProtocol", "plain_text"]
 
 
-class SlashDoor(Protocol):
+class CommandRouterProtocol(Protocol):
     """What a line means; `agent.slash.Slash` has this shape."""
 
-    async def meaning(
+    async def resolve(
         self, line: str, *, session_id: str, platform: str, prefixes: bool = False
-    ) -> Called | Says | Unknown | None:
+    ) -> CommandCall | RunSkill | UnknownCommand | None:
         """Return what is to be done; None for a line that is no command."""
         ...
 
@@ -31,11 +31,11 @@ class SlashDoor(Protocol):
         """Return what a command works for."""
         ...
 
-    async def announce(self, called: Called, scope: CallScope) -> None:
+    async def announce(self, called: CommandCall, scope: CallScope) -> None:
         """Tell observers that a command is about to run."""
         ...
 
-    async def run(self, called: Called, scope: CallScope) -> str | None:
+    async def run(self, called: CommandCall, scope: CallScope) -> str | None:
         """Run a command and return its answer."""
         ...
 
@@ -44,17 +44,17 @@ def plain_text(content: Content) -> str:
     """Return the text of a message that is nothing but text; empty for one with pictures and the like."""
     if isinstance(content, list) and any(part.get("type") != "text" for part in content):
         return ""
-    return text_of(content)
+    return text_content(content)
 
 
-class CommandTalk:
+class CommandConversation:
     """A command as a conversation with one turn: what answers a turn answers it, too.
 
     Args:
         model: what the answer names.
     """
 
-    def __init__(self, slash: SlashDoor, called: Called, scope: CallScope, model: str) -> None:
+    def __init__(self, slash: CommandRouterProtocol, called: CommandCall, scope: CallScope, model: str) -> None:
         self.session_id = scope.session_id
         self._slash = slash
         self._called = called

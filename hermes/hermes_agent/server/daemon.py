@@ -10,27 +10,27 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from hermes_agent.server.app import build
-from hermes_agent.server.commands import SlashDoor
-from hermes_agent.server.doors import AgentDoor, NoPlugins, PluginDoor
-from hermes_agent.server.once import Once
-from hermes_agent.server.reloading import Reloads
+from hermes_agent.server.commands import CommandRouterProtocol
+from hermes_agent.server.doors import AgentProtocol, NoPlugins, PluginStatusProtocol
+from hermes_agent.server.once import IdempotentRequests
+from hermes_agent.server.reloading import ReloadSignal
 from hermes_agent.server.run import serve
-from hermes_agent.server.settings import ServerSettings
+from hermes_agent.server.settings import HttpSettings
 from hermes_agent.server.status import Counts
-from hermes_agent.service.handover import Handover
-from hermes_agent.service.notify import Notifier
+from hermes_agent.service.handover import SocketHandover
+from hermes_agent.service.notify import ServiceNotifier
 from hermes_agent.service.shutdown import RESTART, Shutdown
-from hermes_agent.service.watchdog import beat
+from hermes_agent.service.watchdog import feed_watchdog
 
 if TYPE_CHECKING:
     from hermes_agent.server.asgi import App
 
-__all__ = ["Beside", "run_daemon"]
+__all__ = ["DaemonComponent", "run_daemon"]
 
 logger = logging.getLogger(__name__)
 
 
-class Beside(Protocol):
+class DaemonComponent(Protocol):
     """A part of the daemon beside the HTTP server: the inbox and outbox, the gateway."""
 
     async def start(self) -> None:
@@ -43,20 +43,20 @@ class Beside(Protocol):
 
 
 async def run_daemon(
-    agent: AgentDoor,
-    settings: ServerSettings,
+    agent: AgentProtocol,
+    settings: HttpSettings,
     *,
     models: Sequence[str],
     counts: Counts,
-    notifier: Notifier,
-    plugins: PluginDoor | None = None,
-    slash: SlashDoor | None = None,
+    notifier: ServiceNotifier,
+    plugins: PluginStatusProtocol | None = None,
+    slash: CommandRouterProtocol | None = None,
     on_listen: Callable[[str], None] | None = None,
-    beside: Sequence[Beside] = (),
-    reloads: Reloads | None = None,
+    beside: Sequence[DaemonComponent] = (),
+    reloads: ReloadSignal | None = None,
     webhooks: App | None = None,
-    once: Once | None = None,
-    handover: Handover | None = None,
+    once: IdempotentRequests | None = None,
+    handover: SocketHandover | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or SIGUSR1; running turns may finish. Only in the main thread.
@@ -78,21 +78,21 @@ async def run_daemon(
         UserError: it cannot listen where it should.
     """
     door = plugins or NoPlugins()
-    reloads = reloads or Reloads(door, notifier)
-    reloads.line = lambda: _line("ready", counts, 0, "off")
-    handover = handover or Handover({})
-    with Shutdown(reloads.begin).signals() as shutdown:
-        async with _beating(notifier), _living(beside, shutdown, settings.drain_timeout_s):
+    reloads = reloads or ReloadSignal(door, notifier)
+    reloads.status_line = lambda: _status_line("ready", counts, 0, "off")
+    handover = handover or SocketHandover({})
+    with Shutdown(reloads.start).signals() as shutdown:
+        async with _fed_watchdog(notifier), _started_components(beside, shutdown, settings.drain_timeout_s):
             if settings.enabled:
                 parts = (agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen, webhooks)
                 await _serve(*parts, once, handover, on_ready)
             else:
                 handover.store(notifier)
-                notifier.ready(reloads.line())
+                notifier.ready(reloads.status_line())
                 on_ready()
                 logger.info("ready, without HTTP: server.enabled or API_SERVER_ENABLED is false")
                 handover.wanted = await shutdown.wait() == RESTART
-                _tell_end(notifier, shutdown, "stopping")
+                _notify_stopping(notifier, shutdown, "stopping")
     handover.wanted = shutdown.reason == RESTART
     if not handover.wanted:
         handover.close()
@@ -100,25 +100,25 @@ async def run_daemon(
 
 
 async def _serve(
-    agent: AgentDoor,
-    settings: ServerSettings,
+    agent: AgentProtocol,
+    settings: HttpSettings,
     models: Sequence[str],
     counts: Counts,
-    plugins: PluginDoor,
-    notifier: Notifier,
+    plugins: PluginStatusProtocol,
+    notifier: ServiceNotifier,
     shutdown: Shutdown,
-    reloads: Reloads,
-    slash: SlashDoor | None,
+    reloads: ReloadSignal,
+    slash: CommandRouterProtocol | None,
     on_listen: Callable[[str], None] | None,
     webhooks: App | None,
-    once: Once | None,
-    handover: Handover,
+    once: IdempotentRequests | None,
+    handover: SocketHandover,
     on_ready: Callable[[], None],
 ) -> None:
     at = ""
 
     def line() -> str:
-        return _line("stopping" if turns.closed else "ready", counts, turns.running, at)
+        return _status_line("stopping" if turns.is_closed else "ready", counts, turns.running, at)
 
     def changed() -> None:
         if notifier.active:
@@ -136,7 +136,7 @@ async def _serve(
 
     def drain() -> None:
         handover.wanted = shutdown.reason == RESTART
-        _tell_end(notifier, shutdown, f"stopping: {turns.running} turns running")
+        _notify_stopping(notifier, shutdown, f"stopping: {turns.running} turns running")
 
     app = build(
         agent,
@@ -150,12 +150,12 @@ async def _serve(
         once=once,
     )
     turns = app.turns
-    reloads.line = line
+    reloads.status_line = line
     stop, hurry = shutdown.requested, shutdown.hurry
     await serve(app, settings, on_ready=ready, stop=stop, on_drain=drain, hurry=hurry, handover=handover)
 
 
-def _tell_end(notifier: Notifier, shutdown: Shutdown, text: str) -> None:
+def _notify_stopping(notifier: ServiceNotifier, shutdown: Shutdown, text: str) -> None:
     """Tell the service manager; a restart in place is a reload to it."""
     if shutdown.reason == RESTART:
         notifier.reloading("restarting: running turns finish")
@@ -164,9 +164,9 @@ def _tell_end(notifier: Notifier, shutdown: Shutdown, text: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _beating(notifier: Notifier) -> AsyncIterator[None]:
+async def _fed_watchdog(notifier: ServiceNotifier) -> AsyncIterator[None]:
     """Feed the watchdog while the block runs. No task group: it would wrap the errors of the block."""
-    task = asyncio.create_task(beat(notifier, notifier.beat_interval_s))
+    task = asyncio.create_task(feed_watchdog(notifier, notifier.beat_interval_s))
     try:
         yield
     finally:
@@ -175,9 +175,11 @@ async def _beating(notifier: Notifier) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _living(beside: Sequence[Beside], shutdown: Shutdown, timeout_s: float) -> AsyncIterator[None]:
+async def _started_components(
+    beside: Sequence[DaemonComponent], shutdown: Shutdown, timeout_s: float
+) -> AsyncIterator[None]:
     """Start what lives beside the server; drain it when the end is asked for, while running turns may still finish."""
-    started: list[Beside] = []
+    started: list[DaemonComponent] = []
 
     async def drain(*, at_end: bool) -> None:
         if not at_end:
@@ -201,7 +203,7 @@ async def _living(beside: Sequence[Beside], shutdown: Shutdown, timeout_s: float
         await drain(at_end=True)
 
 
-async def _drain(one: Beside, until: float, hurry: asyncio.Event) -> None:
+async def _drain(one: DaemonComponent, until: float, hurry: asyncio.Event) -> None:
     left_s = 0.0 if hurry.is_set() else max(0.0, until - time.monotonic())
     ending = [asyncio.create_task(one.drain(left_s)), asyncio.create_task(hurry.wait())]
     try:
@@ -218,7 +220,7 @@ async def _drain(one: Beside, until: float, hurry: asyncio.Event) -> None:
         ending[1].cancel()
 
 
-def _line(state: str, counts: Counts, running: int, at: str) -> str:
+def _status_line(state: str, counts: Counts, running: int, at: str) -> str:
     numbers = counts()
     have = ", ".join(f"{numbers[name]} {name}" for name in ("plugins", "tools") if name in numbers)
     if suspended := numbers.get("plugins_suspended"):

@@ -11,10 +11,10 @@ from hermes_agent.core.messages import Content, Message
 from hermes_agent.models.request import RequestOptions
 from hermes_agent.policy import Approver
 
-__all__ = ["AgentDoor", "ConversationDoor", "NoPlugins", "PluginDoor"]
+__all__ = ["AgentProtocol", "ConversationProtocol", "NoPlugins", "PluginStatusProtocol"]
 
 
-class ConversationDoor(Protocol):
+class ConversationProtocol(Protocol):
     """A session in use; one turn at a time."""
 
     session_id: str
@@ -39,7 +39,7 @@ class ConversationDoor(Protocol):
         ...
 
 
-class AgentDoor(Protocol):
+class AgentProtocol(Protocol):
     """Opens conversations."""
 
     async def open(
@@ -54,7 +54,7 @@ class AgentDoor(Protocol):
         cwd: Path | None = None,
         keep: bool = True,
         principal: str = ...,
-    ) -> ConversationDoor:
+    ) -> ConversationProtocol:
         """Open the stored session of that id, or a new one.
 
         Args:
@@ -68,7 +68,7 @@ class AgentDoor(Protocol):
         """
         ...
 
-    async def may_open(self, session_id: str, principal: str) -> object:
+    async def load_if_allowed(self, session_id: str, principal: str) -> object:
         """Return when the session is the principal's, or there is none of that id.
 
         Raises:
@@ -77,7 +77,7 @@ class AgentDoor(Protocol):
         ...
 
 
-class PluginDoor(Protocol):
+class PluginStatusProtocol(Protocol):
     """What programs may ask about plugins, and have done to them."""
 
     def report(self) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.server.guard import BEARS_KEY
 from hermes_agent.server.listen import BACKLOG, peer_name
-from hermes_agent.server.reply import Refusal
+from hermes_agent.server.reply import HttpError
 from hermes_agent.service.connections import Connections, Stage
 
 if TYPE_CHECKING:  # slow to import
@@ -17,38 +17,40 @@ if TYPE_CHECKING:  # slow to import
 
     from hermes_agent.server.asgi import App
 
-__all__ = ["CLOSE_S", "engine"]
+__all__ = ["CLOSE_S", "make_server"]
 
 CLOSE_S = 2
 """How long connections may take to close at the end, seconds."""
 KEEP_ALIVE_S = 75
 """How long an idle connection stays open; most clients give theirs up earlier."""
-_FULL = Refusal(503, "too many connections; send the request again in a moment", code="overloaded").reply().body
-FULL = (
+_OVERLOADED_BODY = (
+    HttpError(503, "too many connections; send the request again in a moment", code="overloaded").reply().body
+)
+OVERLOADED_REPLY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
-    b"content-length: %d\r\n\r\n%b" % (len(_FULL), _FULL)
+    b"content-length: %d\r\n\r\n%b" % (len(_OVERLOADED_BODY), _OVERLOADED_BODY)
 )
 """What who gets no place is told."""
 
 
-class _FirstQuestions:
+class _SilentConnections:
     """The connections that were accepted and have not asked anything yet."""
 
     def __init__(self) -> None:
         self._silent: set[object] = set()
         self._changed = asyncio.Event()
 
-    def waits_for(self, connection: object) -> None:
+    def add(self, connection: object) -> None:
         """A connection was accepted."""
         self._silent.add(connection)
 
-    def came(self, connection: object, *, whole: bool = True) -> None:
+    def mark_heard(self, connection: object, *, whole: bool = True) -> None:
         """Something came, `whole`: a question; or the connection is gone."""
         if whole:
             self._silent.discard(connection)
             self._changed.set()
 
-    async def last(self, servers: Iterable[asyncio.Server], timeout_s: float) -> None:
+    async def stop_accepting(self, servers: Iterable[asyncio.Server], timeout_s: float) -> None:
         """Accept nobody any more, and wait until all who were have asked, or are gone."""
         loop = asyncio.get_running_loop()
         for one in servers:
@@ -65,21 +67,21 @@ class _FirstQuestions:
                     await self._changed.wait()
 
 
-class _Joined:
+class _BatchingTransport:
     """A transport that sends what is written in one round of the loop at once: the head of an answer with its body."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._held: list[bytes] = []
+        self._pending: list[bytes] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
         """Send it with what else is written now."""
-        if not self._held:
+        if not self._pending:
             asyncio.get_running_loop().call_soon(self._send)
-        self._held.append(data)
+        self._pending.append(data)
 
     def close(self) -> None:
         """Close, when everything is sent."""
@@ -87,12 +89,12 @@ class _Joined:
         self._transport.close()
 
     def _send(self) -> None:
-        held, self._held = self._held, []
+        held, self._pending = self._pending, []
         if held and not self._transport.is_closing():
             self._transport.write(b"".join(held))
 
 
-def engine(
+def make_server(
     app: App, on_ready: Callable[[], None], *, connections: Connections, head_timeout_s: float
 ) -> tuple[uvicorn.Server, asyncio.Event, Callable[[float], Awaitable[None]]]:
     """Return the server, the event that ends its `serve`, and what ends its listening.
@@ -108,7 +110,7 @@ def engine(
     import uvicorn  # slow to import: only a process that serves pays for it
 
     finish = asyncio.Event()
-    first = _FirstQuestions()
+    first = _SilentConnections()
 
     class Server(uvicorn.Server):
         """The daemon has the signals."""
@@ -138,10 +140,10 @@ def engine(
         timeout_graceful_shutdown=CLOSE_S,
     )
     server = Server(config)
-    return server, finish, lambda timeout_s: first.last(server.servers, timeout_s)
+    return server, finish, lambda timeout_s: first.stop_accepting(server.servers, timeout_s)
 
 
-def _protocol(first: _FirstQuestions, connections: Connections, head_timeout_s: float) -> type[asyncio.Protocol]:
+def _protocol(first: _SilentConnections, connections: Connections, head_timeout_s: float) -> type[asyncio.Protocol]:
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -156,33 +158,33 @@ def _protocol(first: _FirstQuestions, connections: Connections, head_timeout_s: 
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
             self.conn = StrictConnection(h11.SERVER)
-            self.patience = _Patience(self.loop, head_timeout_s, lambda: _part(self.transport))
+            self.patience = _HeadTimer(self.loop, head_timeout_s, lambda: _close_transport(self.transport))
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             self.peer = peer_name(str((transport.get_extra_info("peername") or ("?",))[0]))
             if not connections.admit(self):
                 self.refused = True
                 self.transport = transport
-                _part(transport, FULL)
+                _close_transport(transport, OVERLOADED_REPLY)
                 return
-            super().connection_made(_Joined(transport))  # type: ignore[arg-type]
-            first.waits_for(self)
-            self.patience.begin()
+            super().connection_made(_BatchingTransport(transport))  # type: ignore[arg-type]
+            first.add(self)
+            self.patience.start()
 
         def data_received(self, data: bytes) -> None:
             if self.refused:
                 return
             super().data_received(data)
-            first.came(self, whole=self.cycle is not None)
+            first.mark_heard(self, whole=self.cycle is not None)
             if self.cycle is not None and not self.cycle.response_complete:
-                self.patience.end()
+                self.patience.stop()
             elif not self.transport.is_closing():
-                self.patience.begin()
+                self.patience.start()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            connections.gone(self)
-            self.patience.end()
-            first.came(self)
+            connections.remove(self)
+            self.patience.stop()
+            first.mark_heard(self)
             super().connection_lost(exc)
 
         def stage(self) -> Stage:
@@ -192,34 +194,34 @@ def _protocol(first: _FirstQuestions, connections: Connections, head_timeout_s: 
             self.refused = True
             told = self.cycle is not None and (self.cycle.response_started and not self.cycle.response_complete)
             asks = bool(self.conn.trailing_data[0]) or self.stage() == "body"
-            _part(self.transport, FULL if asks and not told else b"")
+            _close_transport(self.transport, OVERLOADED_REPLY if asks and not told else b"")
 
     return Protocol
 
 
-class _Patience:
+class _HeadTimer:
     """How long a connection may take for a head, from when it was made or from the first bytes of the next one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout_s: float, give_up: Callable[[], None]) -> None:
         self._loop = loop
         self._timeout_s = timeout_s
-        self._give_up = give_up
+        self._on_timeout = give_up
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Begin to count, unless it is counted."""
         if self._timer is None:
-            self._timer = self._loop.call_later(self._timeout_s, self._over)
+            self._timer = self._loop.call_later(self._timeout_s, self._expire)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Count no more: a whole head is there."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _over(self) -> None:
+    def _expire(self) -> None:
         self._timer = None
-        self._give_up()
+        self._on_timeout()
 
 
 def _stage(cycle: Any, scope: Any) -> Stage:
@@ -232,7 +234,7 @@ def _stage(cycle: Any, scope: Any) -> Stage:
     return "head" if cycle is None else "answered"
 
 
-def _part(transport: asyncio.Transport, last: bytes = b"") -> None:
+def _close_transport(transport: asyncio.Transport, last: bytes = b"") -> None:
     """Say a last word, and close without waiting for a peer that does not read it."""
     if last:
         transport.write(last)

@@ -13,13 +13,13 @@ import time
 from email.utils import formatdate
 from typing import TYPE_CHECKING
 
-from hermes_agent.server.reply import Headers, Refusal, Reply
-from hermes_agent.server.settings import ServerSettings
+from hermes_agent.server.reply import Headers, HttpError, HttpReply
+from hermes_agent.server.settings import HttpSettings
 
 if TYPE_CHECKING:
     from hermes_agent.server.asgi import App, Message, Receive, Scope, Send
 
-__all__ = ["BEARS_KEY", "Guard"]
+__all__ = ["BEARS_KEY", "RequestGuard"]
 
 BEARS_KEY = "hermes.bears_key"
 """Key of the ASGI scope: whether the request has the right key."""
@@ -38,19 +38,19 @@ _EXPOSED = b"X-Hermes-Session-Id, Retry-After"
 _PREFLIGHT_S = b"600"
 
 
-class Guard:
+class RequestGuard:
     """ASGI middleware; also dates every answer, and lets pages of allowed origins read it.
 
     Args:
         settings: with a key.
     """
 
-    def __init__(self, app: App, settings: ServerSettings) -> None:
+    def __init__(self, app: App, settings: HttpSettings) -> None:
         if not settings.key:
             raise ValueError("the server needs a key")
         self._app = app
         self._key = settings.key.encode()
-        self._hosts = LOOPBACK | settings.allowed_hosts | {_bare(settings.host.lower())}
+        self._hosts = LOOPBACK | settings.allowed_hosts | {_bare_name(settings.host.lower())}
         self._origins = settings.allowed_origins
         self._date = (0, b"")
 
@@ -60,28 +60,28 @@ class Guard:
             await self._app(scope, receive, send)
             return
         common: Headers = ((b"date", self._now()),)
-        answer: Reply | None
+        answer: HttpReply | None
         try:
             headers = _headers(scope)
             host = self._check_host(scope, headers.get(b"host"))
             origin = self._check_origin(host, headers.get(b"origin"))
             if origin is not None:
-                common += _readable_for(origin)
+                common += _cors_headers(origin)
             answer = self._preflight(scope, origin)
             if answer is None:
                 self._check_key(scope, headers.get(b"authorization"))
-        except Refusal as refusal:
+        except HttpError as refusal:
             answer = refusal.reply()
-        await (answer or self._app)(scope, receive, _adding(send, common))
+        await (answer or self._app)(scope, receive, _with_headers(send, common))
 
     def _check_host(self, scope: Scope, given: str | None) -> str:
         host = (given or "").lower()
         match = _HOST.fullmatch(host)
         if match is None:
-            raise Refusal(400, "the Host header is missing or malformed", code="invalid_host")
-        name = _bare(match[1])
+            raise HttpError(400, "the Host header is missing or malformed", code="invalid_host")
+        name = _bare_name(match[1])
         if name not in self._hosts and host not in self._hosts and name != _local_address(scope):
-            raise Refusal(
+            raise HttpError(
                 421,
                 f"this server does not answer for the host {host[:200]!r}; add it to server.allowed_hosts",
                 code="host_not_allowed",
@@ -102,13 +102,13 @@ class Guard:
             port = _PORTS[match[1]]
             if own and theirs and (own[1], own[2] or port) == (theirs[1], theirs[2] or port):
                 return None
-        raise Refusal(
+        raise HttpError(
             403,
             f"pages of {given[:200]!r} may not use this server; add the origin to server.allowed_origins",
             code="origin_not_allowed",
         )
 
-    def _preflight(self, scope: Scope, origin: str | None) -> Reply | None:
+    def _preflight(self, scope: Scope, origin: str | None) -> HttpReply | None:
         """Answer a browser's question whether a page of an allowed origin may send a request."""
         if origin is None or scope["method"] != "OPTIONS":
             return None
@@ -119,7 +119,7 @@ class Guard:
             (b"access-control-allow-headers", allowed.encode()),
             (b"access-control-max-age", _PREFLIGHT_S),
         )
-        return Reply(204, headers=headers)
+        return HttpReply(204, headers=headers)
 
     def _check_key(self, scope: Scope, given: str | None) -> None:
         scheme, _, key = (given or "").partition(" ")
@@ -130,7 +130,7 @@ class Guard:
         if right or (scope["path"] in OPEN_PATHS and given is None):
             return
         what = "the key is wrong" if given is not None else "a key is needed: `Authorization: Bearer KEY`"
-        raise Refusal(
+        raise HttpError(
             401,
             f"{what}; on the machine of the agent `hermes gateway key` prints it",
             code="invalid_api_key",
@@ -150,12 +150,12 @@ def _headers(scope: Scope) -> dict[bytes, str]:
     for name, value in scope["headers"]:
         if name in _NEEDED:
             if name in found:
-                raise Refusal(400, f"two headers {name.decode()}", code="invalid_request")
+                raise HttpError(400, f"two headers {name.decode()}", code="invalid_request")
             found[name] = value.decode("latin-1")
     return found
 
 
-def _bare(name: str) -> str:
+def _bare_name(name: str) -> str:
     """An IPv6 address without its brackets, a name without the dot of the root."""
     return name[1:-1] if name.startswith("[") else name.rstrip(".")
 
@@ -173,7 +173,7 @@ def _local_address(scope: Scope) -> str:
     return str(mapped or address)
 
 
-def _readable_for(origin: str) -> Headers:
+def _cors_headers(origin: str) -> Headers:
     return (
         (b"access-control-allow-origin", origin.encode("latin-1")),
         (b"access-control-expose-headers", _EXPOSED),
@@ -181,7 +181,7 @@ def _readable_for(origin: str) -> Headers:
     )
 
 
-def _adding(send: Send, headers: Headers) -> Send:
+def _with_headers(send: Send, headers: Headers) -> Send:
     async def adding(message: Message) -> None:
         if message["type"] == "http.response.start":
             message["headers"] = [*message["headers"], *headers]

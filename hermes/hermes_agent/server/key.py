@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redact import redactor
-from hermes_agent.server.settings import ServerSettings
+from hermes_agent.server.settings import HttpSettings
 
 __all__ = ["KEY_NAME", "file_key", "with_key"]
 
@@ -29,7 +29,7 @@ SHORT = 16
 _KEY = re.compile(r"[\x21-\x7e]+")
 
 
-def with_key(settings: ServerSettings, home: Path) -> ServerSettings:
+def with_key(settings: HttpSettings, home: Path) -> HttpSettings:
     """Return `settings` with its key, from the file of `home` when none is configured; the redactor learns it.
 
     Raises:

@@ -9,8 +9,8 @@ import socket
 from functools import partial
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.server.settings import ServerSettings
-from hermes_agent.service.handover import Handover
+from hermes_agent.server.settings import HttpSettings
+from hermes_agent.service.handover import SocketHandover
 
 __all__ = ["BACKLOG", "address_of", "is_loopback", "listen", "peer_name"]
 
@@ -18,7 +18,7 @@ BACKLOG = 256
 """Connections that wait to be accepted; as many are accepted at once."""
 
 
-def listen(settings: ServerSettings, handover: Handover | None = None) -> list[socket.socket]:
+def listen(settings: HttpSettings, handover: SocketHandover | None = None) -> list[socket.socket]:
     """Return listening sockets: one for each address that `settings.host` stands for, all with one port.
 
     Args:
@@ -33,7 +33,7 @@ def listen(settings: ServerSettings, handover: Handover | None = None) -> list[s
         for family, address in _addresses(settings):
             try:
                 passed = handover.take(partial(_is_at, family, address, port)) if handover is not None else None
-                one = passed or _listen(family, address, port)
+                one = passed or _open_socket(family, address, port)
             except OSError as exc:
                 if exc.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
@@ -46,7 +46,7 @@ def listen(settings: ServerSettings, handover: Handover | None = None) -> list[s
     except OSError as exc:
         for one in sockets:
             one.close()
-        raise _explained(settings, exc) from exc
+        raise _explain_failure(settings, exc) from exc
     if handover is not None:
         handover.keep("http", sockets)
     return sockets
@@ -82,7 +82,7 @@ def is_loopback(one: socket.socket) -> bool:
     return host == "::1" or host.startswith("127.")
 
 
-def _addresses(settings: ServerSettings) -> list[tuple[socket.AddressFamily, str]]:
+def _addresses(settings: HttpSettings) -> list[tuple[socket.AddressFamily, str]]:
     host = settings.host.strip("[]")
     try:
         # ASCII as bytes: for text Python imports the tables of names in other scripts
@@ -91,11 +91,11 @@ def _addresses(settings: ServerSettings) -> list[tuple[socket.AddressFamily, str
         )
     except (socket.gaierror, UnicodeError) as exc:
         why = exc.strerror if isinstance(exc, socket.gaierror) else "not a name"
-        raise UserError(f"cannot listen on {settings.host!r}: {why}", hint=_where(settings)) from exc
+        raise UserError(f"cannot listen on {settings.host!r}: {why}", hint=_host_hint(settings)) from exc
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 
-def _listen(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+def _open_socket(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
     with contextlib.ExitStack() as stack:
         # The protocol is named: asyncio sets TCP_NODELAY only then, and without it each answer waits 40 ms for an ACK.
         one = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
@@ -109,7 +109,7 @@ def _listen(family: socket.AddressFamily, address: str, port: int) -> socket.soc
         return one
 
 
-def _explained(settings: ServerSettings, exc: OSError) -> UserError:
+def _explain_failure(settings: HttpSettings, exc: OSError) -> UserError:
     at = f"{settings.host}:{settings.port}"
     if exc.errno == errno.EADDRINUSE:
         return UserError(
@@ -121,8 +121,8 @@ def _explained(settings: ServerSettings, exc: OSError) -> UserError:
         return UserError(
             f"may not listen on {at}: {exc.strerror}", hint=f"Choose a port above 1023 with {settings.port_from}."
         )
-    return UserError(f"cannot listen on {at}: {exc.strerror}", hint=_where(settings))
+    return UserError(f"cannot listen on {at}: {exc.strerror}", hint=_host_hint(settings))
 
 
-def _where(settings: ServerSettings) -> str:
+def _host_hint(settings: HttpSettings) -> str:
     return "server.host (or the variable API_SERVER_HOST) must be an address of this machine, as 127.0.0.1 or 0.0.0.0."

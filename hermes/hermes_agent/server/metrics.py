@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hermes_agent import __version__
-from hermes_agent.server.reply import Reply
+from hermes_agent.server.reply import HttpReply
 from hermes_agent.server.status import NO_STORE, Counts
-from hermes_agent.server.turns import Turns
+from hermes_agent.server.turns import TurnSlots
 
 if TYPE_CHECKING:
     from hermes_agent.server.asgi import Receive, Scope
@@ -26,15 +26,15 @@ class MetricsEndpoint:
         more: further lines in the same format, each ended by a line break.
     """
 
-    def __init__(self, turns: Turns, counts: Counts, more: Callable[[], str]) -> None:
+    def __init__(self, turns: TurnSlots, counts: Counts, more: Callable[[], str]) -> None:
         self._turns = turns
         self._counts = counts
         self._more = more
 
-    async def get(self, scope: Scope, receive: Receive) -> Reply:
+    async def get(self, scope: Scope, receive: Receive) -> HttpReply:
         """Return all of them."""
         text = "".join(line + "\n" for line in self._lines()) + self._more()
-        return Reply(200, text.encode(), _TYPE + NO_STORE)
+        return HttpReply(200, text.encode(), _TYPE + NO_STORE)
 
     def _lines(self) -> Iterator[str]:
         yield "# HELP hermes_info The version that runs."

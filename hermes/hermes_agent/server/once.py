@@ -6,20 +6,20 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from typing import Any, Protocol
 
 from hermes_agent.core.events import Event, FinishReason, TurnFinished
-from hermes_agent.core.messages import Content, Message, Usage, said_in
-from hermes_agent.delivery import Claimed, Inbound
+from hermes_agent.core.messages import Content, Message, Usage, assistant_text
+from hermes_agent.delivery import ClaimedMessage, InboundMessage
 from hermes_agent.models.request import NO_OPTIONS, RequestOptions
-from hermes_agent.server.reply import Refusal
+from hermes_agent.server.reply import HttpError
 from hermes_agent.sessions import API_SERVER
 
-__all__ = ["KEY_HEADER", "Inbox", "Once", "Talk"]
+__all__ = ["KEY_HEADER", "IdempotencyInbox", "IdempotentRequests", "ResumableConversation"]
 
 KEY_HEADER = b"idempotency-key"
 LONGEST_KEY = 200
 BUSY_RETRY_S = 1.0
 
 
-class Talk(Protocol):
+class ResumableConversation(Protocol):
     """The part of `agent.Conversation` that is used."""
 
     session_id: str
@@ -37,82 +37,88 @@ class Talk(Protocol):
         ...
 
 
-class Inbox(Protocol):
+class IdempotencyInbox(Protocol):
     """The part of `delivery.Delivery` that is used."""
 
-    async def begin(self, message: Inbound, /) -> Claimed | Mapping[str, Any] | None:
+    async def begin(self, message: InboundMessage, /) -> ClaimedMessage | Mapping[str, Any] | None:
         """Store a message and claim it."""
         ...
 
 
-class Once:
+class IdempotentRequests:
     """Makes conversations whose next turn happens once.
 
     Args:
         transcript: calls a method of the transcript (`Agent.transcript`).
     """
 
-    def __init__(self, inbox: Inbox, transcript: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(self, inbox: IdempotencyInbox, transcript: Callable[..., Awaitable[Any]]) -> None:
         self._inbox = inbox
         self._transcript = transcript
 
-    def of(self, talk: Talk, key: str) -> _OnceTalk:
+    def wrap(self, talk: ResumableConversation, key: str) -> _IdempotentConversation:
         """Return `talk`, for the request with this key.
 
         Raises:
-            Refusal: 400, the key is too long.
+            HttpError: 400, the key is too long.
         """
         if len(key) > LONGEST_KEY:
-            raise Refusal(400, f"the Idempotency-Key is longer than {LONGEST_KEY} characters", code="invalid_request")
-        return _OnceTalk(talk, key, self._inbox, self._transcript)
+            raise HttpError(400, f"the Idempotency-Key is longer than {LONGEST_KEY} characters", code="invalid_request")
+        return _IdempotentConversation(talk, key, self._inbox, self._transcript)
 
 
-class _OnceTalk:
+class _IdempotentConversation:
     """A conversation; `turn` gives the events of the turn, or its answer when it has taken place."""
 
-    def __init__(self, talk: Talk, key: str, inbox: Inbox, transcript: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(
+        self, talk: ResumableConversation, key: str, inbox: IdempotencyInbox, transcript: Callable[..., Awaitable[Any]]
+    ) -> None:
         self.session_id = talk.session_id
         self.interrupt = talk.interrupt
         self.close = talk.close
-        self._talk = talk
+        self._conversation = talk
         self._key = key
         self._inbox = inbox
         self._transcript = transcript
 
     async def turn(self, content: Content, *, options: RequestOptions = NO_OPTIONS) -> AsyncGenerator[Event, None]:
-        held = await self._inbox.begin(Inbound(API_SERVER, self.session_id, self._key, "", API_SERVER))
+        held = await self._inbox.begin(InboundMessage(API_SERVER, self.session_id, self._key, "", API_SERVER))
         if held is None:
-            raise Refusal(
+            raise HttpError(
                 409,
                 "a request with this Idempotency-Key is being worked on",
                 code="in_progress",
                 retry_after_s=BUSY_RETRY_S,
             )
-        if not isinstance(held, Claimed):
+        if not isinstance(held, ClaimedMessage):
             finish: FinishReason = held.get("finish_reason") or "stop"
-            yield TurnFinished(said_in(await self._said_since(held)), "answered", Usage(), "", finish_reason=finish)
+            yield TurnFinished(
+                assistant_text(await self._messages_since(held)), "answered", Usage(), "", finish_reason=finish
+            )
             return
         ended = False
         try:
             async for event in self._events(held, content, options):
                 if isinstance(event, TurnFinished) and event.reason != "interrupted":
                     upto = await self._transcript("last_id", self.session_id)
-                    await held.note(upto=upto, finish_reason=event.finished)
+                    await held.save_notes(upto=upto, finish_reason=event.reply_finish_reason)
                     await held.done()
                     ended = True
                 yield event
         finally:
             if not ended:
-                await held.give_back()
+                await held.release()
 
-    async def _events(self, held: Claimed, content: Content, options: RequestOptions) -> AsyncGenerator[Event, None]:
+    async def _events(
+        self, held: ClaimedMessage, content: Content, options: RequestOptions
+    ) -> AsyncGenerator[Event, None]:
         if "before" not in held.notes:
-            await held.note(before=await self._transcript("last_id", self.session_id))
+            await held.save_notes(before=await self._transcript("last_id", self.session_id))
         given = {"options": options} if options.values() else {}
-        async for event in self._talk.turn_once(content, since=int(held.notes["before"]), **given):
+        async for event in self._conversation.turn_once(content, since=int(held.notes["before"]), **given):
             yield event
 
-    async def _said_since(self, notes: Mapping[str, Any]) -> Sequence[Message]:
+    async def _messages_since(self, notes: Mapping[str, Any]) -> Sequence[Message]:
         upto = int(notes.get("upto", 1 << 62))
         found: Sequence[Message] = await self._transcript(
             "messages", self.session_id, after=int(notes.get("before", 0)), upto=upto

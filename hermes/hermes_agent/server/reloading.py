@@ -7,35 +7,37 @@ import logging
 from collections.abc import Callable
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.server.doors import PluginDoor
-from hermes_agent.service.notify import Notifier
+from hermes_agent.server.doors import PluginStatusProtocol
+from hermes_agent.service.notify import ServiceNotifier
 
-__all__ = ["Reloads"]
+__all__ = ["ReloadSignal"]
 
 logger = logging.getLogger(__name__)
 
 
-class Reloads:
+class ReloadSignal:
     """The reloads of a daemon, one after another.
 
     Args:
         line: the status line of a daemon that serves.
     """
 
-    def __init__(self, plugins: PluginDoor, notifier: Notifier, line: Callable[[], str] = lambda: "ready") -> None:
-        self.line = line
+    def __init__(
+        self, plugins: PluginStatusProtocol, notifier: ServiceNotifier, line: Callable[[], str] = lambda: "ready"
+    ) -> None:
+        self.status_line = line
         self._plugins = plugins
         self._notifier = notifier
         self._lock = asyncio.Lock()
         self._running: set[asyncio.Task[None]] = set()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start one; called in the loop."""
         task = asyncio.ensure_future(self._reload())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def now(self) -> list[str]:
+    async def run(self) -> list[str]:
         """Reload, and return what changed, a line each.
 
         Raises:
@@ -46,14 +48,14 @@ class Reloads:
             try:
                 done = await self._plugins.reload(None)
             finally:
-                self._notifier.ready(self.line())
+                self._notifier.ready(self.status_line())
         told = [f"{one['key']} {one['outcome']}" for one in done if one["outcome"] != "unchanged"]
         logger.info("reloaded: %s", ", ".join(told) or "nothing changed")
         return told
 
     async def _reload(self) -> None:
         try:
-            await self.now()
+            await self.run()
         except UserError as error:
             logger.error("SIGHUP: nothing is reloaded: %s", error)
         except Exception:

@@ -12,7 +12,7 @@ from hermes_agent.core.redact import redactor
 if TYPE_CHECKING:
     from hermes_agent.server.asgi import Receive, Scope, Send
 
-__all__ = ["Headers", "Refusal", "Reply", "json_bytes", "json_reply"]
+__all__ = ["Headers", "HttpError", "HttpReply", "json_bytes", "json_reply"]
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -20,7 +20,7 @@ _JSON: Headers = ((b"content-type", b"application/json"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HttpReply:
     """A whole answer; an ASGI application."""
 
     status: int
@@ -42,12 +42,12 @@ def json_bytes(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
-def json_reply(value: Any, status: int = 200, headers: Headers = ()) -> Reply:
+def json_reply(value: Any, status: int = 200, headers: Headers = ()) -> HttpReply:
     """Return an answer with `value` as JSON."""
-    return Reply(status, json_bytes(value), _JSON + headers)
+    return HttpReply(status, json_bytes(value), _JSON + headers)
 
 
-class Refusal(Exception):
+class HttpError(Exception):
     """A request that gets an error instead of what it asked for.
 
     Args:
@@ -87,7 +87,7 @@ class Refusal(Exception):
         error = {"message": redactor(self.message), "type": _type(self.status), "param": self.param, "code": self.code}
         return {"error": error}
 
-    def reply(self) -> Reply:
+    def reply(self) -> HttpReply:
         """Return the answer."""
         headers = self.headers
         if self.retry_after_s is not None:

@@ -17,20 +17,20 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hermes_agent.models.request import NO_OPTIONS, RequestOptions
-from hermes_agent.server.reply import Refusal
+from hermes_agent.server.reply import HttpError
 
 __all__ = [
     "CHAT",
     "EFFORT",
     "Fields",
-    "Option",
+    "OptionField",
     "RESPONSES",
     "VERBOSITY",
-    "bad",
+    "bad_request",
     "check_fields",
     "kind_of",
     "options_of",
-    "unsupported",
+    "unsupported_field",
 ]
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -41,14 +41,14 @@ STOPS = 4
 """Stop sequences at most, as OpenAI."""
 
 
-def bad(message: str, param: str | None) -> Refusal:
+def bad_request(message: str, param: str | None) -> HttpError:
     """Return the refusal (400) of a request that is wrong at `param`."""
-    return Refusal(400, message, code="invalid_request", param=param)
+    return HttpError(400, message, code="invalid_request", param=param)
 
 
-def unsupported(name: str, why: str) -> Refusal:
+def unsupported_field(name: str, why: str) -> HttpError:
     """Return the refusal (400) of a field that asks for something that is not to be had."""
-    return Refusal(400, f"{name} is not supported: {why}", code="unsupported_parameter", param=name)
+    return HttpError(400, f"{name} is not supported: {why}", code="unsupported_parameter", param=name)
 
 
 def kind_of(value: Any) -> str:
@@ -66,9 +66,9 @@ Reader = Callable[[Any, str], Any]
 def _number(low: float, high: float) -> Reader:
     def read(value: Any, name: str) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise bad(f"{name} is {kind_of(value)}: expected a number from {low:g} to {high:g}", name)
+            raise bad_request(f"{name} is {kind_of(value)}: expected a number from {low:g} to {high:g}", name)
         if not low <= value <= high:
-            raise bad(f"{name} is {value:g}: expected a number from {low:g} to {high:g}", name)
+            raise bad_request(f"{name} is {value:g}: expected a number from {low:g} to {high:g}", name)
         return value
 
     return read
@@ -77,9 +77,9 @@ def _number(low: float, high: float) -> Reader:
 def _whole(low: int, high: int) -> Reader:
     def read(value: Any, name: str) -> Any:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise bad(f"{name} is {kind_of(value)}: expected a whole number", name)
+            raise bad_request(f"{name} is {kind_of(value)}: expected a whole number", name)
         if not low <= value < high:
-            raise bad(f"{name} is {str(value)[:30]}: expected {low} or more, below {high}", name)
+            raise bad_request(f"{name} is {str(value)[:30]}: expected {low} or more, below {high}", name)
         return value
 
     return read
@@ -89,7 +89,7 @@ def _word(*known: str) -> Reader:
     def read(value: Any, name: str) -> Any:
         if value not in known:
             said = repr(value[:100]) if isinstance(value, str) else kind_of(value)
-            raise bad(f"{name} is {said}: expected one of {', '.join(known)}", name)
+            raise bad_request(f"{name} is {said}: expected one of {', '.join(known)}", name)
         return value
 
     return read
@@ -97,20 +97,20 @@ def _word(*known: str) -> Reader:
 
 def _flag(value: Any, name: str) -> Any:
     if not isinstance(value, bool):
-        raise bad(f"{name} is {kind_of(value)}: expected true or false", name)
+        raise bad_request(f"{name} is {kind_of(value)}: expected true or false", name)
     return value
 
 
 def _stop(value: Any, name: str) -> Any:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts) or len(texts) > STOPS:
-        raise bad(f"{name}: expected text, or a list of at most {STOPS} texts", name)
+        raise bad_request(f"{name}: expected text, or a list of at most {STOPS} texts", name)
     return value or None
 
 
 def _bias(value: Any, name: str) -> Any:
     if not isinstance(value, dict):
-        raise bad(f"{name} is {kind_of(value)}: expected an object", name)
+        raise bad_request(f"{name} is {kind_of(value)}: expected an object", name)
     for token, number in value.items():
         _number(-100, 100)(number, f"{name}.{token[:30]}")
     return value or None
@@ -122,16 +122,16 @@ def _tool_choice(value: Any, name: str) -> Any:
         return value
     function = value.get("function", value) if isinstance(value, dict) else None
     if isinstance(value, dict) and value.get("type", "function") != "function":
-        raise unsupported(name, "the agent has functions of its own alone, and offers all of them")
+        raise unsupported_field(name, "the agent has functions of its own alone, and offers all of them")
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
-        raise bad(f"{name}: expected none, auto, required or a function of the agent", name)
+        raise bad_request(f"{name}: expected none, auto, required or a function of the agent", name)
     return {"type": "function", "function": {"name": function["name"]}}
 
 
 # -- the tables --------------------------------------------------------------------------------------------------------
 
 
-class Option(NamedTuple):
+class OptionField(NamedTuple):
     """A field that is sent. `name`: in chat completions."""
 
     name: str
@@ -142,7 +142,7 @@ class Fields(NamedTuple):
     """What becomes of the fields of one API."""
 
     read: frozenset[str]
-    sent: Mapping[str, Option]
+    sent: Mapping[str, OptionField]
     labels: frozenset[str]
     refused: Mapping[str, tuple[tuple[Any, ...], str]]
     """Values that ask for nothing, and half a sentence why others are refused."""
@@ -153,14 +153,14 @@ class Fields(NamedTuple):
         return self.read | self.labels | frozenset(self.sent) | frozenset(self.refused)
 
 
-_TEMPERATURE = Option("temperature", _number(0, 2))
-_TOP_P = Option("top_p", _number(0, 1))
-_MAX_TOKENS = Option("max_tokens", _whole(1, LONGEST))
-_TOOL_CHOICE = Option("tool_choice", _tool_choice)
-_PARALLEL = Option("parallel_tool_calls", _flag)
+_TEMPERATURE = OptionField("temperature", _number(0, 2))
+_TOP_P = OptionField("top_p", _number(0, 1))
+_MAX_TOKENS = OptionField("max_tokens", _whole(1, LONGEST))
+_TOOL_CHOICE = OptionField("tool_choice", _tool_choice)
+_PARALLEL = OptionField("parallel_tool_calls", _flag)
 _PENALTY = _number(-2, 2)
-EFFORT = Option("reasoning_effort", _word(*EFFORTS))
-VERBOSITY = Option("verbosity", _word("low", "medium", "high"))
+EFFORT = OptionField("reasoning_effort", _word(*EFFORTS))
+VERBOSITY = OptionField("verbosity", _word("low", "medium", "high"))
 
 _LABELS = frozenset(
     {
@@ -182,11 +182,11 @@ CHAT = Fields(
         "top_p": _TOP_P,
         "max_tokens": _MAX_TOKENS,
         "max_completion_tokens": _MAX_TOKENS,
-        "stop": Option("stop", _stop),
-        "seed": Option("seed", _whole(-LARGEST_SEED, LARGEST_SEED)),
-        "presence_penalty": Option("presence_penalty", _PENALTY),
-        "frequency_penalty": Option("frequency_penalty", _PENALTY),
-        "logit_bias": Option("logit_bias", _bias),
+        "stop": OptionField("stop", _stop),
+        "seed": OptionField("seed", _whole(-LARGEST_SEED, LARGEST_SEED)),
+        "presence_penalty": OptionField("presence_penalty", _PENALTY),
+        "frequency_penalty": OptionField("frequency_penalty", _PENALTY),
+        "logit_bias": OptionField("logit_bias", _bias),
         "reasoning_effort": EFFORT,
         "verbosity": VERBOSITY,
         "tool_choice": _TOOL_CHOICE,
@@ -239,11 +239,11 @@ def check_fields(value: Mapping[str, Any], fields: Fields) -> None:
     """Refuse what is unknown, and what asks for something that the agent does not give.
 
     Raises:
-        Refusal: 400 with the name of the field.
+        HttpError: 400 with the name of the field.
     """
     for name, given in value.items():
         if name not in fields.all:
-            raise Refusal(
+            raise HttpError(
                 400,
                 f"{name[:100]} is no field of this request; GET /openapi.json lists them",
                 code="unknown_parameter",
@@ -253,17 +253,17 @@ def check_fields(value: Mapping[str, Any], fields: Fields) -> None:
             continue
         harmless, why = fields.refused[name]
         if not any(given == one and isinstance(given, bool) == isinstance(one, bool) for one in harmless):
-            raise unsupported(name, why)
+            raise unsupported_field(name, why)
     metadata = value.get("metadata")
     if metadata is not None and not (isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())):
-        raise bad("metadata: expected an object of texts", "metadata")
+        raise bad_request("metadata: expected an object of texts", "metadata")
 
 
 def options_of(value: Mapping[str, Any], fields: Fields) -> tuple[RequestOptions, dict[str, str]]:
     """Return what goes on to the model, and what the caller calls each of it.
 
     Raises:
-        Refusal: 400 with the place and what was expected.
+        HttpError: 400 with the place and what was expected.
     """
     found: dict[str, Any] = {}
     names: dict[str, str] = {}
@@ -272,7 +272,7 @@ def options_of(value: Mapping[str, Any], fields: Fields) -> tuple[RequestOptions
         if read is None:
             continue
         if found.setdefault(option.name, read) != read:
-            raise bad(f"{field} and {names[option.name]} say two things: send one of them", field)
+            raise bad_request(f"{field} and {names[option.name]} say two things: send one of them", field)
         names[option.name] = field
     if not found:
         return NO_OPTIONS, names

@@ -12,14 +12,14 @@ from hermes_agent.core.messages import Usage
 from hermes_agent.server.reply import json_bytes
 from hermes_agent.server.responses_request import response_id
 
-__all__ = ["ResponseEvents"]
+__all__ = ["ResponsesFormat"]
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 FIRST_EVENTS = 4
 """What `first` writes; later ones are numbered from here, whichever is made first."""
 
 
-class ResponseEvents:
+class ResponsesFormat:
     """Writes one answer.
 
     Args:
@@ -47,18 +47,18 @@ class ResponseEvents:
         }
         self._item = new_id("msg")
         self._place = {"item_id": self._item, "output_index": 0, "content_index": 0}
-        self._said = ""
+        self._streamed_text = ""
         self._count = FIRST_EVENTS
 
-    def whole(self, end: TurnFinished) -> dict[str, Any]:
+    def full_body(self, end: TurnFinished) -> dict[str, Any]:
         """Return the object of an answer that came to its end."""
-        why = _INCOMPLETE.get(end.finished)
+        why = _INCOMPLETE.get(end.reply_finish_reason)
         status = "completed" if why is None else "incomplete"
         details = {} if why is None else {"incomplete_details": {"reason": why}}
         output = [self._message(status, [_text(end.text)])]
         return {**self._head, **details, "status": status, "output": output, "usage": _usage(end.usage)}
 
-    def first(self) -> bytes:
+    def first_chunk(self) -> bytes:
         """The events with which an answer begins."""
         begun = {**self._head, "status": "in_progress", "output": [], "usage": None}
         events: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -69,14 +69,14 @@ class ResponseEvents:
         )
         return b"".join(_event(number, kind, fields) for number, (kind, fields) in enumerate(events))
 
-    def text(self, text: str) -> bytes:
+    def text_chunk(self, text: str) -> bytes:
         """A piece of the answer."""
-        self._said += text
+        self._streamed_text += text
         return self._event("response.output_text.delta", **self._place, delta=text, logprobs=[])
 
-    def last(self, end: TurnFinished) -> bytes:
+    def last_chunk(self, end: TurnFinished) -> bytes:
         """What ends a stream."""
-        whole, said = self.whole(end), self._said
+        whole, said = self.full_body(end), self._streamed_text
         item = self._message(whole["status"], [_text(said)])
         return b"".join(
             (
@@ -87,7 +87,7 @@ class ResponseEvents:
             )
         )
 
-    def error(self, body: dict[str, Any]) -> bytes:
+    def error_chunk(self, body: dict[str, Any]) -> bytes:
         """The event that ends a stream which cannot be finished; clients raise it."""
         found = body["error"]
         return self._event("error", code=found["code"], message=found["message"], param=found["param"])

@@ -13,23 +13,23 @@ from typing import Any
 
 from hermes_agent.models.request import RequestOptions
 from hermes_agent.server.chat_request import ChatRequest, check_session_id, parse_body, read_chat_values
-from hermes_agent.server.reply import Refusal
+from hermes_agent.server.reply import HttpError
 from hermes_agent.server.request_fields import (
     EFFORT,
     RESPONSES,
     VERBOSITY,
-    bad,
+    bad_request,
     check_fields,
     kind_of,
     options_of,
-    unsupported,
+    unsupported_field,
 )
 
 __all__ = ["read_responses_request", "response_id"]
 
 _ID = re.compile(r"resp_[0-9a-f]{24}(?:_(?P<session>.+))?")
 _TEXTS = ("input_text", "output_text", "text")
-_SAID = (
+_REPEATED = (
     *("instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id", "reasoning"),
     *("temperature", "text", "tool_choice", "top_p", "user"),
 )
@@ -48,7 +48,7 @@ def read_responses_request(body: bytes, models: Collection[str]) -> ChatRequest:
     the session of that answer.
 
     Raises:
-        Refusal: 400 with the place and what was expected, or 404 for an unknown model or answer.
+        HttpError: 400 with the place and what was expected, or 404 for an unknown model or answer.
     """
     value = parse_body(body)
     check_fields(value, RESPONSES)
@@ -57,19 +57,19 @@ def read_responses_request(body: bytes, models: Collection[str]) -> ChatRequest:
     names |= {"reasoning_effort": "reasoning.effort", "verbosity": "text.verbosity"}
     instructions = value.get("instructions")
     if instructions is not None and not isinstance(instructions, str):
-        raise bad("instructions: expected text", "instructions")
+        raise bad_request("instructions: expected text", "instructions")
     messages = _messages(value.get("input"))
     if instructions:
         messages.insert(0, {"role": "developer", "content": instructions})
     chat = {name: value.get(name) for name in ("model", "stream", "stream_options", "store")} | {"messages": messages}
     try:
         request = read_chat_values(chat, models, options)
-    except Refusal as refusal:
+    except HttpError as refusal:
         said = refusal.message.replace("messages", "input", 1)
         param = refusal.param and refusal.param.replace("messages", "input", 1)
-        raise Refusal(refusal.status, said, code=refusal.code, param=param) from None
-    repeated = {name: value[name] for name in _SAID if value.get(name) is not None}
-    return replace(request, session_id=_session(value, request), names=names, said=repeated)
+        raise HttpError(refusal.status, said, code=refusal.code, param=param) from None
+    repeated = {name: value[name] for name in _REPEATED if value.get(name) is not None}
+    return replace(request, session_id=_session(value, request), names=names, repeated_fields=repeated)
 
 
 def _nested(value: dict[str, Any], options: RequestOptions) -> RequestOptions:
@@ -78,16 +78,16 @@ def _nested(value: dict[str, Any], options: RequestOptions) -> RequestOptions:
     for field, known in (("reasoning", ("effort", "summary", "generate_summary")), ("text", ("format", "verbosity"))):
         given = value.get(field)
         if given is not None and not isinstance(given, dict):
-            raise bad(f"{field} is {kind_of(given)}: expected an object", field)
+            raise bad_request(f"{field} is {kind_of(given)}: expected an object", field)
         for name in given or {}:
             if name not in known:
-                raise bad(f"{field}.{name[:100]} is no field of this request", f"{field}.{name[:100]}")
+                raise bad_request(f"{field}.{name[:100]} is no field of this request", f"{field}.{name[:100]}")
     reasoning, text = value.get("reasoning") or {}, value.get("text") or {}
     for name in ("summary", "generate_summary"):
         if reasoning.get(name) is not None:
-            raise unsupported(f"reasoning.{name}", "the agent does not tell its thoughts")
+            raise unsupported_field(f"reasoning.{name}", "the agent does not tell its thoughts")
     if text.get("format") not in (None, {"type": "text"}):
-        raise unsupported("text.format", "the agent answers with text; ask for JSON in words")
+        raise unsupported_field("text.format", "the agent answers with text; ask for JSON in words")
     if reasoning.get("effort") is not None:
         more["reasoning_effort"] = EFFORT.read(reasoning["effort"], "reasoning.effort")
     if text.get("verbosity") is not None:
@@ -102,7 +102,7 @@ def _session(value: dict[str, Any], request: ChatRequest) -> str | None:
         return f"resp-{secrets.token_hex(12)}" if kept else None
     match = _ID.fullmatch(before) if isinstance(before, str) else None
     if match is None or match["session"] is None:
-        raise Refusal(
+        raise HttpError(
             404,
             f"there is no answer {str(before)[:200]!r} that can be gone on with",
             code="previous_response_not_found",
@@ -115,17 +115,17 @@ def _messages(given: Any) -> list[dict[str, Any]]:
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     if not isinstance(given, list) or not given:
-        raise bad("input: expected text, or a list with at least one item", "input")
+        raise bad_request("input: expected text, or a list with at least one item", "input")
     found: list[dict[str, Any]] = []
     for number, item in enumerate(given):
         at = f"input[{number}]"
         if not isinstance(item, dict):
-            raise bad(f"{at}: expected an object", at)
-        _take(item, at, found)
+            raise bad_request(f"{at}: expected an object", at)
+        _add_item(item, at, found)
     return found
 
 
-def _take(item: dict[str, Any], at: str, found: list[dict[str, Any]]) -> None:
+def _add_item(item: dict[str, Any], at: str, found: list[dict[str, Any]]) -> None:
     match item.get("type", "message"):
         case "message":
             found.append({"role": item.get("role"), "content": _content(item.get("content"), at)})
@@ -144,7 +144,7 @@ def _take(item: dict[str, Any], at: str, found: list[dict[str, Any]]) -> None:
         case "reasoning":
             return  # what a model thought is no part of what it is told by others
         case other:
-            raise bad(f"{at}.type is {str(other)[:100]!r}: expected message, function_call, …", f"{at}.type")
+            raise bad_request(f"{at}.type is {str(other)[:100]!r}: expected message, function_call, …", f"{at}.type")
 
 
 def _content(given: Any, at: str) -> Any:
@@ -155,7 +155,7 @@ def _content(given: Any, at: str) -> Any:
 
 def _part(part: Any, at: str) -> Any:
     if not isinstance(part, dict):
-        raise bad(f"{at}: expected an object", at)
+        raise bad_request(f"{at}: expected an object", at)
     match part.get("type"):
         case kind if kind in _TEXTS:
             return {"type": "text", "text": part.get("text")}

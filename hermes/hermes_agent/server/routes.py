@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from hermes_agent.server.body import CallerGone
-from hermes_agent.server.reply import Refusal, Reply
+from hermes_agent.server.body import ClientDisconnected
+from hermes_agent.server.reply import HttpError, HttpReply
 
 if TYPE_CHECKING:
     from hermes_agent.server.asgi import App, Receive, Scope, Send
 
-__all__ = ["Answer", "Route", "Routes", "answering"]
+__all__ = ["RouteHandler", "HttpRoute", "RouteTable", "make_application"]
 
-Answer = Callable[["Scope", "Receive"], Awaitable[Reply]]
+RouteHandler = Callable[["Scope", "Receive"], Awaitable[HttpReply]]
 """Gives the whole answer to a request."""
 
 
-class Route(NamedTuple):
+class HttpRoute(NamedTuple):
     """What answers a path; one that ends with `/`, every path with a name behind it, which is `scope["name"]`."""
 
     path: str
@@ -38,12 +38,12 @@ class Route(NamedTuple):
         return method == self.method or (method == "HEAD" and self.method == "GET")
 
 
-class Routes:
+class RouteTable:
     """The ASGI application of several routes."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[HttpRoute]) -> None:
         self.all = tuple(routes)
-        self._named: dict[str, list[tuple[Route, str]]] = {}
+        self._named: dict[str, list[tuple[HttpRoute, str]]] = {}
         """Those without a name in their path, by it."""
         for route in self.all:
             if not route.path.endswith("/"):
@@ -60,27 +60,27 @@ class Routes:
                 return
         if found:
             allowed = ", ".join(dict.fromkeys(route.method for route, _ in found))
-            refusal = Refusal(
+            refusal = HttpError(
                 405,
                 f"{path[:200]} does not take {method}",
                 code="method_not_allowed",
                 headers=((b"allow", allowed.replace("GET", "GET, HEAD").encode()),),
             )
         else:
-            refusal = Refusal(404, f"there is no {path[:200]}; the API is below /v1", code="not_found")
+            refusal = HttpError(404, f"there is no {path[:200]}; the API is below /v1", code="not_found")
         await refusal.reply()(scope, receive, send)
 
-    def _with_name(self, path: str) -> list[tuple[Route, str]]:
+    def _with_name(self, path: str) -> list[tuple[HttpRoute, str]]:
         return [(route, name) for route in self.all if (name := route.name(path)) is not None]
 
 
-def answering(answer: Answer) -> App:
+def make_application(answer: RouteHandler) -> App:
     """Return the ASGI application that sends what `answer` gives, or nothing to a caller that has gone."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             reply = await answer(scope, receive)
-        except CallerGone:
+        except ClientDisconnected:
             return
         await reply(scope, receive, send)
 

@@ -7,31 +7,31 @@ import logging
 from collections.abc import Callable
 
 from hermes_agent.server.app import Application
-from hermes_agent.server.engine import CLOSE_S, engine
+from hermes_agent.server.engine import CLOSE_S, make_server
 from hermes_agent.server.listen import address_of, is_loopback, listen
-from hermes_agent.server.settings import ServerSettings
-from hermes_agent.server.turns import Turns
+from hermes_agent.server.settings import HttpSettings
+from hermes_agent.server.turns import TurnSlots
 from hermes_agent.service.connections import Connections
-from hermes_agent.service.descriptors import within_descriptors
-from hermes_agent.service.handover import Handover
+from hermes_agent.service.descriptors import limit_connections
+from hermes_agent.service.handover import SocketHandover
 
 __all__ = ["serve"]
 
 logger = logging.getLogger(__name__)
 
-FIRST_S = 2.0
+FIRST_REQUEST_S = 2.0
 """How long who has just connected, and is heard by this process, may take to ask."""
 
 
 async def serve(
     app: Application,
-    settings: ServerSettings,
+    settings: HttpSettings,
     *,
     on_ready: Callable[[str], None],
     stop: asyncio.Event,
     on_drain: Callable[[], None] | None = None,
     hurry: asyncio.Event | None = None,
-    handover: Handover | None = None,
+    handover: SocketHandover | None = None,
 ) -> None:
     """Listen, answer, and return once `stop` is set and everything has ended.
 
@@ -56,12 +56,12 @@ async def serve(
         on_ready(address_of(sockets[0]))
 
     connections = Connections(
-        within_descriptors(settings.max_connections),
+        limit_connections(settings.max_connections),
         settings.max_connections_per_address,
         door="http",
         hint="server.max_connections and server.max_connections_per_address set the limits.",
     )
-    server, finish, last = engine(app, ready, connections=connections, head_timeout_s=settings.head_timeout_s)
+    server, finish, last = make_server(app, ready, connections=connections, head_timeout_s=settings.head_timeout_s)
     for one in sockets:
         logger.debug("http listens on %s", address_of(one))
         if not is_loopback(one):
@@ -76,11 +76,11 @@ async def serve(
             await listens.wait()  # who ends it in its first moment finds it half begun
             if on_drain is not None:
                 on_drain()
-            if handover is not None and handover.held:
+            if handover is not None and handover.has_successor:
                 logger.info(
                     "who connects now waits for the next process"
                 )  # the sockets' copies in `handover` listen on
-                await last(FIRST_S)
+                await last(FIRST_REQUEST_S)
             await _drain(app.turns, settings, hurry)
             finish.set()
     finally:
@@ -88,7 +88,7 @@ async def serve(
             one.close()
 
 
-async def _drain(turns: Turns, settings: ServerSettings, hurry: asyncio.Event | None) -> None:
+async def _drain(turns: TurnSlots, settings: HttpSettings, hurry: asyncio.Event | None) -> None:
     turns.close()
     if await turns.drain.wait_idle(settings.drain_timeout_s, hurry=hurry):
         return

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from hermes_agent.core.errors import ConfigError
 
-__all__ = ["Lookup", "Secrets", "ServerSettings", "read_settings"]
+__all__ = ["ConfigLookup", "ServerSecrets", "HttpSettings", "read_settings"]
 
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?)(?::(?P<port>\d{1,5}))?")
@@ -17,14 +17,14 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\
 _KEY = re.compile(r"[\x21-\x7e]+")
 
 
-class Lookup(Protocol):
+class ConfigLookup(Protocol):
     """The part of the config that is read."""
 
     def get(self, key: str, /) -> Any:
         """Return the effective value of a dotted key."""
 
 
-class Secrets(Protocol):
+class ServerSecrets(Protocol):
     """The part of `credentials.Credentials` that is used."""
 
     def get(self, name: str, /) -> str | None:
@@ -32,7 +32,7 @@ class Secrets(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerSettings:
+class HttpSettings:
     """Everything that can be set about the server, checked."""
 
     enabled: bool = True
@@ -75,14 +75,14 @@ class ServerSettings:
         return f"ServerSettings(host={self.host!r}, port={self.port}, enabled={self.enabled})"
 
 
-def read_settings(config: Lookup, secrets: Secrets) -> ServerSettings:
+def read_settings(config: ConfigLookup, secrets: ServerSecrets) -> HttpSettings:
     """Return the settings; what `API_SERVER_ENABLED`, `_HOST`, `_PORT` and `_KEY` say wins over the config.
 
     Raises:
         ConfigError: a value cannot be used; the variable or the key is named.
     """
     port, port_from = _port(config, secrets)
-    return ServerSettings(
+    return HttpSettings(
         enabled=_enabled(config, secrets),
         host=(secrets.get("API_SERVER_HOST") or str(config.get("server.host"))).strip(),
         port=port,
@@ -99,7 +99,7 @@ def read_settings(config: Lookup, secrets: Secrets) -> ServerSettings:
     )
 
 
-def _enabled(config: Lookup, secrets: Secrets) -> bool:
+def _enabled(config: ConfigLookup, secrets: ServerSecrets) -> bool:
     given = (secrets.get("API_SERVER_ENABLED") or "").strip()
     if not given:
         return bool(config.get("server.enabled"))
@@ -109,7 +109,7 @@ def _enabled(config: Lookup, secrets: Secrets) -> bool:
     return word in _TRUE
 
 
-def _port(config: Lookup, secrets: Secrets) -> tuple[int, str]:
+def _port(config: ConfigLookup, secrets: ServerSecrets) -> tuple[int, str]:
     given = (secrets.get("API_SERVER_PORT") or "").strip()
     if not given:
         return int(config.get("server.port")), "server.port"
@@ -118,7 +118,7 @@ def _port(config: Lookup, secrets: Secrets) -> tuple[int, str]:
     return int(given), "API_SERVER_PORT"
 
 
-def _key(config: Lookup, secrets: Secrets) -> str:
+def _key(config: ConfigLookup, secrets: ServerSecrets) -> str:
     """A key that no header can bear would lock everybody out; its value is not shown."""
     variable = (secrets.get("API_SERVER_KEY") or "").strip()
     key, name = (

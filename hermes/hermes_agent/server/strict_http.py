@@ -38,12 +38,12 @@ class StrictConnection(h11.Connection):
         event = super().next_event()
         taken = before[: len(before) - len(self.trailing_data[0])]
         if not begins:
-            self._look_at_framing(taken, event)
+            self._check_framing(taken, event)
         elif isinstance(event, h11.Request):
-            self._look_at_head(taken, event)
+            self._check_head(taken, event)
         return event
 
-    def _look_at_head(self, head: bytes, request: h11.Request) -> None:
+    def _check_head(self, head: bytes, request: h11.Request) -> None:
         self._chunked = False
         if _BARE.search(head):
             raise h11.RemoteProtocolError("a line of the head does not end with CR LF")
@@ -59,7 +59,7 @@ class StrictConnection(h11.Connection):
         if len(lengths) > 1 or any(b"," in value for value in lengths):
             raise h11.RemoteProtocolError("more than one Content-Length")
 
-    def _look_at_framing(self, taken: bytes, event: h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]) -> None:
+    def _check_framing(self, taken: bytes, event: h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]) -> None:
         if isinstance(event, h11.Data):
             taken = taken[: len(taken) - len(event.data)]
         self._framing += taken

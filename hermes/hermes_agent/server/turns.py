@@ -9,22 +9,22 @@ from collections.abc import AsyncIterator, Callable
 
 from hermes_agent.core.errors import RetryLater
 from hermes_agent.server.failures import STOPPING
-from hermes_agent.server.reply import Refusal
-from hermes_agent.server.settings import ServerSettings
-from hermes_agent.service.shutdown import RETRY_AFTER_S, Drain
+from hermes_agent.server.reply import HttpError
+from hermes_agent.server.settings import HttpSettings
+from hermes_agent.service.shutdown import RETRY_AFTER_S, TurnDrain
 
-__all__ = ["CALLER_GONE", "Left", "Slot", "Turns"]
+__all__ = ["CLIENT_GONE", "ClientLeft", "TurnSlot", "TurnSlots"]
 
-CALLER_GONE = "the caller is gone"
+CLIENT_GONE = "the caller is gone"
 BUSY_RETRY_S = 5.0
 """What a caller is told to wait when too many wait already."""
 
 
-class Left(Exception):
+class ClientLeft(Exception):
     """A slot was interrupted before its turn began; the argument is the reason."""
 
 
-class Slot:
+class TurnSlot:
     """The place of one request, from its arrival to the end of its answer."""
 
     def __init__(self, session_id: str | None) -> None:
@@ -36,12 +36,12 @@ class Slot:
         self._stop: Callable[[], None] | None = None
 
     @property
-    def caller_gone(self) -> bool:
+    def is_client_gone(self) -> bool:
         """Whether nobody reads the answer any more."""
-        return self.reason == CALLER_GONE
+        return self.reason == CLIENT_GONE
 
     def wait(self) -> asyncio.Future[None]:
-        """Return what `Turns` settles when the turn may run; `interrupt` settles it with `Left`."""
+        """Return what `TurnSlots` settles when the turn may run; `interrupt` settles it with `ClientLeft`."""
         self._granted = asyncio.get_running_loop().create_future()
         return self._granted
 
@@ -57,25 +57,25 @@ class Slot:
             return
         self.reason = reason
         if self._granted is not None and not self._granted.done():
-            self._granted.set_exception(Left(reason))
+            self._granted.set_exception(ClientLeft(reason))
         elif self._stop is not None:
             self._stop()
 
 
-class Turns:
+class TurnSlots:
     """Grants slots. For one loop.
 
     Args:
         on_change: called after the number of running turns has changed.
     """
 
-    def __init__(self, settings: ServerSettings, on_change: Callable[[], None] | None = None) -> None:
+    def __init__(self, settings: HttpSettings, on_change: Callable[[], None] | None = None) -> None:
         self.on_change = on_change
-        self.drain = Drain()
+        self.drain = TurnDrain()
         self._settings = settings
-        self._running: set[Slot] = set()
+        self._running: set[TurnSlot] = set()
         self._busy: set[str] = set()
-        self._queue: dict[Slot, asyncio.Future[None]] = {}
+        self._queue: dict[TurnSlot, asyncio.Future[None]] = {}
         self._waiting: Counter[str] = Counter()
 
     @property
@@ -89,18 +89,18 @@ class Turns:
         return len(self._queue)
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether new turns are refused."""
         return self.drain.closed
 
     @contextlib.asynccontextmanager
-    async def take(self, slot: Slot) -> AsyncIterator[None]:
+    async def take(self, slot: TurnSlot) -> AsyncIterator[None]:
         """Wait until the turn of `slot` may run; it counts as running inside the block.
 
         Raises:
             RetryLater: the agent is stopping.
-            Refusal: 503 when too many wait, 429 when too many wait for this session.
-            Left: the slot was interrupted while it waited.
+            HttpError: 503 when too many wait, 429 when too many wait for this session.
+            ClientLeft: the slot was interrupted while it waited.
         """
         await self._enter(slot)
         try:
@@ -123,13 +123,13 @@ class Turns:
 
     def check_open(self) -> None:
         """Raise `RetryLater` when new turns are refused, so that no body is read in vain."""
-        if self.closed:
+        if self.is_closed:
             raise RetryLater(f"{STOPPING} and takes no new turns", after_s=RETRY_AFTER_S)
 
-    async def _enter(self, slot: Slot) -> None:
+    async def _enter(self, slot: TurnSlot) -> None:
         self.check_open()
         if slot.reason:
-            raise Left(slot.reason)
+            raise ClientLeft(slot.reason)
         if self._may_start(slot) and not (slot.session_id and self._waiting[slot.session_id]):
             self._start(slot)
             return
@@ -148,38 +148,38 @@ class Turns:
                 self._count_waiting(slot, -1)
                 self._wake()
 
-    def _refuse_beyond_limits(self, slot: Slot) -> None:
+    def _refuse_beyond_limits(self, slot: TurnSlot) -> None:
         limit = self._settings.max_queued_per_session
         if slot.session_id and self._waiting[slot.session_id] >= limit:
-            raise Refusal(
+            raise HttpError(
                 429,
                 f"{limit} requests wait for session {slot.session_id} already",
                 code="session_busy",
                 retry_after_s=BUSY_RETRY_S,
             )
         if len(self._queue) >= self._settings.max_queued_turns:
-            raise Refusal(
+            raise HttpError(
                 503,
                 f"{self.running} turns run and {self.waiting} wait already",
                 code="overloaded",
                 retry_after_s=BUSY_RETRY_S,
             )
 
-    def _may_start(self, slot: Slot) -> bool:
+    def _may_start(self, slot: TurnSlot) -> bool:
         return self.running < self._settings.max_concurrent_turns and slot.session_id not in self._busy
 
-    def _start(self, slot: Slot) -> None:
+    def _start(self, slot: TurnSlot) -> None:
         self._running.add(slot)
         if slot.session_id:
             self._busy.add(slot.session_id)
-        self._changed()
+        self._notify_change()
 
-    def _leave(self, slot: Slot) -> None:
+    def _leave(self, slot: TurnSlot) -> None:
         self._running.discard(slot)
         if slot.session_id:
             self._busy.discard(slot.session_id)
         self._wake()
-        self._changed()
+        self._notify_change()
 
     def _wake(self) -> None:
         """Start what may start, in the order of arrival."""
@@ -190,12 +190,12 @@ class Turns:
                 self._start(waiting)
                 granted.set_result(None)
 
-    def _count_waiting(self, slot: Slot, step: int) -> None:
+    def _count_waiting(self, slot: TurnSlot, step: int) -> None:
         if slot.session_id:
             self._waiting[slot.session_id] += step
             if not self._waiting[slot.session_id]:
                 del self._waiting[slot.session_id]
 
-    def _changed(self) -> None:
+    def _notify_change(self) -> None:
         if self.on_change is not None:
             self.on_change()

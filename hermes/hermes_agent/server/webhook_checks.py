@@ -8,7 +8,7 @@ import hmac
 from collections.abc import Mapping
 from typing import Literal
 
-__all__ = ["CHECKS", "MAX_AGE_S", "Check", "delivery_id", "event_name", "fingerprint", "proven"]
+__all__ = ["CHECKS", "MAX_AGE_S", "Check", "delivery_id", "event_name", "fingerprint", "is_signature_valid"]
 
 Check = Literal["hmac", "github", "gitlab", "slack"]
 CHECKS: tuple[Check, ...] = ("hmac", "github", "gitlab", "slack")
@@ -22,7 +22,7 @@ _IDS = ("x-github-delivery", "x-gitlab-event-uuid", "idempotency-key", "webhook-
 _EVENTS = ("x-github-event", "x-gitlab-event", "x-event-type")
 
 
-def proven(check: Check, secret: str, header: str, headers: Headers, body: bytes, now: float) -> bool:
+def is_signature_valid(check: Check, secret: str, header: str, headers: Headers, body: bytes, now: float) -> bool:
     """Say whether a request proves that its sender has the secret.
 
     Args:
@@ -37,12 +37,12 @@ def proven(check: Check, secret: str, header: str, headers: Headers, body: bytes
         if not (stamp.isascii() and stamp.isdigit() and abs(now - int(stamp[:12])) <= MAX_AGE_S):
             return False
         mac = hmac.new(key, b"v0:" + stamp.encode() + b":" + body, hashlib.sha256)
-        return _same(headers.get("x-slack-signature", ""), "v0=" + mac.hexdigest())
+        return _is_equal(headers.get("x-slack-signature", ""), "v0=" + mac.hexdigest())
     mac = hmac.new(key, body, hashlib.sha256)
     if check == "github":
-        return _same(headers.get("x-hub-signature-256", ""), "sha256=" + mac.hexdigest())
+        return _is_equal(headers.get("x-hub-signature-256", ""), "sha256=" + mac.hexdigest())
     given = headers.get(header.lower(), "").removeprefix("sha256=")
-    return _same(given.lower(), mac.hexdigest()) or _same(given, base64.b64encode(mac.digest()).decode())
+    return _is_equal(given.lower(), mac.hexdigest()) or _is_equal(given, base64.b64encode(mac.digest()).decode())
 
 
 def fingerprint(check: Check, headers: Headers, body: bytes) -> str:
@@ -75,5 +75,5 @@ def event_name(headers: Headers, payload: object) -> str:
     return ""
 
 
-def _same(given: str, right: str) -> bool:
+def _is_equal(given: str, right: str) -> bool:
     return hmac.compare_digest(given.encode("latin-1", "replace"), right.encode())

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.core.errors import ConfigError
-from hermes_agent.server.settings import Lookup, Secrets
+from hermes_agent.server.settings import ConfigLookup, ServerSecrets
 from hermes_agent.server.webhook_checks import CHECKS, Check
 
-__all__ = ["WebhookRoute", "filled", "read_routes"]
+__all__ = ["WebhookRoute", "fill_template", "read_routes"]
 
 LONGEST_VALUE, LONGEST_TEXT = 8_000, 60_000
 """Characters of one value of a template, and of the whole text."""
@@ -45,7 +45,7 @@ class WebhookRoute:
         return f"WebhookRoute({self.name!r}, check={self.check!r})"
 
 
-def read_routes(config: Lookup, secrets: Secrets) -> dict[str, WebhookRoute]:
+def read_routes(config: ConfigLookup, secrets: ServerSecrets) -> dict[str, WebhookRoute]:
     """Return the routes by name.
 
     Raises:
@@ -55,7 +55,7 @@ def read_routes(config: Lookup, secrets: Secrets) -> dict[str, WebhookRoute]:
     return {name: _route(name, entry, secrets) for name, entry in found.items()}
 
 
-def filled(template: str, values: Mapping[str, Any]) -> str:
+def fill_template(template: str, values: Mapping[str, Any]) -> str:
     """Return a template with each `{path.to.value}` replaced; what is not there becomes nothing.
 
     Values are put in as they are and never read as a template again.
@@ -72,14 +72,14 @@ def filled(template: str, values: Mapping[str, Any]) -> str:
                 return ""
         if found is None:
             return ""
-        return _short(
+        return _shorten(
             found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, indent=1), LONGEST_VALUE
         )
 
-    return _short(_FIELD.sub(value, template or _DEFAULT), LONGEST_TEXT)
+    return _shorten(_FIELD.sub(value, template or _DEFAULT), LONGEST_TEXT)
 
 
-def _route(name: str, entry: Mapping[str, Any], secrets: Secrets) -> WebhookRoute:
+def _route(name: str, entry: Mapping[str, Any], secrets: ServerSecrets) -> WebhookRoute:
     if not _NAME.fullmatch(name):
         raise ConfigError(f"webhooks.{name}: a name of up to 64 letters, digits, `_` and `-` can stand in an address")
     check = str(entry.get("check") or "hmac")
@@ -106,5 +106,5 @@ def _route(name: str, entry: Mapping[str, Any], secrets: Secrets) -> WebhookRout
     )
 
 
-def _short(text: str, longest: int) -> str:
+def _shorten(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest} more characters)"

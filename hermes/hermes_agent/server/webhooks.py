@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes_agent.core.redact import redactor
-from hermes_agent.delivery import Inbound, Receipt
-from hermes_agent.server.body import CallerGone, read_body
-from hermes_agent.server.failures import refusal_of
-from hermes_agent.server.reply import Refusal, Reply, json_reply
-from hermes_agent.server.webhook_checks import delivery_id, event_name, fingerprint, proven
-from hermes_agent.server.webhook_routes import WebhookRoute, filled
+from hermes_agent.delivery import InboundMessage, Receipt
+from hermes_agent.server.body import ClientDisconnected, read_body
+from hermes_agent.server.failures import http_error_of
+from hermes_agent.server.reply import HttpError, HttpReply, json_reply
+from hermes_agent.server.webhook_checks import delivery_id, event_name, fingerprint, is_signature_valid
+from hermes_agent.server.webhook_routes import WebhookRoute, fill_template
 
 if TYPE_CHECKING:
     from hermes_agent.server.asgi import Receive, Scope, Send
 
-__all__ = ["PLATFORM", "Inbox", "WebhookEndpoint"]
+__all__ = ["PLATFORM", "WebhookInbox", "WebhookEndpoint"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +29,10 @@ PLATFORM = "webhook"
 BODY_S = 30.0
 
 
-class Inbox(Protocol):
+class WebhookInbox(Protocol):
     """The part of `delivery.Delivery` that is used."""
 
-    async def receive(self, message: Inbound, /) -> Receipt:
+    async def receive(self, message: InboundMessage, /) -> Receipt:
         """Store a message."""
         ...
 
@@ -46,35 +46,35 @@ class WebhookEndpoint:
     """
 
     def __init__(
-        self, routes: Mapping[str, WebhookRoute], inbox: Inbox, *, clock: Callable[[], float] = time.time
+        self, routes: Mapping[str, WebhookRoute], inbox: WebhookInbox, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._routes = routes
         self._inbox = inbox
         self._clock = clock
-        self._left = {name: _Allowance(route.per_minute) for name, route in routes.items()}
+        self._rate_limits = {name: _RateLimit(route.per_minute) for name, route in routes.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
-            answer = await self._take(scope, receive)
-        except CallerGone:
+            answer = await self._handle(scope, receive)
+        except ClientDisconnected:
             return
         except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
-            answer = refusal_of(error).reply()
+            answer = http_error_of(error).reply()
         await answer(scope, receive, send)
 
-    async def _take(self, scope: Scope, receive: Receive) -> Reply:
+    async def _handle(self, scope: Scope, receive: Receive) -> HttpReply:
         name = scope["name"]
         route = self._routes.get(name)
         if route is None:
-            raise Refusal(404, f"there is no webhook {name[:100]!r}", code="not_found")
+            raise HttpError(404, f"there is no webhook {name[:100]!r}", code="not_found")
         body = await read_body(scope, receive, max_bytes=route.max_body_kb * 1024, timeout_s=BODY_S)
         headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
-        if not proven(route.check, route.secret, route.header, headers, body, self._clock()):
+        if not is_signature_valid(route.check, route.secret, route.header, headers, body, self._clock()):
             logger.warning("webhook %s: a request without a valid signature was refused", name)
-            raise Refusal(401, "the signature is missing, wrong or too old", code="invalid_signature")
-        if (wait_s := self._left[name].take()) > 0:
-            raise Refusal(
+            raise HttpError(401, "the signature is missing, wrong or too old", code="invalid_signature")
+        if (wait_s := self._rate_limits[name].take()) > 0:
+            raise HttpError(
                 429, f"more than {route.per_minute} a minute", code="rate_limit_exceeded", retry_after_s=wait_s
             )
         payload = _json(body)
@@ -86,7 +86,7 @@ class WebhookEndpoint:
         delivery = delivery_id(route.id_header, headers, payload)
         return await self._store(route, event, delivery, payload, fingerprint(route.check, headers, body))
 
-    async def _store(self, route: WebhookRoute, event: str, delivery: str, payload: Any, content: str) -> Reply:
+    async def _store(self, route: WebhookRoute, event: str, delivery: str, payload: Any, content: str) -> HttpReply:
         values = payload if isinstance(payload, dict) else {}
         values = {
             **values,
@@ -95,15 +95,15 @@ class WebhookEndpoint:
             "event": values.get("event", event),
             "event_in_words": f" ({event})" if event else "",
         }
-        session = filled(route.session, values) if route.session else f"{self._clock():.6f}"
+        session = fill_template(route.session, values) if route.session else f"{self._clock():.6f}"
         receipt = await self._inbox.receive(
-            Inbound(
+            InboundMessage(
                 PLATFORM,
                 route.name,
                 delivery,
                 f"{route.name}:{hashlib.sha256(session.encode()).hexdigest()[:24]}",
                 f"{PLATFORM}:{route.name}",
-                {"route": route.name, "text": redactor.known(filled(route.prompt, values))},
+                {"route": route.name, "text": redactor.mask_known(fill_template(route.prompt, values))},
                 content if route.same_body_seconds else "",
                 route.same_body_seconds,
             )
@@ -112,7 +112,7 @@ class WebhookEndpoint:
         return json_reply({"id": receipt.id, "duplicate": not receipt.new}, 202)
 
 
-class _Allowance:
+class _RateLimit:
     """So many at once, refilled over a minute."""
 
     def __init__(self, per_minute: int) -> None:
@@ -135,4 +135,4 @@ def _json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except ValueError:
-        raise Refusal(400, "the body is not JSON", code="invalid_request") from None
+        raise HttpError(400, "the body is not JSON", code="invalid_request") from None

@@ -6,13 +6,13 @@ import http.client
 import json
 from typing import Any
 
-__all__ = ["ask", "ask_health"]
+__all__ = ["ask_daemon_http", "ask_daemon_health"]
 
 LONGEST_ANSWER = 4 * 2**20
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
-def ask_health(address: str, key: str | None, *, timeout_s: float = 5.0) -> dict[str, Any]:
+def ask_daemon_health(address: str, key: str | None, *, timeout_s: float = 5.0) -> dict[str, Any]:
     """Return what `GET /health` says.
 
     Args:
@@ -23,13 +23,13 @@ def ask_health(address: str, key: str | None, *, timeout_s: float = 5.0) -> dict
         OSError: nothing answers there.
         ValueError: what answers is not this server, or it refused the key.
     """
-    status, value = ask(address, key, "GET", "/health", timeout_s=timeout_s)
+    status, value = ask_daemon_http(address, key, "GET", "/health", timeout_s=timeout_s)
     if status != 200 or "status" not in value:
         raise ValueError(f"status {status}")
     return value
 
 
-def ask(
+def ask_daemon_http(
     address: str, key: str | None, method: str, path: str, body: Any = None, *, timeout_s: float
 ) -> tuple[int, dict[str, Any]]:
     """Send one request to the daemon and return the status and the JSON object of the answer.

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-__all__ = ["Connection", "Connections", "Stage"]
+__all__ = ["CountedConnection", "Connections", "Stage"]
 
 logger = logging.getLogger(__name__)
 
@@ -21,10 +21,10 @@ Stage = Literal["head", "answered", "body", "kept", "busy"]
 nothing, and had the key the last time. `busy`: is worked for."""
 GIVES_WAY: tuple[Stage, ...] = ("head", "answered", "body", "kept")
 """In this order."""
-TELL_EVERY_S = 60.0
+LOG_EVERY_S = 60.0
 
 
-class Connection(Protocol):
+class CountedConnection(Protocol):
     """What is counted."""
 
     peer: str
@@ -60,14 +60,14 @@ class Connections:
     ) -> None:
         self._most = most
         self._most_of_peer = most_of_peer
-        self._open: dict[str, dict[Connection, None]] = {}
+        self._open: dict[str, dict[CountedConnection, None]] = {}
         self._count = 0
         self._log = _Summary(door, hint, clock)
 
     def __len__(self) -> int:
         return self._count
 
-    def admit(self, one: Connection) -> bool:
+    def admit(self, one: CountedConnection) -> bool:
         """Count a new connection; false when there is no place and nobody gives way."""
         of_peer = self._open.get(one.peer, {})
         if len(of_peer) >= self._most_of_peer and not self._make_room([one.peer]):
@@ -80,7 +80,7 @@ class Connections:
         self._count += 1
         return True
 
-    def gone(self, one: Connection) -> None:
+    def remove(self, one: CountedConnection) -> None:
         """Forget a connection; one that was never counted is none."""
         of_peer = self._open.get(one.peer, {})
         if one in of_peer:
@@ -94,7 +94,7 @@ class Connections:
 
     def _make_room(self, peers: Sequence[str]) -> bool:
         """Close the connection of least use; of several the oldest of the first peer."""
-        least: dict[Stage, tuple[str, Connection]] = {}
+        least: dict[Stage, tuple[str, CountedConnection]] = {}
         for peer in peers:
             for one in self._open[peer]:
                 least.setdefault(one.stage(), (peer, one))
@@ -104,7 +104,7 @@ class Connections:
         if found is None:
             return False
         peer, one = found
-        self.gone(one)
+        self.remove(one)
         self._log.closed(peer)
         one.give_way()
         return True
@@ -123,17 +123,17 @@ class _Summary:
 
     def closed(self, peer: str) -> None:
         self._closed[peer] += 1
-        self._tell("they gave way")
+        self._log("they gave way")
 
     def refused(self, peer: str, why: str) -> None:
         self._refused[peer] += 1
-        self._tell(why)
+        self._log(why)
 
-    def _tell(self, why: str) -> None:
+    def _log(self, why: str) -> None:
         now = self._clock()
         if now < self._next:
             return
-        self._next = now + TELL_EVERY_S
+        self._next = now + LOG_EVERY_S
         (peer, number), *_ = (self._closed + self._refused).most_common(1)
         logger.warning(
             "%s: too many connections: %d that waited were closed, %d were refused (%s); most from %s (%d). %s",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-__all__ = ["attribute_loggers", "fields_of", "forget_attributions", "log_context", "log_fields", "suffix"]
+__all__ = ["attribute_loggers", "record_fields", "clear_attributions", "log_context", "log_fields", "format_fields"]
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 _FIELDS: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar("hermes_log_fields", default=_NONE)
@@ -47,7 +47,7 @@ def log_fields() -> dict[str, str]:
     return dict(_FIELDS.get())
 
 
-def forget_attributions() -> None:
+def clear_attributions() -> None:
     """Attribute no logger to a plugin any more, when a log of its own begins or ends."""
     _PLUGINS.clear()
 
@@ -57,7 +57,7 @@ def attribute_loggers(module: str, plugin: str) -> None:
     _PLUGINS[module] = plugin
 
 
-def fields_of(record: logging.LogRecord) -> dict[str, str]:
+def record_fields(record: logging.LogRecord) -> dict[str, str]:
     """Return the fields of a record: the context's, the plugin of its logger, and those of `extra` in lower case.
 
     Keys of `extra` are those that begin with `HERMES_`.
@@ -77,7 +77,7 @@ def _plugin_of(name: str) -> str:
     return _PLUGINS.get(name, "")
 
 
-def suffix(fields: Mapping[str, str]) -> str:
+def format_fields(fields: Mapping[str, str]) -> str:
     """Return the fields as ` session=… plugin=…`; a value with blanks, quotes or `=` is quoted."""
     return "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
 

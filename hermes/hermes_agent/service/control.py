@@ -23,11 +23,11 @@ from typing import Any
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.service.connections import Connections, Stage
-from hermes_agent.service.handover import Handover
-from hermes_agent.service.peer import Role, role_of, user_of
-from hermes_agent.service.state import note, noted
+from hermes_agent.service.handover import SocketHandover
+from hermes_agent.service.peer import Role, peer_role, peer_user
+from hermes_agent.service.state import read_note, write_note
 
-__all__ = ["ControlSocket", "Operation", "ask", "ask_at", "socket_path"]
+__all__ = ["ControlSocket", "Operation", "request", "request_at", "socket_path"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +37,9 @@ QUESTION_S = 10.0
 """How long a peer may take to ask."""
 ANSWER_S = 60.0
 """How long a peer may take to read its answer."""
-AT_ONCE = 32
+MAX_PARALLEL = 32
 """Connections that are accepted before something else has its turn."""
-MOST, MOST_OF_USER = 128, 32
+MAX_CONNECTIONS, MAX_OF_USER = 128, 32
 """Connections of others than root and the daemon's user, and of one user; root and the daemon's user have their own."""
 
 TOO_MANY = "this user has too many questions open; ask again when one is answered"
@@ -73,7 +73,7 @@ class ControlSocket:
         environ: Mapping[str, str],
         operations: Mapping[str, Operation],
         for_members: Collection[str] = (),
-        handover: Handover | None = None,
+        handover: SocketHandover | None = None,
     ) -> None:
         self.path = socket_path(home, environ)
         self._home = home
@@ -83,8 +83,8 @@ class ControlSocket:
         self._handover = handover
         self._listening: socket.socket | None = None
         self._asked: set[asyncio.Task[Any]] = set()
-        self._of_owners = Connections(2 * MOST_OF_USER, MOST_OF_USER, door="control")
-        self._of_others = Connections(MOST, MOST_OF_USER, door="control")
+        self._of_owners = Connections(2 * MAX_OF_USER, MAX_OF_USER, door="control")
+        self._of_others = Connections(MAX_CONNECTIONS, MAX_OF_USER, door="control")
 
     async def start(self) -> None:
         """Listen; a daemon that cannot goes on without, and says so."""
@@ -98,7 +98,7 @@ class ControlSocket:
             self._accept_from_now()
             if self._handover is not None:
                 self._handover.keep("control", [self._listening], self.path)
-            note(self._home, "control", str(self.path))
+            write_note(self._home, "control", str(self.path))
         except OSError as exc:
             logger.warning(
                 "no control socket at %s: %s; `hermes gateway stop` and `reload` will not work", self.path, exc
@@ -129,7 +129,7 @@ class ControlSocket:
     def _accept(self) -> None:
         """Take who has connected. Not asyncio's server: what that has accepted and not yet told of, no drain finds."""
         assert self._listening is not None
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_PARALLEL):
             try:
                 peer, _ = self._listening.accept()
             except BlockingIOError:
@@ -144,9 +144,9 @@ class ControlSocket:
 
     def _take(self, peer: socket.socket) -> None:
         peer.setblocking(False)
-        user = user_of(peer)
+        user = peer_user(peer)
         places = self._of_owners if user in (os.geteuid(), 0) else self._of_others
-        held = _Held(peer, f"user {user}")
+        held = _ClientConnection(peer, f"user {user}")
         if not places.admit(held):
             with peer, contextlib.suppress(OSError):
                 peer.send(json.dumps({"ok": False, "error": TOO_MANY}).encode() + b"\n")
@@ -154,7 +154,7 @@ class ControlSocket:
         task = asyncio.ensure_future(self._serve(held))
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
-        task.add_done_callback(lambda _: places.gone(held))
+        task.add_done_callback(lambda _: places.remove(held))
 
     async def drain(self, timeout_s: float) -> None:
         """Listen no more; what was asked may be answered within the time."""
@@ -169,11 +169,11 @@ class ControlSocket:
             for task in late:
                 task.cancel()
 
-    async def _serve(self, held: _Held) -> None:
+    async def _serve(self, held: _ClientConnection) -> None:
         reader, writer = await asyncio.open_unix_connection(sock=held.socket, limit=LONGEST_LINE)
         writer.transport.set_write_buffer_limits(0)  # `drain` waits until everything is read
         try:
-            role = role_of(held.socket)
+            role = peer_role(held.socket)
             async with asyncio.timeout(QUESTION_S):
                 line = await reader.readline()
             if held.gave_way or not line:
@@ -227,7 +227,7 @@ class ControlSocket:
             return {"ok": False, "error": f"{name} failed: {exc!r}"}
 
 
-class _Held:
+class _ClientConnection:
     """A connection: silent, or with a question that is worked on."""
 
     def __init__(self, peer: socket.socket, user: str) -> None:
@@ -245,21 +245,21 @@ class _Held:
             self.socket.shutdown(socket.SHUT_RDWR)
 
 
-def ask(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30.0) -> dict[str, Any]:
+def request(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30.0) -> dict[str, Any]:
     """Ask the daemon of `home` and return its answer.
 
     Raises:
         UserError: there is no socket, nobody answers, or the answer is a refusal.
     """
-    path = noted(home, "control")
+    path = read_note(home, "control")
     if not path:
         raise UserError(
             f"the daemon of {home} has no control socket", hint="Its log says why; `kill -TERM PID` stops it, too."
         )
-    return ask_at(Path(path), question, timeout_s=timeout_s)
+    return request_at(Path(path), question, timeout_s=timeout_s)
 
 
-def ask_at(path: Path, question: Mapping[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
+def request_at(path: Path, question: Mapping[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
     """Ask the daemon that listens at `path`; without a time, as long as it lives.
 
     Raises:

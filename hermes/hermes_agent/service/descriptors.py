@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 
-__all__ = ["raise_limit", "within_descriptors"]
+__all__ = ["raise_file_limit", "limit_connections"]
 
 logger = logging.getLogger(__name__)
 
@@ -13,7 +13,7 @@ ENOUGH = 65536
 """Where the hard limit is millions, programs that close every descriptor that they could have take minutes to start."""
 
 
-def raise_limit() -> int:
+def raise_file_limit() -> int:
     """Raise the soft limit of open files to the hard one (at most `ENOUGH`), and return what holds now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
@@ -27,7 +27,7 @@ def raise_limit() -> int:
     return wanted
 
 
-def within_descriptors(connections: int) -> int:
+def limit_connections(connections: int) -> int:
     """Return how many of so many connections may be open: the other half of the descriptors is for everything else."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or connections <= soft // 2:

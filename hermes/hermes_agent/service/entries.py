@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from hermes_agent.service.context import suffix
+from hermes_agent.service.context import format_fields
 from hermes_agent.service.formats import CONTINUED
 
 __all__ = [
     "LEVELS",
     "LogEntry",
-    "Wanted",
+    "LogFilter",
     "as_json",
     "as_text",
     "from_journal",
@@ -53,7 +53,7 @@ class LogEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogFilter:
     """Which entries are shown."""
 
     level: str = "DEBUG"
@@ -114,7 +114,7 @@ def from_journal(value: Mapping[str, Any]) -> LogEntry:
     )
 
 
-def select(entries: Iterable[LogEntry], wanted: Wanted) -> Iterator[LogEntry]:
+def select(entries: Iterable[LogEntry], wanted: LogFilter) -> Iterator[LogEntry]:
     """Yield the wanted entries, and the continued lines of those."""
     shown = False
     for entry in entries:
@@ -143,7 +143,7 @@ def as_text(entry: LogEntry) -> str:
     first, *more = entry.message.split("\n")
     if entry.continued:
         return "\n".join(CONTINUED + line for line in (first, *more))
-    head = f"{_stamp(entry.time)} {entry.level} {entry.logger}: {first}{suffix(entry.fields)}"
+    head = f"{_stamp(entry.time)} {entry.level} {entry.logger}: {first}{format_fields(entry.fields)}"
     return "\n".join([head, *(CONTINUED + line for line in more)])
 
 

@@ -10,7 +10,7 @@ import sys
 from datetime import datetime
 
 from hermes_agent.core.redact import redactor
-from hermes_agent.service.context import fields_of, suffix
+from hermes_agent.service.context import format_fields, record_fields
 
 __all__ = [
     "CONTINUED",
@@ -19,9 +19,9 @@ __all__ = [
     "PrefixFormatter",
     "PluginDebugFormatter",
     "ScreenFormatter",
-    "priority",
-    "redact",
-    "report",
+    "syslog_priority",
+    "redact_text",
+    "report_failure",
 ]
 
 CONTINUED = "    "
@@ -33,7 +33,7 @@ _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)
 """Control characters: an escape sequence in a log would be obeyed by the terminal that shows it."""
 
 
-def redact(text: str) -> str:
+def redact_text(text: str) -> str:
     """Mask the secrets in `text`, and make visible what would act on a terminal or cannot be encoded."""
     text = redactor(text)
     if text.isascii() and text.isprintable():  # most are
@@ -41,7 +41,7 @@ def redact(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_VISIBLE).encode("utf-8", "backslashreplace").decode()
 
 
-def priority(level: int) -> int:
+def syslog_priority(level: int) -> int:
     """Return syslog's number for a level: 2 critical, 3 error, 4 warning, 6 info, 7 debug."""
     if level >= logging.CRITICAL:
         return 2
@@ -66,7 +66,7 @@ class JournalText(logging.Formatter):
             record.msg = f"{record.msg} (logged with arguments that do not fit: {record.args!r}, {exc})"
             record.args = None
             text = super().format(record)
-        text = redact(text)
+        text = redact_text(text)
         # The text of the traceback is kept in the record, where handlers of others would find it as it was.
         record.exc_text = None
         return text
@@ -122,7 +122,7 @@ class PrefixFormatter(_NamedText):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the whole text of `record`."""
-        mark = f"<{priority(record.levelno)}>"
+        mark = f"<{syslog_priority(record.levelno)}>"
         return "\n".join(mark + line for line in self.lines(record))
 
 
@@ -136,10 +136,10 @@ class PluginDebugFormatter(JournalText):
 def _with_fields(text: str, record: logging.LogRecord) -> str:
     """The fields end the first line, where a reader finds them however long the message is."""
     first, line_break, rest = text.partition("\n")
-    return first + suffix(fields_of(record)) + line_break + rest
+    return first + format_fields(record_fields(record)) + line_break + rest
 
 
-def report(handler: logging.Handler, record: logging.LogRecord) -> None:
+def report_failure(handler: logging.Handler, record: logging.LogRecord) -> None:
     """Say once per handler on stderr that a record could not be written.
 
     `logging.Handler.handleError` would print the record's arguments as they are.
@@ -151,4 +151,4 @@ def report(handler: logging.Handler, record: logging.LogRecord) -> None:
     place = f"{type(error).__name__}: {error}" if error else "unknown error"
     stream = sys.stderr
     if stream is not None and not stream.closed:
-        stream.write(redact(f"hermes: cannot write the log ({handler!r}, record of {record.name}): {place}\n"))
+        stream.write(redact_text(f"hermes: cannot write the log ({handler!r}, record of {record.name}): {place}\n"))

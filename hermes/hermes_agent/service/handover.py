@@ -17,15 +17,15 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes_agent.service.notify import Notifier
+from hermes_agent.service.notify import ServiceNotifier
 
-__all__ = ["TOLD", "Handover"]
+__all__ = ["RESTARTED_FOR", "SocketHandover"]
 
 logger = logging.getLogger(__name__)
 
 FIRST_FD = 3
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
-TOLD = "HERMES_RESTARTED_FOR"
+RESTARTED_FOR = "HERMES_RESTARTED_FOR"
 """Variable in which a restart tells the next process who waits to hear of it."""
 
 
@@ -37,7 +37,7 @@ class _Kept:
     """Whether the service manager has them, too."""
 
 
-class Handover:
+class SocketHandover:
     """What this process got, and what the next one gets. Make it before anything opens a file.
 
     Args:
@@ -47,7 +47,7 @@ class Handover:
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         self._environ = dict(environ)
         """As the process was started: what is added later are secrets, which must not show in `/proc`."""
-        self.told = environ.pop(TOLD, "")
+        self.told = environ.pop(RESTARTED_FOR, "")
         self.wanted = False
         """Whether the end of this process is to be the begin of the next."""
         self.tell = ""
@@ -57,7 +57,7 @@ class Handover:
         """Whether there was a process before this one."""
 
     @property
-    def held(self) -> bool:
+    def has_successor(self) -> bool:
         """Whether who connects while this process ends waits for the next one."""
         return self.wanted or any(kept.stored for kept in self._kept.values())
 
@@ -76,7 +76,7 @@ class Handover:
         """
         self._kept[name] = _Kept([one.dup() for one in sockets], path)
 
-    def store(self, notifier: Notifier) -> None:
+    def store(self, notifier: ServiceNotifier) -> None:
         """Have the service manager keep the sockets, too; what was passed on and is of no use is closed.
 
         One with a path is of use to a next process where the manager keeps the directory: the unit's own.
@@ -89,7 +89,7 @@ class Handover:
             if kept.path is None or (own and kept.path.parent == Path(own)):
                 kept.stored = notifier.keep(kept.sockets, name)
 
-    def begin(self, tell: str = "") -> None:
+    def request_restart(self, tell: str = "") -> None:
         """Ask the running daemon (this process) to end and to begin anew.
 
         Args:
@@ -121,10 +121,10 @@ class Handover:
         os.execve(sys.executable, sys.orig_argv, self._next_environment(len(high)))
 
     def _next_environment(self, count: int) -> Mapping[str, str]:
-        environ = {name: value for name, value in self._environ.items() if name not in (*_VARIABLES, TOLD)}
+        environ = {name: value for name, value in self._environ.items() if name not in (*_VARIABLES, RESTARTED_FOR)}
         if count:
             environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(count)}
-        return environ | ({TOLD: self.tell} if self.tell else {})
+        return environ | ({RESTARTED_FOR: self.tell} if self.tell else {})
 
 
 def _passed(environ: MutableMapping[str, str]) -> list[socket.socket]:

@@ -6,12 +6,12 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 
-from hermes_agent.service.context import fields_of
-from hermes_agent.service.formats import JournalText, priority, redact, report
+from hermes_agent.service.context import record_fields
+from hermes_agent.service.formats import JournalText, redact_text, report_failure, syslog_priority
 
 __all__ = ["JournalHandler", "journal_sender", "stderr_is_journal"]
 
-Send = Callable[..., object]
+JournalSend = Callable[..., object]
 """`systemd.journal.send`: the message, then fields by keyword."""
 
 IDENTIFIER = "hermes-agent"
@@ -27,20 +27,20 @@ def stderr_is_journal(environ: Mapping[str, str], fd: int = 2) -> bool:
     return (device, inode) == (str(status.st_dev), str(status.st_ino))
 
 
-def journal_sender() -> Send | None:
+def journal_sender() -> JournalSend | None:
     """Return `systemd.journal.send`, or None when the extra `service` is not installed."""
     try:
         from systemd import journal  # optional, and needed only under systemd
     except ImportError:
         return None
-    send: Send = journal.send
+    send: JournalSend = journal.send
     return send
 
 
 class JournalHandler(logging.Handler):
     """Sends each record with its fields: PRIORITY, LOGGER, CODE_*, THREAD_NAME, EXCEPTION and HERMES_*."""
 
-    def __init__(self, send: Send, level: int = logging.NOTSET) -> None:
+    def __init__(self, send: JournalSend, level: int = logging.NOTSET) -> None:
         super().__init__(level)
         self._send = send
         self.setFormatter(JournalText())
@@ -54,7 +54,7 @@ class JournalHandler(logging.Handler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Say once that the journal does not take entries."""
-        report(self, record)
+        report_failure(self, record)
 
     def __repr__(self) -> str:
         return "journal"
@@ -62,7 +62,7 @@ class JournalHandler(logging.Handler):
 
 def _fields(record: logging.LogRecord) -> dict[str, str | int]:
     fields: dict[str, str | int] = {
-        "PRIORITY": str(priority(record.levelno)),
+        "PRIORITY": str(syslog_priority(record.levelno)),
         "SYSLOG_IDENTIFIER": IDENTIFIER,
         "LOGGER": record.name,
         "THREAD_NAME": record.threadName or "",
@@ -72,6 +72,6 @@ def _fields(record: logging.LogRecord) -> dict[str, str | int]:
     }
     if record.exc_info and record.exc_info[0] is not None:
         fields["EXCEPTION"] = record.exc_info[0].__qualname__
-    for name, value in fields_of(record).items():
-        fields[f"HERMES_{name.upper()}"] = redact(value)
+    for name, value in record_fields(record).items():
+        fields[f"HERMES_{name.upper()}"] = redact_text(value)
     return fields

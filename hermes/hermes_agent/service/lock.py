@@ -11,7 +11,7 @@ from types import TracebackType
 
 from hermes_agent.core.errors import LockHeld, UserError
 
-__all__ = ["LOCK_NAME", "HomeLock", "holder"]
+__all__ = ["LOCK_NAME", "HomeLock", "lock_holder"]
 
 LOCK_NAME = "gateway.lock"
 TRIES, PAUSE_S = 5, 0.05
@@ -70,7 +70,7 @@ class HomeLock:
         self.release()
 
 
-def holder(home: Path) -> int | None:
+def lock_holder(home: Path) -> int | None:
     """Return the pid of the daemon that runs with `home`, 0 when it cannot be told, None when there is none.
 
     The kernel is asked, not the file: what a crashed daemon wrote does not count.

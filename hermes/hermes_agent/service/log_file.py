@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.service.entries import LogEntry, Wanted, from_line, group, select
+from hermes_agent.service.entries import LogEntry, LogFilter, from_line, group, select
 from hermes_agent.service.rotating import rotation_lock
 
 __all__ = ["LogFile", "wait_for_more"]
@@ -42,7 +42,7 @@ class LogFile:
         """Whether anything was logged."""
         return self.path.exists() or bool(self._backups())
 
-    def recent(self, count: int, wanted: Wanted) -> list[LogEntry]:
+    def recent(self, count: int, wanted: LogFilter) -> list[LogEntry]:
         """Return the last `count` wanted records, oldest first.
 
         Raises:
@@ -57,7 +57,7 @@ class LogFile:
             os.close(fd)
         return list(found)
 
-    def follow(self, wanted: Wanted, wait: Callable[[], bool] = wait_for_more) -> Iterator[LogEntry]:
+    def follow(self, wanted: LogFilter, wait: Callable[[], bool] = wait_for_more) -> Iterator[LogEntry]:
         """Yield wanted entries as they are written, across rotations.
 
         Args:
@@ -161,7 +161,7 @@ def _unreadable(path: Path, error: OSError) -> UserError:
     return UserError(f"cannot read {path}: {error.strerror}", hint="Read it as the user that it belongs to.")
 
 
-def _last(lines: Iterable[str], wanted: Wanted, count: int) -> list[LogEntry]:
+def _last(lines: Iterable[str], wanted: LogFilter, count: int) -> list[LogEntry]:
     return list(deque(group(select(map(from_line, lines), wanted)), maxlen=count))
 
 

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.service.entries import LogEntry, Wanted, from_journal, group, select
+from hermes_agent.service.entries import LogEntry, LogFilter, from_journal, group, select
 from hermes_agent.service.state import Scope
 
-__all__ = ["Journal"]
+__all__ = ["JournalReader"]
 
 _PRIORITY = {"DEBUG": "7", "INFO": "6", "WARNING": "4", "ERROR": "3", "CRITICAL": "2"}
 
 
 @dataclass(slots=True)
-class Journal:
+class JournalReader:
     """One reader of a unit's journal. `recent` comes first, then `follow`; between the two nothing is lost."""
 
     unit: str | None
@@ -30,7 +30,7 @@ class Journal:
     """systemd's id of one start."""
     _cursor: str = ""
 
-    def recent(self, count: int, wanted: Wanted) -> list[LogEntry]:
+    def recent(self, count: int, wanted: LogFilter) -> list[LogEntry]:
         """Return the last `count` wanted records, oldest first.
 
         Raises:
@@ -50,7 +50,7 @@ class Journal:
                 break
         return found[::-1]
 
-    def follow(self, wanted: Wanted) -> Iterator[LogEntry]:
+    def follow(self, wanted: LogFilter) -> Iterator[LogEntry]:
         """Yield wanted entries as they come, until the caller stops.
 
         Raises:
@@ -66,7 +66,7 @@ class Journal:
         mine = {os.getegid(), *os.getgroups()}
         return not any(_group_id(name) in mine for name in ("systemd-journal", "adm", "wheel"))
 
-    def _read(self, wanted: Wanted, *options: str) -> Iterator[LogEntry]:
+    def _read(self, wanted: LogFilter, *options: str) -> Iterator[LogEntry]:
         command = ["journalctl", "--quiet", "--no-pager", "--all", "--output=json", *self._match(), *options]
         command.append(f"--priority={_PRIORITY[wanted.level]}")
         if wanted.since is not None:

@@ -10,17 +10,17 @@ from typing import Literal
 
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.service.log_file import LogFile
-from hermes_agent.service.log_journal import Journal
+from hermes_agent.service.log_journal import JournalReader
 from hermes_agent.service.state import STATE_NAME, read_state
 
-__all__ = ["LogSource", "choose", "parse_since"]
+__all__ = ["LogSource", "choose_reader", "parse_since"]
 
 LogSource = Literal["auto", "journal", "file"]
 _AGO = re.compile(r"(\d+)\s*(s|sec|m|min|h|d|w)(?:\s+ago)?")
 _UNIT_S = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-def choose(home: Path, *, source: LogSource = "auto", unit: str | None = None) -> LogFile | Journal:
+def choose_reader(home: Path, *, source: LogSource = "auto", unit: str | None = None) -> LogFile | JournalReader:
     """Return the reader: what the daemon's last start with this home recorded decides.
 
     Args:
@@ -36,9 +36,9 @@ def choose(home: Path, *, source: LogSource = "auto", unit: str | None = None) -
     state = read_state(home)
     if unit is not None:
         name = unit if "." in unit else f"{unit}.service"
-        return Journal(name, state.scope if state is not None and state.unit == name else None)
+        return JournalReader(name, state.scope if state is not None and state.unit == name else None)
     if state is not None and (state.log == "journal" or source == "journal") and (state.unit or state.invocation):
-        return Journal(state.unit, state.scope, state.invocation)
+        return JournalReader(state.unit, state.scope, state.invocation)
     if source == "journal":
         raise UserError(
             f"no daemon that systemd started has run with this home: {home / STATE_NAME} names no unit",

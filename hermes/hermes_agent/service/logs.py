@@ -17,8 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
-from hermes_agent.service.context import forget_attributions, log_context, log_fields
-from hermes_agent.service.formats import LineFormatter, PluginDebugFormatter, PrefixFormatter, ScreenFormatter, report
+from hermes_agent.service.context import clear_attributions, log_context, log_fields
+from hermes_agent.service.formats import (
+    LineFormatter,
+    PluginDebugFormatter,
+    PrefixFormatter,
+    ScreenFormatter,
+    report_failure,
+)
 from hermes_agent.service.journal import JournalHandler, journal_sender, stderr_is_journal
 from hermes_agent.service.rotating import RotatingFile
 from hermes_agent.service.start_screen import StartScreen
@@ -26,12 +32,12 @@ from hermes_agent.service.start_screen import StartScreen
 __all__ = [
     "LogMode",
     "LogSetup",
-    "Settings",
+    "LogSettings",
     "configure_logging",
     "log_context",
     "log_fields",
     "release_logging",
-    "start_ends",
+    "end_start",
 ]
 
 LogMode = Literal["terminal", "daemon"]
@@ -49,7 +55,7 @@ _OFF = ("", "0", "false", "no", "off")
 logger = logging.getLogger(__name__)
 
 
-class Settings(Protocol):
+class LogSettings(Protocol):
     """The part of the config that is read: `logging.level`, `logging.max_size_mb`, `logging.backup_count`."""
 
     def get(self, key: str, /) -> Any:
@@ -72,13 +78,13 @@ class _Stream(logging.StreamHandler[TextIO]):
     """Lines to stderr, whatever `sys.stderr` is when it is made."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        report(self, record)
+        report_failure(self, record)
 
     def __repr__(self) -> str:
         return "stderr"
 
 
-class _OnlyFrom(logging.Filter):
+class _LoggerFilter(logging.Filter):
     """Lets through the records of some loggers and of those below them."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -94,7 +100,7 @@ _setup_lock = threading.Lock()
 
 
 def configure_logging(
-    config: Settings,
+    config: LogSettings,
     *,
     home: Path,
     mode: LogMode,
@@ -140,7 +146,7 @@ def release_logging() -> None:
         _remove()
 
 
-def _files(config: Settings, directory: Path, level: int, mode: LogMode) -> list[logging.Handler]:
+def _files(config: LogSettings, directory: Path, level: int, mode: LogMode) -> list[logging.Handler]:
     size = _size(config)
     files: list[logging.Handler] = [
         RotatingFile(directory / "agent.log", level=level, **size),
@@ -148,24 +154,24 @@ def _files(config: Settings, directory: Path, level: int, mode: LogMode) -> list
     ]
     if mode == "daemon":
         gateway = RotatingFile(directory / "gateway.log", level=level, **size)
-        gateway.addFilter(_OnlyFrom(GATEWAY_LOGGERS))
+        gateway.addFilter(_LoggerFilter(GATEWAY_LOGGERS))
         files.append(gateway)
     return files
 
 
-def _size(config: Settings) -> dict[str, int]:
+def _size(config: LogSettings) -> dict[str, int]:
     return {
         "max_bytes": int(float(config.get("logging.max_size_mb")) * 1024 * 1024),
         "backups": int(config.get("logging.backup_count")),
     }
 
 
-def start_ends() -> None:
+def end_start() -> None:
     """Say that the start is over, well or not: a user at a terminal is then shown what comes."""
     for setup in _active:
         for _, handler in setup.handlers:
             if isinstance(handler, StartScreen):
-                handler.start_ends()
+                handler.end_start()
 
 
 def _screen(stream: TextIO, level: int) -> logging.Handler:
@@ -200,7 +206,7 @@ def _install(setup: LogSetup, level: int, *, log_crashes: bool) -> None:
 
 
 def _remove() -> None:
-    forget_attributions()
+    clear_attributions()
     while _active:
         for name, handler in _active.pop().handlers:
             logging.getLogger(name).removeHandler(handler)

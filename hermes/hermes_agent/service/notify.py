@@ -15,7 +15,7 @@ from hermes_agent.core.redact import redactor
 if TYPE_CHECKING:
     from sdnotify import SystemdNotifier
 
-__all__ = ["Notifier"]
+__all__ = ["ServiceNotifier"]
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ SEND_LIMIT_S = 0.5
 """Longest wait for a full socket; the core loop stands still meanwhile."""
 
 
-class Notifier:
+class ServiceNotifier:
     """The notification socket of this process; every method does nothing when there is none.
 
     Args:
@@ -41,7 +41,7 @@ class Notifier:
         self._failed = False
 
     @classmethod
-    def open(cls) -> Notifier:
+    def open(cls) -> ServiceNotifier:
         """Connect, and take the socket out of the environment, so that no child process can speak for the daemon."""
         usec, pid = os.environ.pop("WATCHDOG_USEC", ""), os.environ.pop("WATCHDOG_PID", "")
         room = os.environ.pop("FDSTORE", "")

@@ -16,7 +16,7 @@ from typing import Literal
 
 from hermes_agent.service.state import own_unit, unit_of
 
-__all__ = ["Role", "role_of", "user_of"]
+__all__ = ["Role", "peer_role", "peer_user"]
 
 Role = Literal["owner", "member", "stranger", "own process"]
 """`owner`: root, and the daemon's user; `member`: somebody else of its group; `own process`: what it started itself."""
@@ -26,18 +26,18 @@ GROUPS_MAX = 256
 """What Python reads of a peer's groups; who is in more counts as in none."""
 
 
-def user_of(peer: socket.socket) -> int:
+def peer_user(peer: socket.socket) -> int:
     """Return the uid of who connected."""
     uid: int = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[1]
     return uid
 
 
-def role_of(peer: socket.socket) -> Role:
+def peer_role(peer: socket.socket) -> Role:
     """Say who connected."""
     pid, uid, gid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     if uid not in (os.geteuid(), 0):
         return "member" if os.getegid() in {gid, *_groups(peer)} else "stranger"
-    return "own process" if _is_ours(pid) else "owner"
+    return "own process" if _is_own_process(pid) else "owner"
 
 
 def _groups(peer: socket.socket) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ def _groups(peer: socket.socket) -> tuple[int, ...]:
     return struct.unpack(f"{len(found) // 4}I", found)
 
 
-def _is_ours(pid: int) -> bool:
+def _is_own_process(pid: int) -> bool:
     """Say whether a process descends from this one, or is in its unit; one that cannot be told counts as such."""
     unit = own_unit()
     try:

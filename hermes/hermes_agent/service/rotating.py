@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from hermes_agent.service.formats import LineFormatter, report
+from hermes_agent.service.formats import LineFormatter, report_failure
 
 __all__ = ["RotatingFile", "rotation_lock"]
 
@@ -59,7 +59,7 @@ class RotatingFile(logging.Handler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Say once that the file cannot be written."""
-        report(self, record)
+        report_failure(self, record)
 
     def close(self) -> None:
         """Close the file."""

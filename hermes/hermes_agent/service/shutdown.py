@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from hermes_agent.core.errors import RetryLater
 
-__all__ = ["RESTART", "RETRY_AFTER_S", "Drain", "Shutdown"]
+__all__ = ["RESTART", "RETRY_AFTER_S", "TurnDrain", "Shutdown"]
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Shutdown:
             logger.exception("SIGHUP: the reload failed, what ran before goes on")
 
 
-class Drain:
+class TurnDrain:
     """Counts the turns that run; closed, it lets them finish and refuses new ones. For one loop."""
 
     def __init__(self, retry_after_s: float = RETRY_AFTER_S) -> None:

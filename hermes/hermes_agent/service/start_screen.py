@@ -9,7 +9,7 @@ import logging
 import time
 from typing import TextIO
 
-from hermes_agent.service.formats import report
+from hermes_agent.service.formats import report_failure
 
 __all__ = ["StartScreen"]
 
@@ -47,24 +47,24 @@ class StartScreen(logging.StreamHandler[TextIO]):
             return
         self._held += 1
         if self._until is not None and self._held == 1:
-            self._say(f"more follows: {REST}")
+            self._print(f"more follows: {REST}")
 
-    def start_ends(self) -> None:
+    def end_start(self) -> None:
         """Say how much was left out; what comes next is shown. Safe to call again."""
         self.acquire()
         try:
             if self._until is not None:
                 return
             if self._held:
-                self._say(f"and {self._held} more: {REST}")
+                self._print(f"and {self._held} more: {REST}")
             self._left, self._held, self._until = LAST_LINES, 0, time.monotonic() + START_S
         finally:
             self.release()
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Report a record that cannot be written."""
-        report(self, record)
+        report_failure(self, record)
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self.stream.write(f"{text}\n")
         self.flush()

@@ -21,10 +21,10 @@ __all__ = [
     "STATE_NAME",
     "DaemonState",
     "Scope",
-    "Unit",
+    "SystemdUnit",
     "describe_self",
-    "note",
-    "noted",
+    "write_note",
+    "read_note",
     "own_unit",
     "read_state",
     "unit_of",
@@ -39,7 +39,7 @@ _USER_MANAGER = re.compile(r"user@\d+\.service")
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class SystemdUnit:
     """A unit and which manager has it."""
 
     name: str
@@ -63,7 +63,7 @@ class DaemonState:
     """systemd's id of this start."""
 
 
-def unit_of(cgroup: str) -> Unit | None:
+def unit_of(cgroup: str) -> SystemdUnit | None:
     """Return the unit that a process belongs to.
 
     Args:
@@ -79,7 +79,7 @@ def unit_of(cgroup: str) -> Unit | None:
     return None
 
 
-def _first_unit(parts: list[str]) -> Unit | None:
+def _first_unit(parts: list[str]) -> SystemdUnit | None:
     """Skip the slices; a user manager's unit is below `user@UID.service`."""
     scope: Scope = "system"
     for part in parts:
@@ -88,11 +88,11 @@ def _first_unit(parts: list[str]) -> Unit | None:
         if scope == "system" and _USER_MANAGER.fullmatch(part):
             scope = "user"
             continue
-        return Unit(part, scope) if part.endswith(".service") else None
+        return SystemdUnit(part, scope) if part.endswith(".service") else None
     return None
 
 
-def own_unit(environ: Mapping[str, str] | None = None) -> Unit | None:
+def own_unit(environ: Mapping[str, str] | None = None) -> SystemdUnit | None:
     """Return the unit that runs this process; None outside of a service."""
     env = os.environ if environ is None else environ
     if not env.get("INVOCATION_ID"):
@@ -139,14 +139,14 @@ def read_state(home: Path) -> DaemonState | None:
         return None
 
 
-def note(home: Path, name: str, value: str) -> None:
+def write_note(home: Path, name: str, value: str) -> None:
     """Add something to the file that this start has written: the commands may see other settings than the daemon."""
     path = home / STATE_NAME
     state = json.loads(path.read_text(encoding="utf-8"))
     write_atomic(path, json.dumps(state | {name: value}, indent=2) + "\n", mode=0o644)
 
 
-def noted(home: Path, name: str) -> str | None:
+def read_note(home: Path, name: str) -> str | None:
     """Return what the last start noted; None when it did not."""
     try:
         value = json.loads((home / STATE_NAME).read_text(encoding="utf-8")).get(name)

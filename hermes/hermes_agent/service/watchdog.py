@@ -8,14 +8,16 @@ import logging
 import sys
 from collections.abc import Callable
 
-from hermes_agent.service.notify import Notifier
+from hermes_agent.service.notify import ServiceNotifier
 
-__all__ = ["beat", "trace_hangs"]
+__all__ = ["feed_watchdog", "trace_hangs"]
 
 logger = logging.getLogger(__name__)
 
 
-async def beat(notifier: Notifier, interval_s: float | None, is_alive: Callable[[], bool] | None = None) -> None:
+async def feed_watchdog(
+    notifier: ServiceNotifier, interval_s: float | None, is_alive: Callable[[], bool] | None = None
+) -> None:
     """Feed the watchdog until cancelled; return at once when there is none.
 
     Args:
@@ -27,7 +29,7 @@ async def beat(notifier: Notifier, interval_s: float | None, is_alive: Callable[
         return
     fed = True
     while True:
-        alive = _ask(is_alive)
+        alive = _check_alive(is_alive)
         if alive:
             notifier.alive()
         if alive != fed:
@@ -48,7 +50,7 @@ def trace_hangs() -> None:
         faulthandler.enable(sys.stderr, all_threads=True)
 
 
-def _ask(is_alive: Callable[[], bool] | None) -> bool:
+def _check_alive(is_alive: Callable[[], bool] | None) -> bool:
     if is_alive is None:
         return True
     try:

@@ -2,43 +2,43 @@
 
 from hermes_agent.sessions.delegations import Delegation
 from hermes_agent.sessions.journal import (
-    CallNote,
-    RequestNote,
-    SentNote,
+    CallRecord,
+    RequestRecord,
+    SentRecord,
     StoredTurn,
-    TurnNote,
-    Unfinished,
+    TurnRecord,
+    UnfinishedTurn,
     is_running,
     this_process,
 )
-from hermes_agent.sessions.people import API_SERVER, LOCAL, People, folder_name
-from hermes_agent.sessions.steps import NewSession, Step, not_yours
-from hermes_agent.sessions.transcript import SCHEMA, Kept, SessionInfo, Transcript
-from hermes_agent.sessions.usage import TURN, Ledger, Spent, UsageNote
+from hermes_agent.sessions.people import API_SERVER, LOCAL, Principals, folder_name
+from hermes_agent.sessions.steps import NewSession, SessionCommit, session_denied
+from hermes_agent.sessions.transcript import SCHEMA, SessionInfo, StoredSession, Transcript
+from hermes_agent.sessions.usage import TURN, UsageLedger, UsageRecord, UsageTotals
 
 __all__ = [
     "API_SERVER",
     "LOCAL",
     "SCHEMA",
     "TURN",
-    "CallNote",
+    "CallRecord",
     "Delegation",
-    "Kept",
-    "Ledger",
+    "StoredSession",
+    "UsageLedger",
     "NewSession",
-    "People",
-    "RequestNote",
-    "SentNote",
+    "Principals",
+    "RequestRecord",
+    "SentRecord",
     "SessionInfo",
-    "Spent",
-    "Step",
+    "UsageTotals",
+    "SessionCommit",
     "StoredTurn",
     "Transcript",
-    "TurnNote",
-    "Unfinished",
-    "UsageNote",
+    "TurnRecord",
+    "UnfinishedTurn",
+    "UsageRecord",
     "folder_name",
     "is_running",
-    "not_yours",
+    "session_denied",
     "this_process",
 ]

@@ -7,10 +7,10 @@ import sqlite3
 import time
 from collections.abc import Sequence
 
-from hermes_agent.sessions.steps import COLUMNS, message_of
+from hermes_agent.sessions.steps import COLUMNS, message_from_row
 from hermes_agent.store import Database, Schema
 
-__all__ = ["COMPACTIONS", "add_compaction", "compaction", "cut_form", "last_compaction_id"]
+__all__ = ["COMPACTIONS", "add_compaction", "load_compaction", "truncate_compaction", "last_compaction_id"]
 
 COMPACTIONS = Schema(
     "compactions",
@@ -43,7 +43,7 @@ def add_compaction(db: sqlite3.Connection, session_id: str, rows: Rows, tokens: 
     )
 
 
-def cut_form(db: sqlite3.Connection, session_id: str, after: int) -> bool:
+def truncate_compaction(db: sqlite3.Connection, session_id: str, after: int) -> bool:
     """Take the messages with a number above `after` off a session's last form, where it stands for them.
 
     Return False, and change nothing, when the form does not end with these messages as they were said.
@@ -59,7 +59,7 @@ def cut_form(db: sqlite3.Connection, session_id: str, after: int) -> bool:
     ).fetchall()
     rows = json.loads(form["messages"])
     left = rows[: -len(said)] if said else rows
-    if [*map(message_of, rows[len(left) :])] != [*map(message_of, said)]:
+    if [*map(message_from_row, rows[len(left) :])] != [*map(message_from_row, said)]:
         return False
     text = json.dumps(left, ensure_ascii=False)
     db.execute("UPDATE compactions SET messages = ? WHERE id = ?", (text, form["id"]))
@@ -76,7 +76,7 @@ def last_compaction_id(db: Database, session_id: str) -> int:
     return int(db.read("SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?", (session_id,))[0][0])
 
 
-def compaction(db: Database, number: int) -> tuple[int, Sequence[Sequence[str]]] | None:
+def load_compaction(db: Database, number: int) -> tuple[int, Sequence[Sequence[str]]] | None:
     """Return the number of the last message that a form stands for, and its rows; None when only counts are left, as
     an earlier release left them."""
     found = db.read("SELECT upto, messages FROM compactions WHERE id = ? AND messages != '[]'", (number,))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hermes_agent.sessions.journal import is_running, this_process
 from hermes_agent.store import Database, Schema
 
-__all__ = ["DELEGATIONS", "Delegation", "add", "finish", "take_over"]
+__all__ = ["DELEGATIONS", "Delegation", "add_delegation", "finish_delegation", "claim_delegations"]
 
 DELEGATIONS = Schema(
     "delegations",
@@ -45,7 +45,7 @@ class Delegation(NamedTuple):
     """Processes that worked on it."""
 
 
-def add(db: Database, new: Delegation) -> None:
+def add_delegation(db: Database, new: Delegation) -> None:
     """Write down what begins, where the session is stored."""
     with db.write() as writing:
         writing.execute(
@@ -55,13 +55,13 @@ def add(db: Database, new: Delegation) -> None:
         )
 
 
-def finish(db: Database, delegation_id: str, text: str) -> None:
+def finish_delegation(db: Database, delegation_id: str, text: str) -> None:
     """Write down what came of it."""
     with db.write() as writing:
         writing.execute("UPDATE delegations SET text = ? WHERE id = ?", (text, delegation_id))
 
 
-def take_over(db: Database, session_id: str) -> list[Delegation]:
+def claim_delegations(db: Database, session_id: str) -> list[Delegation]:
     """Make the delegations that another process left this one's, and return them; what was told is forgotten.
 
     Args:

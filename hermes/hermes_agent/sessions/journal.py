@@ -20,19 +20,19 @@ from hermes_agent.store import Database, Schema
 
 __all__ = [
     "JOURNAL",
-    "CallNote",
-    "RequestNote",
-    "SentNote",
+    "CallRecord",
+    "RequestRecord",
+    "SentRecord",
     "StoredTurn",
-    "TurnNote",
-    "Unfinished",
-    "calls",
-    "claim",
+    "TurnRecord",
+    "UnfinishedTurn",
+    "load_calls",
+    "claim_turn",
     "is_running",
-    "requests",
+    "load_requests",
     "this_process",
-    "turns",
-    "unfinished",
+    "load_turns",
+    "load_unfinished",
 ]
 
 JOURNAL = Schema(
@@ -89,7 +89,7 @@ JOURNAL = Schema(
 )
 
 
-class CallNote(NamedTuple):
+class CallRecord(NamedTuple):
     """What is known of a call. `place` counts the tool calls of the turn from 0."""
 
     place: int
@@ -100,7 +100,7 @@ class CallNote(NamedTuple):
     """What came of it, as long as its message waits for calls that run beside it."""
 
 
-class RequestNote(NamedTuple):
+class RequestRecord(NamedTuple):
     """A request to the model, before it is sent."""
 
     number: int
@@ -113,12 +113,12 @@ class RequestNote(NamedTuple):
     """Those tools, where they are not known to be stored."""
 
 
-class SentNote(NamedTuple):
+class SentRecord(NamedTuple):
     """What became of a request."""
 
     number: int
     digest: str = ""
-    """Of what the provider was sent, like `RequestNote.digest`; empty: nothing was sent."""
+    """Of what the provider was sent, like `RequestRecord.digest`; empty: nothing was sent."""
     model: str = ""
     """Who was sent it."""
     plugins: tuple[str, ...] = ()
@@ -129,22 +129,22 @@ class SentNote(NamedTuple):
 
 
 @dataclass(slots=True)
-class TurnNote:
+class TurnRecord:
     """What one commit writes about a turn."""
 
     turn_id: str
-    begins: bool = False
+    is_new: bool = False
     model: str = ""
-    requests: list[RequestNote] = field(default_factory=list)
-    sent: dict[int, SentNote] = field(default_factory=dict)
+    requests: list[RequestRecord] = field(default_factory=list)
+    sent: dict[int, SentRecord] = field(default_factory=dict)
     """By number of the request."""
-    calls: list[CallNote] = field(default_factory=list)
+    calls: list[CallRecord] = field(default_factory=list)
     end: str = ""
     """The state that it ends in."""
 
     def begin(self, db: sqlite3.Connection, session_id: str) -> None:
         """Write that it begins, if it does: inside a transaction, before its first message is there."""
-        if self.begins:
+        if self.is_new:
             db.execute(
                 "INSERT INTO turns (id, session_id, state, process, before, compaction, model, started_at) VALUES"
                 " (?1, ?2, 'running', ?3, (SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?2),"
@@ -181,7 +181,7 @@ class TurnNote:
             db.execute("UPDATE turns SET state = ?, ended_at = ? WHERE id = ?", (self.end, now, self.turn_id))
 
 
-class Unfinished(NamedTuple):
+class UnfinishedTurn(NamedTuple):
     """A turn that has no end: the process that ran it is gone, or it runs."""
 
     turn_id: str
@@ -209,12 +209,12 @@ class StoredTurn(NamedTuple):
     """Number of its own last message."""
     compaction: int
     """The shorter form of the session that it began with; 0 for none."""
-    requests: list[RequestNote]
-    sent: dict[int, SentNote]
+    requests: list[RequestRecord]
+    sent: dict[int, SentRecord]
     """By number of the request; those that an earlier release made are not there."""
 
     @property
-    def answers(self) -> int:
+    def answer_count(self) -> int:
         """How many of the requests were answered; one that was too long, or cut off by a crash, was made again."""
         return sum(r.number not in self.sent or self.sent[r.number].answered for r in self.requests)
 
@@ -226,7 +226,7 @@ class StoredTurn(NamedTuple):
         return found
 
 
-def turns(db: Database, session_id: str) -> list[StoredTurn]:
+def load_turns(db: Database, session_id: str) -> list[StoredTurn]:
     """Return a session's turns in their order."""
     rows = db.read(
         "SELECT id, session_id, state, model, before, compaction FROM turns WHERE session_id = ?"
@@ -237,13 +237,13 @@ def turns(db: Database, session_id: str) -> list[StoredTurn]:
     return [
         StoredTurn(
             *(r["id"], session_id, r["state"], r["model"], r["before"], end, r["compaction"]),
-            *(requests(db, r["id"]), _sent(db, r["id"])),
+            *(load_requests(db, r["id"]), _load_sent(db, r["id"])),
         )
         for r, end in zip(rows, ends, strict=True)
     ]
 
 
-def unfinished(db: Database, session_id: str | None = None, since: int | None = None) -> list[Unfinished]:
+def load_unfinished(db: Database, session_id: str | None = None, since: int | None = None) -> list[UnfinishedTurn]:
     """Return the turns without an end, oldest first; those of a session, or all but sub-agents'.
 
     Args:
@@ -258,10 +258,10 @@ def unfinished(db: Database, session_id: str | None = None, since: int | None = 
         " LIMIT 1) WHERE s.id = ?1 AND t.state IN ('failed', 'cancelled') AND t.before >= ?2 ORDER BY 5",
         (session_id, since),
     )
-    return [Unfinished(*row) for row in rows]
+    return [UnfinishedTurn(*row) for row in rows]
 
 
-def claim(db: sqlite3.Connection, turn: Unfinished) -> bool:
+def claim_turn(db: sqlite3.Connection, turn: UnfinishedTurn) -> bool:
     """Make the turn this process's; false when another one was first."""
     done = db.execute(
         "UPDATE turns SET process = ?, state = 'running', ended_at = NULL WHERE id = ? AND process = ? AND state = ?",
@@ -270,39 +270,39 @@ def claim(db: sqlite3.Connection, turn: Unfinished) -> bool:
     return done.rowcount == 1
 
 
-def calls(db: Database, turn_id: str) -> list[CallNote]:
+def load_calls(db: Database, turn_id: str) -> list[CallRecord]:
     """Return what is known of a turn's calls, in their order."""
     rows = db.read("SELECT place, name, status, result FROM turn_calls WHERE turn_id = ? ORDER BY place", (turn_id,))
-    return [CallNote(*row) for row in rows]
+    return [CallRecord(*row) for row in rows]
 
 
-def requests(db: Database, turn_id: str) -> list[RequestNote]:
+def load_requests(db: Database, turn_id: str) -> list[RequestRecord]:
     """Return a turn's requests, in their order; `definitions` are those that were shown."""
     rows = db.read(
         "SELECT r.number, r.digest, r.tools, coalesce(t.definitions, '') FROM turn_requests r"
         " LEFT JOIN turn_tools t ON t.digest = r.tools WHERE r.turn_id = ? ORDER BY r.number",
         (turn_id,),
     )
-    return [RequestNote(*row) for row in rows]
+    return [RequestRecord(*row) for row in rows]
 
 
-def _sent(db: Database, turn_id: str) -> dict[int, SentNote]:
+def _load_sent(db: Database, turn_id: str) -> dict[int, SentRecord]:
     rows = db.read(
         "SELECT number, digest, model, plugins, answered, compaction FROM turn_sent WHERE turn_id = ?", (turn_id,)
     )
     return {
-        number: SentNote(number, digest, model, tuple(json.loads(plugins)), bool(answered), compaction)
+        number: SentRecord(number, digest, model, tuple(json.loads(plugins)), bool(answered), compaction)
         for number, digest, model, plugins, answered, compaction in rows
     }
 
 
 def this_process() -> str:
     """Return a name of this process that no later one has."""
-    return _name_of(os.getpid())
+    return _process_name(os.getpid())
 
 
 @functools.lru_cache(maxsize=1)
-def _name_of(pid: int) -> str:
+def _process_name(pid: int) -> str:
     return f"{pid}:{get_process_start_time(pid)}"
 
 

@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
-from hermes_agent.core.home_files import Reader
+from hermes_agent.core.home_files import FileAccess
 
-__all__ = ["API_SERVER", "LOCAL", "People", "folder_name"]
+__all__ = ["API_SERVER", "LOCAL", "Principals", "folder_name"]
 
 LOCAL = "local"
 API_SERVER = "api_server"
@@ -21,7 +21,7 @@ LONGEST_NAME = 200
 """Characters of a folder's name; of a longer one the rest becomes a hash."""
 
 
-class People:
+class Principals:
     """Who belongs together. `groups`: principals by the name of the person, or of the group, that they are."""
 
     def __init__(self, groups: Mapping[str, Iterable[str]] | None = None) -> None:
@@ -33,7 +33,7 @@ class People:
                 self._seen.setdefault(principal, set()).update(members)
                 self._names.setdefault(principal, name)
 
-    def seen_by(self, principal: str) -> frozenset[str]:
+    def visible_to(self, principal: str) -> frozenset[str]:
         """Return the principals whose sessions `principal` may see: itself at least."""
         return frozenset({principal, *self._seen.get(principal, ())})
 
@@ -41,17 +41,17 @@ class People:
         """Return the person's name, the first that the operator gave; without one, the principal itself."""
         return self._names.get(principal, principal)
 
-    def person(self, principal: str) -> str:
+    def notes_name(self, principal: str) -> str:
         """Return the name that the notes of a principal go by; empty for the owner of the home."""
         name = self.name_of(principal)
         return "" if name == self.name_of(LOCAL) else name
 
-    def reader(self, principal: str, session: str = "") -> Reader:
+    def reader(self, principal: str, session: str = "") -> FileAccess:
         """Return which files of the agent's home the tools of a principal's session may open; without one, none."""
         if not principal:
-            return Reader()
-        seen, person = self.seen_by(principal), self.person(principal)
-        return Reader(frozenset(map(folder_name, seen)), person and folder_name(person), LOCAL in seen, session)
+            return FileAccess()
+        seen, person = self.visible_to(principal), self.notes_name(principal)
+        return FileAccess(frozenset(map(folder_name, seen)), person and folder_name(person), LOCAL in seen, session)
 
 
 def folder_name(name: str) -> str:

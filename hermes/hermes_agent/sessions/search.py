@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from hermes_agent.store import Database, Schema
 
-__all__ = ["SEARCH", "Hit", "Sort", "around", "has_search", "search", "whose"]
+__all__ = ["SEARCH", "SearchHit", "Sort", "messages_around", "has_search", "search_messages", "session_principal"]
 
 _DENSE = "\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d\u0e00-\u0eff"
 """Chinese, Japanese, Korean, Thai and Lao, as a class of characters."""
@@ -64,7 +64,7 @@ _WORD = re.compile(r"\w+")
 _MOST_TERMS = 24
 
 
-class Hit(NamedTuple):
+class SearchHit(NamedTuple):
     """A message that was found."""
 
     id: int
@@ -85,7 +85,7 @@ def has_search() -> bool:
     return with_fts5 and sqlite3.sqlite_version_info >= (3, 34)
 
 
-def search(
+def search_messages(
     db: Database,
     query: str,
     *,
@@ -97,7 +97,7 @@ def search(
     sort: Sort = "relevance",
     limit: int = 50,
     offset: int = 0,
-) -> list[Hit]:
+) -> list[SearchHit]:
     """Return messages that have all the words of `query`, or, when there are none, some of them.
 
     Args:
@@ -111,7 +111,11 @@ def search(
     dense = re.search(f"[{_DENSE}]", query) is not None
     if not any(word != "OR" and _WORD.search(word) for word in words):
         return []
-    given = (_where(whose(of, "s.principal"), roles, sources, not_sources, without), sort, (limit, offset))
+    given = (
+        _conditions(session_principal(of, "s.principal"), roles, sources, not_sources, without),
+        sort,
+        (limit, offset),
+    )
     if not dense:
         found = _matching(db, "messages_fts", _all_of(words), *given)
         return found or _matching(db, "messages_fts", _any_of(words), *given)
@@ -123,7 +127,7 @@ def search(
     return _containing(db, terms, *given)
 
 
-def around(db: Database, session_id: str, message_id: int, window: int) -> list[tuple[int, str, str, float]]:
+def messages_around(db: Database, session_id: str, message_id: int, window: int) -> list[tuple[int, str, str, float]]:
     """Return number, role, text and time of a message and of up to `window` before and after it."""
     rows = db.read(
         "SELECT m.id, m.role, s.text, m.timestamp FROM messages m JOIN searchable_messages s ON s.id = m.id"
@@ -138,7 +142,9 @@ def around(db: Database, session_id: str, message_id: int, window: int) -> list[
 _Condition = tuple[str, tuple[str, ...]]
 
 
-def _matching(db: Database, table: str, match: str, where: _Condition, sort: Sort, page: tuple[int, int]) -> list[Hit]:
+def _matching(
+    db: Database, table: str, match: str, where: _Condition, sort: Sort, page: tuple[int, int]
+) -> list[SearchHit]:
     rows = db.read(
         "SELECT m.id, m.session_id, m.role, m.tool_name, m.timestamp,"
         f" snippet({table}, 0, '>>>', '<<<', ' … ', 40), bm25({table}) AS rank"
@@ -146,10 +152,12 @@ def _matching(db: Database, table: str, match: str, where: _Condition, sort: Sor
         f" WHERE {table} MATCH ? AND {where[0]} ORDER BY {_ORDER[sort]} LIMIT ? OFFSET ?",
         (match, *where[1], *page),
     )
-    return [Hit(*row[:6]) for row in rows]
+    return [SearchHit(*row[:6]) for row in rows]
 
 
-def _containing(db: Database, terms: Sequence[str], where: _Condition, sort: Sort, page: tuple[int, int]) -> list[Hit]:
+def _containing(
+    db: Database, terms: Sequence[str], where: _Condition, sort: Sort, page: tuple[int, int]
+) -> list[SearchHit]:
     """Look at every message: for words that are too short for rows of three."""
     has = " AND ".join("instr(lower(t.text), lower(?)) > 0" for _ in terms)
     rows = db.read(
@@ -158,7 +166,7 @@ def _containing(db: Database, terms: Sequence[str], where: _Condition, sort: Sor
         f" WHERE {has} AND {where[0]} ORDER BY {_ORDER['oldest' if sort == 'oldest' else 'newest']} LIMIT ? OFFSET ?",
         (*terms, *where[1], *page),
     )
-    return [Hit(*(*row[:5], _cut_around(row[5], terms[0]))) for row in rows]
+    return [SearchHit(*(*row[:5], _cut_around(row[5], terms[0]))) for row in rows]
 
 
 def _cut_around(text: str, term: str) -> str:
@@ -189,7 +197,7 @@ def _quoted(word: str) -> str:
     return '"' + word.replace('"', " ") + '"'
 
 
-def _where(
+def _conditions(
     whose: _Condition, roles: Collection[str], sources: Collection[str], not_sources: Collection[str], without: str
 ) -> _Condition:
     parts, values = [whose[0], "s.id != ?"], [*whose[1], without]
@@ -200,6 +208,6 @@ def _where(
     return " AND ".join(parts), tuple(values)
 
 
-def whose(of: Collection[str] | None, column: str = "principal") -> tuple[str, tuple[str, ...]]:
+def session_principal(of: Collection[str] | None, column: str = "principal") -> tuple[str, tuple[str, ...]]:
     """Return a condition for rows of `sessions`, and its parameters. `of`: whose; None: everybody's."""
     return ("1", ()) if of is None else (f"{column} IN ({', '.join('?' * len(of))})", tuple(of))

@@ -10,13 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from hermes_agent.core.errors import NotYours
+from hermes_agent.core.errors import AccessDenied
 from hermes_agent.core.messages import Message, ToolCall, Usage
-from hermes_agent.sessions.journal import TurnNote
+from hermes_agent.sessions.journal import TurnRecord
 from hermes_agent.sessions.people import LOCAL
-from hermes_agent.sessions.usage import UsageNote
+from hermes_agent.sessions.usage import UsageRecord
 
-__all__ = ["COLUMNS", "NewSession", "Step", "append_messages", "message_of", "not_yours", "plain_title", "row_of"]
+__all__ = [
+    "COLUMNS",
+    "NewSession",
+    "SessionCommit",
+    "append_messages",
+    "message_from_row",
+    "session_denied",
+    "plain_title",
+    "row_from_message",
+]
 
 COLUMNS = "role, content, tool_calls, tool_call_id, tool_name, extras"
 _PARTS = "\x00parts:"
@@ -24,7 +33,7 @@ _PARTS = "\x00parts:"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-def row_of(message: Message) -> list[str]:
+def row_from_message(message: Message) -> list[str]:
     """Return the columns `COLUMNS`."""
     content, calls, extras = message.content, message.tool_calls, message.extras
     return [
@@ -37,7 +46,7 @@ def row_of(message: Message) -> list[str]:
     ]
 
 
-def message_of(row: Sequence[Any]) -> Message:
+def message_from_row(row: Sequence[Any]) -> Message:
     """Read the columns `COLUMNS`."""
     role, content, calls, call_id, tool, extras = row[:6]
     if content.startswith(_PARTS):
@@ -57,7 +66,7 @@ class NewSession(NamedTuple):
     """Whose it is."""
     parent: str = ""
     """The session that handed a task to this one."""
-    seen: frozenset[str] | None = None
+    visible: frozenset[str] | None = None
     """Whose sessions the principal may see; None: everybody's."""
 
     def write(self, db: sqlite3.Connection, session_id: str) -> None:
@@ -69,12 +78,12 @@ class NewSession(NamedTuple):
             (session_id, self.source, self.model, self.system_prompt, self.cwd, now, now, self.principal, self.parent),
         )
         (owner,) = db.execute("SELECT principal FROM sessions WHERE id = ?", (session_id,)).fetchone()
-        if self.seen is not None and owner not in self.seen:
-            raise not_yours(session_id, self.principal)
+        if self.visible is not None and owner not in self.visible:
+            raise session_denied(session_id, self.principal)
 
 
 @dataclass(slots=True)
-class Step:
+class SessionCommit:
     """What one commit brings to a session."""
 
     principal: str = ""
@@ -82,8 +91,8 @@ class Step:
     session: NewSession | None = None
     messages: list[Message] = field(default_factory=list)
     tokens: Usage = field(default_factory=Usage)
-    turn: TurnNote | None = None
-    usage: list[UsageNote] = field(default_factory=list)
+    turn: TurnRecord | None = None
+    usage: list[UsageRecord] = field(default_factory=list)
 
     def write(self, db: sqlite3.Connection, session_id: str) -> None:
         """Write it, inside a transaction. Raises NotYours: the session is somebody else's."""
@@ -99,9 +108,9 @@ class Step:
             note.write(db)
 
 
-def not_yours(session_id: str, principal: str) -> NotYours:
+def session_denied(session_id: str, principal: str) -> AccessDenied:
     """Return the refusal of a session that is somebody else's."""
-    return NotYours(
+    return AccessDenied(
         f"session {session_id!r} cannot be opened here: it is not {principal}'s",
         hint="Take another id; the operator can let several people share sessions (`people` in the config).",
     )
@@ -112,7 +121,7 @@ def append_messages(
 ) -> None:
     """Add messages to the end of a session, inside a transaction."""
     now = time.time()
-    rows = [(session_id, now, principal if m.role == "user" else "", *row_of(m)) for m in messages]
+    rows = [(session_id, now, principal if m.role == "user" else "", *row_from_message(m)) for m in messages]
     db.executemany(
         f"INSERT INTO messages (session_id, timestamp, principal, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
     )

@@ -17,16 +17,37 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.core.redact import redactor
 from hermes_agent.sessions import delegations, journal
-from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, compaction, cut_form, last_compaction_id
+from hermes_agent.sessions.compactions import (
+    COMPACTIONS,
+    add_compaction,
+    last_compaction_id,
+    load_compaction,
+    truncate_compaction,
+)
 from hermes_agent.sessions.delegations import DELEGATIONS, Delegation
-from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, StoredTurn, Unfinished
+from hermes_agent.sessions.journal import JOURNAL, CallRecord, RequestRecord, StoredTurn, UnfinishedTurn
 from hermes_agent.sessions.people import LOCAL
-from hermes_agent.sessions.search import SEARCH, Hit, around, has_search, search, whose
-from hermes_agent.sessions.steps import COLUMNS, NewSession, Step, append_messages, message_of, plain_title, row_of
-from hermes_agent.sessions.usage import USAGE, Spent, spent
+from hermes_agent.sessions.search import (
+    SEARCH,
+    SearchHit,
+    has_search,
+    messages_around,
+    search_messages,
+    session_principal,
+)
+from hermes_agent.sessions.steps import (
+    COLUMNS,
+    NewSession,
+    SessionCommit,
+    append_messages,
+    message_from_row,
+    plain_title,
+    row_from_message,
+)
+from hermes_agent.sessions.usage import USAGE, UsageTotals, usage_totals
 from hermes_agent.store import Database, Schema
 
-__all__ = ["LAST", "SCHEMA", "Kept", "SessionInfo", "Transcript"]
+__all__ = ["CACHED_SESSIONS", "SCHEMA", "StoredSession", "SessionInfo", "Transcript"]
 
 SCHEMA = Schema(
     "sessions",
@@ -93,7 +114,7 @@ class SessionInfo:
     """Whose it is; see `sessions.people`."""
 
 
-class Kept(NamedTuple):
+class StoredSession(NamedTuple):
     """What a stored session goes on with."""
 
     principal: str
@@ -105,7 +126,7 @@ class Kept(NamedTuple):
     """A turn of it has no end: it runs, or a crash cut it off (`Transcript.unfinished`)."""
 
 
-class _Read(NamedTuple):
+class _CachedHistory(NamedTuple):
     """What was read of a session."""
 
     form: int
@@ -119,7 +140,7 @@ class _Read(NamedTuple):
 
 READ_CHARACTERS = 8 * 2**20
 """How much of sessions is kept in memory for those who come back to them; the last one is, however long."""
-LAST = chr(0x10FFFF)
+CACHED_SESSIONS = chr(0x10FFFF)
 """Comes after every other character: `BETWEEN prefix AND prefix + LAST` finds a prefix by an index."""
 
 _INFO = (
@@ -138,7 +159,7 @@ class Transcript:
         self._db = self.database = Database(
             path, (SCHEMA, COMPACTIONS, JOURNAL, USAGE, DELEGATIONS, *((SEARCH,) if has_search() else ()))
         )
-        self._read: OrderedDict[str, _Read] = OrderedDict()
+        self._cache: OrderedDict[str, _CachedHistory] = OrderedDict()
         """By session: what `history` returned lately, so that it reads what came since."""
 
     def create(
@@ -171,7 +192,7 @@ class Transcript:
         with self._db.write() as db:
             append_messages(db, session_id, messages, usage, principal)
 
-    def write(self, steps: Sequence[tuple[str, Step]]) -> list[Exception | None]:
+    def write(self, steps: Sequence[tuple[str, SessionCommit]]) -> list[Exception | None]:
         """Write what steps of turns bring, each for the session of that id: all in one commit.
 
         Returns:
@@ -196,7 +217,9 @@ class Transcript:
     def set_title(self, session_id: str, title: str) -> None:
         """Give a session a title."""
         with self._db.write() as db:
-            db.execute("UPDATE sessions SET title = ? WHERE id = ?", (plain_title(redactor.known(title)), session_id))
+            db.execute(
+                "UPDATE sessions SET title = ? WHERE id = ?", (plain_title(redactor.mask_known(title)), session_id)
+            )
 
     def last_turn(self, session_id: str) -> str:
         """Return the id of the turn that began last; empty for none."""
@@ -215,7 +238,7 @@ class Transcript:
                 f"SELECT id, {COLUMNS} FROM messages WHERE session_id = ? AND role = 'user' ORDER BY id DESC LIMIT 1",
                 (session_id,),
             ).fetchone()
-            if row is None or not cut_form(db, session_id, row[0] - 1):
+            if row is None or not truncate_compaction(db, session_id, row[0] - 1):
                 return ""
             gone = db.execute("DELETE FROM messages WHERE session_id = ? AND id >= ?", (session_id, row[0])).rowcount
             db.execute("UPDATE sessions SET message_count = message_count - ? WHERE id = ?", (gone, session_id))
@@ -224,7 +247,7 @@ class Transcript:
                 " (SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?1)",
                 (session_id,),
             )
-        return message_of(row[1:]).text
+        return message_from_row(row[1:]).text
 
     def end(self, session_id: str, reason: str) -> None:
         """Note that nobody is in the session any more."""
@@ -244,60 +267,60 @@ class Transcript:
             f"SELECT {COLUMNS} FROM messages WHERE session_id = ? AND id > ? AND id <= ? ORDER BY id",
             (session_id, after, upto),
         )
-        return list(map(message_of, rows))
+        return list(map(message_from_row, rows))
 
     def has_turn(self, session_id: str, *, since: int) -> bool:
         """Say whether a turn began after message number `since`."""
         found = "SELECT 1 FROM turns WHERE session_id = ? AND before >= ? LIMIT 1"
         return bool(self._db.read(found, (session_id, since)))
 
-    def unfinished(self, session_id: str | None = None, since: int | None = None) -> list[Unfinished]:
+    def unfinished(self, session_id: str | None = None, since: int | None = None) -> list[UnfinishedTurn]:
         """Return the turns without an end, oldest first (`journal.unfinished`)."""
-        return journal.unfinished(self._db, session_id, since)
+        return journal.load_unfinished(self._db, session_id, since)
 
-    def claim(self, turn: Unfinished) -> bool:
+    def claim(self, turn: UnfinishedTurn) -> bool:
         """Make a turn that another process left this process's; false when somebody else was first."""
         with self._db.write() as db:
-            return journal.claim(db, turn)
+            return journal.claim_turn(db, turn)
 
     def delegation_begins(self, new: Delegation) -> None:
         """Write down what sub-agents do in the background."""
-        delegations.add(self._db, new)
+        delegations.add_delegation(self._db, new)
 
     def delegation_ends(self, delegation_id: str, text: str) -> None:
         """Write down what came of it."""
-        delegations.finish(self._db, delegation_id, text)
+        delegations.finish_delegation(self._db, delegation_id, text)
 
     def delegations_left(self, session_id: str = "") -> list[Delegation]:
         """Take over the delegations that another process left (`delegations.take_over`)."""
-        return delegations.take_over(self._db, session_id)
+        return delegations.claim_delegations(self._db, session_id)
 
-    def journal(self, turn_id: str) -> tuple[list[RequestNote], list[CallNote]]:
+    def journal(self, turn_id: str) -> tuple[list[RequestRecord], list[CallRecord]]:
         """Return the requests and the calls of a turn."""
-        return journal.requests(self._db, turn_id), journal.calls(self._db, turn_id)
+        return journal.load_requests(self._db, turn_id), journal.load_calls(self._db, turn_id)
 
     def turns(self, session_id: str) -> list[StoredTurn]:
         """Return the turns of a session in their order."""
-        return journal.turns(self._db, session_id)
+        return journal.load_turns(self._db, session_id)
 
     def history_before(self, turn: StoredTurn) -> list[Message] | None:
         """Return what the model was to go on with when a turn began; None when that is gone."""
         if not turn.compaction:
             return self.messages(turn.session_id, upto=turn.before)
-        found = compaction(self._db, turn.compaction)
+        found = load_compaction(self._db, turn.compaction)
         if found is None:
             return None
         upto, rows = found
-        return [*map(message_of, rows), *self.messages(turn.session_id, after=upto, upto=turn.before)]
+        return [*map(message_from_row, rows), *self.messages(turn.session_id, after=upto, upto=turn.before)]
 
     def form(self, number: int) -> list[Message] | None:
         """Return the messages of a shorter form; None when they are gone."""
-        found = compaction(self._db, number)
-        return None if found is None else [message_of(row) for row in found[1]]
+        found = load_compaction(self._db, number)
+        return None if found is None else [message_from_row(row) for row in found[1]]
 
-    def spent(self, *, session_id: str = "", turn_id: str = "", day: str = "") -> Spent:
+    def spent(self, *, session_id: str = "", turn_id: str = "", day: str = "") -> UsageTotals:
         """Return what a session, a turn or a day spent."""
-        return spent(self._db, session_id=session_id, turn_id=turn_id, day=day)
+        return usage_totals(self._db, session_id=session_id, turn_id=turn_id, day=day)
 
     def last_result(self, session_id: str, tool: str) -> str:
         """Return the last result of a tool in a session; empty when there is none."""
@@ -315,7 +338,7 @@ class Transcript:
             tokens: about how long it was, and is.
         """
         with self._db.write() as db:
-            add_compaction(db, session_id, list(map(row_of, messages)), tokens)
+            add_compaction(db, session_id, list(map(row_from_message, messages)), tokens)
 
     def history(self, session_id: str) -> list[Message]:
         """Return what the model goes on with: the last compaction and what was said since, or everything."""
@@ -329,33 +352,35 @@ class Transcript:
             form: number of the last compaction.
             is_there: the last message that was read then is still in the session.
         """
-        known = self._read.pop(session_id, None)
+        known = self._cache.pop(session_id, None)
         # numbers of messages are never used twice, and none changes: where the last one is, those before it are
         if known is None or known.form != form or not is_there:
-            upto, rows = compaction(self._db, form) or (0, ())
-            known = _Read(form, upto, [message_of(row) for row in rows], _size(rows))
+            upto, rows = load_compaction(self._db, form) or (0, ())
+            known = _CachedHistory(form, upto, [message_from_row(row) for row in rows], _size(rows))
         new = self._db.read(
             f"SELECT {COLUMNS}, id FROM messages WHERE session_id = ? AND id > ? ORDER BY id", (session_id, known.last)
         )
         if new:
-            known = _Read(form, new[-1]["id"], [*known.messages, *map(message_of, new)], known.size + _size(new))
-        self._read[session_id] = known
-        while len(self._read) > 1 and sum(read.size for read in self._read.values()) > READ_CHARACTERS:
-            self._read.popitem(last=False)
+            known = _CachedHistory(
+                form, new[-1]["id"], [*known.messages, *map(message_from_row, new)], known.size + _size(new)
+            )
+        self._cache[session_id] = known
+        while len(self._cache) > 1 and sum(read.size for read in self._cache.values()) > READ_CHARACTERS:
+            self._cache.popitem(last=False)
         return list(known.messages)
 
     def forget_read(self) -> None:
         """Keep nothing in memory of what `history` returned."""
-        self._read.clear()
+        self._cache.clear()
 
     def last_id(self, session_id: str) -> int:
         """Return the number of the last message; 0 when there is none."""
         rows = self._db.read("SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?", (session_id,))
         return int(rows[0][0])
 
-    def kept(self, session_id: str) -> Kept | None:
+    def kept(self, session_id: str) -> StoredSession | None:
         """Return what a session goes on with; None when there is no such session."""
-        known = self._read.get(session_id)
+        known = self._cache.get(session_id)
         last = known.last if known is not None else 0
         rows = self._db.read(
             "SELECT principal, system_prompt, (SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?1),"
@@ -366,7 +391,7 @@ class Transcript:
         if not rows:
             return None
         principal, prompt, form, is_there, is_cut = rows[0]
-        return Kept(principal, prompt, self._history(session_id, form, is_there=bool(is_there)), bool(is_cut))
+        return StoredSession(principal, prompt, self._history(session_id, form, is_there=bool(is_there)), bool(is_cut))
 
     def system_prompt(self, session_id: str) -> str | None:
         """Return the system prompt that the session started with; None when there is no such session."""
@@ -404,7 +429,7 @@ class Transcript:
         Args:
             of: whose (`People.seen_by`); None: everybody's, for the operator alone.
         """
-        condition, names = whose(of)
+        condition, names = session_principal(of)
         rows = self._db.read(
             f"{_INFO} WHERE message_count > 0 AND parent_session_id = '' AND (? IS NULL OR source = ?) AND {condition}"
             " ORDER BY updated_at DESC, id DESC LIMIT ?",
@@ -421,10 +446,10 @@ class Transcript:
         Raises:
             UserError: there is none, or more than one.
         """
-        condition, names = whose(of)
+        condition, names = session_principal(of)
         rows = self._db.read(
             f"{_INFO} WHERE id BETWEEN ? AND ? AND {condition} ORDER BY id = ? DESC, updated_at DESC LIMIT 6",
-            (prefix, prefix + LAST, *names, prefix),
+            (prefix, prefix + CACHED_SESSIONS, *names, prefix),
         )
         if not rows or not prefix:
             raise UserError(f"there is no session {prefix!r}", hint="`hermes sessions list` shows what there is.")
@@ -433,7 +458,7 @@ class Transcript:
             raise UserError(f"{prefix!r} fits more than one session: {ids}", hint="Give more of the id.")
         return SessionInfo(*rows[0])
 
-    def search(self, query: str, *, of: Collection[str] | None, **options: Any) -> list[Hit]:
+    def search(self, query: str, *, of: Collection[str] | None, **options: Any) -> list[SearchHit]:
         """Return messages by their words.
 
         Args:
@@ -444,11 +469,11 @@ class Transcript:
         """
         if not has_search():
             raise UserError("this machine's SQLite has no full-text search (FTS5), so sessions cannot be searched")
-        return search(self._db, query, of=of, **options)
+        return search_messages(self._db, query, of=of, **options)
 
     def around(self, session_id: str, message_id: int, window: int) -> list[tuple[int, str, str, float]]:
         """Return number, role, text and time of a message and of up to `window` before and after it."""
-        return around(self._db, session_id, message_id, window)
+        return messages_around(self._db, session_id, message_id, window)
 
     def is_compacted(self, session_id: str) -> bool:
         """Say whether the model goes on with a shorter form of the session."""

@@ -13,7 +13,7 @@ from hermes_agent.core.messages import Usage
 from hermes_agent.sessions.people import LOCAL
 from hermes_agent.store import Database, Schema
 
-__all__ = ["TURN", "USAGE", "Ledger", "Spent", "UsageNote", "spent"]
+__all__ = ["TURN", "USAGE", "UsageLedger", "UsageTotals", "UsageRecord", "usage_totals"]
 
 TURN = "turn"
 """The cause of a model call that a person's message caused."""
@@ -54,7 +54,7 @@ _SUMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class UsageNote:
+class UsageRecord:
     """One model call."""
 
     usage: Usage
@@ -93,7 +93,7 @@ class UsageNote:
         )
 
 
-class Spent(NamedTuple):
+class UsageTotals(NamedTuple):
     """A sum over model calls."""
 
     requests: int = 0
@@ -119,7 +119,7 @@ class Spent(NamedTuple):
         return self.input_tokens + self.output_tokens
 
 
-def spent(db: Database, *, session_id: str = "", turn_id: str = "", day: str = "") -> Spent:
+def usage_totals(db: Database, *, session_id: str = "", turn_id: str = "", day: str = "") -> UsageTotals:
     """Return what a session, a turn or a day spent; without any, everything."""
     conditions = [
         (f"{column} = ?", value)
@@ -128,10 +128,10 @@ def spent(db: Database, *, session_id: str = "", turn_id: str = "", day: str = "
     ]
     where = " AND ".join(c for c, _ in conditions) or "1"
     (row,) = db.read(f"SELECT {_SUMS} FROM usage WHERE {where}", [v for _, v in conditions])
-    return Spent(*row)
+    return UsageTotals(*row)
 
 
-class Ledger:
+class UsageLedger:
     """Where every model call outside a turn's own is written down. Safe for threads."""
 
     def __init__(self, path: Path) -> None:
@@ -144,17 +144,19 @@ class Ledger:
             self._database = Database(self._path, (USAGE,))
         return self._database
 
-    def record(self, note: UsageNote) -> None:
+    def record(self, note: UsageRecord) -> None:
         """Write down one call; in a worker, since it writes a file."""
         with self._lock, self._db().write() as db:
             note.write(db)
 
-    def spent(self, *, session_id: str = "", turn_id: str = "", day: str = "") -> Spent:
+    def totals(self, *, session_id: str = "", turn_id: str = "", day: str = "") -> UsageTotals:
         """Return what a session, a turn or a day (`2026-11-22`) spent; without any, everything."""
         with self._lock:
-            return spent(self._db(), session_id=session_id, turn_id=turn_id, day=day)
+            return usage_totals(self._db(), session_id=session_id, turn_id=turn_id, day=day)
 
-    def by(self, column: str, *, days: int | None = None, source: str = "", session_id: str = "") -> dict[str, Spent]:
+    def totals_by(
+        self, column: str, *, days: int | None = None, source: str = "", session_id: str = ""
+    ) -> dict[str, UsageTotals]:
         """Return the sums by a column (`day`, `model`, `source`, `cause`, `plugin`, …), most tokens first.
 
         Args:
@@ -173,7 +175,7 @@ class Ledger:
                 " AND (? = '' OR session_id = ?) GROUP BY 1 ORDER BY sum(input_tokens + output_tokens) DESC, 1",
                 (since, source, source, session_id, session_id),
             )
-        return {str(row[0]): Spent(*row[1:]) for row in rows}
+        return {str(row[0]): UsageTotals(*row[1:]) for row in rows}
 
     def close(self) -> None:
         """Close the database."""

@@ -11,20 +11,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from hermes_agent.config.bounded_yaml import YamlRefused, parse_yaml
+from hermes_agent.config.bounded_yaml import YamlRejected, parse_yaml
 from hermes_agent.skills.files import read_file
 
 __all__ = [
     "DESCRIPTION_CHARS",
     "NAME_CHARS",
-    "SkillDocument",
+    "SkillFile",
     "fits_platform",
-    "fits_surroundings",
+    "fits_environment",
     "fits_tools",
     "missing_variables",
     "parse_document",
     "read_document",
-    "wanted_variables",
+    "required_variables",
 ]
 
 NAME_CHARS = 64
@@ -40,7 +40,7 @@ _BUILT = (
 
 
 @dataclass(frozen=True, slots=True)
-class SkillDocument:
+class SkillFile:
     """What a `SKILL.md` says."""
 
     text: str
@@ -65,7 +65,7 @@ class SkillDocument:
         return [str(item) for item in here if item] if isinstance(here, list) else []
 
 
-def read_document(path: Path) -> SkillDocument:
+def read_document(path: Path) -> SkillFile:
     """Read the file at `path`.
 
     Raises:
@@ -78,18 +78,18 @@ def read_document(path: Path) -> SkillDocument:
         raise OSError(f"{path} is not UTF-8: {exc.reason}") from exc
 
 
-def parse_document(text: str) -> SkillDocument:
+def parse_document(text: str) -> SkillFile:
     """Return what the text of a `SKILL.md` says; fields that cannot be read are passed over, with the problem."""
     match = _TOP.match(text, 0, FIELDS_CHARS)
     if match is None:
-        return SkillDocument(text, text, description=_first_line(text))
+        return SkillFile(text, text, description=_first_line(text))
     body = text[match.end() :]
     try:
         document = parse_yaml(match[1] or "", _BUILT)
-    except YamlRefused as exc:
-        return SkillDocument(text, body, description=_first_line(body), problem=str(exc))
+    except YamlRejected as exc:
+        return SkillFile(text, body, description=_first_line(body), problem=str(exc))
     description = _one_line(document.scalars.get("description", "")) or _first_line(body)
-    return SkillDocument(
+    return SkillFile(
         text,
         body,
         name=_one_line(document.scalars.get("name", ""))[:NAME_CHARS],
@@ -110,7 +110,7 @@ def _first_line(body: str) -> str:
 _PLATFORMS = {"macos": "darwin", "darwin": "darwin", "linux": "linux", "windows": "win32", "win32": "win32"}
 
 
-def fits_platform(document: SkillDocument, platform: str = sys.platform) -> bool:
+def fits_platform(document: SkillFile, platform: str = sys.platform) -> bool:
     """Say whether the skill is for this system; one that names none is for all."""
     names = [name.strip().lower() for name in document.names("platforms")]
     if not names:
@@ -119,7 +119,7 @@ def fits_platform(document: SkillDocument, platform: str = sys.platform) -> bool
     return any(_PLATFORMS.get(name) == platform or (name == "termux" and termux) for name in names)
 
 
-def fits_surroundings(document: SkillDocument, environ: Mapping[str, str]) -> bool:
+def fits_environment(document: SkillFile, environ: Mapping[str, str]) -> bool:
     """Say whether one of the surroundings that the skill names (`docker`, `s6`, `kanban`) is here; none means any."""
     tests: dict[str, Callable[[], bool]] = {
         "docker": lambda: Path("/.dockerenv").exists() or Path("/run/.containerenv").exists(),
@@ -130,7 +130,7 @@ def fits_surroundings(document: SkillDocument, environ: Mapping[str, str]) -> bo
     return not names or any(name in tests and tests[name]() for name in names)
 
 
-def fits_tools(document: SkillDocument, tools: Collection[str], toolsets: Collection[str]) -> bool:
+def fits_tools(document: SkillFile, tools: Collection[str], toolsets: Collection[str]) -> bool:
     """Say whether the skill is to be offered beside these tools: what it needs is there, what it replaces is not."""
 
     def names(key: str) -> list[str]:
@@ -144,7 +144,7 @@ def fits_tools(document: SkillDocument, tools: Collection[str], toolsets: Collec
     )
 
 
-def wanted_variables(document: SkillDocument) -> list[str]:
+def required_variables(document: SkillFile) -> list[str]:
     """Return the names of the variables that the skill needs."""
     setup = document.fields.get("setup")
     collected = setup.get("collect_secrets") if isinstance(setup, Mapping) else None
@@ -158,6 +158,6 @@ def wanted_variables(document: SkillDocument) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def missing_variables(document: SkillDocument, has_value: Callable[[str], bool]) -> list[str]:
+def missing_variables(document: SkillFile, has_value: Callable[[str], bool]) -> list[str]:
     """Return those that have no value."""
-    return [name for name in wanted_variables(document) if not has_value(name)]
+    return [name for name in required_variables(document) if not has_value(name)]

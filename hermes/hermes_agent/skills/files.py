@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from hermes_agent.io.beneath import open_beneath, opened_directory
+from hermes_agent.io.beneath import hold_directory, open_beneath
 
 __all__ = ["FOLDERS", "MAX_BYTES", "is_plain_path", "linked_files", "open_inside", "read_file"]
 
@@ -73,7 +73,7 @@ def read_file(path: Path) -> bytes:
 def _read(path: str) -> bytes:
     """Return the content of a resolved path; a link that comes meanwhile is not followed."""
     directory, name = os.path.split(path)
-    with opened_directory(directory, make=False) as above:
+    with hold_directory(directory, make=False) as above:
         handle = open_beneath(above, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)

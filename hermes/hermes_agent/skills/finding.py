@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes_agent.skills.document import SkillDocument, read_document
+from hermes_agent.skills.document import SkillFile, read_document
 
-__all__ = ["FILE", "LocalSkill", "Shelf", "look_up"]
+__all__ = ["SKILL_FILE", "LocalSkill", "SkillFolder", "find_skill"]
 
 logger = logging.getLogger(__name__)
 
-FILE = "SKILL.md"
+SKILL_FILE = "SKILL.md"
 MAX_DEPTH = 4
 """Folders between a root and a skill, itself included."""
 MAX_SKILLS = 2_000
@@ -25,7 +25,7 @@ _NO_SKILLS = frozenset({"README.md", "DESCRIPTION.md", "CHANGELOG.md", "LICENSE.
 class LocalSkill:
     """A skill in a directory of the person's."""
 
-    document: SkillDocument
+    document: SkillFile
     file: Path
     """Its `SKILL.md`, or its one file."""
     place: str
@@ -54,12 +54,12 @@ class LocalSkill:
         return self.place.rpartition("/")[0]
 
     @property
-    def answers_to(self) -> frozenset[str]:
+    def setting_names(self) -> frozenset[str]:
         """What a setting may call it."""
         return frozenset((self.name, self.folder, self.place))
 
 
-class Shelf:
+class SkillFolder:
     """Finds skills below some roots; a file is read again when it has changed.
 
     Args:
@@ -68,7 +68,7 @@ class Shelf:
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self.roots = tuple(roots)
-        self._read: dict[str, tuple[tuple[int, int], SkillDocument | None]] = {}
+        self._cache: dict[str, tuple[tuple[int, int], SkillFile | None]] = {}
 
     def find(self) -> list[LocalSkill]:
         """Return every skill, sorted by place. What cannot be read is left out, with a line in the log."""
@@ -86,24 +86,24 @@ class Shelf:
         """Say whether there is no skill at all, without reading one."""
         return not any(not flat for root in self.roots for _, _, flat in _walk(root, "", MAX_DEPTH, set()))
 
-    def _document(self, file: str) -> SkillDocument | None:
+    def _document(self, file: str) -> SkillFile | None:
         try:
             status = os.stat(file)  # noqa: PTH116 - many files at each start of a session
         except OSError as exc:
             logger.warning("the skill %s is left out: %s", file, exc.strerror)
             return None
         stamp = (status.st_mtime_ns, status.st_size)
-        known = self._read.get(file)
+        known = self._cache.get(file)
         if known is not None and known[0] == stamp:
             return known[1]
-        document: SkillDocument | None = None
+        document: SkillFile | None = None
         try:
             document = read_document(Path(file))
             if document.problem:
                 logger.warning("the fields of skill %s are passed over: %s", file, document.problem)
         except OSError as exc:
             logger.warning("the skill %s is left out: %s", file, exc.strerror or exc)
-        self._read[file] = (stamp, document)
+        self._cache[file] = (stamp, document)
         return document
 
 
@@ -116,8 +116,8 @@ def _walk(root: Path | str, place: str, depth: int, above: set[str]) -> Iterator
         entries = sorted(os.scandir(root), key=lambda entry: entry.name)
     except OSError:  # there is none, or it may not be read: nothing of ours
         return
-    if place and any(entry.name == FILE and entry.is_file() for entry in entries):
-        yield f"{root}/{FILE}", place, False
+    if place and any(entry.name == SKILL_FILE and entry.is_file() for entry in entries):
+        yield f"{root}/{SKILL_FILE}", place, False
         return
     for entry in entries:
         here = f"{place}/{entry.name}" if place else entry.name
@@ -130,7 +130,7 @@ def _walk(root: Path | str, place: str, depth: int, above: set[str]) -> Iterator
             yield entry.path, here.removesuffix(".md"), True
 
 
-def look_up(name: str, skills: Sequence[LocalSkill]) -> list[LocalSkill]:
+def find_skill(name: str, skills: Sequence[LocalSkill]) -> list[LocalSkill]:
     """Return what `name` may mean: by place, else by folder, else by the name in the file; old forms last."""
     whole = [skill for skill in skills if not skill.flat]
     flat = [skill for skill in skills if skill.flat]
@@ -138,5 +138,5 @@ def look_up(name: str, skills: Sequence[LocalSkill]) -> list[LocalSkill]:
         [s for s in whole if s.place == name]
         or [s for s in whole if s.folder == name]
         or [s for s in whole if s.name == name]
-        or [s for s in flat if name in s.answers_to]
+        or [s for s in flat if name in s.setting_names]
     )

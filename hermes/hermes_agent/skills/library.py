@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.skill import PluginSkill
-from hermes_agent.core.injection import injection_in
+from hermes_agent.core.injection import find_injection
 from hermes_agent.hooks import HookBus
-from hermes_agent.skills.document import SkillDocument, fits_platform, fits_surroundings, fits_tools
-from hermes_agent.skills.finding import LocalSkill, Shelf
+from hermes_agent.skills.document import SkillFile, fits_environment, fits_platform, fits_tools
+from hermes_agent.skills.finding import LocalSkill, SkillFolder
 from hermes_agent.skills.registry import PluginSkills
-from hermes_agent.skills.rendering import Rendering, index_text
+from hermes_agent.skills.rendering import SkillTextRules, index_text
 
 __all__ = ["SkillLibrary", "SkillSettings"]
 
@@ -32,7 +32,7 @@ class SkillSettings:
     """Further roots."""
     disabled: frozenset[str] = frozenset()
     disabled_by_platform: tuple[tuple[str, frozenset[str]], ...] = ()
-    rendering: Rendering = field(default_factory=Rendering)
+    rendering: SkillTextRules = field(default_factory=SkillTextRules)
 
     @classmethod
     def of(cls, get: Callable[[str], Any]) -> SkillSettings:
@@ -46,7 +46,7 @@ class SkillSettings:
             tuple(Path(os.path.expandvars(str(p))).expanduser() for p in get("skills.external_dirs") or ()),
             frozenset(map(str, get("skills.disabled") or ())),
             tuple((str(platform), frozenset(map(str, names or ()))) for platform, names in by_platform.items()),
-            Rendering(
+            SkillTextRules(
                 bool(get("skills.template_vars")),
                 bool(get("skills.inline_shell")),
                 float(get("skills.inline_shell_timeout")),
@@ -57,7 +57,7 @@ class SkillSettings:
     def is_disabled(self, skill: LocalSkill, platform: str) -> bool:
         """Say whether the operator took the skill away, everywhere or on `platform`."""
         names = self.disabled.union(*(names for name, names in self.disabled_by_platform if name == platform))
-        return not names.isdisjoint(skill.answers_to)
+        return not names.isdisjoint(skill.setting_names)
 
 
 class SkillLibrary:
@@ -84,30 +84,30 @@ class SkillLibrary:
         self.plugins = plugins
         self.has_value = has_value
         self.disabled_plugins = disabled_plugins
-        self._whose = whose
+        self._origin = whose
         self.directory = home / "skills"
-        self._shelf = Shelf((self.directory, *settings.external))
+        self._folder = SkillFolder((self.directory, *settings.external))
         self._hooks = hooks
 
-    def everything(self) -> list[LocalSkill]:
+    def all_skills(self) -> list[LocalSkill]:
         """Return every local skill, the disabled ones and those for other systems too."""
-        return self._shelf.find()
+        return self._folder.find()
 
     def offered(self, platform: str = "") -> list[LocalSkill]:
         """Return the local skills that may be used on `platform` (`cli`, `api_server`, …), old forms left out."""
-        return [skill for skill in self.everything() if not skill.flat and self._is_offered(skill, platform)]
+        return [skill for skill in self.all_skills() if not skill.flat and self._is_offered(skill, platform)]
 
-    def any_there(self) -> bool:
+    def has_skills(self) -> bool:
         """Say whether there is a skill at all, of a plugin or local."""
-        return len(self.plugins) > 0 or not self._shelf.is_empty()
+        return len(self.plugins) > 0 or not self._folder.is_empty()
 
-    def is_off(self, skill: PluginSkill) -> bool:
+    def is_plugin_disabled(self, skill: PluginSkill) -> bool:
         """Say whether the operator disabled the plugin that brings the skill, by name or by key."""
         return not {skill.plugin, self.plugins.owner(skill.qualified)}.isdisjoint(self.disabled_plugins())
 
     def source(self, skill: LocalSkill) -> str:
         """Return where a skill comes from that others wrote, by its file; empty for any other. For workers."""
-        return self._whose(str(skill.file.resolve()))
+        return self._origin(str(skill.file.resolve()))
 
     def index(self, platform: str, tools: Collection[str], toolsets: Collection[str]) -> str:
         """Return what the system prompt of a new session says about skills; empty without any.
@@ -122,13 +122,13 @@ class SkillLibrary:
         own = [skill for skill in fitting if not self.source(skill)]
         return index_text(own, of_others=len(fitting) - len(own))
 
-    def rendered(self, document: SkillDocument, name: str, directory: Path, session_id: str) -> str:
+    def render(self, document: SkillFile, name: str, directory: Path, session_id: str) -> str:
         """Return the text for the model. What reads like an attempt to take over is logged, and given all the same."""
-        if found := injection_in(document.text):
+        if found := find_injection(document.text):
             logger.warning("skill %s has a text that tries to change the agent's rules: %s", name, found)
         return self.settings.rendering(document.text, directory.resolve(), session_id)
 
-    def tell(self, name: str, action: str, path: Path, plugin: str = "") -> None:
+    def notify_change(self, name: str, action: str, path: Path, plugin: str = "") -> None:
         """Fire `on_skill_lifecycle`; call it in a worker.
 
         Args:
@@ -147,5 +147,5 @@ class SkillLibrary:
         return (
             not self.settings.is_disabled(skill, platform)
             and fits_platform(document)
-            and fits_surroundings(document, os.environ)
+            and fits_environment(document, os.environ)
         )

@@ -47,6 +47,6 @@ class PluginSkills(Registry[PluginSkill]):
         self.add(skill.qualified, skill, owner=owner)
         return skill
 
-    def of(self, plugin: str) -> list[PluginSkill]:
+    def of_plugin(self, plugin: str) -> list[PluginSkill]:
         """Return what a plugin registered, sorted by name."""
         return sorted((s for _, s in self.items() if s.plugin == plugin), key=lambda s: s.bare_name)

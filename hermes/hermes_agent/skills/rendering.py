@@ -20,7 +20,7 @@ from hermes_agent.io.processes import run, tool_environment
 from hermes_agent.skills.finding import LocalSkill
 from hermes_agent.tools import current_scope
 
-__all__ = ["INDEX_CHARS", "Rendering", "index_text"]
+__all__ = ["INDEX_CHARS", "SkillTextRules", "index_text"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ LINE_CHARS = 200
 """Longest description; the whole one is in `skills_list`."""
 INDEX_CHARS = 12_000
 """Longest index; what does not fit is counted, and `skills_list` has it."""
-GENERAL = "general"
+DEFAULT_CATEGORY = "general"
 """What skills without a category are shown under."""
 
 _HEAD = (
@@ -48,10 +48,10 @@ def index_text(skills: Sequence[LocalSkill], *, of_others: int = 0) -> str:
     """
     if not skills and not of_others:
         return ""
-    ordered = sorted(skills, key=lambda skill: (skill.category or GENERAL, skill.name))
+    ordered = sorted(skills, key=lambda skill: (skill.category or DEFAULT_CATEGORY, skill.name))
     lines: list[str] = []
     size, left_out = len(_HEAD) + len(_TAIL), 0
-    for category, group in groupby(ordered, key=lambda skill: skill.category or GENERAL):
+    for category, group in groupby(ordered, key=lambda skill: skill.category or DEFAULT_CATEGORY):
         block = [f"  {_safe(category)}:"]
         for skill in group:
             line = f"    - {_safe(skill.name)}: {_short(_safe(skill.document.description))}"
@@ -83,7 +83,7 @@ _COMMAND = re.compile(r"!`([^`\n]+)`")
 
 
 @dataclass(frozen=True, slots=True)
-class Rendering:
+class SkillTextRules:
     """The rules, from `skills.template_vars`, `skills.inline_shell` and `skills.inline_shell_timeout` (seconds).
 
     Attributes:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.skill import PluginSkill
-from hermes_agent.core.foreign import fenced
+from hermes_agent.core.foreign import mark_untrusted
 from hermes_agent.skills.document import fits_platform, read_document
 from hermes_agent.skills.finding import LocalSkill
 from hermes_agent.skills.library import SkillLibrary
-from hermes_agent.skills.tools import banner
+from hermes_agent.skills.tools import sibling_banner
 
 __all__ = ["MAX_STACKED", "SkillCommands", "instruction_of", "slug"]
 
@@ -54,7 +54,7 @@ class SkillCommands:
     def __init__(self, library: SkillLibrary) -> None:
         self._library = library
 
-    def all(self, platform: str) -> dict[str, LocalSkill]:
+    def offered(self, platform: str) -> dict[str, LocalSkill]:
         """Return what is offered, by slug; of two with one slug the first has it."""
         found: dict[str, LocalSkill] = {}
         for skill in self._library.offered(platform):
@@ -71,7 +71,7 @@ class SkillCommands:
             name: a slug, or `plugin:skill`.
             arguments: further skills (`/b`), up to `MAX_STACKED` in all, then what is to be done.
         """
-        local = self.all(platform)
+        local = self.offered(platform)
         first = self._block(name, local, session_id)
         if first is None:
             return None
@@ -89,13 +89,13 @@ class SkillCommands:
         skill = local.get(name) or local.get(slug(name))
         library = self._library
         if skill is not None:
-            text = library.rendered(skill.document, skill.name, skill.directory, session_id)
-            library.tell(skill.name, "used", skill.file)
+            text = library.render(skill.document, skill.name, skill.directory, session_id)
+            library.notify_change(skill.name, "used", skill.file)
             if source := library.source(skill):
-                return _as_chosen(name, fenced(text, source), skill.directory)
-            return _as_chosen(skill.name, text, skill.directory)
+                return _chosen_skill_text(name, mark_untrusted(text, source), skill.directory)
+            return _chosen_skill_text(skill.name, text, skill.directory)
         registered = self._of_plugin(name)
-        if registered is None or library.is_off(registered):
+        if registered is None or library.is_plugin_disabled(registered):
             return None
         try:
             document = read_document(registered.path)
@@ -104,10 +104,12 @@ class SkillCommands:
         if not fits_platform(document):
             return None
         directory = registered.path.resolve().parent
-        siblings = [s for s in library.plugins.of(registered.plugin) if s != registered]
-        text = banner(registered, siblings) + library.rendered(document, registered.qualified, directory, session_id)
-        library.tell(registered.qualified, "used", registered.path, registered.plugin)
-        return _as_chosen(registered.qualified, text, directory)
+        siblings = [s for s in library.plugins.of_plugin(registered.plugin) if s != registered]
+        text = sibling_banner(registered, siblings) + library.render(
+            document, registered.qualified, directory, session_id
+        )
+        library.notify_change(registered.qualified, "used", registered.path, registered.plugin)
+        return _chosen_skill_text(registered.qualified, text, directory)
 
     def _of_plugin(self, name: str) -> PluginSkill | None:
         """Return the skill of that qualified name; a command's name has lost its capitals."""
@@ -115,5 +117,5 @@ class SkillCommands:
         return next((skill for known, skill in self._library.plugins.items() if known.lower() == wanted), None)
 
 
-def _as_chosen(name: str, text: str, directory: Path) -> str:
+def _chosen_skill_text(name: str, text: str, directory: Path) -> str:
     return f"{_HEAD.format(name=name)}\n\n{text.strip()}\n\n[Its directory: {directory}]"

@@ -14,23 +14,23 @@ from typing import Any
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.skill import PluginSkill
 from hermes_agent.contracts.tool import Effect
-from hermes_agent.core.foreign import fenced
+from hermes_agent.core.foreign import mark_untrusted
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.skills.document import (
     DESCRIPTION_CHARS,
-    SkillDocument,
+    SkillFile,
     fits_platform,
     missing_variables,
     read_document,
-    wanted_variables,
+    required_variables,
 )
 from hermes_agent.skills.files import is_plain_path, linked_files, open_inside
-from hermes_agent.skills.finding import FILE, LocalSkill, look_up
+from hermes_agent.skills.finding import SKILL_FILE, LocalSkill, find_skill
 from hermes_agent.skills.library import SkillLibrary
 from hermes_agent.skills.registry import NAME
 from hermes_agent.tools import ToolRegistry, current_scope, tool_result
 
-__all__ = ["LIST_SCHEMA", "SCHEMA", "SkillView", "skills_list", "banner", "register"]
+__all__ = ["LIST_SCHEMA", "SCHEMA", "SkillView", "skills_list", "sibling_banner", "register"]
 
 SHOWN_NAMES = 20
 
@@ -48,7 +48,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def banner(skill: PluginSkill, siblings: list[PluginSkill]) -> str:
+def sibling_banner(skill: PluginSkill, siblings: list[PluginSkill]) -> str:
     """Return what stands above the text of a plugin's skill."""
     plugin = skill.plugin
     lines = [f"[Bundle context: This skill is part of the '{plugin}' plugin."]
@@ -78,7 +78,7 @@ class SkillView:
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
         """Return the files of this home that a call shows (`Effect.place`)."""
         name, file = str(args.get("name") or "").strip(), str(args.get("file_path") or "")
-        found = look_up(name, self._library.everything()) if name and ":" not in name else []
+        found = find_skill(name, self._library.all_skills()) if name and ":" not in name else []
         return [str((skill.directory / file if file else skill.file).resolve()) for skill in found]
 
     def view(self, name: str, file: str = "", *, session_id: str = "", platform: str = "") -> str:
@@ -95,7 +95,7 @@ class SkillView:
             answer = self._of_plugin(name, file, session_id)
             if answer is not None:
                 return answer
-        local = name.replace(":", "/", 1).removesuffix(f"/{FILE}").strip("/")
+        local = name.replace(":", "/", 1).removesuffix(f"/{SKILL_FILE}").strip("/")
         return self._local(name, local, file, session_id, platform)
 
     # -- of plugins ------------------------------------------------------------------------------------------
@@ -110,14 +110,14 @@ class SkillView:
                 f"Invalid namespace '{namespace}' in '{name}'. Namespaces must match {NAME.pattern}.",
             )
         if not {namespace, registry.owner(name) or namespace}.isdisjoint(self._library.disabled_plugins()):
-            if skill is None and look_up(f"{namespace}/{bare}", self._library.everything()):
+            if skill is None and find_skill(f"{namespace}/{bare}", self._library.all_skills()):
                 return None
             return _failed(
                 f"Plugin '{namespace}' is disabled. Re-enable with: hermes plugins enable {namespace}",
             )
         if skill is not None:
             return self._serve(skill, file, session_id)
-        siblings = registry.of(namespace)
+        siblings = registry.of_plugin(namespace)
         if not siblings:
             why = registry.why_absent(name)
             return _failed(f"Skill '{name}' is not there: {why}") if why else None
@@ -131,7 +131,7 @@ class SkillView:
         library, name = self._library, skill.qualified
         if not skill.path.exists():
             library.plugins.remove(name)
-            library.tell(name, "removed", skill.path, skill.plugin)
+            library.notify_change(name, "removed", skill.path, skill.plugin)
             return _failed(
                 f"Skill '{name}' file no longer exists at {skill.path}. The registry entry has been cleaned up — "
                 "try again after the plugin is reloaded."
@@ -145,13 +145,13 @@ class SkillView:
         directory = skill.path.resolve().parent
         if file:
             return self._file(name, directory, file)
-        siblings = [s for s in library.plugins.of(skill.plugin) if s.bare_name != skill.bare_name]
-        text = library.rendered(document, name, directory, session_id)
-        library.tell(name, "loaded", skill.path, skill.plugin)
+        siblings = [s for s in library.plugins.of_plugin(skill.plugin) if s.bare_name != skill.bare_name]
+        text = library.render(document, name, directory, session_id)
+        library.notify_change(name, "loaded", skill.path, skill.plugin)
         return tool_result(
             success=True,
             name=name,
-            content=banner(skill, siblings) + text,
+            content=sibling_banner(skill, siblings) + text,
             description=(document.description or skill.description)[:DESCRIPTION_CHARS],
             linked_files=linked_files(directory),
             readiness_status="available",
@@ -161,7 +161,7 @@ class SkillView:
 
     def _local(self, asked: str, name: str, file: str, session_id: str, platform: str) -> str:
         library = self._library
-        found = look_up(name, library.everything())
+        found = find_skill(name, library.all_skills())
         if not found:
             known = [skill.name for skill in library.offered(platform) if not library.source(skill)]
             return _failed(
@@ -172,7 +172,7 @@ class SkillView:
         if len(found) > 1:
             return _failed(
                 f"Skill name '{asked}' is ambiguous: {len(found)} skills have it.",
-                matches=[_marked(skill.place, library.source(skill)) for skill in found],
+                matches=[_mark_untrusted(skill.place, library.source(skill)) for skill in found],
                 hint="Use one of these paths as the name.",
             )
         (skill,) = found
@@ -186,9 +186,9 @@ class SkillView:
             if skill.flat:
                 return _failed(f"Skill '{skill.name}' is a single file: it has no other files.")
             return self._file(skill.name, skill.directory, file, library.source(skill))
-        library.tell(skill.name, "loaded", skill.file)
+        library.notify_change(skill.name, "loaded", skill.file)
         fields, source = self._fields(skill, session_id), library.source(skill)
-        return tool_result({k: v if k in _OURS else _marked(v, source) for k, v in fields.items()})
+        return tool_result({k: v if k in _OWN_FIELDS else _mark_untrusted(v, source) for k, v in fields.items()})
 
     def _fields(self, skill: LocalSkill, session_id: str) -> dict[str, Any]:
         document = skill.document
@@ -207,16 +207,16 @@ class SkillView:
             "description": document.description,
             "tags": _words(document, "tags"),
             "related_skills": _words(document, "related_skills"),
-            "content": self._library.rendered(document, skill.name, skill.directory, session_id),
+            "content": self._library.render(document, skill.name, skill.directory, session_id),
             "path": skill.file.name
             if not skill.place
-            else f"{skill.place}/{FILE}"
+            else f"{skill.place}/{SKILL_FILE}"
             if not skill.flat
             else f"{skill.place}.md",
             "skill_dir": str(skill.directory),
             "linked_files": linked,
             "usage_hint": "Open a linked file with skill_view(name, file_path)." if linked else None,
-            "required_environment_variables": [{"name": name} for name in wanted_variables(document)],
+            "required_environment_variables": [{"name": name} for name in required_variables(document)],
             "required_commands": [],
             "missing_required_environment_variables": missing,
             "missing_credential_files": [],
@@ -239,17 +239,17 @@ class SkillView:
             )
         shown: dict[str, Any] = {"success": True, "name": name, "file": file, "file_type": Path(file).suffix}
         try:
-            return tool_result({**shown, "content": _marked(data.decode("utf-8"), source)})
+            return tool_result({**shown, "content": _mark_untrusted(data.decode("utf-8"), source)})
         except UnicodeDecodeError:
             text = f"[Binary file: {Path(file).name}, {len(data)} bytes]"
             return tool_result({**shown, "content": text, "is_binary": True})
 
 
-def _words(document: SkillDocument, key: str) -> list[str]:
+def _words(document: SkillFile, key: str) -> list[str]:
     return document.names("metadata", "hermes", key) or document.names(key)
 
 
-_OURS = frozenset(
+_OWN_FIELDS = frozenset(
     (
         *("linked_files", "missing_required_environment_variables", "path", "readiness_status", "usage_hint"),
         *("required_environment_variables", "setup_needed", "setup_note", "setup_skipped", "skill_dir", "success"),
@@ -258,15 +258,15 @@ _OURS = frozenset(
 """Fields of an opened skill that no text of its document is in: its places, and names of variables."""
 
 
-def _marked(value: Any, source: str) -> Any:
+def _mark_untrusted(value: Any, source: str) -> Any:
     """Return a value whose texts stand between marks when others wrote them."""
     if not source:
         return value
     if isinstance(value, str):
-        return fenced(value, source)
+        return mark_untrusted(value, source)
     if isinstance(value, Mapping):
-        return {str(_marked(key, source)): _marked(item, source) for key, item in value.items()}
-    return [_marked(item, source) for item in value] if isinstance(value, list | tuple) else value
+        return {str(_mark_untrusted(key, source)): _mark_untrusted(item, source) for key, item in value.items()}
+    return [_mark_untrusted(item, source) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _failed(error: str, **more: Any) -> str:
@@ -296,13 +296,13 @@ def skills_list(library: SkillLibrary, args: dict[str, Any], **kwargs: Any) -> s
         success=True,
         skills=[
             {
-                "name": _marked(s.name, sources[s.place]),
-                "description": _marked(s.document.description, sources[s.place]),
-                "category": _marked(s.category, others.get(s.category, "")) or None,
+                "name": _mark_untrusted(s.name, sources[s.place]),
+                "description": _mark_untrusted(s.document.description, sources[s.place]),
+                "category": _mark_untrusted(s.category, others.get(s.category, "")) or None,
             }
             for s in chosen
         ],
-        categories=[*own, *(_marked(name, source) for name, source in sorted(others.items()))],
+        categories=[*own, *(_mark_untrusted(name, source) for name, source in sorted(others.items()))],
         count=len(chosen),
         hint="Open one with skill_view(name)." if chosen else "There is none; `categories` has those that there are.",
     )
@@ -312,7 +312,7 @@ def register(registry: ToolRegistry, library: SkillLibrary) -> None:
     """Register both for `library`."""
     owner, view, listing = Owner(BUILTIN), SkillView(library), partial(skills_list, library)
     registry.register(
-        "skills_list", "skills", LIST_SCHEMA, listing, check_fn=library.any_there, emoji="📚", owner=owner
+        "skills_list", "skills", LIST_SCHEMA, listing, check_fn=library.has_skills, emoji="📚", owner=owner
     )
     # a skill is asked for as a whole; half a skill misleads
     registry.register(
@@ -320,7 +320,7 @@ def register(registry: ToolRegistry, library: SkillLibrary) -> None:
         "skills",
         SCHEMA,
         view,
-        check_fn=library.any_there,
+        check_fn=library.has_skills,
         emoji="📖",
         max_result_size_chars=math.inf,
         effect=Effect("reads", place=view.files),

@@ -10,18 +10,18 @@ from pathlib import Path
 
 from hermes_agent.core.errors import UserError
 
-__all__ = ["KEPT", "make", "points", "put_back"]
+__all__ = ["MAX_RESTORE_POINTS", "create_restore_point", "list_restore_points", "restore_from_point"]
 
-KEPT = 5
+MAX_RESTORE_POINTS = 5
 """Copies that are kept; the oldest go."""
 
 
-def points(path: Path) -> list[Path]:
+def list_restore_points(path: Path) -> list[Path]:
     """Return the copies of a database, the newest first."""
     return sorted(_folder(path).glob("*.db"), reverse=True)
 
 
-def make(connection: sqlite3.Connection, path: Path, why: str) -> Path:
+def create_restore_point(connection: sqlite3.Connection, path: Path, why: str) -> Path:
     """Copy the database as it is now, and remove the oldest copies.
 
     Raises:
@@ -45,12 +45,12 @@ def make(connection: sqlite3.Connection, path: Path, why: str) -> Path:
             f"cannot copy {path} before its tables are changed: {exc}",
             hint=f"Make room for a copy of the file in {folder}, and start again.",
         ) from exc
-    for old in points(path)[KEPT:]:
+    for old in list_restore_points(path)[MAX_RESTORE_POINTS:]:
         old.unlink(missing_ok=True)
     return target
 
 
-def put_back(path: Path, point: Path) -> Path:
+def restore_from_point(path: Path, point: Path) -> Path:
     """Let a copy take the place of the database, which nobody may have open; return where the present one is now.
 
     Raises:
@@ -62,7 +62,7 @@ def put_back(path: Path, point: Path) -> Path:
         if fault != "ok":
             raise UserError(f"{point} is damaged: {fault}", hint="Choose another restore point.")
         with contextlib.closing(sqlite3.connect(path)) as now:
-            aside = make(now, path, "replaced")
+            aside = create_restore_point(now, path, "replaced")
             with contextlib.closing(sqlite3.connect(f"file:{point}?mode=ro", uri=True)) as copy:
                 copy.backup(now)
     except sqlite3.Error as exc:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.store.restore_points import make
+from hermes_agent.store.restore_points import create_restore_point
 
-__all__ = ["Schema", "migrate", "statements", "versions"]
+__all__ = ["Schema", "migrate", "split_sql", "versions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Schema:
         return self.version - 1 if self.min_reader is None else self.min_reader
 
 
-def statements(script: str) -> Iterator[str]:
+def split_sql(script: str) -> Iterator[str]:
     """Split a script into statements (`executescript` would end the transaction)."""
     statement = ""
     for piece in re.split(r"(?<=;)", script):
@@ -79,10 +79,10 @@ def migrate(connection: sqlite3.Connection, path: Path, schemas: Sequence[Schema
     found = versions(connection)
     old = [schema for schema in behind if schema.owner in found]
     if old:
-        make(connection, path, "-".join(f"{schema.owner}-{found[schema.owner][0]}" for schema in old))
+        create_restore_point(connection, path, "-".join(f"{schema.owner}-{found[schema.owner][0]}" for schema in old))
     for schema in behind:
         with write() as db:
-            for statement in statements(_TABLES):
+            for statement in split_sql(_TABLES):
                 db.execute(statement)
             _step(db, schema, path)
 
@@ -119,7 +119,7 @@ def _step(db: sqlite3.Connection, schema: Schema, path: Path) -> None:
     if not _is_behind(found, schema, path):  # another process was quicker
         return
     for step in schema.steps[found.get(schema.owner, (0, 0))[0] :]:
-        for statement in statements(step):
+        for statement in split_sql(step):
             db.execute(statement)
     for table, value in (("schema_version", schema.version), ("schema_min_reader", schema.readable_from)):
         db.execute(

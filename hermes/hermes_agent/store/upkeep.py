@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.store.database import Database
-from hermes_agent.store.schema import Schema, statements, versions
+from hermes_agent.store.schema import Schema, split_sql, versions
 
-__all__ = ["Findings", "check", "expire"]
+__all__ = ["IntegrityReport", "check_database", "expire_rows"]
 
 DAY_S = 86400.0
 MIB = 1024 * 1024
@@ -21,7 +21,7 @@ SHORTEST_S, LONGEST_S = DAY_S, 3650 * DAY_S
 """What was used within the first stays, however big the database is; where it begins when nothing goes for its age."""
 
 
-class Findings(NamedTuple):
+class IntegrityReport(NamedTuple):
     """What `check` found.
 
     Attributes:
@@ -37,7 +37,7 @@ class Findings(NamedTuple):
     size: tuple[int, int]
 
 
-def check(path: Path) -> Findings:
+def check_database(path: Path) -> IntegrityReport:
     """Read every page of a database, while others use it or not. Raises UserError: it cannot be read at all."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
@@ -52,14 +52,16 @@ def check(path: Path) -> Findings:
                 for name in tables
                 if not name.startswith(("sqlite_", "schema_"))
             }
-            return Findings(faults, versions(db), rows, _size(db))
+            return IntegrityReport(faults, versions(db), rows, _size(db))
     except sqlite3.Error as exc:
         raise UserError(
             f"cannot read {path}: {exc}", hint="`hermes state restore-points` lists copies to put back."
         ) from exc
 
 
-def expire(path: Path, schemas: Sequence[Schema], keep_days: float, max_mb: float, now: float | None = None) -> int:
+def expire_rows(
+    path: Path, schemas: Sequence[Schema], keep_days: float, max_mb: float, now: float | None = None
+) -> int:
     """Remove what was not used for `keep_days` (0: nothing for its age); return how many rows went.
 
     Args:
@@ -85,7 +87,7 @@ def _remove(db: Database, schemas: Sequence[Schema], before: float) -> int:
     for schema in schemas:
         if schema.expire:
             with db.write() as write:
-                for statement in statements(schema.expire):
+                for statement in split_sql(schema.expire):
                     removed += write.execute(statement, {"before": before}).rowcount
     return removed
 

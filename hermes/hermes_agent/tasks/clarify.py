@@ -7,14 +7,14 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import Refused
+from hermes_agent.policy import Refusal
 from hermes_agent.tools import current_scope, tool_error, tool_result, tool_schema
 
-__all__ = ["SCHEMA", "Clarify"]
+__all__ = ["CLARIFY_SCHEMA", "Clarify"]
 
 MAX_CHOICES = 4
 
-SCHEMA = tool_schema(
+CLARIFY_SCHEMA = tool_schema(
     "clarify",
     "Ask the person what you cannot go on without knowing, or what is theirs to choose, and wait.",
     {
@@ -45,6 +45,6 @@ class Clarify:
             question, choices, timeout_s=self.timeout_s, turn_id=scope.turn_id, cancelled=scope.cancelled
         )
         answer = self.bridge.wait_core(work)
-        if isinstance(answer, Refused):
+        if isinstance(answer, Refusal):
             return tool_error(answer.reason)
         return tool_result(question=question, choices_offered=choices or None, user_response=answer)

@@ -1,6 +1,6 @@
 """The tool `delegate_task`: hand one task, or several at once, to sub-agents. Contract: §4.12 (parameters), §3.6.
 
-Who runs them is the agent above this package (`Children`).
+Who runs them is the agent above this package (`SubagentRunner`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.tools import CallScope, current_scope, tool_result, tool_schema
 
-__all__ = ["SCHEMA", "Children", "DelegateTask", "Report", "Task"]
+__all__ = ["SCHEMA", "SubagentRunner", "DelegateTask", "SubagentReport", "DelegatedTask"]
 
 ROLES = ("leaf", "orchestrator")
 MAX_TASKS = 32
@@ -37,7 +37,7 @@ SCHEMA = tool_schema(
 )
 
 
-class Task(NamedTuple):
+class DelegatedTask(NamedTuple):
     """One task."""
 
     goal: str
@@ -47,7 +47,7 @@ class Task(NamedTuple):
     """Only tools of these; empty: all that the caller has."""
 
 
-class Report(NamedTuple):
+class SubagentReport(NamedTuple):
     """What came of it."""
 
     status: str
@@ -59,10 +59,12 @@ class Report(NamedTuple):
     tokens: int
 
 
-class Children(Protocol):
+class SubagentRunner(Protocol):
     """Runs sub-agents; on the core loop."""
 
-    async def run(self, tasks: Sequence[Task], parent_session: str, scope: CallScope | None) -> list[Report]:
+    async def run(
+        self, tasks: Sequence[DelegatedTask], parent_session: str, scope: CallScope | None
+    ) -> list[SubagentReport]:
         """Run tasks side by side, and return what came of each, in their order.
 
         Args:
@@ -74,7 +76,7 @@ class Children(Protocol):
         """
         ...
 
-    async def start(self, tasks: Sequence[Task], parent_session: str, scope: CallScope | None) -> str:
+    async def start(self, tasks: Sequence[DelegatedTask], parent_session: str, scope: CallScope | None) -> str:
         """Run them in the background; return an id. Their reports are said into the parent's session."""
         ...
 
@@ -84,7 +86,7 @@ class DelegateTask:
     """The handler."""
 
     bridge: Bridge
-    children: Children
+    subagents: SubagentRunner
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Run the tasks and return their reports; with `background` only the id under which they run."""
@@ -94,9 +96,9 @@ class DelegateTask:
         named = getattr(kwargs.get("parent_agent"), "session_id", None)
         parent = str(named or ("" if scope is None else scope.session_id))
         if args.get("background"):
-            delegation = self.bridge.wait_core(self.children.start(tasks, parent, scope))
+            delegation = self.bridge.wait_core(self.subagents.start(tasks, parent, scope))
             return tool_result(status="dispatched", delegation_id=delegation, tasks=len(tasks))
-        reports = self.bridge.wait_core(self.children.run(tasks, parent, scope))
+        reports = self.bridge.wait_core(self.subagents.run(tasks, parent, scope))
         return tool_result(
             results=[
                 {
@@ -113,7 +115,7 @@ class DelegateTask:
         )
 
 
-def _tasks(args: dict[str, Any]) -> list[Task]:
+def _tasks(args: dict[str, Any]) -> list[DelegatedTask]:
     many = args.get("tasks")
     if many and args.get("goal"):
         raise ToolFailed("give `goal` or `tasks`, not both")
@@ -129,11 +131,13 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value
 
 
-def _task(args: dict[str, Any]) -> Task:
+def _task(args: dict[str, Any]) -> DelegatedTask:
     goal = str(args.get("goal") or "").strip()
     if not goal:
         raise ToolFailed("a task needs a `goal`")
     role = args.get("role") or "leaf"
     if role not in ROLES:
         raise ToolFailed(f"role is {role!r}: expected {' or '.join(ROLES)}")
-    return Task(goal, str(args.get("context") or "").strip(), role, tuple(map(str, args.get("toolsets") or ())))
+    return DelegatedTask(
+        goal, str(args.get("context") or "").strip(), role, tuple(map(str, args.get("toolsets") or ()))
+    )

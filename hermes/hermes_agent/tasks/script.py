@@ -23,9 +23,9 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.ids import new_id
-from hermes_agent.io.beneath import open_beneath, opened_directory
+from hermes_agent.io.beneath import hold_directory, open_beneath
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope, showing, tool_error, tool_schema
+from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope, shown_tools, tool_error, tool_schema
 
 __all__ = ["SCHEMA", "ExecuteCode"]
 
@@ -35,7 +35,7 @@ MAX_CALLS = 50
 TIMEOUT_S = 300
 MAX_CODE = 100_000
 """Bytes; an argument of a process has at most 131,072."""
-MAX_TALKS = 32
+MAX_CONNECTIONS = 32
 """Connections of a script at a time."""
 MAX_REQUEST = 4_000_000
 """Bytes of one request of a script."""
@@ -92,13 +92,13 @@ class ExecuteCode:
     registry: ToolRegistry
     sandbox: Callable[[], str]
 
-    def there(self) -> bool:
+    def is_available(self) -> bool:
         """Say whether the tool may be shown."""
         return bool(self.sandbox())
 
     def schema(self) -> dict[str, Any]:
         """Return the description with the tools that are there."""
-        shown = showing.get()
+        shown = shown_tools.get()
         names = ", ".join(n for n in self._callable(None) if shown is None or n in shown) or "call"
         return {
             "description": (
@@ -118,16 +118,16 @@ class ExecuteCode:
         scope = current_scope.get()
         if scope is None:
             raise ToolFailed("a script runs in a conversation alone")
-        if not self.there():
+        if not self.is_available():
             raise ToolFailed("commands run elsewhere, so no script can call tools; use `terminal`")
         try:
-            return self._held(code, replace(scope, task_id=new_id("script"), extra={}))
+            return self._run_in_directory(code, replace(scope, task_id=new_id("script"), extra={}))
         except OSError as exc:
             raise ToolFailed(f"no script can be put into {scope.cwd}: {exc.strerror or exc}") from exc
 
-    def _held(self, code: str, scope: CallScope) -> str:
+    def _run_in_directory(self, code: str, scope: CallScope) -> str:
         """Run the script in a directory of its own, which is there as long as it runs."""
-        with opened_directory(str(scope.cwd), make=False) as above:
+        with hold_directory(str(scope.cwd), make=False) as above:
             name = f"hermes-code-{''.join(secrets.choice(ascii_lowercase) for _ in range(12))}"
             os.mkdir(name, 0o700, dir_fd=above)
             try:
@@ -151,9 +151,9 @@ class ExecuteCode:
         # commands alone. They read the two files, and to connect is to write.
         directory, file, door = (0o750, 0o640, 0o660) if sandbox == "systemd" else (0o700, 0o600, 0o600)
         os.fchmod(place, directory)
-        _put(place, "hermes_tools.py", _MODULE + "".join(self._functions(allowed)), file)
-        _put(place, "script.py", code, file)
-        listening = _Door(self.dispatcher, scope, allowed)
+        _write_file(place, "hermes_tools.py", _MODULE + "".join(self._functions(allowed)), file)
+        _write_file(place, "script.py", code, file)
+        listening = _ToolSocket(self.dispatcher, scope, allowed)
         self.bridge.wait_core(listening.open(place, door))
         scope = replace(scope, tool_socket=f"{path}/socket")
         command = f"python3 {shlex.quote(f'{path}/script.py')}"
@@ -162,7 +162,7 @@ class ExecuteCode:
             command = f"PYTHONPATH={shlex.quote(path)} python3 - <<'{end}'\n{code}\n{end}"
         try:
             arguments = {"command": command, "timeout": TIMEOUT_S}
-            return self.dispatcher.run_here(new_id("call"), "terminal", arguments, scope).result
+            return self.dispatcher.run_inline(new_id("call"), "terminal", arguments, scope).result
         finally:
             self.bridge.wait_core(listening.close())
 
@@ -186,7 +186,7 @@ class ExecuteCode:
         ]
 
 
-def _put(directory: int, name: str, text: str, mode: int) -> None:
+def _write_file(directory: int, name: str, text: str, mode: int) -> None:
     """Write a new file into an open directory."""
     handle = open_beneath(directory, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -195,15 +195,15 @@ def _put(directory: int, name: str, text: str, mode: int) -> None:
 
 
 @dataclass(slots=True)
-class _Door:
+class _ToolSocket:
     """Where a script asks for tools; on the core loop."""
 
     dispatcher: Dispatcher
     scope: CallScope
     allowed: list[str]
-    _left: int = MAX_CALLS
+    _calls_left: int = MAX_CALLS
     _server: asyncio.Server | None = None
-    _talks: set[asyncio.Task[None]] = field(default_factory=set)
+    _connections: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def open(self, place: int, mode: int) -> None:
         listener = socket.socket(socket.AF_UNIX)
@@ -215,22 +215,22 @@ class _Door:
             os.chmod(f"/proc/self/fd/{made}", mode)  # noqa: PTH101 - no name that leads elsewhere meanwhile
         finally:
             os.close(made)
-        self._server = await asyncio.start_unix_server(self._talk, sock=listener, limit=MAX_REQUEST)
+        self._server = await asyncio.start_unix_server(self._serve_connection, sock=listener, limit=MAX_REQUEST)
 
     async def close(self) -> None:
         assert self._server is not None
         self._server.close()
-        for talk in self._talks:
+        for talk in self._connections:
             talk.cancel()
-        await asyncio.gather(*self._talks, return_exceptions=True)
+        await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._talks) >= MAX_TALKS:  # each is a descriptor of the agent's
+        if len(self._connections) >= MAX_CONNECTIONS:  # each is a descriptor of the agent's
             writer.close()
             return
-        self._talks.add(task)
+        self._connections.add(task)
         try:
             result = await self._answer(await reader.readline())
             writer.write(json.dumps({"result": result}).encode() + b"\n")
@@ -238,7 +238,7 @@ class _Door:
         except (ConnectionError, ValueError, RecursionError) as exc:  # it hung up, or asks for too much at once
             writer.write(json.dumps({"result": tool_error(f"the call was not understood: {exc}")}).encode() + b"\n")
         finally:
-            self._talks.discard(task)
+            self._connections.discard(task)
             writer.close()
 
     async def _answer(self, line: bytes) -> str:
@@ -248,8 +248,8 @@ class _Door:
         name, arguments = request.get("tool"), request.get("arguments")
         if name not in self.allowed or not isinstance(arguments, dict):
             return tool_error(f"a script cannot call {name!r}; it can call {', '.join(self.allowed)}")
-        self._left -= 1
-        if self._left < 0:
+        self._calls_left -= 1
+        if self._calls_left < 0:
             return tool_error(f"a script makes at most {MAX_CALLS} calls")
         self.dispatcher.coerce(name, arguments)
         scope = replace(self.scope, task_id=new_id("script"))  # a shell of its own: the script's is busy

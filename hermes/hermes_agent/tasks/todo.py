@@ -14,14 +14,14 @@ from typing import Any
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.tools import current_scope, tool_result, tool_schema
 
-__all__ = ["SCHEMA", "Todo"]
+__all__ = ["TODO_SCHEMA", "Todo"]
 
 STATES = ("pending", "in_progress", "completed", "cancelled")
 MAX_ITEMS = 200
 MAX_CHARS = 2_000
 MAX_SESSIONS = 256
 
-SCHEMA = tool_schema(
+TODO_SCHEMA = tool_schema(
     "todo",
     "Your list for work of three steps and more: one item in_progress at a time. No `todos`: read it.",
     {
@@ -64,7 +64,7 @@ class Todo:
         with self._lock:
             items = self._list(session_id)
             if given is not None:
-                items = _changed(items if args.get("merge") else [], given)
+                items = _merge_items(items if args.get("merge") else [], given)
             self._lists[session_id] = items
             self._lists.move_to_end(session_id)
             while len(self._lists) > MAX_SESSIONS:
@@ -77,12 +77,12 @@ class Todo:
         if known is not None or not session_id:
             return known or []
         try:
-            return _changed([], json.loads(self._last_result(session_id, "todo") or "{}").get("todos", []))
+            return _merge_items([], json.loads(self._last_result(session_id, "todo") or "{}").get("todos", []))
         except (ValueError, AttributeError, ToolFailed):  # an error, or a result that a plugin changed
             return []
 
 
-def _changed(items: list[Item], given: Any) -> list[Item]:
+def _merge_items(items: list[Item], given: Any) -> list[Item]:
     """Return the list with the given items in it. Raises ToolFailed: they are no items."""
     if not isinstance(given, list):
         raise ToolFailed("`todos` is no list: expected items with id, content and status")

@@ -19,7 +19,7 @@ def register(
     registry: ToolRegistry,
     bridge: Bridge,
     *,
-    children: delegating.Children,
+    children: delegating.SubagentRunner,
     last_result: Callable[[str, str], str],
     clarify_timeout_s: float,
     dispatcher: Dispatcher | None = None,
@@ -35,11 +35,13 @@ def register(
         sandbox: says which sandbox commands run in (`workspace.Shells.near`).
     """
     owner = Owner(BUILTIN)
-    registry.register("todo", "todo", todo.SCHEMA, todo.Todo(last_result), emoji="📋", idempotent=True, owner=owner)
+    registry.register(
+        "todo", "todo", todo.TODO_SCHEMA, todo.Todo(last_result), emoji="📋", idempotent=True, owner=owner
+    )
     registry.register(
         "clarify",
         "clarify",
-        clarify.SCHEMA,
+        clarify.CLARIFY_SCHEMA,
         clarify.Clarify(bridge, clarify_timeout_s),
         emoji="❓",
         effect=Effect("reads", returns="person"),
@@ -61,7 +63,7 @@ def register(
             "code_execution",
             script.SCHEMA,
             code,
-            check_fn=code.there,
+            check_fn=code.is_available,
             emoji="🐍",
             dynamic_schema_overrides=code.schema,
             effect=Effect("runs", ("code",)),

@@ -7,12 +7,12 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 
-__all__ = ["LinesBeside"]
+__all__ = ["TypedLines"]
 
 READ_BYTES = 64 * 1024
 
 
-class LinesBeside:
+class TypedLines:
     """Reads lines from a terminal while the block lasts. What is half typed at its end is left to the prompt.
 
     Args:

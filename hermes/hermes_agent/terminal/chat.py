@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent import Agent
 from hermes_agent.agent.conversation import Conversation
-from hermes_agent.agent.former import meant, titled
-from hermes_agent.agent.slash import Called, Says, Slash, Unknown
-from hermes_agent.commands import exact, parse
+from hermes_agent.agent.former import find_session, set_title
+from hermes_agent.agent.slash import CommandCall, CommandRouter, RunSkill, UnknownCommand
+from hermes_agent.commands import find_command, parse_command
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 from hermes_agent.sessions import LOCAL
 from hermes_agent.terminal.approver import TerminalApprover
-from hermes_agent.terminal.beside import LinesBeside
-from hermes_agent.terminal.prompting import GivenUp, Prompt
-from hermes_agent.terminal.render import Renderer, plain
-from hermes_agent.terminal.waiting import Said, Waiting
+from hermes_agent.terminal.beside import TypedLines
+from hermes_agent.terminal.prompting import LinePrompt, PromptCancelled
+from hermes_agent.terminal.render import Renderer, printable
+from hermes_agent.terminal.waiting import InputQueue, QueuedInput
 
 if TYPE_CHECKING:
-    from hermes_agent.terminal.line_editor import Entry
+    from hermes_agent.terminal.line_editor import CompletionEntry
 
-__all__ = ["Chat", "is_leaving"]
+__all__ = ["Console", "is_leaving"]
 
 PROMPT = "❯ "
 PLATFORM = "cli"
@@ -49,7 +49,7 @@ LEAVE = ("exit", "quit")
 """Lines that leave without a slash, too: no question consists of them."""
 
 
-class Chat:
+class Console:
     """One conversation at a terminal, until the person leaves.
 
     Args:
@@ -59,7 +59,7 @@ class Chat:
     def __init__(
         self,
         agent: Agent,
-        slash: Slash,
+        slash: CommandRouter,
         *,
         home: Path,
         banner: Sequence[str],
@@ -72,19 +72,19 @@ class Chat:
         self._banner = banner
         self._session_id = session_id
         self._model = model
-        self._prompt = Prompt(home / "history", self._entries)
-        self._waiting = Waiting(self._plugin_spoke)
-        self._typed = LinesBeside(sys.stdin.fileno(), self._line_beside) if sys.stdin.isatty() else None
+        self._prompt = LinePrompt(home / "history", self._entries)
+        self._queue = InputQueue(self._on_injected)
+        self._typed_lines = TypedLines(sys.stdin.fileno(), self._on_typed_line) if sys.stdin.isatty() else None
         self._renderer = Renderer(sys.stdout, sys.stdout)
         self._running: set[asyncio.Task[None]] = set()
         """Commands that were typed while the agent worked."""
-        self._skill_entries: list[Entry] = []
+        self._skill_entries: list[CompletionEntry] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving = False
         self._busy = False
         self._screen = asyncio.Lock()
         """Held by whoever reads from the terminal: the prompt, or a question."""
-        self._talk: Conversation | None = None
+        self._conversation: Conversation | None = None
         self._register_commands()
 
     # -- what plugins see of it (`agent.inbox.Front`) ----------------------------------------------------------
@@ -92,22 +92,22 @@ class Chat:
     @property
     def session_id(self) -> str:
         """The session that is in front now."""
-        return "" if self._talk is None else self._talk.session_id
+        return "" if self._conversation is None else self._conversation.session_id
 
     def push(self, text: str) -> bool:
         """Say this next, and stop the running turn for it; from any thread. False when too much waits."""
-        return self._waiting.push(text)
+        return self._queue.add_injected(text)
 
-    def _plugin_spoke(self) -> None:
+    def _on_injected(self) -> None:
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # the loop has just ended, and the conversation with it
-            self._loop.call_soon_threadsafe(self._make_way)
+            self._loop.call_soon_threadsafe(self._yield_to_injected)
 
-    def _make_way(self) -> None:
-        if self._busy and self._talk is not None:
-            self._talk.interrupt()
+    def _yield_to_injected(self) -> None:
+        if self._busy and self._conversation is not None:
+            self._conversation.interrupt()
         else:
-            self._prompt.give_up()
+            self._prompt.cancel()
 
     # -- the conversation --------------------------------------------------------------------------------------
 
@@ -123,81 +123,84 @@ class Chat:
         """
         renderer = self._renderer
         self._loop = asyncio.get_running_loop()
-        self._talk = await self._open(self._session_id)
-        for line in self._lines_at_start():
+        self._conversation = await self._open(self._session_id)
+        for line in self._start_lines():
             renderer.note(line)
         status = EXIT_OK
-        self._agent.inboxes.front = self
+        self._agent.injected.front_end = self
         # while the person reads and types; the first answer need not wait for it
-        warming = asyncio.ensure_future(self._agent.warm_up(self._talk.chosen.client))
+        warming = asyncio.ensure_future(self._agent.warm_up(self._conversation.chosen.client))
         try:
             if first_question is not None:
                 renderer.note(f"\n{PROMPT}{first_question}")
                 status = await self._turn(first_question)
-            elif self._session_id and await self._agent.unfinished(self._session_id):
+            elif self._session_id and await self._agent.unfinished_turns(self._session_id):
                 renderer.note("The last turn was cut off; it goes on.")
                 status = await self._turn(None)
-            while not prompt and (said := self._waiting.take()) is not None:
+            while not prompt and (said := self._queue.take()) is not None:
                 status = await self._turn(self._echo(said))
             if prompt:
                 await self._converse()
                 status = EXIT_OK
         finally:
-            self._agent.inboxes.front = None
+            self._agent.injected.front_end = None
             for task in (warming, *self._running):
                 task.cancel()
             await asyncio.gather(warming, *self._running, return_exceptions=True)
-            await self._talk.close("cli_close")
+            await self._conversation.close("cli_close")
         return status
 
     async def _converse(self) -> None:
         while not self._leaving:
-            said = self._waiting.take()
+            said = self._queue.take()
             if said is not None:
                 self._echo(said)
             else:
                 try:
-                    await self._learn_skills()
+                    await self._load_skills()
                     async with self._screen:
-                        said = Said(await self._prompt.read(PROMPT, is_wanted=lambda: not self._waiting))
-                except (GivenUp, KeyboardInterrupt):
+                        said = QueuedInput(await self._prompt.read(PROMPT, is_wanted=lambda: not self._queue))
+                except (PromptCancelled, KeyboardInterrupt):
                     continue
                 except EOFError:
                     return
             if not said.text.strip():
                 continue
-            await self._say(said)
+            await self._submit(said)
 
-    def _echo(self, said: Said) -> str:
-        self._renderer.note(f"\n{PROMPT}{plain(said.text)}")
+    def _echo(self, said: QueuedInput) -> str:
+        self._renderer.note(f"\n{PROMPT}{printable(said.text)}")
         return said.text
 
-    async def _say(self, said: Said) -> None:
-        assert self._talk is not None
-        if not said.typed:
+    async def _submit(self, said: QueuedInput) -> None:
+        assert self._conversation is not None
+        if not said.is_typed:
             await self._turn(said.text)
             return
         if is_leaving(said.text):
             await self._quit("")
             return
-        meaning = await self._slash.meaning(said.text, session_id=self.session_id, platform=PLATFORM, prefixes=True)
+        meaning = await self._slash.resolve(said.text, session_id=self.session_id, platform=PLATFORM, prefixes=True)
         match meaning:
-            case Called():
+            case CommandCall():
                 await self._command(meaning)
-            case Says(message):
+            case RunSkill(message):
                 await self._turn(message)
-            case Unknown():
-                self._renderer.error(meaning.answer())
+            case UnknownCommand():
+                self._renderer.error(meaning.reply())
             case None:
                 await self._turn(said.text)
 
     async def _turn(self, text: str | None) -> int:
         """Say something; None goes on with the turn that was cut off."""
-        assert self._talk is not None
+        assert self._conversation is not None
         self._busy = True
-        with _sigint(self._talk), self._typed.reading() if self._typed else contextlib.nullcontext():
+        with (
+            _sigint(self._conversation),
+            self._typed_lines.reading() if self._typed_lines else contextlib.nullcontext(),
+        ):
             try:
-                async for event in self._talk.resume_turn() if text is None else self._talk.turn(text):
+                async for event in self._conversation.resume_turn() if text is None else self._conversation.turn(text):
                     self._renderer.show(event)
             except UserError as error:
                 self._renderer.error(str(error))
@@ -206,28 +209,28 @@ class Chat:
                 self._busy = False
         return EXIT_OK
 
-    def _line_beside(self, line: str | None) -> None:
+    def _on_typed_line(self, line: str | None) -> None:
         """Take a line that was typed while the agent works: a command runs at once, anything else is said next."""
         if line is None:
             self._leaving = True
             return
         if not line.strip():
             return
-        parsed = parse("/quit" if is_leaving(line) else line)
-        command = None if parsed is None else exact(self._commands, parsed[0])
-        if command is not None and parsed is not None and command.beside:
-            task = asyncio.ensure_future(self._command(Called(command, parsed[1])))
+        parsed = parse_command("/quit" if is_leaving(line) else line)
+        command = None if parsed is None else find_command(self._commands, parsed[0])
+        if command is not None and parsed is not None and command.during_turn:
+            task = asyncio.ensure_future(self._command(CommandCall(command, parsed[1])))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-        elif self._waiting.type(line):
-            self._renderer.note(f"(after this: {plain(line)})")
+        elif self._queue.add_typed(line):
+            self._renderer.note(f"(after this: {printable(line)})")
         else:
             self._renderer.error("Too much waits already; this line is dropped.")
 
-    async def _command(self, called: Called) -> None:
+    async def _command(self, called: CommandCall) -> None:
         command = called.command
-        assert self._talk is not None
-        await self._slash.announce(called, self._talk.scope())
+        assert self._conversation is not None
+        await self._slash.announce(called, self._conversation.scope())
         if self._commands.owner(command.name) == BUILTIN and _is_async(command.handler):
             try:
                 answer = await command.handler(called.arguments)
@@ -235,48 +238,48 @@ class Chat:
                 self._renderer.error(str(error))
                 return
         else:
-            answer = await self._slash.run(called, self._talk.scope())
+            answer = await self._slash.run(called, self._conversation.scope())
         if answer:
-            await self._prompt.above(lambda: self._renderer.note(answer))
+            await self._prompt.print_above(lambda: self._renderer.note(answer))
 
     async def _ask(self, prompt: str) -> str:
         from prompt_toolkit import PromptSession  # 100 ms to import; an answer must not land in the history
 
-        self._prompt.give_up()  # a command that is not done yet may ask while the person types the next line
+        self._prompt.cancel()  # a command that is not done yet may ask while the person types the next line
         async with self._screen:
-            with self._typed.paused() if self._typed else contextlib.nullcontext():
+            with self._typed_lines.paused() if self._typed_lines else contextlib.nullcontext():
                 return await PromptSession[str]().prompt_async(prompt)
 
     async def _open(self, session_id: str | None, after: str = "") -> Conversation:
         interactive = sys.stdin.isatty()
-        approver = TerminalApprover(self._ask, print) if interactive else NobodyThere("without a terminal")
+        approver = TerminalApprover(self._ask, print) if interactive else NoApprover("without a terminal")
         return await self._agent.open(session_id, platform=PLATFORM, approver=approver, model=self._model, after=after)
 
-    def _lines_at_start(self) -> list[str]:
-        assert self._talk is not None
-        lines = [*self._banner, f"model: {self._talk.model} ({self._talk.provider})"]
-        if self._talk.history:
-            count = len(self._talk.history)
-            lines.append(f"session {self._talk.session_id}, {count} messages so far")
+    def _start_lines(self) -> list[str]:
+        assert self._conversation is not None
+        lines = [*self._banner, f"model: {self._conversation.model} ({self._conversation.provider})"]
+        if self._conversation.history:
+            count = len(self._conversation.history)
+            lines.append(f"session {self._conversation.session_id}, {count} messages so far")
         return lines
 
     # -- commands ----------------------------------------------------------------------------------------------
 
-    async def _learn_skills(self) -> None:
+    async def _load_skills(self) -> None:
         """Look which skills there are, for completion and `/help`."""
-        from hermes_agent.terminal.line_editor import Entry  # prompt_toolkit, see Prompt
+        from hermes_agent.terminal.line_editor import CompletionEntry  # prompt_toolkit, see Prompt
 
-        found = await self._agent.bridge.run(self._slash.skills.all, PLATFORM)
+        found = await self._agent.bridge.run(self._slash.skills.offered, PLATFORM)
         self._skill_entries = [
-            Entry(name, "[what to do]", skill.document.description)
+            CompletionEntry(name, "[what to do]", skill.document.description)
             for name, skill in found.items()
-            if exact(self._commands, name) is None
+            if find_command(self._commands, name) is None
         ]
 
-    def _entries(self) -> list[Entry]:
-        from hermes_agent.terminal.line_editor import Entry  # prompt_toolkit, see Prompt
+    def _entries(self) -> list[CompletionEntry]:
+        from hermes_agent.terminal.line_editor import CompletionEntry  # prompt_toolkit, see Prompt
 
-        own = [Entry(name, c.args_hint, c.description) for name, c in self._commands.items()]
+        own = [CompletionEntry(name, c.args_hint, c.description) for name, c in self._commands.items()]
         return [*own, *self._skill_entries]
 
     def _register_commands(self) -> None:
@@ -299,55 +302,55 @@ class Chat:
     def _help(self, arguments: str) -> str:
         rows = [(f"/{e.name} {e.hint}".rstrip(), e.description) for e in sorted(self._entries())]
         width = max(len(name) for name, _ in rows)
-        return "\n".join(f"  {name:<{width}}  {plain(text)}" for name, text in rows)
+        return "\n".join(f"  {name:<{width}}  {printable(text)}" for name, text in rows)
 
     async def _new(self, arguments: str) -> str:
-        assert self._talk is not None
+        assert self._conversation is not None
         fresh = await self._open(None, self.session_id)
-        await fresh.take_over(self._talk)
-        self._talk = fresh
-        return f"New session {self._talk.session_id}."
+        await fresh.replace(self._conversation)
+        self._conversation = fresh
+        return f"New session {self._conversation.session_id}."
 
     async def _clear(self, arguments: str) -> str:
-        await self._prompt.above(self._renderer.clear)
+        await self._prompt.print_above(self._renderer.clear)
         return await self._new(arguments)
 
     async def _resume(self, arguments: str) -> str:
-        assert self._talk is not None
-        chosen = await meant(self._agent, arguments, LOCAL)
+        assert self._conversation is not None
+        chosen = await find_session(self._agent, arguments, LOCAL)
         if isinstance(chosen, str):
             return chosen
         if chosen.id == self.session_id:
             return "You are in it."
         fresh = await self._open(chosen.id)
-        await self._talk.close("resumed_other", successor=chosen.id)
-        self._talk = fresh
-        self._renderer.note(f"Going on with {chosen.id}" + (f": {plain(chosen.title)}" if chosen.title else "."))
-        if await self._agent.unfinished(chosen.id):
+        await self._conversation.close("resumed_other", successor=chosen.id)
+        self._conversation = fresh
+        self._renderer.note(f"Going on with {chosen.id}" + (f": {printable(chosen.title)}" if chosen.title else "."))
+        if await self._agent.unfinished_turns(chosen.id):
             self._renderer.note("The last turn was cut off; it goes on.")
             await self._turn(None)
         return ""
 
     async def _title(self, arguments: str) -> str:
-        return await titled(self._agent, self.session_id, arguments)
+        return await set_title(self._agent, self.session_id, arguments)
 
     async def _use_model(self, arguments: str) -> str:
-        assert self._talk is not None
+        assert self._conversation is not None
         if arguments:
-            self._talk.use_model(arguments.split()[0].strip("'\""))
-            self._model = self._talk.model
-        return f"model: {self._talk.model} ({self._talk.provider})"
+            self._conversation.use_model(arguments.split()[0].strip("'\""))
+            self._model = self._conversation.model
+        return f"model: {self._conversation.model} ({self._conversation.provider})"
 
     async def _stop(self, arguments: str) -> str:
-        if not self._busy or self._talk is None:
+        if not self._busy or self._conversation is None:
             return "Nothing runs."
-        self._talk.interrupt()
+        self._conversation.interrupt()
         return ""
 
     async def _quit(self, arguments: str) -> None:
         self._leaving = True
-        if self._busy and self._talk is not None:
-            self._talk.interrupt()
+        if self._busy and self._conversation is not None:
+            self._conversation.interrupt()
 
 
 def is_leaving(line: str) -> bool:

@@ -14,10 +14,10 @@ from prompt_toolkit.history import FileHistory
 from hermes_agent.core.redact import redactor
 from hermes_agent.io.files import PRIVATE
 
-__all__ = ["Entry", "SlashCompleter", "hint_for", "line_editor"]
+__all__ = ["CompletionEntry", "SlashCompleter", "hint_for", "line_editor"]
 
 
-class Entry(NamedTuple):
+class CompletionEntry(NamedTuple):
     """What can be completed."""
 
     name: str
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 class SlashCompleter(Completer):
     """Completes names after `/`."""
 
-    def __init__(self, entries: Callable[[], list[Entry]]) -> None:
+    def __init__(self, entries: Callable[[], list[CompletionEntry]]) -> None:
         self._entries = entries
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
@@ -48,7 +48,7 @@ class SlashCompleter(Completer):
                 )
 
 
-def hint_for(text: str, entries: Callable[[], list[Entry]]) -> str:
+def hint_for(text: str, entries: Callable[[], list[CompletionEntry]]) -> str:
     """Return what may follow the command at the beginning of `text`, and what it does; empty for anything else."""
     name, blank, _ = text.removeprefix("/").lower().partition(" ")
     if not text.startswith("/") or not blank:
@@ -62,10 +62,10 @@ class _MaskedHistory(FileHistory):
 
     def store_string(self, string: str) -> None:
         """Write a line."""
-        super().store_string(redactor.known(string))
+        super().store_string(redactor.mask_known(string))
 
 
-def line_editor(history: Path, entries: Callable[[], list[Entry]]) -> PromptSession[str]:
+def line_editor(history: Path, entries: Callable[[], list[CompletionEntry]]) -> PromptSession[str]:
     """Return an editor that remembers lines in the file `history` (0600)."""
     history.touch(mode=PRIVATE)
     session: PromptSession[str] = PromptSession(

@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hermes_agent.agent import Agent
-from hermes_agent.agent.slash import Called, Says, Slash, Unknown
-from hermes_agent.config.nearness import nearest
+from hermes_agent.agent.slash import CommandCall, CommandRouter, RunSkill, UnknownCommand
+from hermes_agent.config.nearness import nearest_name
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from hermes_agent.core.events import StopSentence, TextDelta, TurnFinished
 from hermes_agent.core.ids import new_session_id
-from hermes_agent.policy import Approver, NobodyThere
+from hermes_agent.policy import Approver, NoApprover
 from hermes_agent.terminal.approver import TerminalApprover
-from hermes_agent.terminal.render import Renderer, plain
+from hermes_agent.terminal.render import Renderer, printable
 
-__all__ = ["answer_once", "not_whole", "without_sentence"]
+__all__ = ["answer_once", "incomplete_reason", "without_sentence"]
 
 PLATFORM = "cli"
 
 
 async def answer_once(
-    agent: Agent, slash: Slash, question: str, *, session_id: str | None = None, model: str | None = None
+    agent: Agent, slash: CommandRouter, question: str, *, session_id: str | None = None, model: str | None = None
 ) -> int:
     """Ask, print the answer, and return the exit status; a line `/name …` runs a command as everywhere.
 
@@ -35,21 +35,21 @@ async def answer_once(
         UserError: no model can be had, or it failed.
     """
     session_id = session_id or new_session_id()
-    meaning = await slash.meaning(question, session_id=session_id, platform=PLATFORM)
+    meaning = await slash.resolve(question, session_id=session_id, platform=PLATFORM)
     match meaning:
-        case Called():
+        case CommandCall():
             return await _command(agent, slash, meaning, session_id, model)
-        case Unknown(name, known):
-            near = nearest(name, known)
+        case UnknownCommand(name, known):
+            near = nearest_name(name, known)
             hint = f" Did you mean /{near}?" if near else f" There are: {', '.join(f'/{n}' for n in known)}."
-            print(f"hermes: There is no command /{plain(name)}.{hint}", file=sys.stderr)
+            print(f"hermes: There is no command /{printable(name)}.{hint}", file=sys.stderr)
             return EXIT_USAGE
-        case Says(message):
+        case RunSkill(message):
             question = message
     return await _turn(agent, question, session_id, model)
 
 
-class _Spoken:
+class _InjectedTexts:
     """What plugins say into the session while a command runs (`agent.inbox.Front`)."""
 
     def __init__(self, session_id: str) -> None:
@@ -62,18 +62,18 @@ class _Spoken:
         return True
 
 
-async def _command(agent: Agent, slash: Slash, called: Called, session_id: str, model: str | None) -> int:
+async def _command(agent: Agent, slash: CommandRouter, called: CommandCall, session_id: str, model: str | None) -> int:
     """Run a command, and answer what it says into the session."""
-    spoken = agent.inboxes.front = _Spoken(session_id)
+    spoken = agent.injected.front_end = _InjectedTexts(session_id)
     try:
         scope = slash.scope(session_id, PLATFORM, _approver())
         with _on_sigint(scope.cancelled.set):
             await slash.announce(called, scope)
             answer = await slash.run(called, scope)
     finally:
-        agent.inboxes.front = None
+        agent.injected.front_end = None
     if answer:
-        print(plain(answer) if sys.stdout.isatty() else answer)
+        print(printable(answer) if sys.stdout.isatty() else answer)
     statuses = [await _turn(agent, text, session_id, model) for text in spoken.texts]
     return max(statuses, default=EXIT_OK)
 
@@ -88,7 +88,7 @@ async def _turn(agent: Agent, question: str, session_id: str, model: str | None)
                 if isinstance(event, StopSentence):
                     sentence = event.text.strip()
                 elif isinstance(event, TurnFinished):
-                    why = sentence or not_whole(event)
+                    why = sentence or incomplete_reason(event)
                     if streamed:
                         renderer.show(event)
                     elif (text := without_sentence(event.text, sentence)) or not sentence:
@@ -98,13 +98,13 @@ async def _turn(agent: Agent, question: str, session_id: str, model: str | None)
     finally:
         await talk.close("cli_close")
     if why:
-        print(f"hermes: {plain(why)}", file=sys.stderr)
+        print(f"hermes: {printable(why)}", file=sys.stderr)
     return EXIT_FAILED if why else EXIT_OK
 
 
-def not_whole(end: TurnFinished) -> str:
+def incomplete_reason(end: TurnFinished) -> str:
     """Return what is to be said of a reply that is not whole; empty when it is."""
-    match end.reason, end.finished:
+    match end.reason, end.reply_finish_reason:
         case "interrupted", _:
             return "The turn was interrupted."
         case (("budget" | "stopped"), _):
@@ -133,7 +133,7 @@ def _on_sigint(stop: Callable[[], None]) -> Iterator[None]:
 
 def _approver() -> Approver:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return NobodyThere("without a terminal")
+        return NoApprover("without a terminal")
 
     def show(text: str) -> None:
         print(text, file=sys.stderr)

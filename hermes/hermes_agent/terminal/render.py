@@ -9,7 +9,7 @@ from hermes_agent.core.events import Event, Notice, TextDelta, ToolFinished, Too
 from hermes_agent.core.redact import redactor
 from hermes_agent.io.colour import has_colour
 
-__all__ = ["Renderer", "plain", "tool_line"]
+__all__ = ["Renderer", "printable", "tool_line"]
 
 LINE_LIMIT = 160
 
@@ -17,7 +17,7 @@ _DIM, _BOLD, _YELLOW, _RED, _CYAN, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[33m", "\
 _CLEAR = "\x1b[H\x1b[2J"
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """Return `text` without control characters: what a model or a tool wrote must not steer the terminal."""
     return "".join(
         c if c in "\n\t" or (ord(c) >= 32 and not 127 <= ord(c) < 160) else "\N{REPLACEMENT CHARACTER}" for c in text
@@ -30,7 +30,7 @@ def tool_line(name: str, arguments: dict[str, Any]) -> str:
 
 
 def _one_line(text: str) -> str:
-    flat = " ".join(plain(text).split())
+    flat = " ".join(printable(text).split())
     return flat if len(flat) <= LINE_LIMIT else flat[: LINE_LIMIT - 1] + "…"
 
 
@@ -53,7 +53,7 @@ class Renderer:
         """Write one event."""
         match event:
             case TextDelta(text):
-                self._text(plain(text))
+                self._text(printable(text))
             case ToolStarted(_, name, arguments):
                 self._note(f"⚡ {tool_line(name, arguments)}", _CYAN)
             case ToolFinished(_, _, result, status, duration_ms):
@@ -63,7 +63,7 @@ class Renderer:
                 self._note(text, _YELLOW if level == "warning" else _DIM)
             case TurnFinished(text, reason, _, _):
                 if not self._wrote_text and text:
-                    self._text(plain(text))
+                    self._text(printable(text))
                 self._end_line()
                 if reason == "interrupted":
                     self._note("(interrupted)", _DIM)
@@ -100,7 +100,7 @@ class Renderer:
             self._at_line_start = True
 
     def _note(self, text: str, colour: str) -> None:
-        text = redactor.known(text)
+        text = redactor.mask_known(text)
         if self._notes is self._answers or self._notes.isatty():
             self._end_line()
         line = f"{colour}{text}{_RESET}" if colour and self._coloured else text

@@ -7,20 +7,20 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["MAX_WAITING", "Said", "Waiting"]
+__all__ = ["MAX_QUEUED", "QueuedInput", "InputQueue"]
 
-MAX_WAITING = 32
+MAX_QUEUED = 32
 
 
-class Said(NamedTuple):
+class QueuedInput(NamedTuple):
     """One input."""
 
     text: str
-    typed: bool = True
+    is_typed: bool = True
     """By the person; a plugin's text is never taken for a command."""
 
 
-class Waiting:
+class InputQueue:
     """A bounded queue.
 
     Args:
@@ -29,28 +29,28 @@ class Waiting:
 
     def __init__(self, on_plugin: Callable[[], None]) -> None:
         self._on_plugin = on_plugin
-        self._items: deque[Said] = deque()
+        self._items: deque[QueuedInput] = deque()
         self._lock = threading.Lock()
 
-    def type(self, line: str) -> bool:
+    def add_typed(self, line: str) -> bool:
         """Let a line of the person wait; false when too much waits."""
         with self._lock:
-            if len(self._items) >= MAX_WAITING:
+            if len(self._items) >= MAX_QUEUED:
                 return False
-            self._items.append(Said(line))
+            self._items.append(QueuedInput(line))
             return True
 
-    def push(self, text: str) -> bool:
+    def add_injected(self, text: str) -> bool:
         """Let a plugin's text come next, after those of plugins that wait already; false when too much waits."""
         with self._lock:
-            if len(self._items) >= MAX_WAITING:
+            if len(self._items) >= MAX_QUEUED:
                 return False
-            place = next((i for i, said in enumerate(self._items) if said.typed), len(self._items))
-            self._items.insert(place, Said(text, typed=False))
+            place = next((i for i, said in enumerate(self._items) if said.is_typed), len(self._items))
+            self._items.insert(place, QueuedInput(text, is_typed=False))
         self._on_plugin()
         return True
 
-    def take(self) -> Said | None:
+    def take(self) -> QueuedInput | None:
         """Return what comes next, or None."""
         with self._lock:
             return self._items.popleft() if self._items else None

@@ -12,8 +12,8 @@ from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
 from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.delivery import Delivery, Mailbox
-from hermes_agent.gateway.link import LinkState
+from hermes_agent.delivery import DeliveryService, Mailbox
+from hermes_agent.gateway.link import ConnectionState
 from hermes_agent.gateway.runner import Gateway
 from hermes_agent.testing.hosted import PluginHost
 from hermes_agent.testing.model import ScriptedAnswer, ScriptedModel
@@ -22,9 +22,9 @@ from hermes_agent.testing.opening import Plugin, plugin_host
 __all__ = ["Chat", "MemoryAdapter", "Sent", "chat_host", "chatting", "memory_platform"]
 
 PLATFORM = "memorychat"
-LONGEST_S = 60.0
+WAIT_LIMIT_S = 60.0
 """Longest wait for something that is expected; a test that waits so long has failed."""
-LOOK_S = 0.2
+POLL_INTERVAL_S = 0.2
 
 
 class Sent(NamedTuple):
@@ -118,11 +118,13 @@ class Chat:
         self._states.clear()
         host = self.host.host
         if self._stopped:  # another process would have its own
-            host.delivery = Delivery(lambda: Mailbox(host.home / "state.db"), host.bridge.lane("delivery"))
+            host.delivery = DeliveryService(
+                lambda: Mailbox(host.home / "state.db"), host.bridge.serial_executor("delivery")
+            )
         self.gateway = host.gateway(told=self._hear, **self._works)
         self.host._run(self.gateway.start())
         self.host._run(host.delivery.start())
-        self.clock = host.make_clock(self.gateway.say, self.gateway.attach)
+        self.clock = host.make_clock(self.gateway.send_text, self.gateway.attach)
         self.host._run(self.clock.start())
         self.until("connected")
 
@@ -133,10 +135,10 @@ class Chat:
             AssertionError: it has not.
         """
         with self._heard:
-            if not self._heard.wait_for(lambda: self._states.count(state) >= times, LONGEST_S):
+            if not self._heard.wait_for(lambda: self._states.count(state) >= times, WAIT_LIMIT_S):
                 raise AssertionError(f"the platform is not {state}: {self.gateway.states()}")
 
-    def _hear(self, state: LinkState) -> None:
+    def _hear(self, state: ConnectionState) -> None:
         with self._heard:
             self._states += [state.state] if state.name == self.platform else []
             self._heard.notify_all()
@@ -151,7 +153,7 @@ class Chat:
     @property
     def adapter(self) -> Any:
         """The adapter that is connected, or was last."""
-        link = self.gateway.session_store.links.get(self.platform)
+        link = self.gateway.session_store.connections.get(self.platform)
         self._last = link.adapter if link is not None else self._last
         return self._last
 
@@ -183,9 +185,9 @@ class Chat:
         Raises:
             AssertionError: it does not.
         """
-        changed, end = self.adapter.changed, time.monotonic() + LONGEST_S
+        changed, end = self.adapter.changed, time.monotonic() + WAIT_LIMIT_S
         with changed:
-            while not changed.wait_for(condition, LOOK_S):
+            while not changed.wait_for(condition, POLL_INTERVAL_S):
                 if time.monotonic() >= end:
                     raise AssertionError(
                         f"{what or 'it'} did not happen; sent: {self.texts}; log:\n{self.host.log_text[-3000:]}"

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from hermes_agent.compat import import_hook
 from hermes_agent.core.redact import redactor
-from hermes_agent.host import standing_in
+from hermes_agent.host import use_host
 from hermes_agent.plugins.loader import PARENT
 
-__all__ = ["Ground", "LogLine", "captured_log", "own_ground"]
+__all__ = ["IsolatedEnvironment", "LogLine", "captured_log", "isolated_environment"]
 
 _NAMES = """
     PATH LANG LANGUAGE TERM NO_COLOR TZ TZDIR TMPDIR TMP TEMP USER LOGNAME SHELL LOCALE_ARCHIVE SSL_CERT_FILE
@@ -26,11 +26,11 @@ _NAMES = """
 KEPT = frozenset(_NAMES.split())
 KEPT_STARTS = ("LC_", "PYTHON", "PYTEST_", "COV_", "COVERAGE_")
 """Nothing else of the developer's environment is seen by the plugin: a key there must not decide a test."""
-OF_PYTEST = "PYTEST_"
+PYTEST_PREFIX = "PYTEST_"
 """pytest changes these itself while a test runs."""
 
 
-class Ground(NamedTuple):
+class IsolatedEnvironment(NamedTuple):
     """Where a host under test lives."""
 
     base: Path
@@ -46,7 +46,7 @@ class Ground(NamedTuple):
 
 
 @contextlib.contextmanager
-def own_ground(env: Mapping[str, str] | None = None) -> Iterator[Ground]:
+def isolated_environment(env: Mapping[str, str] | None = None) -> Iterator[IsolatedEnvironment]:
     """Make a home, an environment and a place on `sys.path`; restore everything at the end.
 
     Restored are `os.environ`, `sys.path`, the import hook of upstream's names, the process's host, and in
@@ -56,12 +56,12 @@ def own_ground(env: Mapping[str, str] | None = None) -> Iterator[Ground]:
         env: variables, added to the few that are kept.
     """
     base = Path(tempfile.mkdtemp(prefix="hermes-testing-"))
-    ground = Ground(base, base / ".hermes", base / "workspace", base / "site", [])
+    ground = IsolatedEnvironment(base, base / ".hermes", base / "workspace", base / "site", [])
     for folder in (ground.home / "plugins", ground.workspace, ground.site):
         folder.mkdir(parents=True)
     environ, path, served = dict(os.environ), list(sys.path), import_hook.installed()
     secrets = redactor.snapshot()
-    modules = {name: module for name, module in sys.modules.items() if _is_plugins(name)}
+    modules = {name: module for name, module in sys.modules.items() if _is_plugin_module(name)}
     try:
         _forget_plugin_modules()
         import_hook.uninstall()
@@ -69,7 +69,7 @@ def own_ground(env: Mapping[str, str] | None = None) -> Iterator[Ground]:
         os.environ.update({"HOME": str(base), "HERMES_HOME": str(ground.home), **(env or {})})
         sys.path.append(str(ground.site))
         import_hook.install()
-        with standing_in(None):
+        with use_host(None):
             yield ground
     finally:
         import_hook.uninstall()
@@ -85,7 +85,7 @@ def own_ground(env: Mapping[str, str] | None = None) -> Iterator[Ground]:
         shutil.rmtree(base, ignore_errors=True)
 
 
-def _is_plugins(name: str) -> bool:
+def _is_plugin_module(name: str) -> bool:
     return name.partition(".")[0] == PARENT or import_hook.is_served(name)
 
 
@@ -96,9 +96,9 @@ def _forget_plugin_modules() -> None:
 
 def _set_environ(wanted: Mapping[str, str]) -> None:
     """Make `os.environ` equal to `wanted`, but for what pytest keeps there."""
-    for name in [n for n in os.environ if n not in wanted and not n.startswith(OF_PYTEST)]:
+    for name in [n for n in os.environ if n not in wanted and not n.startswith(PYTEST_PREFIX)]:
         del os.environ[name]
-    os.environ.update({n: v for n, v in wanted.items() if not n.startswith(OF_PYTEST)})
+    os.environ.update({n: v for n, v in wanted.items() if not n.startswith(PYTEST_PREFIX)})
 
 
 FROM_DEBUG = ("hermes_agent", PARENT)
@@ -117,7 +117,7 @@ class LogLine(NamedTuple):
         return f"{self.level} {self.logger}: {self.text}"
 
 
-class _Keep(logging.Handler):
+class _LogCollector(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.lines: list[LogLine] = []
@@ -129,7 +129,7 @@ class _Keep(logging.Handler):
 @contextlib.contextmanager
 def captured_log() -> Iterator[list[LogLine]]:
     """Collect every line of the agent and of plugins, from DEBUG up, while the block runs; others hear them as well."""
-    keep = _Keep()
+    keep = _LogCollector()
     root = logging.getLogger()
     levels = {name: logging.getLogger(name).level for name in FROM_DEBUG}
     root.addHandler(keep)

@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.config.nearness import nearest
+from hermes_agent.config.nearness import nearest_name
 from hermes_agent.hooks import HOOKS
 
 __all__ = ["hook_keywords"]
@@ -27,7 +27,7 @@ def hook_keywords(hook: str, given: dict[str, Any], **known: Any) -> dict[str, A
     """
     known_hook = HOOKS.get(hook)
     if known_hook is None:
-        near = nearest(hook, tuple(HOOKS))
+        near = nearest_name(hook, tuple(HOOKS))
         raise ValueError(f"there is no hook {hook!r}" + (f"; did you mean {near!r}?" if near else ""))
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     values: dict[str, Any] = {

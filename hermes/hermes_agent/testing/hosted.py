@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from hermes_agent.agent.conversation import Conversation
-from hermes_agent.agent.slash import Called
-from hermes_agent.commands import exact, parse
+from hermes_agent.agent.slash import CommandCall
+from hermes_agent.commands import find_command, parse_command
 from hermes_agent.contracts.cli_command import CliCommand
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
@@ -26,8 +26,8 @@ from hermes_agent.plugins.cli_command import run_cli_command
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.providers import KINDS
 from hermes_agent.plugins.record import LoadedPlugin
-from hermes_agent.policy import Choice, Refused
-from hermes_agent.testing.ground import Ground, LogLine
+from hermes_agent.policy import Choice, Refusal
+from hermes_agent.testing.ground import IsolatedEnvironment, LogLine
 from hermes_agent.testing.hook_keywords import hook_keywords
 from hermes_agent.testing.model import ScriptedModel
 
@@ -46,20 +46,20 @@ class ScriptedApprover:
         self._decide = script if callable(script) else None
         self._left = [] if callable(script) else list(script)
 
-    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
         """Note the question and answer it."""
         self.requests.append(request)
         if self._decide is not None:
             return self._decide(request)
         if self._left:
             return self._left.pop(0)
-        return Refused(
+        return Refusal(
             f"{request.tool} needs a person's approval to {request.summary}, and `approvals` of this test has no answer"
         )
 
 
 T = TypeVar("T")
-LONGEST_S = 60.0
+LIMIT_S = 60.0
 """Seconds that one call of a test may take."""
 
 
@@ -97,7 +97,7 @@ class PluginHost:
         host: Host,
         keys: Sequence[str],
         *,
-        ground: Ground,
+        ground: IsolatedEnvironment,
         model: ScriptedModel,
         approver: ScriptedApprover,
         log: list[LogLine],
@@ -162,9 +162,9 @@ class PluginHost:
         Raises:
             UserError: there is no such command.
         """
-        parsed = parse(line)
+        parsed = parse_command(line)
         name, arguments = parsed or (line, "")
-        command = exact(self.host.commands, name)
+        command = find_command(self.host.commands, name)
         if parsed is None or command is None:
             raise UserError(f"there is no command {line!r}; these are: {', '.join(sorted(self.commands))}")
         return self._run(self._command(command, arguments))
@@ -199,7 +199,7 @@ class PluginHost:
         old = self._talk
         self._talk = fresh = self._run(self._opened("" if old is None else old.session_id))
         if old is not None:
-            self._run(fresh.take_over(old))
+            self._run(fresh.replace(old))
         return fresh.session_id
 
     @property
@@ -310,7 +310,7 @@ class PluginHost:
         return {name: value for name, value in registry.items() if registry.owner(name) in self.keys}
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run(coroutine, timeout_s=LONGEST_S)
+        return self._loop.run(coroutine, timeout_s=LIMIT_S)
 
     async def _dispatch(self, call: ToolCall) -> str:
         dispatcher = self.host.dispatcher
@@ -319,7 +319,7 @@ class PluginHost:
         return (await dispatcher.run(call.id, name, arguments, scope)).result
 
     async def _command(self, command: SlashCommand, arguments: str) -> str | None:
-        called, scope = Called(command, arguments), (await self._open()).scope()
+        called, scope = CommandCall(command, arguments), (await self._open()).scope()
         await self.host.slash.announce(called, scope)
         return await self.host.slash.run(called, scope)
 

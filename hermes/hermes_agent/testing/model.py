@@ -11,7 +11,7 @@ from typing import Any
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import ToolCall
 
-__all__ = ["ModelFailure", "Reply", "ScriptedAnswer", "ScriptedModel", "call", "reply_of"]
+__all__ = ["ModelFailure", "Reply", "ScriptedAnswer", "ScriptedModel", "call", "make_reply"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def call(tool: str, arguments: Mapping[str, Any] | None = None, /, **more: Any) 
     return ToolCall(new_id("call"), tool, json.dumps({**(arguments or {}), **more}))
 
 
-def reply_of(answer: ScriptedAnswer, request: dict[str, Any]) -> Reply | ModelFailure:
+def make_reply(answer: ScriptedAnswer, request: dict[str, Any]) -> Reply | ModelFailure:
     """Return what goes over the wire.
 
     Raises:
@@ -66,7 +66,7 @@ def reply_of(answer: ScriptedAnswer, request: dict[str, Any]) -> Reply | ModelFa
     raise TypeError(f"a scripted model cannot answer {answer!r}: expected text, a mapping, call(…) or ModelFailure(…)")
 
 
-USED_UP = 400
+USED_UP_STATUS = 400
 """Status of a request that the script has no answer for: one that nobody repeats."""
 
 
@@ -132,9 +132,9 @@ class ScriptedModel:
             if not self._answers:
                 last = str((request.get("messages") or [{}])[-1].get("content"))[:200]
                 text = f"the scripted model has no answer for request {number}, whose last message is: {last}"
-                return ModelFailure(text, USED_UP)
+                return ModelFailure(text, USED_UP_STATUS)
             answer = self._answers.pop(0)
         try:
-            return reply_of(answer, request)
+            return make_reply(answer, request)
         except Exception as exc:  # noqa: BLE001 - the test's own function; the asker is told
-            return ModelFailure(f"answer {number} of the scripted model failed: {exc!r}", USED_UP)
+            return ModelFailure(f"answer {number} of the scripted model failed: {exc!r}", USED_UP_STATUS)

@@ -14,25 +14,25 @@ from typing import Any
 from hermes_agent.core.errors import PluginError, UserError
 from hermes_agent.host import Host
 from hermes_agent.io.loop_thread import LoopThread
-from hermes_agent.plugins.discovery import discover, holds_plugin
+from hermes_agent.plugins.discovery import discover, is_plugin_folder
 from hermes_agent.plugins.entry_points import GROUP, find_entry_points
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.testing.ground import Ground, captured_log, own_ground
+from hermes_agent.testing.ground import IsolatedEnvironment, captured_log, isolated_environment
 from hermes_agent.testing.hosted import ApprovalScript, PluginHost, ScriptedApprover
 from hermes_agent.testing.model import ScriptedAnswer, ScriptedModel
 from hermes_agent.testing.wire import ModelServer
 
-__all__ = ["Plugin", "place", "plugin_host", "with_plugins"]
+__all__ = ["Plugin", "install_plugins", "plugin_host", "with_plugins"]
 
 Plugin = str | os.PathLike[str] | ModuleType | Callable[[Any], Any]
 """A plugin's folder (or a folder of such folders); an entry point (`"package.module"`, `"package.module:object"`); an
 imported module; or `register` itself."""
 
-LOCAL = "hermes_plugin_under_test"
+LOCAL_MODULE = "hermes_plugin_under_test"
 """Module that gives an entry point to what has no importable name."""
 
 
-def place(plugins: Iterable[Plugin], ground: Ground) -> list[PluginManifest]:
+def install_plugins(plugins: Iterable[Plugin], ground: IsolatedEnvironment) -> list[PluginManifest]:
     """Make the plugins known to the agent and return them in the order of their loading.
 
     Raises:
@@ -84,9 +84,9 @@ def _folder(plugin: Plugin) -> Path | None:
     return Path(plugin).absolute()
 
 
-def _link(folder: Path, ground: Ground) -> None:
-    children = [child for child in sorted(folder.iterdir()) if holds_plugin(child)] if folder.is_dir() else []
-    if not folder.is_dir() or not (holds_plugin(folder) or children):
+def _link(folder: Path, ground: IsolatedEnvironment) -> None:
+    children = [child for child in sorted(folder.iterdir()) if is_plugin_folder(child)] if folder.is_dir() else []
+    if not folder.is_dir() or not (is_plugin_folder(folder) or children):
         raise UserError(
             f"{folder} has no plugin.yaml", hint="A directory plugin has plugin.yaml and __init__.py at its root."
         )
@@ -96,15 +96,15 @@ def _link(folder: Path, ground: Ground) -> None:
     link.symlink_to(folder, target_is_directory=True)
 
 
-def _entry_point(plugin: Plugin, ground: Ground) -> str:
+def _entry_point(plugin: Plugin, ground: IsolatedEnvironment) -> str:
     """Return `module` or `module:object`; what cannot be imported under a name is put into a module of its own."""
     if isinstance(plugin, str):
         return plugin
     if isinstance(plugin, ModuleType) and sys.modules.get(plugin.__name__) is plugin:
         return plugin.__name__
-    name, number = LOCAL, 2
+    name, number = LOCAL_MODULE, 2
     while name in sys.modules:
-        name, number = f"{LOCAL}_{number}", number + 1
+        name, number = f"{LOCAL_MODULE}_{number}", number + 1
     local = sys.modules[name] = ModuleType(name, "What a test hands over without a name.")
     local.plugin = plugin  # type: ignore[attr-defined]
     ground.made_modules.append(name)
@@ -117,8 +117,8 @@ def _names(value: str, wanted: str) -> bool:
 
 def _free_name(value: str, lines: list[str]) -> str:
     module, _, attribute = value.partition(":")
-    name = module if module.startswith(LOCAL) or not attribute else f"{module}.{attribute}"
-    base = "under-test" if name.startswith(LOCAL) else name.rpartition(".")[2].replace("_", "-")
+    name = module if module.startswith(LOCAL_MODULE) or not attribute else f"{module}.{attribute}"
+    base = "under-test" if name.startswith(LOCAL_MODULE) else name.rpartition(".")[2].replace("_", "-")
     taken = {line.partition(" = ")[0] for line in lines}
     return next(n for n in (base, *(f"{base}-{i}" for i in range(2, 1000))) if n not in taken)
 
@@ -154,9 +154,9 @@ def plugin_host(
     """
     scripted = model if isinstance(model, ScriptedModel) else ScriptedModel(*model)
     with contextlib.ExitStack() as stack:
-        ground = stack.enter_context(own_ground(env))
+        ground = stack.enter_context(isolated_environment(env))
         log = stack.enter_context(captured_log())
-        manifests = place(plugins, ground)
+        manifests = install_plugins(plugins, ground)
         loop = LoopThread("hermes-testing")
         stack.callback(loop.close)
         server = ModelServer(scripted)
@@ -183,7 +183,7 @@ def plugin_host(
         )
 
 
-def _write_config(ground: Ground, values: dict[str, Any], base_url: str, model: str) -> None:
+def _write_config(ground: IsolatedEnvironment, values: dict[str, Any], base_url: str, model: str) -> None:
     values.setdefault("model", {"provider": "custom", "base_url": base_url, "default": model})
     approvals = values.setdefault("approvals", {})
     if isinstance(approvals, dict):

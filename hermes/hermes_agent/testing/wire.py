@@ -12,7 +12,7 @@ from typing import Any
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.io.loop_thread import LoopThread
-from hermes_agent.models.completions import response_of
+from hermes_agent.models.completions import to_response
 from hermes_agent.models.request import ModelAnswer
 from hermes_agent.testing.model import ModelFailure, Reply, ScriptedModel
 
@@ -129,7 +129,7 @@ def _finish(reply: Reply) -> str:
 
 def _completion(reply: Reply, model: str, usage: dict[str, Any]) -> dict[str, Any]:
     message = Message("assistant", reply.text, reply.calls)
-    return {**response_of(ModelAnswer(message, _finish(reply), Usage(), model)), "usage": usage}
+    return {**to_response(ModelAnswer(message, _finish(reply), Usage(), model)), "usage": usage}
 
 
 def _chunks(reply: Reply, model: str, usage: dict[str, Any]) -> Iterator[dict[str, Any]]:

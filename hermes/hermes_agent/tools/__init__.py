@@ -1,7 +1,7 @@
 """Tools: who has which name, what the model is shown, and running one call."""
 
 from hermes_agent.tools.dispatch import Dispatcher, ToolOutcome
-from hermes_agent.tools.registry import ToolRefusal, ToolRegistry, showing, tool_schema
+from hermes_agent.tools.registry import RejectedTool, ToolRegistry, shown_tools, tool_schema
 from hermes_agent.tools.results import tool_error, tool_result
 from hermes_agent.tools.scope import CallScope, current_scope
 
@@ -9,10 +9,10 @@ __all__ = [
     "CallScope",
     "Dispatcher",
     "ToolOutcome",
-    "ToolRefusal",
+    "RejectedTool",
     "ToolRegistry",
     "current_scope",
-    "showing",
+    "shown_tools",
     "tool_error",
     "tool_result",
     "tool_schema",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["Budget"]
+__all__ = ["StepBudget"]
 
 
-class Budget:
+class StepBudget:
     """Counts down. Safe for threads."""
 
     def __init__(self, steps: int) -> None:

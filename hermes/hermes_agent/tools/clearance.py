@@ -9,13 +9,13 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["CLEARED_S", "Call", "Clearance", "cleared", "fingerprint", "frozen"]
+__all__ = ["CLEARANCE_S", "ClearedCall", "Clearance", "current_clearance", "fingerprint", "freeze_arguments"]
 
-CLEARED_S = 60.0
+CLEARANCE_S = 60.0
 """How long an approval holds when something on the way delays the call."""
 
 
-class Call(NamedTuple):
+class ClearedCall(NamedTuple):
     """What an approval is for."""
 
     digest: str
@@ -33,12 +33,12 @@ class Clearance:
 
     __slots__ = ("_call", "_clock", "_until", "_unused")
 
-    def __init__(self, call: Call, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, call: ClearedCall, clock: Callable[[], float] = time.monotonic) -> None:
         self._call, self._clock = call, clock
-        self._until = clock() + CLEARED_S
+        self._until = clock() + CLEARANCE_S
         self._unused = [True]
 
-    def take(self, call: Call) -> bool:
+    def take(self, call: ClearedCall) -> bool:
         """Use it up for a call; False where it is for another call, has expired or was used. Safe for threads."""
         newly_tainted = call.taint > self._call.taint
         if call.digest != self._call.digest or newly_tainted or self._clock() > self._until:
@@ -49,13 +49,13 @@ class Clearance:
             return False
 
 
-def fingerprint(tool: str, args: dict[str, Any], cwd: Path, *, taint: int) -> Call:
+def fingerprint(tool: str, args: dict[str, Any], cwd: Path, *, taint: int) -> ClearedCall:
     """Return what identifies a call: the hash of tool, arguments and directory, and its taint."""
-    text = "\0".join((tool, str(cwd), frozen(args)))
-    return Call(hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest(), taint)
+    text = "\0".join((tool, str(cwd), freeze_arguments(args)))
+    return ClearedCall(hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest(), taint)
 
 
-def frozen(args: dict[str, Any]) -> str:
+def freeze_arguments(args: dict[str, Any]) -> str:
     """Return the arguments as a text that changes when they do."""
     try:
         return repr(sorted(args.items()))
@@ -63,5 +63,5 @@ def frozen(args: dict[str, Any]) -> str:
         return repr(args)
 
 
-cleared: ContextVar[Clearance | None] = ContextVar("hermes_cleared", default=None)
+current_clearance: ContextVar[Clearance | None] = ContextVar("hermes_cleared", default=None)
 """The approval of the call that runs in this context; `registry.dispatch` by another way asks again."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from hermes_agent.commands import CommandRegistry
+from hermes_agent.commands import CommandTable
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.scope import current_scope
 from hermes_agent.tools.toolsets import Toolsets
 
-__all__ = ["register"]
+__all__ = ["register_tools_command"]
 
 
-def register(commands: CommandRegistry, tools: ToolRegistry, toolsets: Toolsets) -> None:
+def register_tools_command(commands: CommandTable, tools: ToolRegistry, toolsets: Toolsets) -> None:
     """Register it."""
     commands.register(
         "tools", partial(_tools, tools, toolsets), description="What the agent can use here", args_hint="[NAME]"
@@ -30,7 +30,7 @@ def _tools(tools: ToolRegistry, toolsets: Toolsets, raw_args: str) -> str:
     if name:
         return f"There is no tool `{name}`; /tools lists those that there are."
     found: dict[str, list[str]] = {}
-    for definition in tools.get_definitions(toolsets.offered(platform)):
+    for definition in tools.get_definitions(toolsets.offered_tools(platform)):
         tool = definition["function"]["name"]
         found.setdefault(tools.get_toolset_for_tool(tool) or "", []).append(tool)
     return "\n".join(f"{toolset}: {', '.join(names)}" for toolset, names in sorted(found.items())) or "No tools."

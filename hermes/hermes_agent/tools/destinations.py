@@ -10,20 +10,20 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
-from hermes_agent.policy.network import InvalidHost, Tables, entry_text, journal, parsed_host
+from hermes_agent.policy.network import HostTables, InvalidHost, format_entry, log_connection, parse_host
 
-__all__ = ["Destinations", "destination"]
+__all__ = ["ToolDestinations", "parse_destination"]
 
 _NAMED = re.compile(r"(?:.*[_-])?ur[il]s?|href|address(?:es)?|link", re.IGNORECASE)
 """Parameters that hold addresses, by their name."""
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _WEB = re.compile(r"(https?|wss?|ftp):/*", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}
-_HERE = frozenset({"about", "blob", "data", "file", "javascript"})
+_LOOPBACK = frozenset({"about", "blob", "data", "file", "javascript"})
 """Schemes that lead to no host."""
 
 
-def destination(address: str) -> tuple[str, int] | None:
+def parse_destination(address: str) -> tuple[str, int] | None:
     """Return the host and port of an address; None where it leads to no host.
 
     Raises:
@@ -31,7 +31,7 @@ def destination(address: str) -> tuple[str, int] | None:
     """
     text = re.sub(r"[\t\r\n]", "", address.strip()).replace("\\", "/")  # as browsers read it
     scheme = _SCHEME.match(text)
-    if scheme is not None and scheme[1].lower() in _HERE:
+    if scheme is not None and scheme[1].lower() in _LOOPBACK:
         return None
     if (web := _WEB.match(text)) is not None:
         text = f"{web[1]}://{text[web.end() :]}"
@@ -42,34 +42,34 @@ def destination(address: str) -> tuple[str, int] | None:
         port = parts.port
     except ValueError as exc:
         raise InvalidHost(f"{address[:100]!r} is no address: {exc}") from None
-    host = parsed_host(parts.hostname or "")
+    host = parse_host(parts.hostname or "")
     return host, port or _PORTS.get(parts.scheme.lower(), 443)
 
 
-class Destinations:
+class ToolDestinations:
     """Args: `tables` are the lists of the operator."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: HostTables) -> None:
         self._tables = tables
 
     @property
-    def asks(self) -> bool:
+    def has_rules(self) -> bool:
         """Whether there is a destination that is refused or asked about."""
         return self._tables.restricts_tools
 
-    def questions(self, entry: ToolEntry, arguments: Mapping[str, Any]) -> str | list[ApprovalRequest]:
+    def check(self, entry: ToolEntry, arguments: Mapping[str, Any]) -> str | list[ApprovalRequest]:
         """Return why the table refuses a call, else what it asks the user."""
         found: dict[str, ApprovalRequest] = {}
         for address, judged_later in _addresses(entry, arguments):
             try:
-                place = destination(address)
+                place = parse_destination(address)
             except InvalidHost as exc:
-                if judged_later or self._tables.tools == "on":  # the handler says what is wrong
+                if judged_later or self._tables.tool_mode == "on":  # the handler says what is wrong
                     continue
                 return f"{entry.name} is refused by the network settings: {exc}"
             if place is None:
                 continue
-            named, rule = entry_text(*place), self._tables.tool_rule(*place)
+            named, rule = format_entry(*place), self._tables.judge_for_tool(*place)
             if rule.verdict == "denied" and not judged_later:
                 return f"{entry.name} is refused: {named} is not reached, {rule.why}"
             if rule.verdict == "unlisted":
@@ -78,14 +78,14 @@ class Destinations:
 
     def _request(self, entry: ToolEntry, named: str, place: tuple[str, int], address: str) -> ApprovalRequest:
         key, what = f"network:{place[0]}:{place[1]}", f"let {entry.name} reach {named}"
-        return ApprovalRequest(entry.name, what, address[:400], key, keep=partial(self._tables.keep, named))
+        return ApprovalRequest(entry.name, what, address[:400], key, keep=partial(self._tables.allow_always, named))
 
-    def note(self, entry: ToolEntry, arguments: Mapping[str, Any], session: str, verdict: str) -> None:
+    def log_destinations(self, entry: ToolEntry, arguments: Mapping[str, Any], session: str, verdict: str) -> None:
         """Write where a call leads into the log."""
         for address, judged_later in _addresses(entry, arguments):
             with contextlib.suppress(InvalidHost):
-                if not judged_later and (place := destination(address)) is not None:
-                    journal(session, entry.name, *place, verdict)
+                if not judged_later and (place := parse_destination(address)) is not None:
+                    log_connection(session, entry.name, *place, verdict)
 
 
 def _addresses(entry: ToolEntry, arguments: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:

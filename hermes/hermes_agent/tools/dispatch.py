@@ -23,24 +23,24 @@ from hermes_agent.core.events import ToolStatus
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.hooks import HookBus, Verdict, verdict
-from hermes_agent.hooks.copies import own_copy
+from hermes_agent.hooks import GuardVerdict, HookBus, decide_verdict
+from hermes_agent.hooks.copies import copy_value
 from hermes_agent.hooks.guard import ALLOW
 from hermes_agent.hooks.middleware import Trace
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.steps import Steps
-from hermes_agent.policy.foreign import Provenance
-from hermes_agent.policy.network import Tables
-from hermes_agent.tools.asking import Questions
-from hermes_agent.tools.clearance import Clearance, cleared, frozen
+from hermes_agent.policy.foreign import TaintTracker
+from hermes_agent.policy.network import HostTables
+from hermes_agent.tools.asking import ApprovalGate
+from hermes_agent.tools.clearance import Clearance, current_clearance, freeze_arguments
 from hermes_agent.tools.coerce import coerce_arguments
-from hermes_agent.tools.handlers import Handlers, Note
+from hermes_agent.tools.handlers import Note, ToolInvoker
 from hermes_agent.tools.names import repair_name
-from hermes_agent.tools.own_files import adopted_result
+from hermes_agent.tools.own_files import adopt_result_files
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import ResultStore, failure, result_text, status_of, tool_error
 from hermes_agent.tools.scope import CallScope, current_scope
-from hermes_agent.tools.search import CALL, unwrapped
+from hermes_agent.tools.search import TOOL_CALL, unwrap_search_call
 
 __all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
 
@@ -83,8 +83,8 @@ class Dispatcher:
         *,
         fails_open: Callable[[str], bool] = lambda plugin: False,
         note: Note | None = None,
-        provenance: Provenance | None = None,
-        tables: Tables | None = None,
+        provenance: TaintTracker | None = None,
+        tables: HostTables | None = None,
     ) -> None:
         self._registry = registry
         self._hooks = hooks
@@ -92,15 +92,15 @@ class Dispatcher:
         self._results = results
         self._middleware = hooks.middleware
         self._fails_open = fails_open
-        self._questions = Questions(registry, bridge, provenance, tables)
-        Handlers(registry, bridge, self._questions, note)
+        self._gate = ApprovalGate(registry, bridge, provenance, tables)
+        ToolInvoker(registry, bridge, self._gate, note)
 
     def resolve(self, call: ToolCall, valid: Collection[str]) -> tuple[str, dict[str, Any] | None]:
         """Return the tool that is meant and its coerced arguments (None when they do not parse)."""
         name = repair_name(call.name, valid) or call.name
         arguments = parse_arguments(call.arguments)
-        if name == CALL and name in valid:
-            name, arguments = unwrapped(arguments, valid)
+        if name == TOOL_CALL and name in valid:
+            name, arguments = unwrap_search_call(arguments, valid)
         if arguments is not None:
             self.coerce(name, arguments)
         return name, arguments
@@ -133,7 +133,7 @@ class Dispatcher:
         if not any(map(self._hooks.has, HOOKS)) and not self._middleware.has(
             "tool_request"
         ):  # nothing may hang that has a deadline: the cheaper way
-            return await self._bridge.run(self.run_here, call_id, name, arguments, scope)
+            return await self._bridge.run(self.run_inline, call_id, name, arguments, scope)
         given_up = threading.Event()
         token = current_scope.set(scope)  # this task's context is what the worker's is copied from
         try:
@@ -145,7 +145,7 @@ class Dispatcher:
         finally:
             current_scope.reset(token)
 
-    def run_here(
+    def run_inline(
         self,
         call_id: str,
         name: str,
@@ -163,7 +163,7 @@ class Dispatcher:
         token = current_scope.set(scope)
         try:
             direct = nobody_waits and _running_loop() is None  # where one runs, a hook could not run its own
-            return self._bridge.run_steps_here(self._steps(call_id, name, arguments, scope, direct=direct))
+            return self._bridge.run_steps_inline(self._steps(call_id, name, arguments, scope, direct=direct))
         finally:
             current_scope.reset(token)
 
@@ -197,24 +197,24 @@ class Dispatcher:
         hooks, middleware = self._hooks.store.there, self._middleware.store.there
         trace, original = Trace(), arguments
         if middleware:
-            original, arguments, trace = yield from self._requested(name, arguments, ids)
-        found: Verdict = ALLOW
+            original, arguments, trace = yield from self._apply_request_middleware(name, arguments, ids)
+        found: GuardVerdict = ALLOW
         if "pre_tool_call" in hooks:
             payload: dict[str, Any] = {"tool_name": name, "args": arguments, "middleware_trace": trace, **ids}
-            look = _Look(name, payload)
-            answers = self._hooks.here("pre_tool_call", payload, look) if direct else None
+            look = _ChangeLog(name, payload)
+            answers = self._hooks.call_inline("pre_tool_call", payload, look) if direct else None
             if answers is None:
                 answers = yield from self._hooks.steps("pre_tool_call", payload, look)
             arguments = payload["args"]
             if answers:
-                found = verdict(answers, name, fails_open=self._fails_open)
+                found = decide_verdict(answers, name, fails_open=self._fails_open)
         entry = self._registry.get(name)
-        asks = entry is not None and self._questions.may_be_late(entry)
+        asks = entry is not None and self._gate.may_need_late_check(entry)
         stopped = None
-        shown = self._questions.fingerprint(entry, arguments, scope) if asks and entry is not None else None
+        shown = self._gate.fingerprint(entry, arguments, scope) if asks and entry is not None else None
         if asks or found is not ALLOW:
-            stopped = self._questions.refusal(name, arguments, found, scope, call_id)
-        stopped = stopped or _given_up(name, given_up)
+            stopped = self._gate.check(name, arguments, found, scope, call_id)
+        stopped = stopped or _abandoned_outcome(name, given_up)
         status: ToolStatus
         if stopped is not None:
             result, status, error_type, message = tool_error(stopped), "blocked", "plugin_block", stopped
@@ -237,13 +237,15 @@ class Dispatcher:
                 "middleware_trace": trace,
             }
             quick = direct and "transform_tool_result" not in hooks
-            if not quick or self._hooks.here("post_tool_call", observed) is None:
+            if not quick or self._hooks.call_inline("post_tool_call", observed) is None:
                 result = yield from self._observe(observed)
             arguments = observed["args"]  # type: ignore[assignment]
         if stopped is None:
-            result = self._adopted(name, entry, result, scope.principal, since)
-            result = self._questions.took(entry, arguments, result, scope, ok=status == "ok", since=since)
-        result = self._fitted(call_id, entry, result, scope, lambda path: self._questions.kept(path, scope, since))
+            result = self._adopt_files(name, entry, result, scope.principal, since)
+            result = self._gate.record_result(entry, arguments, result, scope, ok=status == "ok", since=since)
+        result = self._fit_result(
+            call_id, entry, result, scope, lambda path: self._gate.record_stored_result(path, scope, since)
+        )
         return ToolOutcome(name, arguments, result, status, duration_ms)
 
     def _dispatch(
@@ -262,7 +264,7 @@ class Dispatcher:
             clearance: the approval of the call; None where nothing is asked.
         """
 
-        token = cleared.set(clearance)
+        token = current_clearance.set(clearance)
         try:
             if "tool_execution" not in self._middleware.store.there:
                 return result_text(name, self._registry.dispatch(name, arguments, **scope.handler_keywords()))
@@ -276,15 +278,15 @@ class Dispatcher:
             logger.warning("the dispatch of tool %s failed: %r", name, exc, exc_info=True)
             return failure(f"Error executing {name}: {exc}")
         finally:
-            cleared.reset(token)
+            current_clearance.reset(token)
 
-    def _adopted(self, name: str, entry: ToolEntry | None, result: str, principal: str, since: float) -> str:
+    def _adopt_files(self, name: str, entry: ToolEntry | None, result: str, principal: str, since: float) -> str:
         """Return the result of a tool that makes files, which become the caller's."""
         if entry is None or (self._registry.owner(name) == BUILTIN and entry.toolset not in _MAKING_FILES):
             return result
-        return adopted_result(result, self._results.home, principal, since)
+        return adopt_result_files(result, self._results.home, principal, since)
 
-    def _fitted(
+    def _fit_result(
         self, call_id: str, entry: ToolEntry | None, result: str, scope: CallScope, kept: Callable[[Path], None]
     ) -> str:
         """Return the result as the model gets it: no secrets, encodable, not too long; `kept` is told its file."""
@@ -294,11 +296,11 @@ class Dispatcher:
         limit = entry.max_result_size_chars if entry else None
         return self._results.fit(call_id, text, scope.principal, limit, kept=kept)
 
-    def _requested(
+    def _apply_request_middleware(
         self, name: str, given: dict[str, Any], ids: dict[str, str]
     ) -> Steps[tuple[dict[str, Any], dict[str, Any], Trace]]:
         """Return the arguments as they were given and as the request middleware left them, and its trace."""
-        original = own_copy(given) if self._middleware.has("tool_execution") else given
+        original = copy_value(given) if self._middleware.has("tool_execution") else given
         keywords = {"tool_name": name, **ids}
         arguments, trace = yield from self._middleware.request_steps("tool_request", given, keywords)
         if arguments is not given:
@@ -316,31 +318,31 @@ class Dispatcher:
         return str(observed["result"])
 
 
-def _given_up(name: str, given_up: threading.Event | None) -> str | None:
+def _abandoned_outcome(name: str, given_up: threading.Event | None) -> str | None:
     return f"{name} was not run: the call was given up." if given_up is not None and given_up.is_set() else None
 
 
-class _Look:
+class _ChangeLog:
     """Tells in the log which guard changed the arguments."""
 
     __slots__ = ("_name", "_payload", "_seen")
 
     def __init__(self, name: str, payload: dict[str, Any]) -> None:
-        self._name, self._payload, self._seen = name, payload, _kept(payload["args"])
+        self._name, self._payload, self._seen = name, payload, _comparable_copy(payload["args"])
 
     def __call__(self, plugin: str) -> None:
         now, seen = self._payload["args"], self._seen
-        if (now if type(seen) is dict else frozen(now)) != seen:
+        if (now if type(seen) is dict else freeze_arguments(now)) != seen:
             text = "plugin %s changed the arguments of %s in its pre_tool_call hook"
             logger.info(text, plugin, self._name, extra={"plugin": plugin})
-            self._seen = _kept(now)
+            self._seen = _comparable_copy(now)
 
 
-def _kept(arguments: dict[str, Any]) -> dict[str, Any] | str:
+def _comparable_copy(arguments: dict[str, Any]) -> dict[str, Any] | str:
     """Return what the arguments can be compared with later: a copy, if nothing in them can change."""
     for value in arguments.values():
         if type(value) not in _UNCHANGING:
-            return frozen(arguments)
+            return freeze_arguments(arguments)
     return arguments.copy()
 
 

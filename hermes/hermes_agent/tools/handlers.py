@@ -13,13 +13,13 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks.listener import named_keywords
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.tools.asking import Questions
-from hermes_agent.tools.clearance import cleared, frozen
+from hermes_agent.tools.asking import ApprovalGate
+from hermes_agent.tools.clearance import current_clearance, freeze_arguments
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import failure, is_result, result_text, tool_error
 from hermes_agent.tools.scope import current_scope
 
-__all__ = ["Handlers", "Note"]
+__all__ = ["ToolInvoker", "Note"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,14 +27,14 @@ Note = Callable[[str, str, float, str], None]
 """`note(plugin, tool, seconds, error)`; the error is empty when the handler gave a result."""
 
 
-class Handlers:
+class ToolInvoker:
     """Runs handlers in the calling thread.
 
     Args:
         note: told of each call of a plugin's tool that ended.
     """
 
-    def __init__(self, registry: ToolRegistry, bridge: Bridge, questions: Questions, note: Note | None) -> None:
+    def __init__(self, registry: ToolRegistry, bridge: Bridge, questions: ApprovalGate, note: Note | None) -> None:
         self._registry = registry
         self._bridge = bridge
         self._questions = questions
@@ -46,21 +46,21 @@ class Handlers:
         entry = self._registry.get(name)
         if entry is None:
             return tool_error(self._registry.unknown(name))
-        if self._questions.may_be_late(entry) and not self._is_cleared(entry, args):
-            shown = frozen(args)
-            refused = self._questions.late_refusal(entry, args)
+        if self._questions.may_need_late_check(entry) and not self._is_cleared(entry, args):
+            shown = freeze_arguments(args)
+            refused = self._questions.refusal_after_middleware(entry, args)
             if refused is not None:
                 return tool_error(refused)
-            if frozen(args) != shown:
+            if freeze_arguments(args) != shown:
                 return tool_error(f"the arguments of {name} changed while the user was asked: call it again")
-        token = cleared.set(None)  # it covers this call, not what the handler calls
+        token = current_clearance.set(None)  # it covers this call, not what the handler calls
         started = time.perf_counter()
         error, given = "", tuple(args)  # before the handler, which may take them out
         try:
-            value = entry.handler(args, **_accepted(entry, keywords))
+            value = entry.handler(args, **_accepted_keywords(entry, keywords))
             if type(value) is str:
                 return value
-            value = self._awaited(entry, value)
+            value = self._await_result(entry, value)
             if not is_result(value):
                 error = f"returned {type(value).__name__}, which is no result"
             return result_text(name, value)
@@ -71,25 +71,25 @@ class Handlers:
         except BaseException as exc:
             error = repr(exc)
             logger.warning("tool %s failed: %r", name, exc, exc_info=True)
-            return failure(f"Tool execution failed: {type(exc).__name__}: {exc}{_not_given(entry, given)}")
+            return failure(f"Tool execution failed: {type(exc).__name__}: {exc}{_missing_parameters(entry, given)}")
         finally:
-            cleared.reset(token)
-            self._tell(name, time.perf_counter() - started, error)
+            current_clearance.reset(token)
+            self._notify(name, time.perf_counter() - started, error)
 
     def _is_cleared(self, entry: ToolEntry, args: dict[str, Any]) -> bool:
-        clearance, scope = cleared.get(), current_scope.get()
+        clearance, scope = current_clearance.get(), current_scope.get()
         if clearance is None or scope is None:
             return False
         return clearance.take(self._questions.fingerprint(entry, args, scope))
 
-    def _tell(self, tool: str, seconds: float, error: str) -> None:
+    def _notify(self, tool: str, seconds: float, error: str) -> None:
         owner = self._registry.owner(tool)
         if self._note is not None and owner and owner != BUILTIN:
             self._note(owner, tool, seconds, error)
             if error.startswith("returned"):
                 logger.warning("tool %s of plugin %s %s (expected text)", tool, owner, error)
 
-    def _awaited(self, entry: ToolEntry, value: Any) -> Any:
+    def _await_result(self, entry: ToolEntry, value: Any) -> Any:
         if entry.is_async and inspect.isawaitable(value):
             return self._bridge.wait_plugin(_as_coroutine(value))
         if inspect.iscoroutine(value):
@@ -97,7 +97,7 @@ class Handlers:
         return value
 
 
-def _not_given(entry: ToolEntry, given: tuple[str, ...]) -> str:
+def _missing_parameters(entry: ToolEntry, given: tuple[str, ...]) -> str:
     """Return which required parameters the call lacks, for the model; the handler alone decides what it does without.
 
     The schema is a plugin's, and may be anything.
@@ -112,11 +112,11 @@ def _not_given(entry: ToolEntry, given: tuple[str, ...]) -> str:
     return f" ({', '.join(missing)} {verbs[0]} required and {verbs[1]} not given)"
 
 
-def _accepted(entry: ToolEntry, keywords: dict[str, Any]) -> dict[str, Any]:
+def _accepted_keywords(entry: ToolEntry, keywords: dict[str, Any]) -> dict[str, Any]:
     """Leave out the keywords that a handler without `**kwargs` does not name."""
-    seen = entry.taken
+    seen = entry.handler_keywords
     if seen is None or seen[0] is not entry.handler:
-        seen = entry.taken = (entry.handler, named_keywords(entry.handler))
+        seen = entry.handler_keywords = (entry.handler, named_keywords(entry.handler))
     taken = seen[1]
     return keywords if taken is None else {k: v for k, v in keywords.items() if k in taken}
 

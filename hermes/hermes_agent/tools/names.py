@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 __all__ = ["name_problem", "repair_name"]
 
-LONGEST = 200
+MAX_NAME_CHARS = 200
 """A longer text is no name; comparing it would take seconds."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -28,7 +28,7 @@ def repair_name(name: str, valid: Collection[str]) -> str | None:
     """Return the valid name that is meant, or None."""
     if name in valid:
         return name
-    if len(name) > LONGEST:
+    if len(name) > MAX_NAME_CHARS:
         return None
     plain = _CAMEL.sub("_", _CUT.split(name.strip(), maxsplit=1)[0])
     plain = plain.lower().replace("-", "_").replace(" ", "_")

@@ -12,10 +12,10 @@ import re
 import stat
 from pathlib import Path
 
-from hermes_agent.core.home_files import PEOPLE
+from hermes_agent.core.home_files import PRINCIPALS
 from hermes_agent.sessions import folder_name
 
-__all__ = ["adopted", "adopted_result", "folder_of"]
+__all__ = ["adopt_file", "adopt_result_files", "principal_folder"]
 
 _KINDS = {
     "cache/audio": "audio",
@@ -33,20 +33,20 @@ _KINDS = {
 _SLACK_S = 0.1  # the clock of a file system is coarser
 
 
-def folder_of(home: Path, principal: str, kind: str) -> Path:
+def principal_folder(home: Path, principal: str, kind: str) -> Path:
     """Return the folder of a principal for files of one kind; it need not exist."""
-    return home / PEOPLE / folder_name(principal) / kind
+    return home / PRINCIPALS / folder_name(principal) / kind
 
 
-def adopted(path: str, home: Path, principal: str) -> str:
+def adopt_file(path: str, home: Path, principal: str) -> str:
     """Move a file of a shared cache to its principal and return its path; any other path is returned as it is.
 
     A file that was moved before is found again by its old path: a message may be served twice.
     """
-    kind = _kind(path, home)
+    kind = _cached_kind(path, home)
     if kind is None:
         return path
-    folder = folder_of(home, principal, kind)
+    folder = principal_folder(home, principal, kind)
     target = folder / os.path.basename(path)  # noqa: PTH119 - as text
     with contextlib.suppress(FileNotFoundError):
         status = os.lstat(path)
@@ -56,7 +56,7 @@ def adopted(path: str, home: Path, principal: str) -> str:
     return str(target) if target.is_file() else path
 
 
-def adopted_result(result: str, home: Path, principal: str, since: float) -> str:
+def adopt_result_files(result: str, home: Path, principal: str, since: float) -> str:
     """Return the result of a tool with the paths of the files that it wrote into a shared cache, which are moved.
 
     Args:
@@ -66,15 +66,15 @@ def adopted_result(result: str, home: Path, principal: str, since: float) -> str
         return result
     found = re.compile(re.escape(str(home)) + r"/[^\s\"'`<>\\)\]]+").findall(result)
     for path in dict.fromkeys(sorted(found, key=len, reverse=True)):
-        if _kind(path, home) is None:
+        if _cached_kind(path, home) is None:
             continue
         with contextlib.suppress(OSError):
             if os.lstat(path).st_ctime >= since - _SLACK_S:
-                result = result.replace(path, adopted(path, home, principal))
+                result = result.replace(path, adopt_file(path, home, principal))
     return result
 
 
-def _kind(path: str, home: Path) -> str | None:
+def _cached_kind(path: str, home: Path) -> str | None:
     """Return what a file of a shared cache is; None for one that lies elsewhere."""
     real = os.path.realpath(os.path.dirname(path))  # noqa: PTH120 - as text
     place = real.removeprefix(f"{os.path.realpath(home)}/")

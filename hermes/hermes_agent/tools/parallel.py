@@ -14,11 +14,11 @@ from typing import Any
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.tools.registry import ToolRegistry
 
-__all__ = ["MAX_AT_ONCE", "batch_limit_s", "may_repeat", "may_run_at_once"]
+__all__ = ["MAX_PARALLEL", "batch_limit_s", "may_repeat", "may_run_in_parallel"]
 
 logger = logging.getLogger(__name__)
 
-MAX_AT_ONCE = 8
+MAX_PARALLEL = 8
 BATCH_LIMIT_S = 420.0
 LIMIT_VARIABLE = "HERMES_CONCURRENT_TOOL_TIMEOUT_S"
 
@@ -33,13 +33,13 @@ WRITERS = frozenset({"write_file", "patch"})
 """Its tools that change the one file that `path` names."""
 
 
-def may_run_at_once(registry: ToolRegistry, calls: Sequence[tuple[str, dict[str, Any] | None]], cwd: Path) -> bool:
+def may_run_in_parallel(registry: ToolRegistry, calls: Sequence[tuple[str, dict[str, Any] | None]], cwd: Path) -> bool:
     """Say whether these calls, each a tool and its arguments, may run side by side."""
     if len(calls) < 2:
         return False
     changed: set[str] = set()
     for name, arguments in calls:
-        file = _changes(registry, name, arguments or {})
+        file = _changed_file(registry, name, arguments or {})
         if file is None:
             return False
         if file:
@@ -67,7 +67,7 @@ def batch_limit_s() -> float:
         return BATCH_LIMIT_S
 
 
-def _changes(registry: ToolRegistry, name: str, arguments: dict[str, Any]) -> str | None:
+def _changed_file(registry: ToolRegistry, name: str, arguments: dict[str, Any]) -> str | None:
     """Return the file that a call changes, empty when it changes none, None when it must run alone."""
     entry = registry.get(name)
     if entry is None:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from hermes_agent.contracts.owner import Owner, current_owner, stand_in
+from hermes_agent.contracts.owner import Owner, current_owner, staged_store
 from hermes_agent.contracts.tool import ApprovalRequest, Effect, ToolEntry, ToolHandler
-from hermes_agent.core.registry import BUILTIN, Registered, Registry, describe_owner
+from hermes_agent.core.registry import BUILTIN, Registry, RegistryEntry, describe_owner
 from hermes_agent.tools.names import name_problem
 from hermes_agent.tools.table import ToolTable
 from hermes_agent.tools.visibility import CheckCache
 
-__all__ = ["ToolRefusal", "ToolRegistry", "showing", "tool_schema"]
+__all__ = ["RejectedTool", "ToolRegistry", "shown_tools", "tool_schema"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ Run = Callable[[str, dict[str, Any], dict[str, Any]], str]
 BROWSER = "browser_navigate"
 """Plugins bring it, and cannot adapt its description."""
 WEB = ("web_search", "web_extract")
-showing: ContextVar[Collection[str] | None] = ContextVar("showing", default=None)
+shown_tools: ContextVar[Collection[str] | None] = ContextVar("showing", default=None)
 """The tools whose definitions are being made: what a description that names others may name (§4.7)."""
 
 
@@ -40,7 +40,7 @@ def tool_schema(
 
 
 @dataclass(frozen=True, slots=True)
-class ToolRefusal:
+class RejectedTool:
     """A registration that was refused: the name belongs to somebody else, or is none."""
 
     tool: str
@@ -58,7 +58,7 @@ class ToolRegistry(Registry[ToolEntry]):
     def __init__(self) -> None:
         super().__init__("tool")
         self.checks = CheckCache()
-        self.refusals: list[ToolRefusal] = []
+        self.refusals: list[RejectedTool] = []
         self._generation = 0
         self._aliases: dict[str, str] = {}
         self._run: Run | None = None
@@ -121,14 +121,14 @@ class ToolRegistry(Registry[ToolEntry]):
             destinations=destinations,
         )
         claimant = owner or current_owner()
-        stand_in(self)._enter(entry, claimant, override)
+        staged_store(self)._enter(entry, claimant, override)
 
     def _enter(self, entry: ToolEntry, claimant: Owner, override: bool) -> None:
         name = entry.name
         problem = name_problem(name)
         if problem is not None:
             logger.error("Tool registration REJECTED: %s (%s)", problem, describe_owner(claimant.key))
-            self.refusals.append(ToolRefusal(name, "", claimant.key))
+            self.refusals.append(RejectedTool(name, "", claimant.key))
             return
         self._claim(entry, claimant, override)
 
@@ -141,7 +141,7 @@ class ToolRegistry(Registry[ToolEntry]):
             self._items[entry.name] = self._over(present, entry, owner.key)
             self._generation += 1
 
-    def _may_replace(self, present: Registered[ToolEntry], entry: ToolEntry, owner: Owner, override: bool) -> bool:
+    def _may_replace(self, present: RegistryEntry[ToolEntry], entry: ToolEntry, owner: Owner, override: bool) -> bool:
         theirs = present.value.toolset
         if not override:
             logger.error(
@@ -152,7 +152,7 @@ class ToolRegistry(Registry[ToolEntry]):
                 entry.toolset,
                 theirs,
             )
-            self.refusals.append(ToolRefusal(entry.name, present.owner, owner.key))
+            self.refusals.append(RejectedTool(entry.name, present.owner, owner.key))
             return False
         if not (owner.may_override or owner.key == BUILTIN or entry.name in owner.free_tools):
             text = (
@@ -175,7 +175,7 @@ class ToolRegistry(Registry[ToolEntry]):
         Raises:
             PermissionError: the tool is another owner's and the operator did not allow overriding.
         """
-        target = stand_in(self)
+        target = staged_store(self)
         if target is not self:
             target.deregister(name)
             return
@@ -198,7 +198,7 @@ class ToolRegistry(Registry[ToolEntry]):
                 self._aliases = {alias: target for alias, target in self._aliases.items() if target != toolset}
             self._generation += 1
 
-    def restore(self, state: dict[str, Registered[ToolEntry]]) -> None:
+    def restore(self, state: dict[str, RegistryEntry[ToolEntry]]) -> None:
         """Go back to a `snapshot`."""
         super().restore(state)
         self._generation += 1
@@ -337,12 +337,12 @@ class ToolRegistry(Registry[ToolEntry]):
     def get_definitions(self, names: Collection[str], quiet: bool = False) -> list[dict[str, Any]]:
         """Return `{"type": "function", "function": …}` of those tools that may be shown, sorted by name."""
         there = {n: entry for n in sorted(names) if (entry := self.get(n)) is not None and self.is_usable(entry)}
-        token = showing.set(there.keys())
+        token = shown_tools.set(there.keys())
         try:
             found = [_function(entry) for entry in there.values()]
-            return [{"type": "function", "function": _naming_what_is_there(f, there)} for f in found]
+            return [{"type": "function", "function": _without_missing_tools(f, there)} for f in found]
         finally:
-            showing.reset(token)
+            shown_tools.reset(token)
 
     @property
     def _tools(self) -> ToolTable:
@@ -379,7 +379,7 @@ def _both_mcp(one: ToolEntry, other: ToolEntry) -> bool:
     return one.toolset.startswith("mcp-") and other.toolset.startswith("mcp-")
 
 
-def _naming_what_is_there(function: dict[str, Any], there: Collection[str]) -> dict[str, Any]:
+def _without_missing_tools(function: dict[str, Any], there: Collection[str]) -> dict[str, Any]:
     """Take the sentences out of a browser's description that send the model to web tools that it has not (§4.7)."""
     absent = [] if function["name"] != BROWSER else [name for name in WEB if name not in there]
     if not absent:

@@ -17,7 +17,7 @@ from typing import Any
 from hermes_agent.core.events import ToolStatus
 from hermes_agent.core.tool_errors import error_object
 from hermes_agent.io.files import PRIVATE, write_atomic
-from hermes_agent.tools.own_files import folder_of
+from hermes_agent.tools.own_files import principal_folder
 
 __all__ = [
     "ERROR_LIMIT",
@@ -144,7 +144,7 @@ class ResultStore:
         )
 
     def _keep(self, call_id: str, text: str, principal: str) -> Path:
-        directory = folder_of(self.home, principal, "results")
+        directory = principal_folder(self.home, principal, "results")
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # ids of calls repeat from one conversation to the next, so the name needs more than them
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.policy import Approvals
-from hermes_agent.tools.budget import Budget
+from hermes_agent.tools.budget import StepBudget
 
-__all__ = ["CallScope", "Reached", "current_scope"]
+__all__ = ["CallScope", "ReachedHost", "current_scope"]
 
 
-class Reached(NamedTuple):
+class ReachedHost(NamedTuple):
     """A host that a command reached."""
 
     at: float
@@ -43,11 +43,11 @@ class CallScope:
     """Further keywords for the handler (`dispatch_tool(**kwargs)`)."""
     shown: frozenset[str] | None = None
     """The tools that the model is shown; None where there is no model."""
-    budget: Budget | None = None
+    budget: StepBudget | None = None
     """What the running turn may still spend; None outside a turn."""
     principal: str = "local"
     """Who speaks there (`sessions.people`)."""
-    reached: list[Reached] = field(default_factory=list)
+    reached: list[ReachedHost] = field(default_factory=list)
     """The hosts that commands of these calls reached; the one thing that is added to."""
     tool_socket: str = ""
     """Path of the socket at which a command of these calls asks for tools; a sandbox lets it through. Empty: none."""

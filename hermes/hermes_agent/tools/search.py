@@ -21,11 +21,11 @@ from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import tool_error, tool_result
 from hermes_agent.tools.scope import current_scope
 
-__all__ = ["ABOUT", "BRIDGE", "CALL", "SearchSettings", "ToolSearch", "unwrapped"]
+__all__ = ["SEARCH_HINT", "SEARCH_TOOLS", "TOOL_CALL", "SearchSettings", "ToolSearch", "unwrap_search_call"]
 
-CALL = "tool_call"
-BRIDGE = ("tool_search", "tool_describe", CALL)
-ABOUT = "it takes the place of tools where there are too many (tools.tool_search)"
+TOOL_CALL = "tool_call"
+SEARCH_TOOLS = ("tool_search", "tool_describe", TOOL_CALL)
+SEARCH_HINT = "it takes the place of tools where there are too many (tools.tool_search)"
 NAMED_CHARS = 2_000
 """How much of the description of `tool_search` names of tools may be."""
 
@@ -50,7 +50,7 @@ class SearchSettings(NamedTuple):
         given["enabled"] = {True: "on", False: "off"}.get(given["enabled"], given["enabled"])
         return cls(**given)
 
-    def room(self, window: int) -> float:
+    def room_tokens(self, window: int) -> float:
         """Return how many tokens the tools of plugins may take.
 
         Args:
@@ -97,7 +97,7 @@ class ToolSearch:
             if toolset not in stays and name not in pinned and name not in kept:
                 by_toolset.setdefault(toolset, []).append(name)
                 weights[toolset] += self._weight(definition["function"])
-        room = self._settings.room(window)
+        room = self._settings.room_tokens(window)
         if weights.total() < room or not by_toolset:
             return list(definitions), ()
         hidden: dict[str, list[str]] = {}
@@ -107,7 +107,7 @@ class ToolSearch:
                 hidden[toolset] = by_toolset[toolset]
         names = {name for toolset in hidden.values() for name in toolset}
         shown = [d for d in definitions if d["function"]["name"] not in names]
-        shown += [{"type": "function", "function": s} for s in (_named(_SEARCH, hidden), _DESCRIBE, _CALL)]
+        shown += [{"type": "function", "function": s} for s in (_with_hidden_names(_SEARCH, hidden), _DESCRIBE, _CALL)]
         return sorted(shown, key=lambda d: str(d["function"]["name"])), tuple(sorted(names))
 
     def _weight(self, function: Definition) -> int:
@@ -131,10 +131,10 @@ class ToolSearch:
         limit = args.get("limit")
         limit = limit if isinstance(limit, int) and limit > 0 else self._settings.search_default_limit
         candidates = self._candidates()
-        found = _ranked(str(args.get("query") or ""), candidates)[: min(limit, self._settings.max_search_limit)]
+        found = _rank(str(args.get("query") or ""), candidates)[: min(limit, self._settings.max_search_limit)]
         if not found:
             return tool_result(tools=[], names=[function["name"] for function in candidates])
-        return tool_result(tools=found, hint=f"Call one with {CALL}(name, arguments).")
+        return tool_result(tools=found, hint=f"Call one with {TOOL_CALL}(name, arguments).")
 
     def _describe(self, args: dict[str, Any], **kwargs: Any) -> str:
         name, candidates = str(args.get("name") or ""), {f["name"]: f for f in self._candidates()}
@@ -147,17 +147,17 @@ class ToolSearch:
         return tool_result(candidates[meant])
 
 
-def unwrapped(arguments: dict[str, Any] | None, valid: Collection[str]) -> tuple[str, dict[str, Any] | None]:
+def unwrap_search_call(arguments: dict[str, Any] | None, valid: Collection[str]) -> tuple[str, dict[str, Any] | None]:
     """Return the tool that a `tool_call` means and its arguments, None when they are no JSON object."""
     if arguments is None or not isinstance(arguments.get("name"), str):
-        return CALL, None
+        return TOOL_CALL, None
     given = arguments.get("arguments", {})
     if isinstance(given, str):
         try:
             given = json.loads(given or "{}", strict=False)
         except (ValueError, RecursionError):
             given = None
-    name = repair_name(arguments["name"], [n for n in valid if n != CALL]) or arguments["name"]
+    name = repair_name(arguments["name"], [n for n in valid if n != TOOL_CALL]) or arguments["name"]
     return name, dict(given) if isinstance(given, dict) else None
 
 
@@ -166,10 +166,10 @@ def _never() -> bool:
 
 
 def _misplaced(args: dict[str, Any], **kwargs: Any) -> str:
-    return tool_error(f"{CALL} must be handled by the agent loop")
+    return tool_error(f"{TOOL_CALL} must be handled by the agent loop")
 
 
-def _named(schema: Definition, hidden: dict[str, list[str]]) -> Definition:
+def _with_hidden_names(schema: Definition, hidden: dict[str, list[str]]) -> Definition:
     """Return the schema of `tool_search` with the names of what can be found."""
     text = "; ".join(f"{toolset}: {', '.join(names)}" for toolset, names in sorted(hidden.items()))
     if len(text) > NAMED_CHARS:
@@ -181,7 +181,7 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[^\W_]{2,}", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower())
 
 
-def _ranked(query: str, functions: Sequence[Definition]) -> list[Definition]:
+def _rank(query: str, functions: Sequence[Definition]) -> list[Definition]:
     """Return the functions that share a word with the query, best first; rare words count more, a name's most."""
     texts = [
         Counter(
@@ -220,7 +220,7 @@ _SEARCH = _schema(
 )
 _DESCRIBE = _schema("tool_describe", "Show one further tool.", ["name"], name={"type": "string"})
 _CALL = _schema(
-    CALL,
+    TOOL_CALL,
     "Call a further tool that tool_search found.",
     ["name", "arguments"],
     name={"type": "string"},

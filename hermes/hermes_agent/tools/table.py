@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING
 
-from hermes_agent.contracts.owner import current_owner, stand_in
+from hermes_agent.contracts.owner import current_owner, staged_store
 from hermes_agent.contracts.tool import ToolEntry
 
 if TYPE_CHECKING:
@@ -21,16 +21,16 @@ class ToolTable(MutableMapping[str, ToolEntry]):
         self._registry = registry
 
     def __getitem__(self, name: str) -> ToolEntry:
-        entry = stand_in(self._registry).get(name)
+        entry = staged_store(self._registry).get(name)
         if entry is None:
             raise KeyError(name)
         return entry
 
     def __iter__(self) -> Iterator[str]:
-        return iter(stand_in(self._registry).names())
+        return iter(staged_store(self._registry).names())
 
     def __len__(self) -> int:
-        return len(stand_in(self._registry))
+        return len(staged_store(self._registry))
 
     def __setitem__(self, name: str, entry: ToolEntry) -> None:
         """Register a tool, also in the place of another one.
@@ -44,7 +44,7 @@ class ToolTable(MutableMapping[str, ToolEntry]):
             raise TypeError(f"{entry!r} is no tool: expected a tools.registry.ToolEntry, or call registry.register")
         if entry.name != name:
             raise ValueError(f"the tool is called {entry.name!r}, not {name!r}")
-        stand_in(self._registry)._enter(entry, current_owner(), override=True)
+        staged_store(self._registry)._enter(entry, current_owner(), override=True)
 
     def __delitem__(self, name: str) -> None:
         """Take a tool away.

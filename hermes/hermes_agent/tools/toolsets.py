@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from hermes_agent.contracts.owner import current_owner, stand_in
+from hermes_agent.contracts.owner import current_owner, staged_store
 from hermes_agent.core.registry import BUILTIN, Registry
 from hermes_agent.tools.registry import ToolRegistry
 
@@ -54,7 +54,7 @@ class ToolsetChoice(NamedTuple):
             frozenset(get("agent.disabled_toolsets") or ()),
         )
 
-    def named(self, platform: str) -> tuple[str, ...]:
+    def for_platform(self, platform: str) -> tuple[str, ...]:
         """Return the toolsets that are named for a platform."""
         own = self.platforms.get(platform)
         if own is not None:
@@ -104,7 +104,7 @@ class Toolsets:
         if name.startswith("hermes-"):
             bundle = {*self._own(), name.removeprefix("hermes-")}
             return sorted(tool for tool, entry in registry.items() if entry.toolset in bundle)
-        custom = stand_in(self.custom).get(name) or {}
+        custom = staged_store(self.custom).get(name) or {}
         tools = registry.get_tool_names_for_toolset(name) or registry.get_tool_names_for_toolset(f"mcp-{name}")
         found = {*tools, *custom.get("tools", ())}
         for part in (*COMPOSITES.get(name, ()), *custom.get("includes", ())):
@@ -118,7 +118,7 @@ class Toolsets:
     def get(self, name: str) -> dict[str, Any] | None:
         """Return `description`, `tools` and `includes` of a toolset, None for an unknown one."""
         name = LEGACY.get(name, name)
-        custom = stand_in(self.custom).get(name)
+        custom = staged_store(self.custom).get(name)
         if custom is not None:
             members = dict.fromkeys((*custom["tools"], *self._registry.get_tool_names_for_toolset(name)))
             return {**custom, "tools": list(members), "includes": list(custom["includes"])}
@@ -136,7 +136,7 @@ class Toolsets:
 
     def names(self) -> list[str]:
         """Return the names of all toolsets, sorted."""
-        return sorted({*self._registry.get_registered_toolset_names(), *COMPOSITES, *PARTS, *stand_in(self.custom)})
+        return sorted({*self._registry.get_registered_toolset_names(), *COMPOSITES, *PARTS, *staged_store(self.custom)})
 
     def exists(self, name: str) -> bool:
         """Say whether there is such a toolset."""
@@ -151,7 +151,7 @@ class Toolsets:
     def create(self, name: str, description: str, tools: Iterable[str] = (), includes: Iterable[str] = ()) -> None:
         """Give a list of tools and toolsets a name, for this process."""
         made = {"description": description, "tools": list(tools), "includes": list(includes)}
-        stand_in(self.custom).add(name, made, owner=current_owner().key, replace=True)
+        staged_store(self.custom).add(name, made, owner=current_owner().key, replace=True)
 
     def replace(self, name: str, description: str, tools: Iterable[str], includes: Iterable[str]) -> None:
         """Do what `create` does, where the toolset may be there already.
@@ -160,7 +160,7 @@ class Toolsets:
             TypeError: a tool or toolset that belongs to it is left out.
         """
         tools, includes = list(dict.fromkeys(tools)), list(dict.fromkeys(includes))
-        missing = [each for each in self._given(name) if each not in (*tools, *includes)]
+        missing = [each for each in self._toolset_tools(name) if each not in (*tools, *includes)]
         if missing:
             raise TypeError(
                 f"toolset {name!r} cannot be without {', '.join(missing)}: a tool is in the toolset that it is"
@@ -175,15 +175,15 @@ class Toolsets:
             TypeError: its tools are registered in it.
         """
         self.replace(name, "", (), ())
-        stand_in(self.custom).remove(name)
+        staged_store(self.custom).remove(name)
 
-    def _given(self, name: str) -> list[str]:
+    def _toolset_tools(self, name: str) -> list[str]:
         """Return what belongs to a toolset whoever made one of that name."""
         return [*self._registry.get_tool_names_for_toolset(name), *PARTS.get(name, ()), *COMPOSITES.get(name, ())]
 
     # -- what a platform is offered ------------------------------------------------------------------------------
 
-    def offered(self, platform: str, wanted: Collection[str] | None = None) -> list[str]:
+    def offered_tools(self, platform: str, wanted: Collection[str] | None = None) -> list[str]:
         """Return the tools that a platform's models may be shown, sorted.
 
         Args:
@@ -191,9 +191,9 @@ class Toolsets:
         """
         return [name for name, why in self._judged(platform, wanted).items() if not why]
 
-    def named(self, platform: str, wanted: Collection[str] | None = None) -> frozenset[str]:
+    def named_tools(self, platform: str, wanted: Collection[str] | None = None) -> frozenset[str]:
         """Return the tools of those toolsets that the operator, or a task, named one by one: no bundles."""
-        chosen = self._selection().named(platform) if wanted is None else wanted
+        chosen = self._selection().for_platform(platform) if wanted is None else wanted
         single = [name for name in chosen if name not in ("all", "*") and not name.startswith("hermes-")]
         return frozenset(self.resolve_all(single))
 
@@ -217,7 +217,7 @@ class Toolsets:
 
     def _judge(self, platform: str, wanted: Collection[str] | None, selection: ToolsetChoice) -> dict[str, str]:
         registry = self._registry
-        named = selection.named(platform) if wanted is None else tuple(wanted)
+        named = selection.for_platform(platform) if wanted is None else tuple(wanted)
         for name in named:
             if not self.exists(name):
                 logger.warning("there is no toolset `%s`, which is named for %s", name, platform)

@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.contracts.platform.proxies import resolve_proxy_url
-from hermes_agent.io.http import AddressRefused, MayAsk, opened, safe_url_for_log
-from hermes_agent.io.installation import how_to_install
+from hermes_agent.io.http import AddressPolicy, AddressRejected, open_url, safe_url_for_log
+from hermes_agent.io.installation import install_hint
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Fetched", "can_read", "fetch_all", "read_page"]
+__all__ = ["FetchedPage", "can_read", "fetch_all", "read_page"]
 
 MAX_BYTES = 5_000_000
 """What is beyond is not read."""
 AT_ONCE = 5
-OTHERS = "configure a provider that reads pages (`web.extract_backend`)"
+OTHER_REMEDY = "configure a provider that reads pages (`web.extract_backend`)"
 _TEXTS = ("application/json", "application/xml", "application/rss+xml", "application/atom+xml", "application/yaml")
 _HTML = ("text/html", "application/xhtml+xml")
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedPage:
     """What an address answered, or why it was not asked."""
 
     url: str
@@ -45,7 +45,9 @@ def can_read() -> bool:
     return importlib.util.find_spec("trafilatura") is not None
 
 
-async def fetch_all(urls: Sequence[str], *, private: bool | MayAsk, check: Callable[[str], None]) -> list[Fetched]:
+async def fetch_all(
+    urls: Sequence[str], *, private: bool | AddressPolicy, check: Callable[[str], None]
+) -> list[FetchedPage]:
     """Fetch several addresses, some at once; the answers are in their order.
 
     Args:
@@ -53,35 +55,35 @@ async def fetch_all(urls: Sequence[str], *, private: bool | MayAsk, check: Calla
     """
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def one(url: str) -> Fetched:
+    async def one(url: str) -> FetchedPage:
         async with gate:
             return await _fetch(url, private=private, check=check)
 
     return list(await asyncio.gather(*map(one, urls)))
 
 
-async def _fetch(url: str, *, private: bool | MayAsk, check: Callable[[str], None]) -> Fetched:
+async def _fetch(url: str, *, private: bool | AddressPolicy, check: Callable[[str], None]) -> FetchedPage:
     import httpx  # 60 ms, and most processes fetch nothing
 
     def proxy_for(host: str) -> str | None:
         return resolve_proxy_url(target_hosts=[host])
 
     try:
-        async with opened(
+        async with open_url(
             url, private=private, accept="text/html, text/*, */*;q=0.5", proxy_for=proxy_for, check=check
         ) as (at, response):
             if response.is_error:
-                return Fetched(at, error=f"the server answered {response.status_code}")
+                return FetchedPage(at, error=f"the server answered {response.status_code}")
             kind, charset = _media_type(response)
             if not _is_text(kind):
-                return Fetched(at, kind, error=f"{kind or 'an unknown type'} is no text: it is not read")
+                return FetchedPage(at, kind, error=f"{kind or 'an unknown type'} is no text: it is not read")
             body, cut = await _body(response)
-            return Fetched(at, kind, charset, body, cut)
-    except AddressRefused as exc:
-        return Fetched(url, error=str(exc))
+            return FetchedPage(at, kind, charset, body, cut)
+    except AddressRejected as exc:
+        return FetchedPage(url, error=str(exc))
     except httpx.HTTPError as exc:
         told = "" if isinstance(exc, httpx.RemoteProtocolError) else str(exc)  # it quotes what the server said
-        return Fetched(url, error=f"{safe_url_for_log(url)} cannot be read: {told or type(exc).__name__}")
+        return FetchedPage(url, error=f"{safe_url_for_log(url)} cannot be read: {told or type(exc).__name__}")
 
 
 async def _body(response: httpx.Response) -> tuple[bytes, bool]:
@@ -105,7 +107,7 @@ def _is_text(kind: str) -> bool:
     return kind.startswith("text/") or kind in _TEXTS or kind in _HTML or kind.endswith(("+json", "+xml"))
 
 
-def read_page(page: Fetched) -> dict[str, Any]:
+def read_page(page: FetchedPage) -> dict[str, Any]:
     """Return `url`, `title`, `content` (Markdown for HTML, else the text itself) and `error` where there is one.
 
     Takes time for HTML: not on a loop.
@@ -115,7 +117,7 @@ def read_page(page: Fetched) -> dict[str, Any]:
         return {**result, "error": page.error}
     if page.kind in _HTML:
         return {**result, **_read_html(page)}
-    text = _decoded(page)
+    text = _decode(page)
     if page.kind.endswith("json"):
         try:
             text = json.dumps(json.loads(text), ensure_ascii=False, indent=1)
@@ -124,20 +126,22 @@ def read_page(page: Fetched) -> dict[str, Any]:
     return {**result, "content": text}
 
 
-def _decoded(page: Fetched) -> str:
+def _decode(page: FetchedPage) -> str:
     try:
         return page.body.decode(page.charset or "utf-8", errors="replace")
     except LookupError:
         return page.body.decode("utf-8", errors="replace")
 
 
-def _read_html(page: Fetched) -> dict[str, Any]:
+def _read_html(page: FetchedPage) -> dict[str, Any]:
     if not can_read():
-        how = how_to_install("web")
-        return {"error": f"web pages are read with the package trafilatura, which is not there: {how}; or {OTHERS}"}
+        how = install_hint("web")
+        return {
+            "error": f"web pages are read with the package trafilatura, which is not there: {how}; or {OTHER_REMEDY}"
+        }
     import trafilatura  # half a second, and lxml with it
 
-    html: str | bytes = _decoded(page) if page.charset else page.body  # it looks for the encoding itself
+    html: str | bytes = _decode(page) if page.charset else page.body  # it looks for the encoding itself
     text = trafilatura.extract(html, url=page.url, output_format="markdown", include_links=True, include_tables=True)
     facts = trafilatura.extract_metadata(html, default_url=page.url)
     title = str(getattr(facts, "title", None) or "")

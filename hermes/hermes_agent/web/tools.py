@@ -9,17 +9,17 @@ from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.owner import Owner
-from hermes_agent.contracts.provider import Choice, available
+from hermes_agent.contracts.provider import SelectedProvider, is_provider_available
 from hermes_agent.contracts.tool import Effect
-from hermes_agent.contracts.web_search import WebSearchProvider, pages_of
+from hermes_agent.contracts.web_search import WebSearchProvider, extracted_pages
 from hermes_agent.core.errors import ToolFailed, UserError
-from hermes_agent.core.foreign import fenced
+from hermes_agent.core.foreign import mark_untrusted
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.io.http import AddressRefused, Unresolved, check_host, safe_url_for_log
-from hermes_agent.policy.network import InvalidHost, Tables, journal
+from hermes_agent.io.http import AddressRejected, HostNotFound, check_host, safe_url_for_log
+from hermes_agent.policy.network import HostTables, InvalidHost, log_connection
 from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result, tool_schema
-from hermes_agent.tools.destinations import destination
+from hermes_agent.tools.destinations import parse_destination
 
 __all__ = ["EXTRACT_SCHEMA", "SEARCH_SCHEMA", "WebExtract", "WebSearch", "register"]
 
@@ -49,7 +49,7 @@ EXTRACT_SCHEMA = tool_schema(
     required=["urls"],
 )
 
-Choose = Callable[[bool], Choice[WebSearchProvider]]
+Choose = Callable[[bool], SelectedProvider[WebSearchProvider]]
 """Returns who searches; called with true, who reads pages."""
 
 
@@ -68,7 +68,7 @@ class WebSearch:
             return tool_error(f"`limit` is {limit!r}: expected a number from 1 to {MOST_RESULTS}")
         choice = self.choose(False)
         if choice.provider is None:
-            return tool_error(f"nobody searches the web: {choice.why}")
+            return tool_error(f"nobody searches the web: {choice.reason}")
         answer = choice.provider.search(query, min(limit, MOST_RESULTS))
         if not isinstance(answer, Mapping):
             return tool_error(f"{choice.provider.name} returned {type(answer).__name__}: expected a mapping")
@@ -80,10 +80,10 @@ class WebSearch:
         """Return the addresses of the service that searches."""
         return _services(self.choose(False).provider)
 
-    def available(self) -> bool:
+    def is_available(self) -> bool:
         """Say whether somebody searches."""
         provider = self.choose(False).provider
-        return provider is not None and available(provider)
+        return provider is not None and is_provider_available(provider)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class WebExtract:
     bridge: Bridge
     get: Callable[[str], Any]
     side_answer: Callable[[str, str, int], str]
-    tables: Tables
+    tables: HostTables
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `results`: for each address `url`, `title` and `content` between marks, or `error`."""
@@ -118,14 +118,14 @@ class WebExtract:
             found = self._read(urls)
         except (ToolFailed, TypeError) as exc:
             return tool_error(exc)
-        return tool_result(results=[self._shown(page, most) for page in found])
+        return tool_result(results=[self._render_page(page, most) for page in found])
 
     def _read(self, urls: list[str]) -> list[dict[str, Any]]:
         choice = self.choose(True)
-        if choice.provider is None or not available(choice.provider):
+        if choice.provider is None or not is_provider_available(choice.provider):
             from hermes_agent.web import pages  # here and below: a start reads no page
 
-            check = partial(self._check_site, session=_session(), asked=frozenset(map(_place, urls)))
+            check = partial(self._check_site, session=_session_id(), asked=frozenset(map(_host_and_port, urls)))
             fetched = self.bridge.wait_core(pages.fetch_all(urls, private=self._may_ask, check=check))
             return [{**pages.read_page(page), "url": url} for url, page in zip(urls, fetched, strict=True)]
         refused = {url: error for url in urls if (error := self._refusal(url))}
@@ -133,57 +133,57 @@ class WebExtract:
         answer = choice.provider.extract(allowed) if allowed else []
         if inspect.iscoroutine(answer):
             answer = self._wait(answer)
-        return [*pages_of(answer, allowed), *({"url": u, "title": "", "error": e} for u, e in refused.items())]
+        return [*extracted_pages(answer, allowed), *({"url": u, "title": "", "error": e} for u, e in refused.items())]
 
     def _wait(self, answer: Coroutine[Any, Any, Any]) -> Any:
         return self.bridge.wait_plugin(answer)
 
     def _may_ask(self, address: str, port: int) -> bool:
-        return self.tables.now().may_ask(address, port)
+        return self.tables.current().may_connect(address, port)
 
     def _check_site(self, url: str, session: str, asked: frozenset[tuple[str, int] | None]) -> None:
         """Judge an address on the way, and note it in the log; `asked` were asked about before the call."""
-        place = _place(url)
+        place = _host_and_port(url)
         if place is None:
-            raise AddressRefused(f"{safe_url_for_log(url)} is no address of the web")
-        rule = self.tables.tool_rule(*place)
+            raise AddressRejected(f"{safe_url_for_log(url)} is no address of the web")
+        rule = self.tables.judge_for_tool(*place)
         refused = rule.verdict == "denied" or (rule.verdict == "unlisted" and place not in asked)
         why = rule.why or "the page leads to a host that the user was not asked about"
-        journal(session, "web_extract", *place, "allowed" if not refused else f"refused ({why})")
+        log_connection(session, "web_extract", *place, "allowed" if not refused else f"refused ({why})")
         if refused:
-            raise AddressRefused(f"{safe_url_for_log(url)} is not fetched: {why}")
+            raise AddressRejected(f"{safe_url_for_log(url)} is not fetched: {why}")
 
     def _refusal(self, url: str) -> str:
         """Return why an address is not even given to a service elsewhere; empty when it is."""
         try:
-            self._check_site(url, _session(), frozenset((_place(url),)))
+            self._check_site(url, _session_id(), frozenset((_host_and_port(url),)))
             self.bridge.wait_core(check_host(url, private=self._may_ask))
-        except Unresolved:
+        except HostNotFound:
             return ""  # behind a proxy names may be known to others alone; nothing of ours is asked
-        except AddressRefused as exc:
+        except AddressRejected as exc:
             return str(exc)
         return ""
 
-    def _shown(self, page: Mapping[str, Any], most: int) -> dict[str, Any]:
+    def _render_page(self, page: Mapping[str, Any], most: int) -> dict[str, Any]:
         url, text = str(page.get("url") or ""), str(page.get("content") or page.get("raw_content") or "")
         title = str(page.get("title") or "")[:300]
-        result: dict[str, Any] = {"url": url, "title": fenced(title, url) if title else ""}
+        result: dict[str, Any] = {"url": url, "title": mark_untrusted(title, url) if title else ""}
         if len(text) > most and self.get("auxiliary.web_extract.enabled"):
             try:
                 summary = self._summary(text, url, most)
-                return result | {"summary_of": f"{len(text):,} characters", "content": fenced(summary, url)}
+                return result | {"summary_of": f"{len(text):,} characters", "content": mark_untrusted(summary, url)}
             except UserError as exc:
                 result["no_summary"] = exc.message
         if text:
             if len(text) > most:
                 result["cut"] = f"{most:,} of {len(text):,} characters; ask again with a larger char_limit"
-            result["content"] = fenced(text[:most], url)
+            result["content"] = mark_untrusted(text[:most], url)
         if page.get("error") or not text:
             result["error"] = str(page.get("error") or "the page has no text")
         return result
 
     def _summary(self, text: str, url: str, most: int) -> str:
-        page = fenced(text[:SUMMARISED_CHARS], url)
+        page = mark_untrusted(text[:SUMMARISED_CHARS], url)
         return self.side_answer("web_extract", SUMMARY_PROMPT.format(words=max(50, most // 7), page=page), most // 3)[
             :most
         ]
@@ -191,14 +191,14 @@ class WebExtract:
     def services(self, args: Mapping[str, Any]) -> Sequence[str]:
         """Return the addresses of the service that reads pages; none where it is the agent itself."""
         provider = self.choose(True).provider
-        return _services(provider) if provider is not None and available(provider) else ()
+        return _services(provider) if provider is not None and is_provider_available(provider) else ()
 
-    def available(self) -> bool:
+    def is_available(self) -> bool:
         """Say whether somebody reads pages."""
         from hermes_agent.web import pages
 
         provider = self.choose(True).provider
-        return pages.can_read() or (provider is not None and available(provider))
+        return pages.can_read() or (provider is not None and is_provider_available(provider))
 
 
 def register(
@@ -207,7 +207,7 @@ def register(
     bridge: Bridge,
     get: Callable[[str], Any],
     side_answer: Callable[[str, str, int], str],
-    tables: Tables,
+    tables: HostTables,
 ) -> None:
     """Register both."""
     owner, search = Owner(BUILTIN), WebSearch(choose)
@@ -216,7 +216,7 @@ def register(
         (SEARCH_SCHEMA, search, "🔍", Effect("reads", returns="foreign")),
         (EXTRACT_SCHEMA, extract, "📄", Effect("opens", ("urls",))),
     ):
-        check = handler.available
+        check = handler.is_available
         registry.register(
             schema["name"],
             "web",
@@ -237,14 +237,14 @@ def _services(provider: WebSearchProvider | None) -> Sequence[str]:
     return provider.service_addresses() or (f"https://{provider.name}.invalid",)
 
 
-def _place(url: str) -> tuple[str, int] | None:
+def _host_and_port(url: str) -> tuple[str, int] | None:
     """Return host and port of an address; None where it has none."""
     try:
-        return destination(url)
+        return parse_destination(url)
     except InvalidHost:
         return None
 
 
-def _session() -> str:
+def _session_id() -> str:
     scope = current_scope.get()
     return "" if scope is None else scope.session_id

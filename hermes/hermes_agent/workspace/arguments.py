@@ -7,10 +7,10 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolFailed
 
-__all__ = ["choice", "text", "whole_number"]
+__all__ = ["parse_choice", "parse_text", "parse_number"]
 
 
-def text(args: Mapping[str, Any], name: str, *, default: str | None = None, may_be_empty: bool = False) -> str:
+def parse_text(args: Mapping[str, Any], name: str, *, default: str | None = None, may_be_empty: bool = False) -> str:
     """Return a text argument.
 
     Args:
@@ -33,7 +33,7 @@ def text(args: Mapping[str, Any], name: str, *, default: str | None = None, may_
     return value
 
 
-def whole_number(args: Mapping[str, Any], name: str, *, default: int, least: int, most: int | None = None) -> int:
+def parse_number(args: Mapping[str, Any], name: str, *, default: int, least: int, most: int | None = None) -> int:
     """Return a whole number; what is over `most` counts as `most`.
 
     Raises:
@@ -51,7 +51,7 @@ def whole_number(args: Mapping[str, Any], name: str, *, default: int, least: int
     return value if most is None else min(value, most)
 
 
-def choice(args: Mapping[str, Any], name: str, among: Sequence[str]) -> str:
+def parse_choice(args: Mapping[str, Any], name: str, among: Sequence[str]) -> str:
     """Return one of `among`, by default the first.
 
     Raises:

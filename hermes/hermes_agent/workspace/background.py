@@ -30,10 +30,10 @@ from hermes_agent.io.boot import boot_id
 from hermes_agent.io.files import PRIVATE, write_atomic
 from hermes_agent.io.supervise import START
 from hermes_agent.sessions.journal import is_running, this_process
-from hermes_agent.workspace.backends.backend import Start
-from hermes_agent.workspace.steering_guard import guarded, settle_left
+from hermes_agent.workspace.backends.backend import BackendStart
+from hermes_agent.workspace.steering_guard import finish_abandoned, guard_command
 
-__all__ = ["MAX_RUNNING", "Process", "Processes", "Status"]
+__all__ = ["MAX_RUNNING", "BackgroundProcess", "BackgroundProcesses", "Status"]
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ Status = Literal["running", "exited", "killed", "lost"]
 
 
 @dataclass(slots=True)
-class Process:
+class BackgroundProcess:
     """One background process, as its directory has it."""
 
     id: str
@@ -73,29 +73,29 @@ class Process:
     notify: bool = False
     watch: list[str] = field(default_factory=list)
 
-    def is_of(self, task_id: str) -> bool:
+    def is_visible_to(self, task_id: str) -> bool:
         """Say whether a task may see it: its own, or the conversation that hears of it."""
         return task_id == self.task_id or (bool(task_id) and task_id == self.session_id)
 
 
-class Processes:
+class BackgroundProcesses:
     """All of one home. Safe for threads."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._known: dict[str, Process] = {}
+        self._known: dict[str, BackgroundProcess] = {}
         self._seen: dict[str, int] = {}
         self._found: set[str] = set()
         self._lock = threading.Lock()
         self._read = False
 
     def start(
-        self, start: Start, *, command: str, cwd: str, backend: str, task_id: str, session_id: str, **more: Any
-    ) -> Process:
+        self, start: BackendStart, *, command: str, cwd: str, backend: str, task_id: str, session_id: str, **more: Any
+    ) -> BackgroundProcess:
         """Start a process and return it once it runs.
 
         Args:
-            more: further fields of `Process`.
+            more: further fields of `BackgroundProcess`.
 
         Raises:
             ToolFailed: it could not be started, or there are too many.
@@ -109,9 +109,9 @@ class Processes:
         place = self._directory / process_id
         place.mkdir(mode=0o700, parents=True)
         request = {
-            "argv": guarded(start.argv, start.before, place) if start.before is not None else start.argv,
+            "argv": guard_command(start.argv, start.before, place) if start.before is not None else start.argv,
             "cwd": start.cwd,
-            "tty": bool(more.get("tty")) and not start.tty_there,
+            "tty": bool(more.get("tty")) and not start.has_tty,
             "directory": str(place),
             "mark": process_id,
             "segment": SEGMENT_BYTES,
@@ -122,8 +122,8 @@ class Processes:
             shutil.rmtree(place, ignore_errors=True)
             raise
         # a secret in the command line goes to no file
-        process = Process(
-            process_id, task_id, session_id, redactor(command), cwd, backend, pid, keeper, _started(keeper),
+        process = BackgroundProcess(
+            process_id, task_id, session_id, redactor(command), cwd, backend, pid, keeper, _start_time(keeper),
             boot_id(), time.time(), **more,
         )  # fmt: skip
         write_atomic(place / "meta.json", json.dumps(asdict(process)), mode=PRIVATE)
@@ -136,12 +136,12 @@ class Processes:
         self._load()
         return [self._directory / p.id for p in self._all() if self.status(p) == "running"]
 
-    def of(self, task_id: str) -> list[Process]:
+    def processes_of(self, task_id: str) -> list[BackgroundProcess]:
         """Return the processes of a task, and of the subagents of its session, oldest first."""
         self._load()
-        return sorted((p for p in self._all() if p.is_of(task_id)), key=lambda p: p.began)
+        return sorted((p for p in self._all() if p.is_visible_to(task_id)), key=lambda p: p.began)
 
-    def get(self, process_id: str, task_id: str) -> Process:
+    def get(self, process_id: str, task_id: str) -> BackgroundProcess:
         """Return a task's process.
 
         Raises:
@@ -149,24 +149,24 @@ class Processes:
         """
         self._load()
         process = self._known.get(process_id)
-        if process is None or not process.is_of(task_id):
-            names = ", ".join(p.id for p in self.of(task_id)) or "none"
+        if process is None or not process.is_visible_to(task_id):
+            names = ", ".join(p.id for p in self.processes_of(task_id)) or "none"
             raise ToolFailed(f"there is no process {process_id!r}; this conversation has: {names}")
         return process
 
-    def watched(self) -> list[Process]:
+    def watched(self) -> list[BackgroundProcess]:
         """Return the processes whose session is to be notified, and was not yet notified for good."""
         self._load()
         wanted = [p for p in self._all() if p.notify or p.watch]
         return [p for p in wanted if not (self._directory / p.id / "told").exists()]
 
-    def told(self, process: Process) -> None:
+    def mark_notified(self, process: BackgroundProcess) -> None:
         """Note that its end was told: the next agent of this home does not tell it again."""
         with contextlib.suppress(OSError):
             (self._directory / process.id / "told").touch()
 
     @contextlib.contextmanager
-    def alone(self, process: Process) -> Iterator[int]:
+    def hold_claim(self, process: BackgroundProcess) -> Iterator[int]:
         """Keep other agents of this home from notifying of it meanwhile; yield the open file of the claim.
 
         Raises:
@@ -179,9 +179,9 @@ class Processes:
         finally:
             os.close(handle)
 
-    def claim(self, process: Process) -> bool:
+    def claim(self, process: BackgroundProcess) -> bool:
         """Make this agent the one that tells its end; false while another running agent of this home is that."""
-        with contextlib.suppress(OSError), self.alone(process) as handle:
+        with contextlib.suppress(OSError), self.hold_claim(process) as handle:
             holder = os.read(handle, 100).decode()
             if holder not in ("", this_process()) and is_running(holder):
                 return False
@@ -189,12 +189,12 @@ class Processes:
             os.pwrite(handle, this_process().encode(), 0)
         return True
 
-    def release(self, process: Process) -> None:
+    def release(self, process: BackgroundProcess) -> None:
         """Give the claim back: another agent of this home may tell its end."""
         with contextlib.suppress(OSError):
             os.truncate(self._directory / process.id / "claim", 0)
 
-    def progress(self, process: Process) -> tuple[int, int]:
+    def progress(self, process: BackgroundProcess) -> tuple[int, int]:
         """Return how far its output was searched for patterns, in bytes, and how often a match was told."""
         try:
             found = json.loads((self._directory / process.id / "matched.json").read_bytes())
@@ -202,31 +202,31 @@ class Processes:
         except (OSError, ValueError, TypeError, KeyError):
             return 0, 0
 
-    def note_progress(self, process: Process, offset: int, told: int) -> None:
+    def note_progress(self, process: BackgroundProcess, offset: int, told: int) -> None:
         """Store what `progress` returns, for the next agent of this home."""
         with contextlib.suppress(OSError):
             data = json.dumps({"offset": offset, "told": told})
             write_atomic(self._directory / process.id / "matched.json", data, mode=PRIVATE)
 
-    def is_found_again(self, process: Process) -> bool:
+    def is_recovered(self, process: BackgroundProcess) -> bool:
         """Say whether a former agent of this home started it."""
         return process.id in self._found
 
-    def status(self, process: Process) -> Status:
+    def status(self, process: BackgroundProcess) -> Status:
         """Return how it stands."""
         with contextlib.suppress(OSError):  # where the agent is process 1 of a container, orphans are its own
             os.waitpid(process.keeper, os.WNOHANG)
         end = self.end(process)
         if end is None:
-            if process.boot == boot_id() and _started(process.keeper) == process.keeper_started:
+            if process.boot == boot_id() and _start_time(process.keeper) == process.keeper_started:
                 return "running"
             end = self.end(process)  # it ended just now
-        settle_left(self._directory / process.id)
+        finish_abandoned(self._directory / process.id)
         if end is None:
             return "lost"
         return "killed" if end.get("killed") else "exited"
 
-    def end(self, process: Process) -> dict[str, Any] | None:
+    def end(self, process: BackgroundProcess) -> dict[str, Any] | None:
         """Return `code`, `killed`, `at`; None as long as it has not ended."""
         try:
             found = json.loads((self._directory / process.id / "ended.json").read_bytes())
@@ -234,7 +234,7 @@ class Processes:
             return None
         return found if isinstance(found, dict) else None
 
-    def output(self, process: Process, offset: int = 0) -> tuple[bytes, int, int]:
+    def output(self, process: BackgroundProcess, offset: int = 0) -> tuple[bytes, int, int]:
         """Return the output that is kept from byte `offset` on, where that begins, and where it ends."""
         place = self._directory / process.id
         with contextlib.suppress(OSError):
@@ -251,14 +251,14 @@ class Processes:
             return bytes(data[begin - first :]), begin, first + len(data)
         return b"", offset, offset
 
-    def fresh(self, process: Process) -> tuple[bytes, int]:
+    def read_new(self, process: BackgroundProcess) -> tuple[bytes, int]:
         """Return the output since the last call, and how many bytes of it are not kept any more."""
         seen = self._seen.get(process.id, 0)
         data, begin, end = self.output(process, seen)
         self._seen[process.id] = end
         return data, begin - seen
 
-    def wait(self, process: Process, limit_s: float, cancelled: threading.Event) -> Status:
+    def wait(self, process: BackgroundProcess, limit_s: float, cancelled: threading.Event) -> Status:
         """Wait until it has ended, the time is over, or the turn is interrupted."""
         deadline = time.monotonic() + limit_s
         while (status := self.status(process)) == "running":
@@ -267,7 +267,7 @@ class Processes:
                 break
         return status
 
-    def write(self, process: Process, data: bytes) -> None:
+    def write(self, process: BackgroundProcess, data: bytes) -> None:
         """Give it input.
 
         Raises:
@@ -287,16 +287,16 @@ class Processes:
         except OSError as exc:
             raise ToolFailed(f"{process.id} takes no input: {exc.strerror}") from exc
 
-    def close_input(self, process: Process) -> None:
+    def close_input(self, process: BackgroundProcess) -> None:
         """End its input."""
         self._signal(process, signal.SIGUSR1)
 
-    def kill(self, process: Process) -> Status:
+    def kill(self, process: BackgroundProcess) -> Status:
         """End it with everything that it started, and wait for that."""
         self._signal(process, signal.SIGTERM)
         return self.wait(process, KILL_LIMIT_S, threading.Event())
 
-    def _signal(self, process: Process, number: signal.Signals) -> None:
+    def _signal(self, process: BackgroundProcess, number: signal.Signals) -> None:
         if self.status(process) == "running":
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.keeper, number)
@@ -307,10 +307,10 @@ class Processes:
             if self._read:
                 return
             self._read = True
-            found: list[Process] = []
+            found: list[BackgroundProcess] = []
             for place in self._places():
                 try:
-                    process = Process(**json.loads((place / "meta.json").read_bytes()))
+                    process = BackgroundProcess(**json.loads((place / "meta.json").read_bytes()))
                 except (OSError, ValueError, TypeError) as exc:
                     logger.warning("%s tells of no background process, it is left alone: %s", place, exc)
                     continue
@@ -320,7 +320,7 @@ class Processes:
         for process in found:
             self.status(process)  # the guard of one that was lost may have left something
 
-    def _all(self) -> list[Process]:
+    def _all(self) -> list[BackgroundProcess]:
         """Return those that are known now: others begin and are forgotten while somebody looks at each."""
         with self._lock:
             return list(self._known.values())
@@ -356,7 +356,7 @@ def _launch(request: dict[str, Any], env: dict[str, str]) -> tuple[int, int]:
     return int(answer["pid"]), int(answer["keeper"])
 
 
-def _started(pid: int) -> int:
+def _start_time(pid: int) -> int:
     """Return when a process began, in ticks since boot; 0 when there is none, or only its remains."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()

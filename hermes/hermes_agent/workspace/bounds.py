@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.workspace.cgroup import Cgroup
-from hermes_agent.workspace.scope import Scope
+from hermes_agent.workspace.scope import SystemdScope
 
-__all__ = ["UNLIMITED", "Bounded", "Bounds", "Limits"]
+__all__ = ["UNLIMITED", "LimitedCommand", "CommandLimits", "ProcessLimits"]
 
 COUNTED_IN_NAMESPACES = (5, 14)
 """The kernel from which `RLIMIT_NPROC` counts the processes of a user namespace by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """Most memory and processes; 0 is no limit."""
 
     memory_mb: int = 0
@@ -35,10 +35,10 @@ class Limits:
         return _lines(lines)
 
 
-UNLIMITED = Limits()
+UNLIMITED = ProcessLimits()
 
 
-class Bounded(NamedTuple):
+class LimitedCommand(NamedTuple):
     """A program that runs another one within limits."""
 
     argv: list[str]
@@ -47,12 +47,12 @@ class Bounded(NamedTuple):
     """Gives back what the limits took, once the program has ended; returns those that it reached, as far as known."""
 
 
-class Bounds:
+class CommandLimits:
     """Args: `environ` says where systemd's manager is."""
 
-    def __init__(self, environ: Mapping[str, str], limits: Limits) -> None:
+    def __init__(self, environ: Mapping[str, str], limits: ProcessLimits) -> None:
         self.limits = limits
-        self._scope = Scope(environ, memory_mb=limits.memory_mb, processes=limits.processes)
+        self._scope = SystemdScope(environ, memory_mb=limits.memory_mb, processes=limits.processes)
         self._cgroup = Cgroup(memory_mb=limits.memory_mb, processes=limits.processes)
 
     def inside(self, argv: Sequence[str]) -> list[str]:
@@ -60,24 +60,24 @@ class Bounds:
 
         Memory is counted as `RLIMIT_DATA`: many programs reserve more addresses than they ever use.
         """
-        if self._scope.holds or not self._cgroup.problem:
+        if self._scope.is_effective or not self._cgroup.problem:
             return list(argv)
         lines = [f"ulimit -d {self.limits.memory_mb * 1024}"] if self.limits.memory_mb else []
-        lines += [_processes(self.limits.processes)] if self.limits.processes and not self._unheld() else []
+        lines += [_processes(self.limits.processes)] if self.limits.processes and not self._unlimited_reason() else []
         return ["/bin/sh", "-c", f'{_lines(lines)}exec "$@"', "sh", *argv] if lines else list(argv)
 
-    def wrap(self, argv: Sequence[str], env: Mapping[str, str]) -> Bounded:
+    def wrap(self, argv: Sequence[str], env: Mapping[str, str]) -> LimitedCommand:
         """Return the program that runs `argv`, all its processes within the limits together where that is possible.
 
         Raises:
             OSError: the control group cannot be made.
         """
-        if self._scope.holds:
-            return Bounded(*self._scope.wrap(argv, env), _nothing)
+        if self._scope.is_effective:
+            return LimitedCommand(*self._scope.wrap(argv, env), _nothing)
         if self._cgroup.problem:
-            return Bounded(list(argv), dict(env), _nothing)
+            return LimitedCommand(list(argv), dict(env), _nothing)
         wrapped, groups = self._cgroup.wrap(argv)
-        return Bounded(wrapped, dict(env), lambda: self._finish(groups))
+        return LimitedCommand(wrapped, dict(env), lambda: self._finish(groups))
 
     def _finish(self, groups: Sequence[Path]) -> tuple[str, ...]:
         reached = self._cgroup.reached(groups)
@@ -95,16 +95,16 @@ class Bounds:
         both = " and ".join([memory] * bool(self.limits.memory_mb) + [processes] * bool(self.limits.processes))
         if not both:
             return True, label, "none (terminal.sandbox_memory_mb and terminal.sandbox_processes are 0)"
-        if self._scope.holds:
+        if self._scope.is_effective:
             return True, label, f"{both} of a command, by a scope of systemd"
         if not self._cgroup.problem:
             return True, label, f"{both} of a command, by a control group"
-        why = f"{self._scope.lack}; {self._cgroup.problem}"
-        if self.limits.processes and (unheld := self._unheld()):
+        why = f"{self._scope.missing_reason}; {self._cgroup.problem}"
+        if self.limits.processes and (unheld := self._unlimited_reason()):
             return False, "processes of the sandbox are not limited", f"{unheld}; {memory} of each process only; {why}"
         return True, label, f"{memory} of each process and {processes} of a command, by resource limits ({why})"
 
-    def _unheld(self) -> str:
+    def _unlimited_reason(self) -> str:
         """Return why the kernel does not hold the sandbox to a number of processes; empty when it does."""
         if os.geteuid() == 0:
             return "the kernel does not hold root to RLIMIT_NPROC"

@@ -8,14 +8,14 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Box", "probed", "tried"]
+__all__ = ["Sandbox", "run_probe", "probe_sandbox"]
 
 PROBE_LIMIT_S = 120.0
 """How long a trial may take. It is done once, and after one that fails the agent has no such box until it starts again:
 an idle machine needs less than a second, an emulated or very busy one half a minute."""
 
 
-class Box(abc.ABC):
+class Sandbox(abc.ABC):
     """One way to make boxes. Whether it works here is tried out once, at the first command."""
 
     name: str
@@ -40,11 +40,11 @@ class Box(abc.ABC):
         """Why no box can be made here; empty when it can."""
         with self._lock:
             if self._problem is None:
-                self._problem = self.try_out()
+                self._problem = self.probe()
             return self._problem
 
     @abc.abstractmethod
-    def try_out(self) -> str:
+    def probe(self) -> str:
         """Make a box and return why that failed; empty when it did not."""
 
     @abc.abstractmethod
@@ -80,27 +80,27 @@ class Box(abc.ABC):
         """Return why commands do not have the network that `terminal.network` asks for; empty when they have."""
         return ""
 
-    def hides(self, cwd: str, root: str, beside: str = "") -> bool:
+    def is_hidden(self, cwd: str, root: str, beside: str = "") -> bool:
         """Say whether a directory is known not to be there in a box for `root`."""
         return False
 
-    def writable(self, root: str) -> bool:
+    def is_writable(self, root: str) -> bool:
         """Say whether a command may write to a directory that is its `root`."""
         return True
 
 
-def tried(argv: Sequence[str], env: Mapping[str, str] | None = None, *, name: str = "") -> str:
+def probe_sandbox(argv: Sequence[str], env: Mapping[str, str] | None = None, *, name: str = "") -> str:
     """Run a program that does nothing, in a box; return what it says when it fails, under its name."""
     name = name or argv[0]
     try:
-        done = probed(argv, {"PATH": os.defpath, **(env or {})})
+        done = run_probe(argv, {"PATH": os.defpath, **(env or {})})
     except OSError as exc:
         return f"{name} does not run: {exc}"
     said = done.stderr.decode("utf-8", "replace").strip()
     return "" if done.returncode == 0 else f"{name} says: {said or f'exit status {done.returncode}'}"
 
 
-def probed(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
+def run_probe(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
     """Run a program that tries something out, without input.
 
     Raises:

@@ -15,14 +15,14 @@ from pathlib import Path
 
 from hermes_agent.io.files import PRIVATE, write_atomic
 from hermes_agent.workspace import system_calls
-from hermes_agent.workspace.box import Box, probed, tried
+from hermes_agent.workspace.box import Sandbox, probe_sandbox, run_probe
 from hermes_agent.workspace.egress.networks import PROXY, RESOLVER, Networks
 from hermes_agent.workspace.mounts import Mounts
-from hermes_agent.workspace.outer_sockets import outer_sockets
-from hermes_agent.workspace.places import Places, is_inside
-from hermes_agent.workspace.steering import is_of_home, reason
+from hermes_agent.workspace.outer_sockets import find_outer_sockets
+from hermes_agent.workspace.places import PathRules, is_inside
+from hermes_agent.workspace.steering import is_of_home, steering_reason
 
-__all__ = ["Bwrap"]
+__all__ = ["BubblewrapSandbox"]
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/
 """The kernel's settings; user 0 may change them without any capability."""
 
 
-class Bwrap(Box):
+class BubblewrapSandbox(Sandbox):
     """Made anew for each command.
 
     Args:
@@ -43,13 +43,13 @@ class Bwrap(Box):
     opens = keeps = True
 
     def __init__(
-        self, places: Places, *, networks: Networks | None = None, path: str | None = None, tmp_mb: int = 0
+        self, places: PathRules, *, networks: Networks | None = None, path: str | None = None, tmp_mb: int = 0
     ) -> None:
         super().__init__()
         self._size = str(tmp_mb << 20)
         self._networks = networks
         if networks is not None:
-            self.network = networks.about
+            self.network = networks.description
             self.offline = networks.mode == "off"
         self._places = places
         self._mounts = Mounts(places, self._empty)
@@ -70,8 +70,8 @@ class Bwrap(Box):
         beside: str = "",
     ) -> tuple[list[str], dict[str, str]]:
         given = {name: value for name, value in env.items() if name not in ("TMPDIR", "TMP", "TEMP")}
-        space = self._networks.space(network) if self._networks is not None and network else None
-        joined, way_out = ([], False) if space is None else (space.entering(), space.names is not None)
+        space = self._networks.namespace(network) if self._networks is not None and network else None
+        joined, way_out = ([], False) if space is None else (space.enter_command(), space.names is not None)
         words = [
             *self._filtered(),
             *joined,
@@ -81,14 +81,14 @@ class Bwrap(Box):
             *self._without_sockets(
                 root, sockets, inside=0 if space is None else os.fstat(space.net).st_ino, beside=beside
             ),
-            *self._mounts.end(),
+            *self._mounts.final_options(),
             *(["--share-net"] if joined else []),
         ]
         if way_out:
             given |= PROXY
         return [*words, "--chdir", cwd, "--", *argv], given
 
-    def try_out(self) -> str:
+    def probe(self) -> str:
         program = shutil.which("bwrap", path=self._path)
         if program is None:
             return "the program bwrap (package bubblewrap) is not there"
@@ -100,14 +100,14 @@ class Bwrap(Box):
             begin = self._filtered()
         except OSError as exc:
             return f"the filter of system calls cannot be written: {exc}"
-        return tried(
+        return probe_sandbox(
             [
                 *begin,
                 program,
                 "--seccomp",
                 "9",
                 *self._options("/"),
-                *self._mounts.end(),
+                *self._mounts.final_options(),
                 "--",
                 "/bin/sh",
                 "-c",
@@ -118,7 +118,7 @@ class Bwrap(Box):
 
     def _filtered(self) -> list[str]:
         """Return the words that open the filter of system calls as descriptor 9, for the words after them."""
-        code = system_calls.program()
+        code = system_calls.seccomp_filter()
         if code is None:
             raise OSError(f"no numbers of system calls are known for {platform.machine()}")
         path = Path(self._places.hermes_home, "cache", "sandbox", "system-calls.bpf")
@@ -136,16 +136,16 @@ class Bwrap(Box):
         for path in _KERNEL:
             yield from ("--ro-bind-try", path, path)
         credentials = list(self._places.secret_files())
-        yield from self._mounts.of_the_system(credentials)
+        yield from self._mounts.system_options(credentials)
         if way_out:
             yield from _resolver()
-        yield from self._mounts.of_the_user()
-        if beside and not self._mounts.shows(beside, root):
+        yield from self._mounts.user_options()
+        if beside and not self._mounts.is_shown(beside, root):
             yield from ("--ro-bind", beside, beside)
-        if self.writable(root):
+        if self.is_writable(root):
             yield from ("--bind", root, root)
             yield from self._read_only(root, keep)
-        elif self._places.about(root) is not self._places and root != "/":
+        elif self._places.for_cwd(root) is not self._places and root != "/":
             yield from ("--ro-bind", root, root)
         yield from self._hidden(root, keep, credentials)
 
@@ -155,8 +155,8 @@ class Bwrap(Box):
         Args:
             inside: the network namespace of the session: what its commands listen on stays.
         """
-        for path in outer_sockets(root, sockets, inside):
-            seen = self._mounts.shows(path, root) or (beside and is_inside(path, beside))
+        for path in find_outer_sockets(root, sockets, inside):
+            seen = self._mounts.is_shown(path, root) or (beside and is_inside(path, beside))
             if path not in self._places.opened and seen:
                 yield from ("--ro-bind", os.devnull, path)
 
@@ -168,19 +168,19 @@ class Bwrap(Box):
         yield from self._mounts.checks()
 
     def network_problem(self) -> str:
-        return "" if self._networks is None else self._networks.tried()
+        return "" if self._networks is None else self._networks.probe()
 
-    def hides(self, cwd: str, root: str, beside: str = "") -> bool:
-        return not (self._mounts.shows(cwd, root) or (beside and is_inside(cwd, beside)))
+    def is_hidden(self, cwd: str, root: str, beside: str = "") -> bool:
+        return not (self._mounts.is_shown(cwd, root) or (beside and is_inside(cwd, beside)))
 
-    def writable(self, cwd: str) -> bool:
+    def is_writable(self, cwd: str) -> bool:
         """Say whether commands may write to the working directory: not when it is a home, or the system's."""
         from hermes_agent.policy.shell.paths import is_home, is_root, is_system_directory  # for the first command
 
         above = is_inside(self._places.user_home, cwd)
         return not (
             above or cwd == self._places.hermes_home or is_root(cwd) or is_system_directory(cwd) or is_home(cwd)
-        ) and not (is_of_home(cwd, self._places.user_home) or reason(f"{cwd}/_", self._places.user_home))
+        ) and not (is_of_home(cwd, self._places.user_home) or steering_reason(f"{cwd}/_", self._places.user_home))
 
     def _read_only(self, cwd: str, keep: Sequence[str]) -> Iterator[str]:
         """Protect the steering files that are there."""
@@ -193,22 +193,22 @@ class Bwrap(Box):
     def _hidden(self, cwd: str, keep: Sequence[str], credentials: Sequence[str]) -> Iterator[str]:
         """Cover credentials, and of the agent's home everything but the way to the work."""
         for home in self._places.agent_homes:
-            if Path(home).is_dir() and self._mounts.shows(home, cwd):
+            if Path(home).is_dir() and self._mounts.is_shown(home, cwd):
                 yield from self._empty(home)
                 if cwd != home and is_inside(cwd, home):
                     yield from ("--bind", cwd, cwd)
                     yield from self._read_only(cwd, keep)  # the mounts before are below this one
         for tree in self._places.secret_trees():
-            if Path(tree).is_dir() and self._mounts.shows(tree, cwd):
+            if Path(tree).is_dir() and self._mounts.is_shown(tree, cwd):
                 yield from self._empty(os.path.realpath(tree))
         for file in credentials:
-            if Path(file).is_file() and self._mounts.shows(file, cwd):
+            if Path(file).is_file() and self._mounts.is_shown(file, cwd):
                 yield from ("--ro-bind", os.devnull, file)
 
 
 def _has_sizes(program: str) -> bool:
     try:
-        done = probed([program, "--help"], os.environ)
+        done = run_probe([program, "--help"], os.environ)
     except OSError:
         return True  # the trial says what is wrong
     return b"--size" in done.stdout + done.stderr

@@ -12,24 +12,24 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.core.home_files import PEOPLE
+from hermes_agent.core.home_files import PRINCIPALS
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.checkpoints import Checkpoints
-from hermes_agent.workspace.places import Concern, Places, is_inside, resolve
+from hermes_agent.workspace.places import PathRules, WriteConcern, is_inside, resolve
 from hermes_agent.workspace.regular import open_regular
-from hermes_agent.workspace.seen import Seen
-from hermes_agent.workspace.shells import Shells
+from hermes_agent.workspace.seen import SeenFiles
+from hermes_agent.workspace.shells import TaskShells
 
 if TYPE_CHECKING:
-    from hermes_agent.workspace.background import Processes
-    from hermes_agent.workspace.distant import Distant
-    from hermes_agent.workspace.egress.deciding import Work
+    from hermes_agent.workspace.background import BackgroundProcesses
+    from hermes_agent.workspace.distant import RemoteFiles
+    from hermes_agent.workspace.egress.deciding import NetworkCall
 
-__all__ = ["Circumstances"]
+__all__ = ["ToolContext"]
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class ToolContext:
     """What the tools share.
 
     Attributes:
@@ -37,19 +37,19 @@ class Circumstances:
         default_cwd: working directory of a call without a scope, resolved.
     """
 
-    rules: Places
+    rules: PathRules
     default_cwd: Path
-    shells: Shells | None = None
+    shells: TaskShells | None = None
     """Where commands run, and so whose files are meant; None for this machine's."""
-    seen: Seen = field(default_factory=Seen)
+    seen: SeenFiles = field(default_factory=SeenFiles)
     checkpoints: Checkpoints | None = None
-    processes: Processes | None = None
+    processes: BackgroundProcesses | None = None
     """Background processes, whose guards set aside what nobody approved."""
 
     @property
-    def places(self) -> Places:
+    def places(self) -> PathRules:
         """The rules for the working directory of this conversation."""
-        return self.rules.about(self.cwd())
+        return self.rules.for_cwd(self.cwd())
 
     def cwd(self) -> str:
         """Return the working directory of this conversation, resolved where its session was opened.
@@ -81,26 +81,26 @@ class Circumstances:
         scope = current_scope.get()
         return "" if scope is None else scope.tool_socket
 
-    def at_work(self, tool: str, what: str) -> AbstractContextManager[Work]:
+    def use_network(self, tool: str, what: str) -> AbstractContextManager[NetworkCall]:
         """Let commands use the network for this call meanwhile."""
-        from hermes_agent.workspace.egress.deciding import Work  # for the first command
+        from hermes_agent.workspace.egress.deciding import NetworkCall  # for the first command
 
         scope, networks = current_scope.get(), None if self.shells is None else self.shells.networks
-        work = Work("" if scope is None else scope.session_id, tool, scope, what)
-        return nullcontext(work) if networks is None else networks.at_work(self.network(), work)
+        work = NetworkCall("" if scope is None else scope.session_id, tool, scope, what)
+        return nullcontext(work) if networks is None else networks.use(self.network(), work)
 
-    def notified(self, session_id: str) -> str:
+    def notified_session(self, session_id: str) -> str:
         """Return the session that hears of what a call in `session_id` leaves running: of a subagent, its user's."""
         scope = current_scope.get()
         own = scope is not None and scope.session_id == session_id
         return (scope.account if scope is not None and own else "") or session_id
 
-    def at(self) -> str:
+    def base_directory(self) -> str:
         """Return where relative paths count from: where the last command ended, as long as that is in `cwd`."""
         cwd, moved = self.cwd(), "" if self.shells is None else self.shells.cwd(self.task_id())
         return moved if moved and is_inside(moved, cwd) and Path(moved).is_dir() else cwd
 
-    def distant(self) -> Distant | None:
+    def remote_files(self) -> RemoteFiles | None:
         """Return the files of the backend, when they are not this machine's.
 
         Raises:
@@ -108,9 +108,9 @@ class Circumstances:
         """
         if self.shells is None or self.shells.backend.own_files:
             return None
-        from hermes_agent.workspace.distant import Distant  # few have their shell elsewhere
+        from hermes_agent.workspace.distant import RemoteFiles  # few have their shell elsewhere
 
-        return Distant(self.shells.backend, self.task_id(), self.shells.cwd(self.task_id()))
+        return RemoteFiles(self.shells.backend, self.task_id(), self.shells.cwd(self.task_id()))
 
     def open(self, path: str) -> tuple[IO[bytes], os.stat_result]:
         """Open a resolved path for reading, wherever it is.
@@ -118,29 +118,29 @@ class Circumstances:
         Raises:
             ToolFailed: it does not exist, may not be read, is no regular file, or holds credentials.
         """
-        distant = None if self._is_kept(path) else self.distant()
+        distant = None if self._is_stored_here(path) else self.remote_files()
         if distant is None:
             return open_regular(path, self.places)
         data, size = distant.read(path)
         return io.BytesIO(data), os.stat_result((stat.S_IFREG | 0o644, 0, 0, 1, 0, 0, size, 0, 0, 0))
 
-    def _is_kept(self, path: str) -> bool:
+    def _is_stored_here(self, path: str) -> bool:
         """Say whether it is an upload or a long result: those lie on this machine, wherever commands run."""
-        kept = f"{self.rules.hermes_home}/{PEOPLE}"
+        kept = f"{self.rules.hermes_home}/{PRINCIPALS}"
         return (
             path.startswith(f"{kept}/")
             and "\0" not in path
             and is_inside(os.path.realpath(path), os.path.realpath(kept))
         )
 
-    def know(self, path: str, status: os.stat_result | None = None) -> None:
+    def remember(self, path: str, status: os.stat_result | None = None) -> None:
         """Note that this task knows a file of this machine as it is."""
-        if not self._is_kept(path) and self.distant() is None:
+        if not self._is_stored_here(path) and self.remote_files() is None:
             self.seen.note(self.task_id(), path, status)
 
-    def changed(self, path: str) -> bool:
+    def is_changed(self, path: str) -> bool:
         """Say whether a file is different from what this task saw of it."""
-        return self.distant() is None and self.seen.changed(self.task_id(), path)
+        return self.remote_files() is None and self.seen.is_changed(self.task_id(), path)
 
     def before_change(self, target: str, why: str, folder: str = "") -> None:
         """Keep this machine's files as they are, before a tool changes `target` (empty: whatever a command does).
@@ -148,7 +148,7 @@ class Circumstances:
         Args:
             folder: where a command writes; empty for the working directory.
         """
-        if self.checkpoints is not None and self.distant() is None:
+        if self.checkpoints is not None and self.remote_files() is None:
             scope = current_scope.get()
             session, turn = ("", "") if scope is None else (scope.session_id, scope.turn_id)
             self.checkpoints.before_change(target, folder or self.cwd(), session=session, turn=turn, why=why)
@@ -159,25 +159,29 @@ class Circumstances:
         Args:
             folder: as of `before_change`.
         """
-        if self.checkpoints is None or self.distant() is not None:
+        if self.checkpoints is None or self.remote_files() is not None:
             return False
         scope = current_scope.get()
         session, turn = ("", "") if scope is None else (scope.session_id, scope.turn_id)
-        return self.checkpoints.covers(folder or self.cwd(), session=session, turn=turn, why=why)
+        return self.checkpoints.is_complete(folder or self.cwd(), session=session, turn=turn, why=why)
 
-    def write_concern(self, target: str) -> Concern | None:
+    def write_concern(self, target: str) -> WriteConcern | None:
         """Return why writing a resolved path needs a person's word, or None."""
-        distant = self.distant()
+        distant = self.remote_files()
         if distant is None:
             return self.places.write_concern(target, self.cwd())
-        return None if distant.backend.confines else Concern(f"with the terminal backend {distant.backend.name}", True)
+        return (
+            None
+            if distant.backend.confines
+            else WriteConcern(f"with the terminal backend {distant.backend.name}", True)
+        )
 
-    def approved(self, target: str, data: bytes) -> None:
+    def note_approved(self, target: str, data: bytes) -> None:
         """Note that the user let a tool write a file, before it is written."""
-        if self.processes is not None and self.distant() is None:
-            from hermes_agent.workspace.steering_guard import approve  # for the first such file
+        if self.processes is not None and self.remote_files() is None:
+            from hermes_agent.workspace.steering_guard import note_approved  # for the first such file
 
-            approve(self.processes.directories(), target, data)
+            note_approved(self.processes.directories(), target, data)
 
     def resolve(self, path: str) -> str:
         """Return the real path that an argument means.
@@ -185,12 +189,12 @@ class Circumstances:
         Raises:
             ToolFailed: the path cannot be one (half a character in it, too long).
         """
-        if self._is_kept(path):
+        if self._is_stored_here(path):
             return os.path.realpath(path)
-        if distant := self.distant():
+        if distant := self.remote_files():
             return distant.resolve(path)
         try:
-            return resolve(path, self.at(), self.rules.user_home)
+            return resolve(path, self.base_directory(), self.rules.user_home)
         except (OSError, ValueError) as exc:
             raise ToolFailed(f"{path[:200]!r} is not a path: {exc}") from exc
 
@@ -199,12 +203,12 @@ class Circumstances:
         scope = current_scope.get()
         return threading.Event() if scope is None else scope.cancelled
 
-    def shown(self, path: str) -> str:
+    def display_path(self, path: str) -> str:
         """Return a resolved path as the model should write it: relative where that is shorter and means the same."""
-        if self._is_kept(path):
+        if self._is_stored_here(path):
             return path
-        distant = self.distant()
-        at = self.at() if distant is None else distant.cwd or "."
+        distant = self.remote_files()
+        at = self.base_directory() if distant is None else distant.cwd or "."
         cwd = at.rstrip("/") + "/"
         shown = path[len(cwd) :] if path.startswith(cwd) else path
         return os.fsencode(shown).decode("utf-8", "replace")  # a name need not be UTF-8

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.io.processes import Finished
-from hermes_agent.workspace.backends.backend import Backend, Call
+from hermes_agent.io.processes import CommandResult
+from hermes_agent.workspace.backends.backend import Backend, BackendCommand
 from hermes_agent.workspace.regular import IsDirectory
 from hermes_agent.workspace.shell_state import ShellState
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.listing import Listing
 
-__all__ = ["Distant"]
+__all__ = ["RemoteFiles"]
 
 MOST_BYTES = 20_000_000
 """A longer file is read up to here."""
@@ -27,7 +27,7 @@ MISSING, DIRECTORY, SPECIAL = 44, 45, 46
 
 
 @dataclass(frozen=True, slots=True)
-class Distant:
+class RemoteFiles:
     """The files of one call's backend.
 
     Attributes:
@@ -135,8 +135,8 @@ class Distant:
             raise ToolFailed(lines[0])
         return lines
 
-    def _sh(self, script: str, *, stdin: bytes = b"", limit: int = 100_000) -> Finished:
-        call = Call(script, self.cwd, LIMIT_S, self.task_id, output_bytes=limit, stdin=stdin)
+    def _sh(self, script: str, *, stdin: bytes = b"", limit: int = 100_000) -> CommandResult:
+        call = BackendCommand(script, self.cwd, LIMIT_S, self.task_id, output_bytes=limit, stdin=stdin)
         done = self.backend.execute(call, ShellState())
         if done.timed_out:
             raise ToolFailed(f"{self.backend.name} did not answer within {LIMIT_S:g} s")

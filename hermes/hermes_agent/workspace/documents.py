@@ -12,12 +12,12 @@ from typing import IO, Any
 
 import hermes_agent
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.core.foreign import fenced
-from hermes_agent.io.installation import how_to_install
-from hermes_agent.io.processes import Finished, run, tool_environment
+from hermes_agent.core.foreign import mark_untrusted
+from hermes_agent.io.installation import install_hint
+from hermes_agent.io.processes import CommandResult, run, tool_environment
 from hermes_agent.workspace.extracting import UNITS
 
-__all__ = ["kind_of_document", "read"]
+__all__ = ["kind_of_document", "read_document"]
 
 MOST_BYTES = 50_000_000
 LIMIT_S = 60.0
@@ -37,7 +37,7 @@ def kind_of_document(path: str, sample: bytes) -> str:
     return ending if ending in UNITS and ending != "pdf" and sample.lstrip()[:4].startswith(begins) else ""
 
 
-def read(
+def read_document(
     file: IO[bytes],
     kind: str,
     *,
@@ -71,7 +71,7 @@ def read(
     ]
     one_line = unit in ("row", "paragraph")
     text = "".join(f"{n}|{t}\n" if one_line else f"--- {unit} {n} ---\n{t}\n" for n, t in entries)
-    content = text if kind == "ipynb" else fenced(text.rstrip("\n"), shown)
+    content = text if kind == "ipynb" else mark_untrusted(text.rstrip("\n"), shown)
     result: dict[str, Any] = {"content": content, "unit": unit}
     if end["total"] is not None:
         result["total"] = end["total"]
@@ -86,7 +86,7 @@ def read(
     return result
 
 
-def _run(file: IO[bytes], request: Mapping[str, Any], environ: Mapping[str, str], cancelled: Event) -> Finished:
+def _run(file: IO[bytes], request: Mapping[str, Any], environ: Mapping[str, str], cancelled: Event) -> CommandResult:
     source = str(Path(hermes_agent.__file__).parents[1])
     places = [source, *(place for place in sys.path if place.startswith("/"))]  # never the working directory
     argv = [sys.executable, "-I", "-S", "-c", _START, json.dumps(places), json.dumps(request)]
@@ -107,7 +107,7 @@ def _run(file: IO[bytes], request: Mapping[str, Any], environ: Mapping[str, str]
     return done
 
 
-def _lines(done: Finished) -> list[dict[str, Any]]:
+def _lines(done: CommandResult) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     for line in done.output.splitlines():
         try:
@@ -124,5 +124,5 @@ def _lines(done: Finished) -> list[dict[str, Any]]:
 def _reason(found: list[dict[str, Any]]) -> str:
     last = found[-1] if found else {}
     if "missing" in last:
-        return f"the Python package {last['missing']} is not installed: {how_to_install('documents')}"
+        return f"the Python package {last['missing']} is not installed: {install_hint('documents')}"
     return str(last.get("error", "its reader broke off, or needed too much memory or time"))

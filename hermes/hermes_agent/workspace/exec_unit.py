@@ -13,11 +13,11 @@ from pathlib import Path
 
 import hermes_agent
 from hermes_agent.io.exec_unit import START
-from hermes_agent.workspace.box import Box, probed
+from hermes_agent.workspace.box import Sandbox, run_probe
 from hermes_agent.workspace.egress.networks import UNIT_PROXY, Networks
 from hermes_agent.workspace.places import is_inside
 
-__all__ = ["ExecUnit"]
+__all__ = ["SystemdSandbox"]
 
 _PROBE = """
 test -d . || exit
@@ -30,7 +30,7 @@ exit 0
 """Says whether there is a network; what `/sys` shows may be another one's."""
 
 
-class ExecUnit(Box):
+class SystemdSandbox(Sandbox):
     """Args: `socket` is where systemd listens; `work` a directory that units have; `networks` has the broker."""
 
     name = "systemd"
@@ -44,15 +44,15 @@ class ExecUnit(Box):
         """Whether units have nothing but a loopback."""
         self._socket, self._work = socket, work
 
-    def writable(self, root: str) -> bool:
+    def is_writable(self, root: str) -> bool:
         return is_inside(root, self._work)
 
-    def try_out(self) -> str:
+    def probe(self) -> str:
         if not Path(self._socket).is_socket():
             return f"there is no socket {self._socket} (hermes-exec.socket)"
         argv, _ = self.wrap([shutil.which("sh") or "/bin/sh", "-c", _PROBE], self._work, {}, root=self._work)
         try:
-            done = probed(argv, {})
+            done = run_probe(argv, {})
         except OSError as exc:
             return f"no unit answers at {self._socket}: {exc}"
         if done.returncode:
@@ -62,13 +62,15 @@ class ExecUnit(Box):
             self.offline = False
         elif self._networks is not None:
             self._alone = True
-            self.network, self.offline = self._networks.about_units, self._networks.mode == "off"
+            self.network, self.offline = self._networks.units_description, self._networks.mode == "off"
         return ""
 
     def network_problem(self) -> str:
         if not self._alone and self._networks is not None:
             return "units have a network of their own (PrivateNetwork=no), which the table of hosts does not rule"
-        return "" if self._networks is None or self._networks.door() else "the broker cannot be reached by units"
+        return (
+            "" if self._networks is None or self._networks.units_socket() else "the broker cannot be reached by units"
+        )
 
     def wrap(
         self,
@@ -85,7 +87,7 @@ class ExecUnit(Box):
     ) -> tuple[list[str], dict[str, str]]:
         source = str(Path(hermes_agent.__file__).parents[1])
         inside, broker, way = dict(env), "-", "-"
-        if network and self._alone and self._networks is not None and (path := self._networks.door()):
+        if network and self._alone and self._networks is not None and (path := self._networks.units_socket()):
             broker = path
             if self._networks.mode != "off":
                 way, inside = "out", {**inside, **UNIT_PROXY}

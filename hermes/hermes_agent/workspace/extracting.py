@@ -32,7 +32,7 @@ OUTPUT_CHARS = 5_000
 """What is shown of one output of a notebook's cell."""
 
 
-class _Refused(Exception):
+class _DocumentRejected(Exception):
     """The document is not read; the message says why."""
 
 
@@ -55,7 +55,7 @@ def main() -> None:
     try:
         for line in _lines(sys.stdin.buffer, **request):
             print(json.dumps(line), flush=True)
-    except _Refused as exc:
+    except _DocumentRejected as exc:
         print(json.dumps({"error": str(exc)}))
     except ModuleNotFoundError as exc:
         print(json.dumps({"missing": exc.name}))
@@ -97,7 +97,7 @@ def _pdf(file: IO[bytes]) -> Iterator[_Unit]:
     except DependencyError:
         locked = True
     if locked:
-        raise _Refused("it is encrypted with a password")
+        raise _DocumentRejected("it is encrypted with a password")
     for page in reader.pages:
         yield _Unit(page.extract_text)
 
@@ -107,12 +107,12 @@ def _unpacked(file: IO[bytes]) -> zipfile.ZipFile:
     import zipfile  # the agent imports this module for `UNITS`
 
     if file.read(8) == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":  # as Office wraps what it encrypts
-        raise _Refused("it is encrypted with a password, or in the format from before 2007")
+        raise _DocumentRejected("it is encrypted with a password, or in the format from before 2007")
     archive = zipfile.ZipFile(file)
     entries = archive.infolist()
     size = sum(entry.file_size for entry in entries)
     if len(entries) > MOST_ENTRIES or size > UNPACKED_BYTES:
-        raise _Refused(f"it unpacks to {size:,} bytes in {len(entries):,} files, which is too much")
+        raise _DocumentRejected(f"it unpacks to {size:,} bytes in {len(entries):,} files, which is too much")
     file.seek(0)
     return archive
 
@@ -125,9 +125,9 @@ def _docx(file: IO[bytes]) -> Iterator[_Unit]:
     for block in docx.Document(file).iter_inner_content():
         if isinstance(block, Table):
             for row in block.rows:
-                yield _said("\t".join(cell.text.replace("\n", " ") for cell in row.cells))
+                yield _unit_text("\t".join(cell.text.replace("\n", " ") for cell in row.cells))
         elif block.text.strip():
-            yield _said(block.text)
+            yield _unit_text(block.text)
 
 
 def _pptx(file: IO[bytes]) -> Iterator[_Unit]:
@@ -141,7 +141,7 @@ def _pptx(file: IO[bytes]) -> Iterator[_Unit]:
         return "\n".join(lines)
 
     for slide in pptx.Presentation(file).slides:
-        yield _said(text(slide))
+        yield _unit_text(text(slide))
 
 
 def _shapes(shapes: Iterable[Any]) -> Iterator[str]:
@@ -163,13 +163,13 @@ def _xlsx(file: IO[bytes]) -> Iterator[_Unit]:
         sheet.reset_dimensions()  # what the file says of its size need not be so
         for row in sheet.iter_rows(values_only=True):
             if any(value is not None for value in row):
-                yield _said(_row("" if value is None else str(value) for value in row), sheet.title)
+                yield _unit_text(_row("" if value is None else str(value) for value in row), sheet.title)
 
 
 def _odf(file: IO[bytes]) -> Iterator[_Unit]:
     with _unpacked(file) as archive:
         if b"encryption-data" in archive.read("META-INF/manifest.xml"):
-            raise _Refused("it is encrypted with a password")
+            raise _DocumentRejected("it is encrypted with a password")
         from lxml import etree
 
         with archive.open("content.xml") as content:
@@ -182,16 +182,16 @@ def _odf(file: IO[bytes]) -> Iterator[_Unit]:
                 for row in table.iter("{*}table-row"):
                     cells = _row(text for cell in row for text in [_paragraphs(cell)] * _repeated(cell))
                     for _ in range(_repeated(row) if cells else 0):
-                        yield _said(cells, name)
+                        yield _unit_text(cells, name)
         case "presentation":
             for page in body.iter("{*}page"):
-                yield _said(_paragraphs(page))
+                yield _unit_text(_paragraphs(page))
         case _:
             for changes in list(body.iter("{*}tracked-changes")):  # what was deleted
                 changes.getparent().remove(changes)
             for paragraph in body.iter("{*}p", "{*}h"):
                 if text := _plain(paragraph).strip():
-                    yield _said(text)
+                    yield _unit_text(text)
 
 
 def _paragraphs(element: Any) -> str:
@@ -227,7 +227,7 @@ def _ipynb(file: IO[bytes]) -> Iterator[_Unit]:
             text = _output(output).rstrip("\n")
             over = len(text) - OUTPUT_CHARS
             lines.append(f"[output]\n{text[:OUTPUT_CHARS]}" + (f"… [{over:,} more characters]" if over > 0 else ""))
-        yield _said(f"[{kind}]\n" + "\n".join(lines))
+        yield _unit_text(f"[{kind}]\n" + "\n".join(lines))
 
 
 def _joined(text: str | list[str]) -> str:
@@ -245,7 +245,7 @@ def _output(output: dict[str, Any]) -> str:
     return "\n".join([_joined(plain), *others])
 
 
-def _said(text: str, part: str = "") -> _Unit:
+def _unit_text(text: str, part: str = "") -> _Unit:
     return _Unit(lambda: text, part)
 
 

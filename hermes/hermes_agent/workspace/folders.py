@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.workspace import arguments
-from hermes_agent.workspace.circumstances import Circumstances
-from hermes_agent.workspace.output import visible
-from hermes_agent.workspace.places import Places, is_inside
+from hermes_agent.workspace.circumstances import ToolContext
+from hermes_agent.workspace.output import printable
+from hermes_agent.workspace.places import PathRules, is_inside
 
-__all__ = ["WRITE_TO", "Covered", "covered", "named", "question", "widened"]
+__all__ = ["WRITE_TO", "FolderAnswer", "folder_answer", "requested_folder", "folder_request", "widen_to_folder"]
 
 WRITE_TO: dict[str, Any] = {
     "type": "string",
@@ -31,7 +31,7 @@ WRITE_TO: dict[str, Any] = {
 }
 
 
-class Covered(NamedTuple):
+class FolderAnswer(NamedTuple):
     """What an answer for a folder covers."""
 
     rule: str
@@ -39,13 +39,13 @@ class Covered(NamedTuple):
     """Rules of the folders above it, whose answers cover it, too."""
 
 
-def named(here: Circumstances, args: Mapping[str, Any]) -> str:
+def requested_folder(here: ToolContext, args: Mapping[str, Any]) -> str:
     """Return the folder of a call that writes there, resolved; empty where it names none, or the working directory.
 
     Raises:
         ToolFailed: commands cannot write there, whoever is asked.
     """
-    given = arguments.text(args, "write_to", default="", may_be_empty=True)
+    given = arguments.parse_text(args, "write_to", default="", may_be_empty=True)
     if not given:
         return ""
     folder = here.resolve(given)
@@ -61,41 +61,41 @@ def named(here: Circumstances, args: Mapping[str, Any]) -> str:
     return folder
 
 
-def covered(places: Places, folder: str) -> Covered | None:
+def folder_answer(places: PathRules, folder: str) -> FolderAnswer | None:
     """Return what an answer for a folder covers; None where each file is asked about: no folder of the user's."""
     if not _is_visible(places, folder):
         return None
     above = [folder]
     while _is_visible(places, parent := os.path.dirname(above[-1])):  # noqa: PTH120 - text, as everywhere here
         above.append(parent)
-    return Covered(_rule(folder), tuple(map(_rule, above[1:])))
+    return FolderAnswer(_rule(folder), tuple(map(_rule, above[1:])))
 
 
-def question(here: Circumstances, folder: str, what: Covered, command: str) -> ApprovalRequest:
+def folder_request(here: ToolContext, folder: str, what: FolderAnswer, command: str) -> ApprovalRequest:
     """Return the question whether commands may write in a folder."""
     return ApprovalRequest(
         "terminal",
-        f"let commands write in {visible(folder)}",
-        f"{visible(command)}\nwrites in {visible(folder)}",
+        f"let commands write in {printable(folder)}",
+        f"{printable(command)}\nwrites in {printable(folder)}",
         what.rule,
-        keep=partial(here.rules.write_always, folder),
+        keep=partial(here.rules.allow_writing, folder),
         also=what.also,
     )
 
 
-def widened(here: Circumstances, asked: ApprovalRequest, targets: Sequence[str]) -> ApprovalRequest:
+def widen_to_folder(here: ToolContext, asked: ApprovalRequest, targets: Sequence[str]) -> ApprovalRequest:
     """Return a file tool's question so that its answers cover the folder of the files, where that is one of the user's.
 
     A folder that is not there yet counts, too.
     """
-    if here.distant() is not None:
+    if here.remote_files() is not None:
         return asked
     folder = os.path.commonpath([os.path.dirname(target) for target in targets])  # noqa: PTH120 - text
-    what = covered(here.places, folder)
+    what = folder_answer(here.places, folder)
     if what is None:
         return asked
-    summary = f"{asked.summary}, in the folder {visible(folder)}"
-    keep = partial(here.rules.write_always, folder)
+    summary = f"{asked.summary}, in the folder {printable(folder)}"
+    keep = partial(here.rules.allow_writing, folder)
     return replace(asked, summary=summary, rule_key=what.rule, also=what.also, keep=keep)
 
 
@@ -103,11 +103,11 @@ def _rule(folder: str) -> str:
     return f"write in {folder}"
 
 
-def _is_visible(places: Places, folder: str) -> bool:
+def _is_visible(places: PathRules, folder: str) -> bool:
     """Say whether it is in a folder of the home that is not hidden, or in one that the operator adds."""
     home = places.user_home
     if home != "/" and folder != home and is_inside(folder, home):
         name = folder[len(home) + 1 :]
-        if not name.startswith(".") and places.unlisted(folder) is None:
+        if not name.startswith(".") and places.unlisted_reason(folder) is None:
             return True
     return any(is_inside(folder, os.path.realpath(place)) for place in places.added)

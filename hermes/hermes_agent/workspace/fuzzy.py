@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Found", "ended", "find_lines", "replace", "reindented"]
+__all__ = ["FuzzyMatch", "adapt_line_ends", "find_lines", "replace_passage", "reindent"]
 
 _ALIKE = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-", "\u00a0": " "}
@@ -26,7 +26,7 @@ _WAYS: tuple[tuple[str, Callable[[str], str]], ...] = (
 """How lines are compared, strictest first; a later way is tried when none before found anything."""
 
 
-class Found(NamedTuple):
+class FuzzyMatch(NamedTuple):
     """Where a passage is."""
 
     starts: list[int]
@@ -35,7 +35,7 @@ class Found(NamedTuple):
     """In what it may differ; `exact` for in nothing."""
 
 
-def find_lines(lines: Sequence[str], wanted: Sequence[str], first: int = 0) -> Found:
+def find_lines(lines: Sequence[str], wanted: Sequence[str], first: int = 0) -> FuzzyMatch:
     """Return where `wanted` stands in `lines`, from index `first` on; places do not overlap."""
     for how, key in _WAYS:
         pattern = [key(line) for line in wanted]
@@ -51,11 +51,11 @@ def find_lines(lines: Sequence[str], wanted: Sequence[str], first: int = 0) -> F
             else:
                 at += 1
         if starts:
-            return Found(starts, how)
-    return Found([], "")
+            return FuzzyMatch(starts, how)
+    return FuzzyMatch([], "")
 
 
-def reindented(new: Sequence[str], wanted: Sequence[str], found: Sequence[str]) -> list[str]:
+def reindent(new: Sequence[str], wanted: Sequence[str], found: Sequence[str]) -> list[str]:
     """Return `new` with the indentation that `wanted` turned out to have in the text."""
     for ours, theirs in zip(wanted, found, strict=True):
         if ours.strip():
@@ -66,7 +66,7 @@ def reindented(new: Sequence[str], wanted: Sequence[str], found: Sequence[str]) 
     return list(new)
 
 
-def replace(text: str, old: str, new: str, *, everywhere: bool = False) -> tuple[str, int, str]:
+def replace_passage(text: str, old: str, new: str, *, everywhere: bool = False) -> tuple[str, int, str]:
     """Return the text with `old` replaced, how often, and how `old` was found.
 
     Raises:
@@ -95,11 +95,11 @@ def replace(text: str, old: str, new: str, *, everywhere: bool = False) -> tuple
         raise ValueError(f"`old_string` fits {len(found.starts)} places (lines {places}): give more lines around it")
     for start in reversed(found.starts):
         present = lines[start : start + len(wanted)]
-        lines[start : start + len(wanted)] = ended(reindented(fresh, wanted, present), present)
+        lines[start : start + len(wanted)] = adapt_line_ends(reindent(fresh, wanted, present), present)
     return "\n".join(lines), len(found.starts), found.how
 
 
-def ended(new: Sequence[str], present: Sequence[str]) -> list[str]:
+def adapt_line_ends(new: Sequence[str], present: Sequence[str]) -> list[str]:
     """Return lines with CR at their ends when those that they replace, or stand by, all have it."""
     if present and all(line.endswith("\r") for line in present):
         return [f"{line.removesuffix(chr(13))}\r" for line in new]

@@ -12,9 +12,9 @@ from pathlib import Path
 from hermes_agent.core.redact import redactor
 from hermes_agent.io.files import PRIVATE, write_atomic
 
-__all__ = ["FILES", "without_credentials", "written"]
+__all__ = ["GIT_CONFIG_FILES", "strip_credentials", "write_git_config"]
 
-FILES = (".gitconfig", ".config/git/config")
+GIT_CONFIG_FILES = (".gitconfig", ".config/git/config")
 _SECTIONS = frozenset(
     """
     add advice alias am apply blame branch checkout clean color column commit core diff difftool feature fetch filter
@@ -25,7 +25,7 @@ _SECTIONS = frozenset(
 _SECTION = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)")
 
 
-def without_credentials(text: str) -> str:
+def strip_credentials(text: str) -> str:
     """Return what of a config file of git is shown."""
     lines: list[str] = []
     shown = False
@@ -37,10 +37,10 @@ def without_credentials(text: str) -> str:
     return redactor("\n".join(lines) + "\n")
 
 
-def written(source: Path, directory: Path) -> Path | None:
+def write_git_config(source: Path, directory: Path) -> Path | None:
     """Write what is shown of the user's file into the agent's own directory; return where, None where there is none."""
     try:
-        text = without_credentials(source.read_text("utf-8", "replace"))
+        text = strip_credentials(source.read_text("utf-8", "replace"))
         copy = directory / source.name.lstrip(".")
         if not copy.exists() or copy.read_text("utf-8") != text:
             directory.mkdir(parents=True, exist_ok=True)

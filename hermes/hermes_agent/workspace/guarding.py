@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-from hermes_agent.core.home_files import Reader
-from hermes_agent.workspace.places import Places, resolve
+from hermes_agent.core.home_files import FileAccess
+from hermes_agent.workspace.places import PathRules, resolve
 from hermes_agent.workspace.regular import open_regular
 
-__all__ = ["closed_reason", "opened", "secret_reason"]
+__all__ = ["closed_reason", "open_readable", "secret_reason"]
 
 
-def opened(path: str, home: Path, cwd: Path, reader: Reader, added: Iterable[str] = ()) -> IO[bytes]:
+def open_readable(path: str, home: Path, cwd: Path, reader: FileAccess, added: Iterable[str] = ()) -> IO[bytes]:
     """Open a regular file that a tool may read; arguments as of `closed_reason`. Raises ToolFailed."""
-    places = _about(home, cwd, reader, added)
+    places = _rules_for(home, cwd, reader, added)
     return open_regular(resolve(path, str(cwd), places.user_home), places)[0]
 
 
-def closed_reason(path: str, home: Path, cwd: Path, reader: Reader, added: Iterable[str] = ()) -> str | None:
+def closed_reason(path: str, home: Path, cwd: Path, reader: FileAccess, added: Iterable[str] = ()) -> str | None:
     """Return why tools may not read a file, None when they may.
 
     Args:
@@ -28,12 +28,12 @@ def closed_reason(path: str, home: Path, cwd: Path, reader: Reader, added: Itera
         reader: whose files of the agent's home the call may open.
         added: `terminal.sandbox_paths`.
     """
-    places = _about(home, cwd, reader, added)
+    places = _rules_for(home, cwd, reader, added)
     place = resolve(str(path), str(cwd), places.user_home)
-    return places.closed(place, _status(place))
+    return places.closed_reason(place, _status(place))
 
 
-def secret_reason(path: str, home: Path, cwd: Path, reader: Reader) -> str | None:
+def secret_reason(path: str, home: Path, cwd: Path, reader: FileAccess) -> str | None:
     """Return why no tool may have a file, not even to write it after a question; None when one may.
 
     Args:
@@ -41,19 +41,19 @@ def secret_reason(path: str, home: Path, cwd: Path, reader: Reader) -> str | Non
     """
     places = _places(home, reader)
     place = resolve(str(path), str(cwd), places.user_home)
-    return places.secret(place, _status(place))
+    return places.secret_reason(place, _status(place))
 
 
 def _status(place: str) -> os.stat_result | None:
     try:
-        return os.stat(place)  # noqa: PTH116 - `Places` takes text
+        return os.stat(place)  # noqa: PTH116 - `PathRules` takes text
     except OSError:
         return None
 
 
-def _about(home: Path, cwd: Path, reader: Reader, added: Iterable[str]) -> Places:
-    return _places(home, reader, added).about(str(cwd))
+def _rules_for(home: Path, cwd: Path, reader: FileAccess, added: Iterable[str]) -> PathRules:
+    return _places(home, reader, added).for_cwd(str(cwd))
 
 
-def _places(home: Path, reader: Reader, added: Iterable[str] = ()) -> Places:
-    return Places(str(home), str(Path.home()), os.environ.get("CREDENTIALS_DIRECTORY", ""), added, lambda: reader)
+def _places(home: Path, reader: FileAccess, added: Iterable[str] = ()) -> PathRules:
+    return PathRules(str(home), str(Path.home()), os.environ.get("CREDENTIALS_DIRECTORY", ""), added, lambda: reader)

@@ -10,30 +10,30 @@ from hermes_agent.config import Config
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy import CommandPatterns
 from hermes_agent.policy.commands import CommandPolicy
-from hermes_agent.workspace.background import Processes
+from hermes_agent.workspace.background import BackgroundProcesses
 from hermes_agent.workspace.checkpoints import Checkpoints
-from hermes_agent.workspace.circumstances import Circumstances
-from hermes_agent.workspace.patch import Patch
-from hermes_agent.workspace.places import Places
+from hermes_agent.workspace.circumstances import ToolContext
+from hermes_agent.workspace.patch import PatchTool
+from hermes_agent.workspace.places import PathRules
 from hermes_agent.workspace.process import ProcessTool
-from hermes_agent.workspace.reading import ReadFile
-from hermes_agent.workspace.search import SearchFiles
-from hermes_agent.workspace.shells import Shells
-from hermes_agent.workspace.terminal import Terminal
-from hermes_agent.workspace.watching import Watcher
-from hermes_agent.workspace.writing import WriteFile
+from hermes_agent.workspace.reading import ReadFileTool
+from hermes_agent.workspace.search import SearchFilesTool
+from hermes_agent.workspace.shells import TaskShells
+from hermes_agent.workspace.terminal import TerminalTool
+from hermes_agent.workspace.watching import ProcessWatcher
+from hermes_agent.workspace.writing import WriteFileTool
 
-__all__ = ["Handlers"]
+__all__ = ["WorkspaceTools"]
 
 
-class Handlers(NamedTuple):
+class WorkspaceTools(NamedTuple):
     """One for each tool, by its name."""
 
-    read_file: ReadFile
-    write_file: WriteFile
-    patch: Patch
-    search_files: SearchFiles
-    terminal: Terminal
+    read_file: ReadFileTool
+    write_file: WriteFileTool
+    patch: PatchTool
+    search_files: SearchFilesTool
+    terminal: TerminalTool
     process: ProcessTool
 
     @classmethod
@@ -42,19 +42,19 @@ class Handlers(NamedTuple):
         config: Config,
         home: Path,
         cwd: Path,
-        shells: Shells,
+        shells: TaskShells,
         *,
-        places: Places,
+        places: PathRules,
         environ: Mapping[str, str],
         hooks: HookBus | None,
-        watching: Callable[[], Watcher] | None,
+        watching: Callable[[], ProcessWatcher] | None,
         checkpoints: Checkpoints | None,
         patterns: CommandPatterns | None,
-    ) -> Handlers:
+    ) -> WorkspaceTools:
         """Make them; arguments as `tools.register` has them."""
         watcher = watching() if watching else None
-        processes = Processes(home / "processes") if watcher is None else watcher.processes
-        here = Circumstances(places, cwd, shells, checkpoints=checkpoints, processes=processes)
+        processes = BackgroundProcesses(home / "processes") if watcher is None else watcher.processes
+        here = ToolContext(places, cwd, shells, checkpoints=checkpoints, processes=processes)
         limits: dict[str, Any] = {
             "max_lines": config.get("tool_output.max_lines"),
             "max_line_chars": config.get("tool_output.max_line_length"),
@@ -70,11 +70,11 @@ class Handlers(NamedTuple):
             ),
         }
         return cls(
-            ReadFile(here, max_chars=config.get("file_read_max_chars"), environ=environ, **limits),
-            WriteFile(here),
-            Patch(here),
-            SearchFiles(here, environ),
-            Terminal(
+            ReadFileTool(here, max_chars=config.get("file_read_max_chars"), environ=environ, **limits),
+            WriteFileTool(here),
+            PatchTool(here),
+            SearchFilesTool(here, environ),
+            TerminalTool(
                 here,
                 shells,
                 timeout_s=config.get("terminal.timeout"),

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from hermes_agent.workspace.output import visible
-from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.regular import kind_of, opened_for_listing
+from hermes_agent.workspace.output import printable
+from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace.regular import kind_of, open_for_listing
 
-__all__ = ["MOST_ENTRIES", "Entry", "Listing", "list_directory", "page_of", "read_ls"]
+__all__ = ["MOST_ENTRIES", "ListingEntry", "Listing", "list_directory", "listing_page", "read_ls"]
 
 MOST_ENTRIES = 100_000
 """Entries of a directory that are counted and sorted."""
@@ -24,38 +24,38 @@ _LS = re.compile(r"(?P<kind>[-a-zA-Z])\S+\s+\d+\s+\S+\s+\S+\s+(?P<size>\d+)(?:,\
 """A line of `ls -lAn` in the locale C."""
 
 
-class Entry(NamedTuple):
+class ListingEntry(NamedTuple):
     """One line."""
 
     name: str
     is_directory: bool
-    about: str = ""
+    detail: str = ""
     """Size, target of a link, or what else it is."""
 
     def line(self) -> str:
         """Return it as the model reads it."""
         name = _one_line(os.fsencode(self.name).decode("utf-8", "replace"))
         slash = "/" if self.is_directory else ""
-        return f"{name}{slash} ({self.about})" if self.about else f"{name}{slash}"
+        return f"{name}{slash} ({self.detail})" if self.detail else f"{name}{slash}"
 
 
 class Listing(NamedTuple):
     """The entries that were asked for, and how many there are."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[ListingEntry]
     directories: int
     others: int
     is_complete: bool
     """Whether all entries were counted."""
 
 
-def list_directory(path: str, places: Places, offset: int, limit: int) -> Listing:
+def list_directory(path: str, places: PathRules, offset: int, limit: int) -> Listing:
     """Return entries of a resolved directory of this machine, from number `offset` on.
 
     Raises:
         ToolFailed: it cannot be read, or holds credentials.
     """
-    with opened_for_listing(path, places) as handle, os.scandir(handle) as found:
+    with open_for_listing(path, places) as handle, os.scandir(handle) as found:
         below = path.rstrip("/")
         every = list(islice((one for one in found if not places.hides(f"{below}/{one.name}")), MOST_ENTRIES + 1))
         is_complete = len(every) <= MOST_ENTRIES
@@ -66,21 +66,21 @@ def list_directory(path: str, places: Places, offset: int, limit: int) -> Listin
     return Listing(shown, directories, len(kinds) - directories, is_complete)
 
 
-def _entry(entry: os.DirEntry[str], path: str, places: Places, directory: int) -> Entry:
+def _entry(entry: os.DirEntry[str], path: str, places: PathRules, directory: int) -> ListingEntry:
     try:
         if entry.is_symlink():
             target = os.fsencode(os.readlink(entry.name, dir_fd=directory)).decode("utf-8", "replace")
-            return Entry(entry.name, entry.is_dir(), f"link to {_one_line(target)}")
+            return ListingEntry(entry.name, entry.is_dir(), f"link to {_one_line(target)}")
         status = entry.stat(follow_symlinks=False)
     except OSError as exc:
-        return Entry(entry.name, False, exc.strerror or "cannot be read")
-    if (why := places.secret(path, status)) is not None:
-        return Entry(entry.name, stat.S_ISDIR(status.st_mode), f"{why.removeprefix('it ')}: not open to tools")
-    if places.unlisted(path) is not None:
-        return Entry(entry.name, stat.S_ISDIR(status.st_mode), "not open to tools")
+        return ListingEntry(entry.name, False, exc.strerror or "cannot be read")
+    if (why := places.secret_reason(path, status)) is not None:
+        return ListingEntry(entry.name, stat.S_ISDIR(status.st_mode), f"{why.removeprefix('it ')}: not open to tools")
+    if places.unlisted_reason(path) is not None:
+        return ListingEntry(entry.name, stat.S_ISDIR(status.st_mode), "not open to tools")
     if stat.S_ISDIR(status.st_mode):
-        return Entry(entry.name, True)
-    return Entry(entry.name, False, kind_of(status.st_mode) or _size(status.st_size))
+        return ListingEntry(entry.name, True)
+    return ListingEntry(entry.name, False, kind_of(status.st_mode) or _size(status.st_size))
 
 
 def read_ls(output: str, offset: int, limit: int) -> Listing:
@@ -92,17 +92,17 @@ def read_ls(output: str, offset: int, limit: int) -> Listing:
     return Listing(page, directories, len(entries) - directories, len(lines) <= MOST_ENTRIES)
 
 
-def _entry_of_ls(match: re.Match[str]) -> Entry:
+def _entry_of_ls(match: re.Match[str]) -> ListingEntry:
     kind, name = match["kind"], match["name"]
     if kind == "l":
         name, _, target = name.partition(" -> ")
-        return Entry(name, False, f"link to {_one_line(target)}")
+        return ListingEntry(name, False, f"link to {_one_line(target)}")
     if kind in "d-":
-        return Entry(name, kind == "d", "" if kind == "d" else _size(int(match["size"])))
-    return Entry(name, False, {"p": "a named pipe", "s": "a socket"}.get(kind, "a device"))
+        return ListingEntry(name, kind == "d", "" if kind == "d" else _size(int(match["size"])))
+    return ListingEntry(name, False, {"p": "a named pipe", "s": "a socket"}.get(kind, "a device"))
 
 
-def page_of(
+def listing_page(
     shown: str, listed: Callable[[int, int], Listing], offset: int, limit: int | None, most: int, max_chars: int
 ) -> dict[str, Any]:
     """Return the result of `read_file` for a directory.
@@ -133,7 +133,7 @@ def _note(shown: str, found: Listing, offset: int, count: int, total: int) -> st
         return f"{shown} is an empty directory."
     if not count:
         return f"{shown} is a directory with {total:,} entries: offset {offset} is after the end."
-    note = f"{shown} is a directory with {_counted(found)} directly in it"
+    note = f"{shown} is a directory with {_count_text(found)} directly in it"
     note += "" if found.is_complete else f", and more: after {MOST_ENTRIES:,} entries the count ended"
     note += "; `content` has their names" if count == total else f"; these are {offset:,} to {offset + count - 1:,}"
     note += ". Read a file by its path to see what it contains."
@@ -142,13 +142,13 @@ def _note(shown: str, found: Listing, offset: int, count: int, total: int) -> st
     return note
 
 
-def _counted(found: Listing) -> str:
+def _count_text(found: Listing) -> str:
     parts = ((found.directories, "directory", "directories"), (found.others, "file", "files"))
     return " and ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in parts)
 
 
 def _one_line(text: str) -> str:
-    return visible(text.replace("\n", "\\n"))
+    return printable(text.replace("\n", "\\n"))
 
 
 def _size(size: int) -> str:

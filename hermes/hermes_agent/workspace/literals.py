@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["required"]
+__all__ = ["required_literals"]
 
 LEAST = 2
 """A shorter literal is in nearly every file."""
@@ -14,7 +14,7 @@ _OTHER_CASE = frozenset("iks")
 """Letters that letters beyond ASCII are the other case of, for one engine or another."""
 
 
-def required(pattern: str) -> tuple[list[str], bool] | None:
+def required_literals(pattern: str) -> tuple[list[str], bool] | None:
     """Return ASCII texts of which one is in whatever matches, and whether case is ignored; None for no such texts.
 
     ASCII alone: its bytes mean the same wherever they are, also in a file that is not UTF-8.

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-__all__ = ["outer_sockets"]
+__all__ = ["find_outer_sockets"]
 
 _Place = tuple[int, str] | None
 """Mount namespace and root of a process; None where this user may not look into it."""
@@ -40,7 +40,7 @@ class _Outside(NamedTuple):
     """Paths of the sockets inside."""
 
 
-def outer_sockets(root: str, paths: Iterable[str], inside: int = 0) -> dict[str, None]:
+def find_outer_sockets(root: str, paths: Iterable[str], inside: int = 0) -> dict[str, None]:
     """Return the paths of the sockets that programs outside answer at, each once.
 
     Args:
@@ -60,12 +60,12 @@ def _bound(outside: _Outside) -> Iterator[str]:
         for name in names(pid):
             for path in [name] if name.startswith("/") else [f"{cwd}/{name}" for cwd in cwds()]:
                 if not path.startswith("/proc/"):
-                    yield from _here(path)
+                    yield from _local_path(path)
             if name.startswith("/") and place is not None and place != own:
-                yield from _there(pid, name, mounts(pid), mounts("self"))
+                yield from _visible_paths(pid, name, mounts(pid), mounts("self"))
 
 
-def _here(path: str) -> Iterator[str]:
+def _local_path(path: str) -> Iterator[str]:
     directory, _, last = path.rpartition("/")
     with contextlib.suppress(OSError, ValueError):
         real = f"{os.path.realpath(directory)}/{last}"
@@ -73,7 +73,7 @@ def _here(path: str) -> Iterator[str]:
             yield real
 
 
-def _there(pid: str, name: str, theirs: dict[str, _Mount], ours: dict[str, _Mount]) -> Iterator[str]:
+def _visible_paths(pid: str, name: str, theirs: dict[str, _Mount], ours: dict[str, _Mount]) -> Iterator[str]:
     """Yield where a socket is seen here that a process with other mounts or another root calls `name`."""
     directory, _, last = name.rpartition("/")
     try:

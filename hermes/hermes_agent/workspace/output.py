@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["HEAD_SHARE", "decode", "shorten", "strip_control", "visible"]
+__all__ = ["HEAD_SHARE", "decode_output", "shorten", "strip_sequences", "printable"]
 
 HEAD_SHARE = 0.4
 """Part of the limit that the beginning gets (plugin contract §3.2)."""
@@ -22,7 +22,7 @@ _HIDING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u2
 _LEFT_OUT = re.compile(r"\[[\d,]+ bytes left out\]")
 
 
-def decode(head: bytes, tail: bytes, omitted: int) -> str:
+def decode_output(head: bytes, tail: bytes, omitted: int) -> str:
     """Return what was captured as text.
 
     Where a part was left out, the cut goes to the next line break, so that no line, and no secret in one, is shown
@@ -37,7 +37,7 @@ def decode(head: bytes, tail: bytes, omitted: int) -> str:
     return f"{first}\n[{gone:,} bytes left out]\n{last.decode('utf-8', 'replace')}"
 
 
-def strip_control(text: str) -> str:
+def strip_sequences(text: str) -> str:
     """Return the text without terminal control sequences; line ends become `\\n`."""
     return _CONTROL.sub("", _SEQUENCE.sub("", text)).replace("\r\n", "\n")
 
@@ -63,6 +63,6 @@ def shorten(text: str, limit: int, *, max_lines: int, max_line_chars: int) -> st
     return f"{head}\n[{len(text) - len(head) - len(tail):,} characters left out]\n{tail}"
 
 
-def visible(text: str) -> str:
+def printable(text: str) -> str:
     """Return a text for a person to judge: characters that would hide or reorder a part of it are written out."""
     return _HIDING.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)

@@ -14,12 +14,12 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.redact import redactor
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments, folders
-from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.circumstances import ToolContext
 from hermes_agent.workspace.encodings import UTF8, TextForm, decode_text
-from hermes_agent.workspace.output import visible
-from hermes_agent.workspace.writing import remove, store
+from hermes_agent.workspace.output import printable
+from hermes_agent.workspace.writing import remove_file, store_file
 
-__all__ = ["Patch"]
+__all__ = ["PatchTool"]
 
 MOST_BYTES = 10_000_000
 MOST_FILES = 100
@@ -52,10 +52,10 @@ class _Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
+class PatchTool:
     """The handler and its question."""
 
-    here: Circumstances
+    here: ToolContext
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
         """Ask when a file lies where writing concerns a person, as `write_file` does."""
@@ -73,12 +73,12 @@ class Patch:
         if any(concern.sensitive for concern in concerns.values()):
             rule += f":{hashlib.sha256(diff.encode()).hexdigest()}"
         cut = "\n…" if len(diff) > SHOWN_CHARS else ""
-        targets = "\n".join(visible(target) for target in concerns)
+        targets = "\n".join(printable(target) for target in concerns)
         own = any(concern.own for concern in concerns.values())
-        shown = f"{targets}\n{visible(diff[:SHOWN_CHARS])}{cut}"
+        shown = f"{targets}\n{printable(diff[:SHOWN_CHARS])}{cut}"
         asked = ApprovalRequest("patch", f"change files {where}", shown, f"patch:{rule}", mandatory=own)
         steers = any(concern.sensitive for concern in concerns.values())
-        return asked if steers else folders.widened(self.here, asked, list(concerns))
+        return asked if steers else folders.widen_to_folder(self.here, asked, list(concerns))
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `files`, `diff`, and as they apply `notes`, `syntax_errors`."""
@@ -91,43 +91,43 @@ class Patch:
                 if concern is not None and file.after != _shown.get()[file.target]:
                     raise ToolFailed(f"{file.target} changed while somebody was asked: patch it again")
                 if concern is not None and file.after is not None:
-                    self.here.approved(file.target, file.after)
-            stale = [self.here.shown(f.target) for f in plan.files if self.here.changed(f.target)]
+                    self.here.note_approved(file.target, file.after)
+            stale = [self.here.display_path(f.target) for f in plan.files if self.here.is_changed(f.target)]
             if stale:
                 plan.notes.append(f"changed by somebody else since you read it: {', '.join(stale)}")
             for file in plan.files:
-                self.here.before_change(file.target, f"patch {self.here.shown(file.target)}")
+                self.here.before_change(file.target, f"patch {self.here.display_path(file.target)}")
             self._write(plan)
             for file in plan.files:
-                self.here.know(file.target)
+                self.here.remember(file.target)
             return tool_result(self._result(plan))
         except ToolFailed as exc:
             return tool_error(exc)
 
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
         """Return the files that a call is about."""
-        if arguments.choice(args, "mode", ("replace", "patch")) == "replace":
-            return [self.here.resolve(arguments.text(args, "path"))]
+        if arguments.parse_choice(args, "mode", ("replace", "patch")) == "replace":
+            return [self.here.resolve(arguments.parse_text(args, "path"))]
         from hermes_agent.workspace import patching
 
-        changes = patching.parse(arguments.text(args, "patch"))
+        changes = patching.parse_patch(arguments.parse_text(args, "patch"))
         return [self.here.resolve(path) for change in changes for path in (change.path, change.move_to) if path]
 
     def _plan(self, args: Mapping[str, Any]) -> _Plan:
         """Work out every file's new content; nothing is written before all of them are known."""
-        mode = arguments.choice(args, "mode", ("replace", "patch"))
+        mode = arguments.parse_choice(args, "mode", ("replace", "patch"))
         try:
             return self._replacement(args) if mode == "replace" else self._changes(args)
         except ValueError as exc:
             raise ToolFailed(f"nothing was changed: {exc}") from exc
 
     def _replacement(self, args: Mapping[str, Any]) -> _Plan:
-        target = self.here.resolve(arguments.text(args, "path"))
-        old, new = arguments.text(args, "old_string"), arguments.text(args, "new_string", may_be_empty=True)
+        target = self.here.resolve(arguments.parse_text(args, "path"))
+        old, new = arguments.parse_text(args, "old_string"), arguments.parse_text(args, "new_string", may_be_empty=True)
         data, text, form = self._read(target)
         from hermes_agent.workspace import fuzzy  # the first call imports what a start does not need, here and below
 
-        fresh, count, how = fuzzy.replace(
+        fresh, count, how = fuzzy.replace_passage(
             text, old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), everywhere=bool(args.get("replace_all"))
         )
         notes = [] if how == "exact" else [f"`old_string` was found {how}"]
@@ -138,7 +138,7 @@ class Patch:
     def _changes(self, args: Mapping[str, Any]) -> _Plan:
         from hermes_agent.workspace import patching
 
-        changes = patching.parse(arguments.text(args, "patch"))
+        changes = patching.parse_patch(arguments.parse_text(args, "patch"))
         if len(changes) > MOST_FILES:
             raise ValueError(f"{len(changes)} files are too many for one patch: at most {MOST_FILES}")
         before: dict[str, tuple[bytes | None, str]] = {}
@@ -167,13 +167,13 @@ class Patch:
             if change.kind == "delete":
                 after[target] = None
                 continue
-            fresh = patching.apply(text, change), form
+            fresh = patching.apply_patch(text, change), form
             after[target] = fresh
             if change.move_to and (moved := self.here.resolve(change.move_to)) != target:
                 if moved in after or self._exists(moved):
                     raise ValueError(f"{change.move_to} is there already")
                 before.setdefault(moved, (None, ""))
-                if self.here.distant() is None and Path(target).exists():
+                if self.here.remote_files() is None and Path(target).exists():
                     modes[moved] = Path(target).stat().st_mode & 0o777
                 after[target], after[moved] = None, fresh
         return _Plan([self._file(t, *before[t], now, modes.get(t)) for t, now in after.items()], [])
@@ -190,7 +190,7 @@ class Patch:
             return form.encode(text)
         except ValueError as exc:
             what = "" if form.encoding == "utf-8" else "; `write_file` makes the file UTF-8 when it needs to"
-            raise ValueError(f"{self.here.shown(target)}: {exc}{what}") from exc
+            raise ValueError(f"{self.here.display_path(target)}: {exc}{what}") from exc
 
     def _read(self, target: str) -> tuple[bytes, str, TextForm]:
         """Return a file's bytes, its text with plain line ends, and the form in which it is stored."""
@@ -221,7 +221,7 @@ class Patch:
         try:
             for file in plan.files:
                 done.append(file)
-                self._put(file.target, file.after, file.mode)
+                self._write_file(file.target, file.after, file.mode)
         except ToolFailed as exc:
             left = [file.target for file in reversed(done[:-1]) if not self._restored(file)]
             what = f"; these could not be restored: {', '.join(left)}" if left else ""
@@ -229,23 +229,23 @@ class Patch:
 
     def _restored(self, file: _File) -> bool:
         try:
-            self._put(file.target, file.before)
+            self._write_file(file.target, file.before)
         except ToolFailed:
             return False
         return True
 
-    def _put(self, target: str, data: bytes | None, mode: int | None = None) -> None:
+    def _write_file(self, target: str, data: bytes | None, mode: int | None = None) -> None:
         if data is None:
-            remove(self.here, target)
+            remove_file(self.here, target)
         else:
-            store(self.here, target, data, mode)
+            store_file(self.here, target, data, mode)
 
     def _diff(self, plan: _Plan) -> str:
         import difflib
 
         parts: list[str] = []
         for file in plan.files:
-            name = self.here.shown(file.target)
+            name = self.here.display_path(file.target)
             old, new = file.old.splitlines(), file.new.splitlines()
             ends = ("/dev/null" if file.before is None else name, "/dev/null" if file.after is None else name)
             parts += difflib.unified_diff(old, new, *ends, lineterm="")
@@ -257,14 +257,14 @@ class Patch:
         diff = redactor(self._diff(plan))
         cut = f"\n… [{len(diff) - DIFF_CHARS:,} more characters]" if len(diff) > DIFF_CHARS else ""
         result: dict[str, Any] = {
-            "files": [self.here.shown(file.target) for file in plan.files],
+            "files": [self.here.display_path(file.target) for file in plan.files],
             "diff": diff[:DIFF_CHARS] + cut,
         }
         if plan.notes:
             result["notes"] = plan.notes
         faults = {
-            self.here.shown(f.target): found
+            self.here.display_path(f.target): found
             for f in plan.files
-            if f.after is not None and (found := syntax.fault(f.target, f.new))
+            if f.after is not None and (found := syntax.syntax_error(f.target, f.new))
         }
         return result | {"syntax_errors": faults} if faults else result

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from hermes_agent.workspace.fuzzy import ended, find_lines, reindented
+from hermes_agent.workspace.fuzzy import adapt_line_ends, find_lines, reindent
 
-__all__ = ["Change", "Hunk", "apply", "names", "parse"]
+__all__ = ["FilePatch", "Hunk", "apply_patch", "patch_paths", "parse_patch"]
 
 _HEADS = {"*** Update File:": "update", "*** Add File:": "add", "*** Delete File:": "delete"}
 
@@ -33,7 +33,7 @@ class Hunk:
 
 
 @dataclass(slots=True)
-class Change:
+class FilePatch:
     """What becomes of one file."""
 
     kind: Literal["update", "add", "delete"]
@@ -44,13 +44,13 @@ class Change:
     """The lines of a new file."""
 
 
-def parse(text: str) -> list[Change]:
+def parse_patch(text: str) -> list[FilePatch]:
     """Return the changes of a patch, in its order.
 
     Raises:
         ValueError: a line means nothing, or nothing is changed; the message has its number.
     """
-    changes: list[Change] = []
+    changes: list[FilePatch] = []
     for number, line in enumerate(text.strip("\n").split("\n"), 1):
         line = line.removesuffix("\r")
         if line.strip() in ("*** Begin Patch", "*** End Patch", "*** End of File"):
@@ -60,7 +60,7 @@ def parse(text: str) -> list[Change]:
             path = line[len(head) :].strip()
             if not path:
                 raise ValueError(f"line {number} of the patch names no file: {line!r}")
-            changes.append(Change(_HEADS[head], path))  # type: ignore[arg-type]
+            changes.append(FilePatch(_HEADS[head], path))  # type: ignore[arg-type]
         elif not changes:
             if line.strip():
                 raise ValueError(f"line {number} of the patch comes before any `*** Update File: PATH`: {line[:100]!r}")
@@ -75,16 +75,16 @@ def parse(text: str) -> list[Change]:
     return changes
 
 
-def names(args: Mapping[str, Any]) -> list[str]:
+def patch_paths(args: Mapping[str, Any]) -> list[str]:
     """Return the files that the text of a call of `patch` names; none where it is no patch, which is then refused."""
     try:
-        changes = parse(str(args.get("patch") or ""))
+        changes = parse_patch(str(args.get("patch") or ""))
     except ValueError:
         return []
     return [path for change in changes for path in (change.path, change.move_to) if path]
 
 
-def _take(change: Change, line: str, number: int) -> None:
+def _take(change: FilePatch, line: str, number: int) -> None:
     if change.kind == "update":
         if line.startswith("*** Move to:"):
             change.move_to = line.removeprefix("*** Move to:").strip()
@@ -107,7 +107,7 @@ def _take(change: Change, line: str, number: int) -> None:
         raise ValueError(f"line {number} of the patch should begin with {what}: {line[:100]!r}")
 
 
-def apply(text: str, change: Change) -> str:
+def apply_patch(text: str, change: FilePatch) -> str:
     """Return what an update makes of a file's content.
 
     Raises:
@@ -132,7 +132,7 @@ def _apply_hunk(lines: list[str], hunk: Hunk, at: int, name: str) -> int:
     wanted = [line[1:] for line in body if line[0] != "+"]
     if not wanted:  # nothing but new lines: after the anchor, or at the end
         place = at if hunk.anchors else len(lines) - (lines[-1] == "")
-        lines[place:place] = ended([line[1:] for line in body], lines[max(place - 1, 0) : place])
+        lines[place:place] = adapt_line_ends([line[1:] for line in body], lines[max(place - 1, 0) : place])
         return place + len(body)
     found = find_lines(lines, wanted, at)
     if not found.starts:
@@ -142,7 +142,7 @@ def _apply_hunk(lines: list[str], hunk: Hunk, at: int, name: str) -> int:
         raise ValueError(f"{name} fits {len(found.starts)} places (lines {places}): give more lines, or `@@ LINE`")
     start = found.starts[0]
     present = lines[start : start + len(wanted)]
-    added = iter(ended(reindented([line[1:] for line in body if line[0] == "+"], wanted, present), present))
+    added = iter(adapt_line_ends(reindent([line[1:] for line in body if line[0] == "+"], wanted, present), present))
     kept = iter(present)
     fresh: list[str] = []
     for line in body:

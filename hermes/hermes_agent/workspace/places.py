@@ -15,12 +15,12 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.core.home_files import WORKSPACE, Reader, closed
+from hermes_agent.core.home_files import WORKSPACE, FileAccess, find_denial
 from hermes_agent.workspace.protected import others_may_read
-from hermes_agent.workspace.steering import reason
+from hermes_agent.workspace.steering import steering_reason
 from hermes_agent.workspace.view import HOMES, SYSTEM, TEMPORARY, is_above, is_inside, is_shown_of_home
 
-__all__ = ["Concern", "Places", "expanded", "is_inside", "resolve"]
+__all__ = ["WriteConcern", "PathRules", "expand_entry", "is_inside", "resolve"]
 
 _HOME_SECRETS = (".env", "auth.json", "api_server.key", "state.db", "state.db-wal", "state.db-shm", "state.db-journal")
 """Files of `HERMES_HOME` that are not for tools."""
@@ -48,7 +48,7 @@ _SSH_PUBLIC = frozenset({"config", "known_hosts", "known_hosts.old", "authorized
 _HINT = "is not in the list of what is shown (`terminal.sandbox_paths` adds to it)"
 
 
-def expanded(path: str, user_home: str) -> str:
+def expand_entry(path: str, user_home: str) -> str:
     """Return the absolute path that an entry of `terminal.sandbox_paths` names; empty when it names none."""
     if path == "~" or path.startswith("~/"):
         path = user_home + path[1:]
@@ -69,7 +69,7 @@ def resolve(path: str, cwd: str, home: str) -> str:
     return os.path.realpath(path if path.startswith("/") else f"{cwd}/{path}")
 
 
-class Concern(NamedTuple):
+class WriteConcern(NamedTuple):
     """Why writing a file needs a person's word."""
 
     where: str
@@ -80,7 +80,7 @@ class Concern(NamedTuple):
     """Whether it is the agent's own state: the user decides each time, whatever settings and earlier answers say."""
 
 
-class Places:
+class PathRules:
     """The rules about paths, for one agent's home and one user.
 
     Args:
@@ -98,7 +98,7 @@ class Places:
         user_home: str,
         credentials: str = "",
         added: Iterable[str] = (),
-        reader: Callable[[], Reader] = Reader,
+        reader: Callable[[], FileAccess] = FileAccess,
         writable: Iterable[str] = (),
     ) -> None:
         self.reader = reader
@@ -123,14 +123,14 @@ class Places:
     def _accepted(self, entries: Iterable[str]) -> Iterator[str]:
         """Yield the paths of the entries that have an effect."""
         for entry in entries:
-            path = expanded(entry, self.user_home)
+            path = expand_entry(entry, self.user_home)
             real = os.path.realpath(path) if path else "/"
             if real in HOMES or any(is_inside(home, real) for home in (self.user_home, self.hermes_home)):
                 self.refused.append(entry)
             else:
                 yield path
 
-    def about(self, cwd: str) -> Places:
+    def for_cwd(self, cwd: str) -> PathRules:
         """Return the rules where `cwd`, resolved, is the working directory; a home, or what is above one, is none."""
         if is_inside(self.user_home, cwd) or cwd in HOMES or is_inside(self.hermes_home, cwd):
             return self
@@ -142,7 +142,7 @@ class Places:
         """Say whether a resolved path is in a folder that the operator lets be written."""
         return any(is_inside(path, os.path.realpath(folder)) for folder in self.writable)
 
-    def write_always(self, folder: str) -> None:
+    def allow_writing(self, folder: str) -> None:
         """Add a folder to `terminal.writable_paths`, here and in the file.
 
         Raises:
@@ -155,11 +155,11 @@ class Places:
             set_value(Path(self.hermes_home), ("terminal", "writable_paths"), [*self.writable, folder])
             self.writable.append(folder)
 
-    def closed(self, path: str, status: os.stat_result | None = None) -> str | None:
+    def closed_reason(self, path: str, status: os.stat_result | None = None) -> str | None:
         """Return why a resolved path cannot be read by tools, or None; `status` as in `secret`."""
-        return self.secret(path, status) or self.unlisted(path)
+        return self.secret_reason(path, status) or self.unlisted_reason(path)
 
-    def unlisted(self, path: str) -> str | None:
+    def unlisted_reason(self, path: str) -> str | None:
         """Return why a resolved path is not shown: the table of `view` does not list it. None when it does."""
         if any(is_inside(path, place) for place in self.opened):
             return None
@@ -181,7 +181,7 @@ class Places:
         yield from (path for path in users if path not in self.opened)  # where the operator names the file itself
         yield from _SECRET_FILES
 
-    def secret(self, path: str, status: os.stat_result | None = None) -> str | None:
+    def secret_reason(self, path: str, status: os.stat_result | None = None) -> str | None:
         """Return why a resolved path is not for tools, or None.
 
         Args:
@@ -194,22 +194,22 @@ class Places:
             return "it shows the inside of a process"
         if _is_ssh_key(parts):
             return "it is an SSH key"
-        if (why := self.of_another(path)) is not None:
+        if (why := self.foreign_reason(path)) is not None:
             return why
         if status is not None and status.st_nlink > 1 and (status.st_dev, status.st_ino) in self._identities():
             return "it is another name of a file that holds credentials"
         return None
 
-    def of_another(self, path: str) -> str | None:
+    def foreign_reason(self, path: str) -> str | None:
         """Return why a resolved path of the agent's home is not open to the call that runs, or None."""
         if is_inside(path, self.hermes_home):
             place = path[len(self.hermes_home) + 1 :]
-            return closed(place, self.reader(), is_folder="/" not in place and os.path.isdir(path))  # noqa: PTH112
+            return find_denial(place, self.reader(), is_folder="/" not in place and os.path.isdir(path))  # noqa: PTH112
         return "it is in the home of another profile" if is_inside(path, self._main_home) else None
 
     def hides(self, path: str) -> bool:
         """Say whether even the name of an entry says something of another user."""
-        return self.of_another(path) is not None and path.rpartition("/")[0] != self.hermes_home
+        return self.foreign_reason(path) is not None and path.rpartition("/")[0] != self.hermes_home
 
     def _is_of_a_profile(self, path: str) -> bool:
         """Say whether a path is among the secrets of the main home, or of one of its profiles."""
@@ -243,7 +243,7 @@ class Places:
             if stat.S_ISREG(found.st_mode):
                 yield found.st_dev, found.st_ino
 
-    def write_concern(self, target: str, cwd: str) -> Concern | None:
+    def write_concern(self, target: str, cwd: str) -> WriteConcern | None:
         """Return why writing to the resolved `target` needs a person's word, or None.
 
         Args:
@@ -252,17 +252,17 @@ class Places:
         own = is_inside(target, self._main_home) and self._is_state(target)
         work = is_inside(cwd, f"{self.hermes_home}/{WORKSPACE}") and is_inside(target, cwd)
         if own or (is_inside(target, self.hermes_home) and not work):
-            return Concern("in the agent's own home", True, own)
+            return WriteConcern("in the agent's own home", True, own)
         if self._is_hidden(target, cwd):
-            return Concern("in a hidden file or directory of the home directory", True)
-        if where := reason(target, self.user_home):
-            return Concern(where, True)
+            return WriteConcern("in a hidden file or directory of the home directory", True)
+        if where := steering_reason(target, self.user_home):
+            return WriteConcern(where, True)
         if self.is_writable(target):
             return None
         if cwd == self.user_home:
-            return Concern("in the home directory, which is no project", False)
+            return WriteConcern("in the home directory, which is no project", False)
         if cwd == "/" or not is_inside(target, cwd):
-            return Concern("outside the working directory", False)
+            return WriteConcern("outside the working directory", False)
         return None
 
     def _is_state(self, target: str) -> bool:

@@ -48,13 +48,13 @@ class Protected:
     def paths(self) -> tuple[str, ...]:
         """Return files, and directories as a whole."""
         with self._lock:
-            if not self._directories or any(_time(path) != time for path, time in self._directories.items()):
+            if not self._directories or any(_change_time(path) != time for path, time in self._directories.items()):
                 self._directories = {}
                 self._found = tuple(path for base, depth in _BASES.items() for path in self._below(base, depth))
             return self._found
 
     def _below(self, directory: str, depth: int) -> list[str]:
-        self._directories[directory] = _time(directory)
+        self._directories[directory] = _change_time(directory)
         try:
             entries = list(os.scandir(directory))
         except OSError:
@@ -72,7 +72,7 @@ class Protected:
         return found
 
 
-def _time(path: str) -> int:
+def _change_time(path: str) -> int:
     try:
         return os.stat(path).st_mtime_ns  # noqa: PTH116 - some hundreds for each command
     except OSError:

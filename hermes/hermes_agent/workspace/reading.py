@@ -14,18 +14,18 @@ from typing import IO, Any
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments
-from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.circumstances import ToolContext
 from hermes_agent.workspace.encodings import SAMPLE_BYTES, guess_encoding
 from hermes_agent.workspace.regular import IsDirectory
 
-__all__ = ["ReadFile"]
+__all__ = ["ReadFileTool"]
 
 COUNT_BYTES = 64_000_000
 """How far the lines after the last one shown are counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReadFile:
+class ReadFileTool:
     """The handler.
 
     Attributes:
@@ -35,7 +35,7 @@ class ReadFile:
         environ: the agent's environment, of which the reader of documents gets the listed part.
     """
 
-    here: Circumstances
+    here: ToolContext
     max_chars: int = 100_000
     max_lines: int = 2_000
     max_line_chars: int = 2_000
@@ -48,14 +48,14 @@ class ReadFile:
         `total_entries`.
         """
         try:
-            offset = arguments.whole_number(args, "offset", default=1, least=1)
-            limit = arguments.whole_number(args, "limit", default=self.max_lines, least=1, most=self.max_lines)
-            path = self.here.resolve(arguments.text(args, "path"))
+            offset = arguments.parse_number(args, "offset", default=1, least=1)
+            limit = arguments.parse_number(args, "limit", default=self.max_lines, least=1, most=self.max_lines)
+            path = self.here.resolve(arguments.parse_text(args, "path"))
             try:
                 file, status = self.here.open(path)
             except IsDirectory:
                 return self._directory(path, offset, None if args.get("limit") is None else limit)
-            self.here.know(path, status)
+            self.here.remember(path, status)
             with file:
                 return self._read(file, path, status, offset, limit)
         except ToolFailed as exc:
@@ -63,7 +63,7 @@ class ReadFile:
 
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
         """Return the file that a call is about."""
-        return [self.here.resolve(arguments.text(args, "path"))]
+        return [self.here.resolve(arguments.parse_text(args, "path"))]
 
     def _read(self, file: IO[bytes], path: str, status: os.stat_result, offset: int, limit: int) -> str:
         from hermes_agent.workspace import (
@@ -85,7 +85,7 @@ class ReadFile:
                 page = self._page(file, encoding, offset, limit)
         except OSError as exc:
             raise ToolFailed(f"{path} cannot be read: {exc.strerror or exc}") from exc
-        result: dict[str, Any] = {"path": self.here.shown(path), "content": "".join(page.lines)}
+        result: dict[str, Any] = {"path": self.here.display_path(path), "content": "".join(page.lines)}
         if page.total is not None:
             result["total_lines"] = page.total
         else:
@@ -122,21 +122,21 @@ class ReadFile:
     def _directory(self, path: str, offset: int, limit: int | None) -> str:
         from hermes_agent.workspace import listing
 
-        distant = self.here.distant()
+        distant = self.here.remote_files()
 
         def listed(first: int, count: int) -> listing.Listing:
             if distant is not None:
                 return distant.list_directory(path, first, count)
             return listing.list_directory(path, self.here.places, first, count)
 
-        shown = self.here.shown(path)
-        return tool_result(listing.page_of(shown, listed, offset, limit, self.max_lines, self.max_chars))
+        shown = self.here.display_path(path)
+        return tool_result(listing.listing_page(shown, listed, offset, limit, self.max_lines, self.max_chars))
 
     def _document(self, file: IO[bytes], path: str, kind: str, size: int, offset: int, limit: int) -> str:
         from hermes_agent.workspace import documents
 
-        shown, page = self.here.shown(path), (offset, limit, self.max_chars)
-        found = documents.read(
+        shown, page = self.here.display_path(path), (offset, limit, self.max_chars)
+        found = documents.read_document(
             file, kind, shown=shown, size=size, page=page, environ=self.environ, cancelled=self.here.cancelled()
         )
         return tool_result({"path": shown, **found})
@@ -145,7 +145,7 @@ class ReadFile:
 class _Page:
     """Lines of a stream, as many as fit."""
 
-    def __init__(self, stream: io.TextIOWrapper, limits: ReadFile, stopped: Callable[[], bool]) -> None:
+    def __init__(self, stream: io.TextIOWrapper, limits: ReadFileTool, stopped: Callable[[], bool]) -> None:
         self._stream = stream
         self._limits = limits
         self._stopped = stopped

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO
 
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.io.beneath import open_beneath, opened_directory
-from hermes_agent.workspace.places import Places
+from hermes_agent.io.beneath import hold_directory, open_beneath
+from hermes_agent.workspace.places import PathRules
 
-__all__ = ["IsDirectory", "kind_of", "open_regular", "opened_for_listing", "refuse", "refuse_secret"]
+__all__ = ["IsDirectory", "kind_of", "open_regular", "open_for_listing", "check_readable", "check_not_secret"]
 
 
 class IsDirectory(ToolFailed):
@@ -36,7 +36,7 @@ def kind_of(mode: int) -> str:
     return next((words for test, words in _KINDS if test(mode)), "")
 
 
-def open_regular(path: str, places: Places) -> tuple[IO[bytes], os.stat_result]:
+def open_regular(path: str, places: PathRules) -> tuple[IO[bytes], os.stat_result]:
     """Open a resolved path for reading.
 
     The rules are asked again about the file that was really opened, so that a link which changes in between
@@ -45,17 +45,17 @@ def open_regular(path: str, places: Places) -> tuple[IO[bytes], os.stat_result]:
     Raises:
         ToolFailed: it does not exist, may not be read, is no regular file, or holds credentials.
     """
-    refuse(places, path, None)
+    check_readable(places, path, None)
     try:
         directory, name = os.path.split(path)
-        with opened_directory(directory, make=False) as above:
-            handle = _opened_file(above, name, path)
+        with hold_directory(directory, make=False) as above:
+            handle = _open_file(above, name, path)
     except OSError as exc:
-        raise ToolFailed(f"{path} cannot be read: {_said(exc)}") from exc
+        raise ToolFailed(f"{path} cannot be read: {_error_text(exc)}") from exc
     file = os.fdopen(handle, "rb")
     try:
         status = os.fstat(handle)
-        refuse(places, _real_path(handle, path), status)
+        check_readable(places, _real_path(handle, path), status)
     except BaseException:
         file.close()
         raise
@@ -63,26 +63,26 @@ def open_regular(path: str, places: Places) -> tuple[IO[bytes], os.stat_result]:
 
 
 @contextlib.contextmanager
-def opened_for_listing(path: str, places: Places) -> Iterator[int]:
+def open_for_listing(path: str, places: PathRules) -> Iterator[int]:
     """Open a resolved directory for reading; the rules are asked again about what was really opened.
 
     Raises:
         ToolFailed: it cannot be read, or holds credentials.
     """
-    refuse(places, path, None)
+    check_readable(places, path, None)
     try:
-        with opened_directory(path, make=False) as there:
+        with hold_directory(path, make=False) as there:
             handle = open_beneath(there, "", os.O_RDONLY | os.O_DIRECTORY)
         try:
-            refuse(places, _real_path(handle, path), None)
+            check_readable(places, _real_path(handle, path), None)
             yield handle
         finally:
             os.close(handle)
     except OSError as exc:
-        raise ToolFailed(f"{path} cannot be read: {_said(exc)}") from exc
+        raise ToolFailed(f"{path} cannot be read: {_error_text(exc)}") from exc
 
 
-def _opened_file(above: int, name: str, path: str) -> int:
+def _open_file(above: int, name: str, path: str) -> int:
     """Open a file that is none of those whose opening has effects, or waits for ever."""
     there = open_beneath(above, name, os.O_PATH)
     try:
@@ -106,22 +106,22 @@ def _check_kind(handle: int, path: str) -> None:
         raise (IsDirectory if kind == DIRECTORY else ToolFailed)(f"{path} is {kind}, not a file")
 
 
-def _said(exc: OSError) -> str:
+def _error_text(exc: OSError) -> str:
     return "a part of the path is a symbolic link" if exc.errno == errno.ELOOP else exc.strerror or str(exc)
 
 
-def refuse(places: Places, path: str, status: os.stat_result | None) -> None:
-    """Raise when a path is not for tools to read; `refuse_secret` when it is not for them to write either.
+def check_readable(places: PathRules, path: str, status: os.stat_result | None) -> None:
+    """Raise when a path is not for tools to read; `check_not_secret` when it is not for them to write either.
 
     Raises:
         ToolFailed: with the reason.
     """
-    _raise(path, places.closed(path, status))
+    _raise(path, places.closed_reason(path, status))
 
 
-def refuse_secret(places: Places, path: str) -> None:
+def check_not_secret(places: PathRules, path: str) -> None:
     """Raise when the path holds credentials: nobody is asked about those."""
-    _raise(path, places.secret(path))
+    _raise(path, places.secret_reason(path))
 
 
 def _raise(path: str, reason: str | None) -> None:

@@ -8,14 +8,14 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["named_paths", "pairs_of", "paths_around", "written"]
+__all__ = ["named_paths", "parse_settings", "paths_around", "format_settings"]
 
 MOST_BYTES = 1_000_000
 _SECTION = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)")
 _VALUE = re.compile(r"(?:^|\])\s*(hookspath|path)\s*=\s*\"?([^\"#;\n]+)", re.IGNORECASE)
 
 
-def pairs_of(text: str) -> list[tuple[str, str | None]] | None:
+def parse_settings(text: str) -> list[tuple[str, str | None]] | None:
     """Return the settings of a config as git reads them; None where it cannot."""
     try:
         done = subprocess.run(
@@ -32,7 +32,7 @@ def pairs_of(text: str) -> list[tuple[str, str | None]] | None:
     return [(key, value if divided else None) for key, divided, value in parts]
 
 
-def written(pairs: list[tuple[str, str | None]]) -> bytes:
+def format_settings(pairs: list[tuple[str, str | None]]) -> bytes:
     """Return a config with these settings."""
     lines = []
     for key, value in pairs:

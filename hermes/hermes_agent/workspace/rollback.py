@@ -7,19 +7,19 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from hermes_agent.commands import CommandRegistry
+from hermes_agent.commands import CommandTable
 from hermes_agent.tools import current_scope
-from hermes_agent.workspace.checkpoints import Checkpoints, Trouble, chosen_of, listed, told
+from hermes_agent.workspace.checkpoints import Checkpoints, GitError, checkpoint_rows, choose_checkpoint, restore_text
 
-__all__ = ["OFF", "place", "register"]
+__all__ = ["CHECKPOINTS_OFF", "checkpoint_path", "register_rollback"]
 
 SHOWN = 10
 DIFF_CHARS = 8_000
-OFF = "No checkpoints are made; to have them: hermes config set checkpoints.enabled true"
+CHECKPOINTS_OFF = "No checkpoints are made; to have them: hermes config set checkpoints.enabled true"
 
 
-def register(
-    registry: CommandRegistry, checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool]
+def register_rollback(
+    registry: CommandTable, checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool]
 ) -> None:
     """Register the command.
 
@@ -40,26 +40,31 @@ def _run(checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool
     cwd = str(default_cwd if scope is None else scope.cwd)
     words = raw_args.split(maxsplit=1)
     try:
-        there = [one for one in checkpoints.every(cwd) if sees(one.session)]
+        there = [one for one in checkpoints.all(cwd) if sees(one.session)]
         if not there:
-            return "There are no checkpoints of this folder yet." if checkpoints.limits.enabled else OFF
+            return "There are no checkpoints of this folder yet." if checkpoints.limits.enabled else CHECKPOINTS_OFF
         if not words:
             return "\n".join(
-                [*listed(there[:SHOWN], folders=False), "/rollback NUMBER (or ID) puts everything back as it was."]
+                [
+                    *checkpoint_rows(there[:SHOWN], folders=False),
+                    "/rollback NUMBER (or ID) puts everything back as it was.",
+                ]
             )
         if words[0] == "diff":
             wish, *file = words[1].split(maxsplit=1) if words[1:] else ["1"]
-            chosen = chosen_of(there, wish)
-            diff = checkpoints.diff(chosen, [place(name, cwd) for name in file])
+            chosen = choose_checkpoint(there, wish)
+            diff = checkpoints.diff(chosen, [checkpoint_path(name, cwd) for name in file])
             return diff[:DIFF_CHARS] + ("…" if len(diff) > DIFF_CHARS else "") if diff else "Nothing is different."
-        chosen = chosen_of(there, words[0])
+        chosen = choose_checkpoint(there, words[0])
         session = "" if scope is None else scope.session_id
-        return told([checkpoints.restore(chosen, [place(name, cwd) for name in words[1:]], session=session)])
-    except Trouble as trouble:
+        return restore_text(
+            [checkpoints.restore(chosen, [checkpoint_path(name, cwd) for name in words[1:]], session=session)]
+        )
+    except GitError as trouble:
         return f"{trouble.message}. /rollback lists what there is."
 
 
-def place(name: str, cwd: str) -> str:
+def checkpoint_path(name: str, cwd: str) -> str:
     """Return a file as it is called in checkpoints; a link itself, not what it leads to."""
     directory, last = os.path.split(os.path.normpath(os.path.join(cwd, name)))  # noqa: PTH118 - as text
     return f"{os.path.realpath(directory).rstrip('/')}/{last}"

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Sequence
 from typing import Literal
 
-from hermes_agent.workspace.box import Box
+from hermes_agent.workspace.box import Sandbox
 
-__all__ = ["Mode", "Sandbox"]
+__all__ = ["Mode", "SandboxSelector"]
 
 logger = logging.getLogger(__name__)
 
@@ -17,23 +17,23 @@ Mode = Literal["auto", "systemd", "bwrap", "off"]
 """`terminal.sandbox`: a box where one can be made; no command without one of that kind; none."""
 
 
-class Sandbox:
+class SandboxSelector:
     """Args: `boxes` are the ways to make one, best first; `mode` is what the operator wants."""
 
-    def __init__(self, boxes: Sequence[Box], *, mode: Mode = "auto") -> None:
+    def __init__(self, boxes: Sequence[Sandbox], *, mode: Mode = "auto") -> None:
         self.mode = mode
-        self.boxes = [box for box in boxes if mode in ("auto", box.name)]
+        self.sandboxes = [box for box in boxes if mode in ("auto", box.name)]
         self._lock = threading.Lock()
-        self._found: Box | None = None
-        self._looked = mode == "off"
+        self._found: Sandbox | None = None
+        self._is_selected = mode == "off"
 
     @property
-    def box(self) -> Box | None:
+    def selected(self) -> Sandbox | None:
         """What commands are put into; None where none can be made, or none is wanted."""
         with self._lock:
-            if not self._looked:
-                self._looked = True
-                self._found = next((box for box in self.boxes if not box.problem), None)
+            if not self._is_selected:
+                self._is_selected = True
+                self._found = next((box for box in self.sandboxes if not box.problem), None)
                 if self._found is None:
                     logger.warning("commands run without a sandbox, and each is asked about: %s", self.problem)
             return self._found
@@ -41,12 +41,12 @@ class Sandbox:
     @property
     def works(self) -> bool:
         """Whether commands run in a box."""
-        return self.box is not None
+        return self.selected is not None
 
     @property
     def problem(self) -> str:
         """Why no box can be made here; empty when one can."""
-        problems = [box.problem for box in self.boxes]
+        problems = [box.problem for box in self.sandboxes]
         return "; ".join(problems) if all(problems) else ""
 
     @property

@@ -16,9 +16,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hermes_agent.core.home_files import Reader
+from hermes_agent.core.home_files import FileAccess
 from hermes_agent.io.beneath import open_beneath, open_directory
-from hermes_agent.workspace.places import Places
+from hermes_agent.workspace.places import PathRules
 
 __all__ = ["BINARY_SAMPLE", "MAX_FILE_BYTES", "SKIPPED_DIRECTORIES", "glob_matcher", "main"]
 
@@ -71,9 +71,9 @@ class _Scan:
         except OSError as exc:
             raise SystemExit(f"{self._root}: {exc.strerror}") from exc
         folders, *others = request["reader"]
-        reader = Reader(frozenset(folders), *others)
+        reader = FileAccess(frozenset(folders), *others)
         hermes_home, user_home, credentials, opened = request["places"]
-        self._places = Places(hermes_home, user_home, credentials, opened, lambda: reader)
+        self._places = PathRules(hermes_home, user_home, credentials, opened, lambda: reader)
         self._wanted = glob_matcher(request["glob"])
         self.searched = 0
         self.large = 0
@@ -118,7 +118,7 @@ class _Scan:
             yield from _walk(self._top, self._root, self._is_listed)
 
     def _is_listed(self, path: str) -> bool:
-        return self._places.unlisted(path) is None and self._places.of_another(path) is None
+        return self._places.unlisted_reason(path) is None and self._places.foreign_reason(path) is None
 
     def _lines(self, path: str) -> list[str] | None:
         """Return the lines of a text file; None when it is left out."""
@@ -129,7 +129,7 @@ class _Scan:
             return None
         with os.fdopen(handle, "rb") as file:
             status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode) or self._places.closed(full, status) is not None:
+            if not stat.S_ISREG(status.st_mode) or self._places.closed_reason(full, status) is not None:
                 return None
             if status.st_size > MAX_FILE_BYTES:
                 self.large += 1

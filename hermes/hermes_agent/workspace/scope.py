@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes_agent.io.processtree import SCOPE
-from hermes_agent.workspace.box import probed
+from hermes_agent.workspace.box import run_probe
 
-__all__ = ["Scope"]
+__all__ = ["SystemdScope"]
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ done; done </proc/self/cgroup 2>/dev/null; exit 0"""
 """Prints the limits of the group that it runs in, of whichever version of control groups."""
 
 
-class Scope:
+class SystemdScope:
     """Args: `memory_mb`, `processes`: what a command may take, 0 is no limit; `environ` says where the manager is."""
 
     def __init__(self, environ: Mapping[str, str], *, memory_mb: int = 0, processes: int = 0) -> None:
@@ -59,12 +59,12 @@ class Scope:
             return self._problem
 
     @property
-    def holds(self) -> bool:
+    def is_effective(self) -> bool:
         """Whether there are scopes, and the kernel holds commands in them to the limits."""
         return not self.problem and self._wanted <= self._held
 
     @property
-    def lack(self) -> str:
+    def missing_reason(self) -> str:
         """Why `holds` is false."""
         return self.problem or "systemd's scopes have no controller of memory or processes here"
 
@@ -93,7 +93,7 @@ class Scope:
             return "there is no systemd-run"
         words = [*self._words(), "sh", "-c", LOOK]
         try:
-            done = probed(words, {"PATH": self._path, **self._env})
+            done = run_probe(words, {"PATH": self._path, **self._env})
         except OSError as exc:
             return f"{words[0]} does not run: {exc}"
         self._held = set(done.stdout.decode().split())

@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, Any
 
 import hermes_agent
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.io.processes import Finished, run, tool_environment
+from hermes_agent.io.processes import CommandResult, run, tool_environment
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments, scan
-from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.circumstances import ToolContext
 from hermes_agent.workspace.places import is_inside
-from hermes_agent.workspace.regular import refuse
+from hermes_agent.workspace.regular import check_readable
 
 if TYPE_CHECKING:
-    from hermes_agent.workspace.distant import Distant
+    from hermes_agent.workspace.distant import RemoteFiles
 
-__all__ = ["SearchFiles"]
+__all__ = ["SearchFilesTool"]
 
 DEADLINE_S = 30.0
 """What was found until then is the result."""
@@ -63,7 +63,7 @@ class _Query:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchFiles:
+class SearchFilesTool:
     """The handler.
 
     Attributes:
@@ -71,15 +71,15 @@ class SearchFiles:
         deadline_s: seconds that a search may take.
     """
 
-    here: Circumstances
+    here: ToolContext
     environ: Mapping[str, str]
     deadline_s: float = DEADLINE_S
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `matches`, `files` or `counts`, and as they apply `next_offset`, `incomplete`, `note`."""
         try:
-            if distant := self.here.distant():
-                return self._distant(distant, args)
+            if distant := self.here.remote_files():
+                return self._search_remote(distant, args)
             query = self._query(args)
             deadline = time.monotonic() + self.deadline_s
             files = [query.file] if query.file else self._candidates(query)
@@ -92,18 +92,18 @@ class SearchFiles:
         """Return the files that a result shows lines of."""
         matches = _parsed(result).get("matches") or ()
         lines = matches.split("\n") if isinstance(matches, str) else matches
-        return [self.here.resolve(path) for path in {path for line in lines for path in _named(line)}]
+        return [self.here.resolve(path) for path in {path for line in lines for path in _line_paths(line)}]
 
-    def _distant(self, distant: Distant, args: Mapping[str, Any]) -> str:
+    def _search_remote(self, distant: RemoteFiles, args: Mapping[str, Any]) -> str:
         """Search where the commands run, with what every shell has; patterns are `grep -E`'s there."""
-        names = arguments.choice(args, "target", ("content", "files")) == "files"
-        mode = arguments.choice(args, "output_mode", ("content", "files_only", "count"))
-        limit = arguments.whole_number(args, "limit", default=50, least=1, most=MAX_RESULTS)
-        offset = arguments.whole_number(args, "offset", default=0, least=0)
-        path = distant.resolve(arguments.text(args, "path", default="."))
-        glob = arguments.text(args, "file_glob", default="", may_be_empty=True)
+        names = arguments.parse_choice(args, "target", ("content", "files")) == "files"
+        mode = arguments.parse_choice(args, "output_mode", ("content", "files_only", "count"))
+        limit = arguments.parse_number(args, "limit", default=50, least=1, most=MAX_RESULTS)
+        offset = arguments.parse_number(args, "offset", default=0, least=0)
+        path = distant.resolve(arguments.parse_text(args, "path", default="."))
+        glob = arguments.parse_text(args, "file_glob", default="", may_be_empty=True)
         most = 100_000 if mode != "content" else offset + limit + 1
-        lines = distant.search(arguments.text(args, "pattern"), path, glob, names=names, limit=most)
+        lines = distant.search(arguments.parse_text(args, "pattern"), path, glob, names=names, limit=most)
         key = "files" if names or mode == "files_only" else "counts" if mode == "count" else "matches"
         if not names and mode != "content":
             found = Counter(line.partition(":")[0] for line in lines)
@@ -115,28 +115,28 @@ class SearchFiles:
         return tool_result(result if page else result | {"note": _nothing(names)})
 
     def _query(self, args: Mapping[str, Any]) -> _Query:
-        pattern = arguments.text(args, "pattern")
-        target = arguments.choice(args, "target", ("content", "files"))
+        pattern = arguments.parse_text(args, "pattern")
+        target = arguments.parse_choice(args, "target", ("content", "files"))
         if len(pattern) > MAX_PATTERN:
             raise ToolFailed(f"`pattern` has {len(pattern)} characters: at most {MAX_PATTERN}")
         if target == "content":
             _check(pattern)
-        root, file = self._place(arguments.text(args, "path", default="."))
+        root, file = self._place(arguments.parse_text(args, "path", default="."))
         return _Query(
             pattern,
             target,
-            arguments.choice(args, "output_mode", ("content", "files_only", "count")),
-            arguments.text(args, "file_glob", default="", may_be_empty=True),
-            arguments.whole_number(args, "limit", default=50, least=1, most=MAX_RESULTS),
-            arguments.whole_number(args, "offset", default=0, least=0),
-            arguments.whole_number(args, "context", default=0, least=0, most=MAX_CONTEXT),
+            arguments.parse_choice(args, "output_mode", ("content", "files_only", "count")),
+            arguments.parse_text(args, "file_glob", default="", may_be_empty=True),
+            arguments.parse_number(args, "limit", default=50, least=1, most=MAX_RESULTS),
+            arguments.parse_number(args, "offset", default=0, least=0),
+            arguments.parse_number(args, "context", default=0, least=0, most=MAX_CONTEXT),
             root,
             file,
         )
 
     def _place(self, path: str) -> tuple[str, str]:
         root = self.here.resolve(path)
-        refuse(self.here.places, root, None)
+        check_readable(self.here.places, root, None)
         if any(is_inside(root, special) for special in ("/proc", "/sys", "/dev")):
             raise ToolFailed(f"{root} holds no files to search")
         try:
@@ -156,9 +156,9 @@ class SearchFiles:
         program = shutil.which("rg", path=self.environ.get("PATH"))
         if program is None or query.target == "files" or query.root == "/":
             return None
-        from hermes_agent.workspace.literals import required  # for the first search
+        from hermes_agent.workspace.literals import required_literals  # for the first search
 
-        wanted = required(query.pattern)
+        wanted = required_literals(query.pattern)
         if wanted is None:
             return None
         texts, folded = wanted
@@ -177,7 +177,7 @@ class SearchFiles:
         names = done.head.split(b"\0")[:-1]
         return [os.fsdecode(name).removeprefix("./") for name in names]
 
-    def _scan(self, query: _Query, files: list[str] | None, deadline: float) -> Finished:
+    def _scan(self, query: _Query, files: list[str] | None, deadline: float) -> CommandResult:
         places = self.here.places
         folders, *others = places.reader()
         request = {
@@ -198,7 +198,7 @@ class SearchFiles:
         limit_s = max(deadline - time.monotonic(), 1)
         return self._run(argv, Path(query.root), limit_s, OUTPUT_BYTES, stdin=json.dumps(request).encode())
 
-    def _run(self, argv: list[str], cwd: Path, timeout_s: float, limit: int, **more: Any) -> Finished:
+    def _run(self, argv: list[str], cwd: Path, timeout_s: float, limit: int, **more: Any) -> CommandResult:
         try:
             return run(
                 argv,
@@ -213,7 +213,7 @@ class SearchFiles:
         except OSError as exc:
             raise ToolFailed(f"{cwd} cannot be searched: {exc.strerror or exc}") from exc
 
-    def _result(self, query: _Query, done: Finished) -> str:
+    def _result(self, query: _Query, done: CommandResult) -> str:
         if done.cancelled:
             raise ToolFailed("interrupted by the user")
         found = [_parsed(line) for line in done.head.splitlines()]
@@ -221,7 +221,7 @@ class SearchFiles:
         items = [item for item in found if "path" in item]
         if end is None and not done.timed_out and not done.truncated and done.exit_code != 0:
             raise ToolFailed(f"the search failed: {done.head[-500:].decode('utf-8', 'replace')}")
-        result, taken = self._shown(query, items[: query.limit])
+        result, taken = self._fit_result(query, items[: query.limit])
         if taken < len(items):
             result["next_offset"] = query.offset + taken
         if end is None:
@@ -234,7 +234,7 @@ class SearchFiles:
             result["note"] = f"not searched: it is over {scan.MAX_FILE_BYTES // 1_000_000} MB; use `terminal` with grep"
         return tool_result(result)
 
-    def _shown(self, query: _Query, items: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
+    def _fit_result(self, query: _Query, items: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
         """Return the result, and how many of the items fit into it."""
         kept, chars = 0, 0
         for item in items:
@@ -250,7 +250,7 @@ class SearchFiles:
         return {"matches": _lines(paths, items[:kept])}, kept
 
     def _path(self, query: _Query, path: str) -> str:
-        return self.here.shown(f"{query.root.rstrip('/')}/{path}").replace("\n", "\\n")
+        return self.here.display_path(f"{query.root.rstrip('/')}/{path}").replace("\n", "\\n")
 
 
 def _nothing(names: bool) -> str:
@@ -271,7 +271,7 @@ def _check(pattern: str) -> None:
         raise ToolFailed("`pattern` is nested too deeply") from None
 
 
-def _named(line: str) -> list[str]:
+def _line_paths(line: str) -> list[str]:
     """Return what may be the file of a line of `matches`: of names with numbers in them all beginnings."""
     return [line[: mark.start()] for mark in islice(re.finditer(r"[:-](?=\d+[:-])", line), 8)]
 

@@ -6,13 +6,13 @@ import os
 import threading
 from collections import OrderedDict
 
-__all__ = ["Seen"]
+__all__ = ["SeenFiles"]
 
 MOST = 4_096
 """Files that are remembered; the one that was looked at longest ago is forgotten."""
 
 
-class Seen:
+class SeenFiles:
     """Safe for threads."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Seen:
 
     def note(self, task_id: str, path: str, status: os.stat_result | None = None) -> None:
         """Note that the task knows the file as it is now, or as `status` says."""
-        print_ = _print(path) if status is None else (status.st_mtime_ns, status.st_size, status.st_ino)
+        print_ = _fingerprint(path) if status is None else (status.st_mtime_ns, status.st_size, status.st_ino)
         with self._lock:
             if print_ is None:
                 self._files.pop((task_id, path), None)
@@ -31,14 +31,14 @@ class Seen:
             while len(self._files) > MOST:
                 self._files.popitem(last=False)
 
-    def changed(self, task_id: str, path: str) -> bool:
+    def is_changed(self, task_id: str, path: str) -> bool:
         """Say whether a file is different from what the task saw; false for one that it never saw."""
         with self._lock:
             known = self._files.get((task_id, path))
-        return known is not None and known != _print(path)
+        return known is not None and known != _fingerprint(path)
 
 
-def _print(path: str) -> tuple[int, int, int] | None:
+def _fingerprint(path: str) -> tuple[int, int, int] | None:
     try:
         status = os.stat(path)  # noqa: PTH116 - the path may not be text
     except OSError:

@@ -17,11 +17,11 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["MAX_STATE", "Recorder", "ShellState"]
+__all__ = ["MAX_STATE", "ShellStateFilter", "ShellState"]
 
 MAX_STATE = 60_000
 """Most characters that a script may begin with; the kernel takes 128 KiB in one argument."""
-MAX_TOLD = 8_000_000
+MAX_REPORT = 8_000_000
 """Bytes between two marks that are looked at; each byte of the state takes three."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -49,7 +49,7 @@ class ShellState:
     unreadable: bool = False
     """Other output was mixed into what the last command told; it is forgotten."""
 
-    def script(self, command: str, recorder: Recorder, *, cwd: str = "", prelude: str = "") -> str:
+    def script(self, command: str, recorder: ShellStateFilter, *, cwd: str = "", prelude: str = "") -> str:
         """Return the script that runs `command` where the last one ended.
 
         Args:
@@ -58,17 +58,17 @@ class ShellState:
         """
         lines = [prelude] if prelude else []
         if self.base is None:
-            lines.append(self._telling(recorder.token))
-        lines.append(self.entering(cwd))
+            lines.append(self._report_script(recorder.token))
+        lines.append(self.restore_script(cwd))
         # 8 is closed for the command, so that nothing it leaves running holds the output open
         text = f" {command}" if command.startswith("-") else command
         lines += ["exec 8>&1", f"{{ eval {shlex.quote(text)}", "} 8>&-"]
         functions = '[ -z "${BASH_VERSION:-}" ] || declare -f'
-        told = f"__hermes_status=$?; set +x; {self._telling(recorder.token, functions)}"
+        told = f"__hermes_status=$?; set +x; {self._report_script(recorder.token, functions)}"
         lines += [f"{{ {told}; }} >&8 2>/dev/null", "exit $__hermes_status"]
         return "\n".join(lines)
 
-    def _telling(self, token: str, functions: str = ":") -> str:
+    def _report_script(self, token: str, functions: str = ":") -> str:
         """Return the subshell that prints where the shell stands; it calls no function of the task.
 
         Args:
@@ -87,22 +87,22 @@ class ShellState:
             f'{begin}; command printf \'%s:%s\' "${{#__hermes_told}}" "$__hermes_told"; {end} )'
         )
 
-    def entering(self, cwd: str) -> str:
+    def restore_script(self, cwd: str) -> str:
         """Return the lines that bring a fresh shell to where the last command ended."""
         lines = [f"cd -- {shlex.quote(cwd)} || exit 126"] if cwd else []
         lines += [f"unset {name}" for name in sorted(self.gone)]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in self.variables.items()]
         return "\n".join([*lines, self.functions] if self.functions else lines)
 
-    def take(self, told: list[bytes]) -> None:
+    def load_report(self, told: list[bytes]) -> None:
         """Take over what a script told: first, when `base` was not known, the base, then where it ended."""
         self.unreadable = False
         try:
             if self.base is None and told:
-                self.base = _read(told.pop(0))[1]
+                self.base = _parse_report(told.pop(0))[1]
             if not told:
                 return
-            where, after, functions = _read(told[-1])
+            where, after, functions = _parse_report(told[-1])
         except ValueError:
             self.unreadable = True
             return
@@ -123,12 +123,12 @@ class ShellState:
         return self.functions if any(name in command for name in names) else ""
 
 
-class Recorder:
+class ShellStateFilter:
     """Cuts what the script tells out of its output, piece by piece."""
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(12)
-        self.told: list[bytes] = []
+        self.report: list[bytes] = []
         """What stood between the marks, in its order."""
         self._marks = [f"\x01{slash}{self.token}>".encode() for slash in ("<", "</")]
         self._inside = False
@@ -147,13 +147,13 @@ class Recorder:
             (self._block if self._inside else out).extend(data[:at])
             data = data[at + len(mark) :]
             if self._inside:
-                self.told.append(bytes(self._block))
+                self.report.append(bytes(self._block))
                 self._block.clear()
             self._inside = not self._inside
-        keep = _begun(data, mark)
+        keep = _partial_mark(data, mark)
         (self._block if self._inside else out).extend(data[: len(data) - keep])
         self._held = data[len(data) - keep :]
-        if len(self._block) > MAX_TOLD:
+        if len(self._block) > MAX_REPORT:
             self._block.clear()
         return bytes(out)
 
@@ -167,12 +167,12 @@ def _is_own(name: str) -> bool:
     return name in _OWN or name.startswith("__hermes_")
 
 
-def _begun(data: bytes, mark: bytes) -> int:
+def _partial_mark(data: bytes, mark: bytes) -> int:
     """Return how many of the last bytes may be the beginning of a mark."""
     return next((n for n in range(min(len(mark) - 1, len(data)), 0, -1) if mark.startswith(data[-n:])), 0)
 
 
-def _read(told: bytes) -> tuple[str, dict[str, str], str]:
+def _parse_report(told: bytes) -> tuple[str, dict[str, str], str]:
     """Return the directory, the exported variables and the functions.
 
     Raises:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hermes_agent.workspace.egress.networks import Networks
     from hermes_agent.workspace.shell_state import ShellState
 
-__all__ = ["MAX_TASKS", "Shells"]
+__all__ = ["MAX_TASKS", "TaskShells"]
 
 MAX_TASKS = 512
 """Tasks that are remembered; the one that was used longest ago begins anew."""
@@ -28,7 +28,7 @@ class _Task:
     """By confinement: what a confined command left behind must not reach one that is not."""
 
 
-class Shells:
+class TaskShells:
     """Safe for threads.
 
     Args:
@@ -49,7 +49,7 @@ class Shells:
         self.name = name
         self._make_networks = networks
         self._networks: Networks | None = None
-        self._making = threading.Lock()
+        self._networks_lock = threading.Lock()
         self._choose = choose
         self._backend: Backend | None = None
         self._persistent = persistent
@@ -71,25 +71,25 @@ class Shells:
     @property
     def networks(self) -> Networks | None:
         """The networks of sandboxed commands; None where there are none."""
-        with self._making:
+        with self._networks_lock:
             if self._networks is None and self._make_networks is not None:
                 self._networks = self._make_networks()
             return self._networks
 
     @property
-    def known(self) -> Backend | None:
+    def backend_or_none(self) -> Backend | None:
         """The backend; None when it cannot be had, for those who only describe it."""
         try:
             return self.backend
         except ToolFailed:
             return None
 
-    def near(self) -> str:
+    def sandbox_name(self) -> str:
         """Return which sandbox commands run in that reach a socket in the working directory.
 
         `none` without a sandbox; empty: they run elsewhere, or not at all.
         """
-        backend = self.known
+        backend = self.backend_or_none
         if backend is None or not backend.own_files or backend.refusal:
             return ""
         box = getattr(getattr(backend, "sandbox", None), "box", None)
@@ -109,7 +109,7 @@ class Shells:
         with self._lock:
             return self._tasks[task_id].cwd if task_id in self._tasks else ""
 
-    def moved(self, task_id: str, cwd: str) -> None:
+    def set_cwd(self, task_id: str, cwd: str) -> None:
         """Note the directory that a command ended in."""
         if self._persistent and cwd:
             with self._lock:
@@ -132,7 +132,7 @@ class Shells:
         if self._networks is not None:
             self._networks.close_all()
         if self._backend is not None:
-            self._backend.hang_up()
+            self._backend.close_all()
 
     def _task(self, task_id: str) -> _Task:
         task = self._tasks.setdefault(task_id, _Task())

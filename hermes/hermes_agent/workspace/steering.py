@@ -20,8 +20,8 @@ __all__ = [
     "is_git_directory",
     "is_harmless_key",
     "is_of_home",
-    "reason",
-    "steers",
+    "steering_reason",
+    "is_steering_name",
 ]
 
 _ANYWHERE = """
@@ -98,7 +98,7 @@ _HARMLESS = {
 _HELPER_URL = re.compile(r"(?:ext|fd)::", re.IGNORECASE)
 
 
-def steers(name: str) -> bool:
+def is_steering_name(name: str) -> bool:
     """Say whether an entry of that name steers other programs, wherever it is."""
     name = name.lower()
     return name in ANYWHERE or name.endswith(_SUFFIXES)
@@ -125,7 +125,7 @@ def is_of_home(path: str, home: str) -> bool:
     return any(_is_inside(path, f"{home}/{name}") or _is_inside(f"{home}/{name}", path) for name in IN_HOME)
 
 
-def reason(target: str, home: str) -> str:
+def steering_reason(target: str, home: str) -> str:
     """Return where a resolved file lies that steers other programs, in words; empty when it does not."""
     if target != home and is_of_home(target, home):
         return "that the user's shell, desktop or other programs run or obey"
@@ -133,7 +133,7 @@ def reason(target: str, home: str) -> str:
     for name in (".git", ".hg"):
         if name in parts:
             return f"in a repository's {name} directory"
-    if name := next(filter(steers, parts), ""):
+    if name := next(filter(is_steering_name, parts), ""):
         return f"in {name}, which other programs of the user obey"
     return "in a git repository without a work tree" if any(_completes(*step) for step in _steps(target)) else ""
 

@@ -2,7 +2,7 @@
 
 `guarded` wraps the command into this program, which a keeper (`io.supervise`) runs as if it were the command. Its file
 says what there was before; it is gone when the last look was taken. Where it is left, somebody killed the guard, and
-the agent takes that look (`settle_left`). Imports the standard library and the modules for it alone.
+the agent takes that look (`finish_abandoned`). Imports the standard library and the modules for it alone.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 
 import hermes_agent
 from hermes_agent.io.files import PRIVATE, write_atomic
-from hermes_agent.workspace.steering_watch import Before, digest
+from hermes_agent.workspace.steering_watch import SteeringBaseline, digest
 
-__all__ = ["GUARDED", "approve", "guarded", "main", "settle_left"]
+__all__ = ["GUARDED", "note_approved", "guard_command", "main", "finish_abandoned"]
 
 START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes_agent.workspace.steering_guard import main; main()"
@@ -37,14 +37,14 @@ GUARDED = "steering.json"
 _APPROVED = "approved.jsonl"
 
 
-def guarded(argv: Sequence[str], before: Before, directory: Path) -> list[str]:
+def guard_command(argv: Sequence[str], before: SteeringBaseline, directory: Path) -> list[str]:
     """Return the program that runs `argv` and sets aside what it plants; `directory` is for its file."""
-    write_atomic(directory / GUARDED, json.dumps(before.stored()), mode=PRIVATE)
+    write_atomic(directory / GUARDED, json.dumps(before.to_json()), mode=PRIVATE)
     source = str(Path(hermes_agent.__file__).parents[1])
     return [sys.executable, "-I", "-S", "-c", START, source, str(directory), *argv]
 
 
-def approve(directories: Iterable[Path], path: str, data: bytes) -> None:
+def note_approved(directories: Iterable[Path], path: str, data: bytes) -> None:
     """Tell guards what the user let a file tool write, so that they leave it there."""
     line = json.dumps([path, digest(data)]) + "\n"
     for directory in directories:
@@ -59,17 +59,17 @@ def _approved(directory: Path) -> dict[str, str]:
     return {}
 
 
-def settle_left(directory: Path) -> None:
+def finish_abandoned(directory: Path) -> None:
     """Take the last look of a command that has ended, where its guard did not."""
     try:
-        before = Before.restored(json.loads((directory / GUARDED).read_bytes()))
+        before = SteeringBaseline.from_json(json.loads((directory / GUARDED).read_bytes()))
     except FileNotFoundError:
         return
     except (OSError, ValueError, TypeError, KeyError):
         before = None
     if before is not None:
         before.approved = _approved(directory)
-        before.settled()
+        before.finish()
     with contextlib.suppress(FileNotFoundError):
         (directory / GUARDED).unlink()
 
@@ -78,7 +78,7 @@ def main() -> None:
     """Run the command, look at what it plants, and end as it ends."""
     place, *argv = sys.argv[1:]
     directory = Path(place)
-    before = Before.restored(json.loads((directory / GUARDED).read_bytes()))
+    before = SteeringBaseline.from_json(json.loads((directory / GUARDED).read_bytes()))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, lambda number, frame: None)  # the command has got it, too; a last look comes after it
     process = subprocess.Popen(argv)
@@ -87,20 +87,20 @@ def main() -> None:
     pause, told = PAUSE_S, ""
     while not ended.poll(pause * 1000):
         began = time.monotonic()
-        told = _look(before, directory, told)
+        told = _check(before, directory, told)
         pause = max(PAUSE_S, SHARE * (time.monotonic() - began))
     process.wait()
-    _look(before, directory, told)
+    _check(before, directory, told)
     with contextlib.suppress(FileNotFoundError):
         (directory / GUARDED).unlink()
     code = process.returncode
     os._exit(128 - code if code < 0 else code)
 
 
-def _look(before: Before, directory: Path, told: str) -> str:
+def _check(before: SteeringBaseline, directory: Path, told: str) -> str:
     """Set aside what there is, and say it in the command's output, unless that is what was said the last time."""
     before.approved = _approved(directory)
-    held = "; ".join(before.settled())
+    held = "; ".join(before.finish())
     if held and held != told:
         text = f"[set aside, because other programs of the user would run or obey it: {held}]\n"
         with contextlib.suppress(OSError):

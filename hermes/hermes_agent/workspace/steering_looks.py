@@ -13,14 +13,14 @@ from pathlib import Path
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.sessions.journal import is_running, this_process
 from hermes_agent.workspace.steering_guard import GUARDED
-from hermes_agent.workspace.steering_watch import Before, SteeringFiles, TooMany
+from hermes_agent.workspace.steering_watch import SteeringBaseline, SteeringFiles, TooManyDirectories
 
-__all__ = ["SteeringLooks"]
+__all__ = ["SteeringChecks"]
 
 logger = logging.getLogger(__name__)
 
 
-class SteeringLooks:
+class SteeringChecks:
     """Safe for threads.
 
     Args:
@@ -33,9 +33,9 @@ class SteeringLooks:
         self._files = SteeringFiles()
         self._directory = directory
         self._lock = threading.Lock()
-        self._taken_over = directory is None
+        self._has_finished_abandoned = directory is None
 
-    def before(self, root: str, *, mounts: bool) -> Before:
+    def start_check(self, root: str, *, mounts: bool) -> SteeringBaseline:
         """Take the look before a command that may write to `root`.
 
         Args:
@@ -46,10 +46,10 @@ class SteeringLooks:
         Raises:
             ToolFailed: the directory cannot be looked through.
         """
-        self._take_over()
+        self._finish_abandoned()
         try:
-            return self._files.before(root, mounts=mounts and not self._is_busy())
-        except (TooMany, OSError) as exc:
+            return self._files.baseline(root, mounts=mounts and not self._is_busy())
+        except (TooManyDirectories, OSError) as exc:
             raise ToolFailed(f"{root} cannot be protected from what the command may plant: {exc}") from exc
 
     def _is_busy(self) -> bool:
@@ -58,7 +58,7 @@ class SteeringLooks:
             return True
         return self._processes is not None and any(self._processes.glob(f"*/{GUARDED}"))
 
-    def begun(self, before: Before) -> Path | None:
+    def write_note(self, before: SteeringBaseline) -> Path | None:
         """Write down that a command begins which this agent waits for."""
         if self._directory is None:
             return None
@@ -67,33 +67,33 @@ class SteeringLooks:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(handle, "w") as file:
-                json.dump(before.stored(), file)
+                json.dump(before.to_json(), file)
         except OSError as exc:
             raise ToolFailed(f"no command runs, {path} cannot be written: {exc.strerror or exc}") from exc
         return path
 
-    def ended(self, before: Before, note: Path | None) -> tuple[str, ...]:
+    def finish_check(self, before: SteeringBaseline, note: Path | None) -> tuple[str, ...]:
         """Take the second look; return what was set aside."""
-        held = before.settled()
+        held = before.finish()
         if note is not None:
             with contextlib.suppress(OSError):
                 note.unlink()
         return held
 
-    def _take_over(self) -> None:
+    def _finish_abandoned(self) -> None:
         """Take the looks that former agents left, once."""
         with self._lock:
-            if self._taken_over or self._directory is None:
+            if self._has_finished_abandoned or self._directory is None:
                 return
-            self._taken_over = True
+            self._has_finished_abandoned = True
             for path in sorted(self._directory.glob("*.json")):
                 if not is_running(path.name.partition("-")[0]):
-                    _settle(path)
+                    _finish(path)
 
 
-def _settle(path: Path) -> None:
+def _finish(path: Path) -> None:
     try:
-        Before.restored(json.loads(path.read_bytes())).settled()
+        SteeringBaseline.from_json(json.loads(path.read_bytes())).finish()
     except (OSError, ValueError, TypeError, KeyError) as exc:  # its agent died while it wrote, before the command
         logger.warning("%s says nothing of a command: %s", path, exc)
     with contextlib.suppress(OSError):

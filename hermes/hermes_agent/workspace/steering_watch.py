@@ -22,12 +22,12 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
-from hermes_agent.io.beneath import DIRECTORY, open_beneath, opened_directory
+from hermes_agent.io.beneath import DIRECTORY, hold_directory, open_beneath
 from hermes_agent.io.files import replace_at
-from hermes_agent.workspace.repository_config import named_paths, pairs_of, paths_around, written
-from hermes_agent.workspace.steering import GIT_FILES, HELD, is_git_directory, is_harmless_key, steers
+from hermes_agent.workspace.repository_config import format_settings, named_paths, parse_settings, paths_around
+from hermes_agent.workspace.steering import GIT_FILES, HELD, is_git_directory, is_harmless_key, is_steering_name
 
-__all__ = ["Before", "State", "SteeringFiles", "TooMany", "digest"]
+__all__ = ["SteeringBaseline", "SteeringState", "SteeringFiles", "TooManyDirectories", "digest"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ _DEPENDENCIES = frozenset(
 """Nothing in these is mounted over: package managers remove and replace them whole."""
 
 
-class TooMany(Exception):
+class TooManyDirectories(Exception):
     """A directory has more directories in it than can be looked through."""
 
 
@@ -67,7 +67,7 @@ class _Directory(NamedTuple):
     """Paths of the Unix sockets in it."""
 
 
-class State(NamedTuple):
+class SteeringState(NamedTuple):
     """The steering files below a directory at one time."""
 
     items: dict[str, str]
@@ -85,14 +85,14 @@ class SteeringFiles:
         self._lock = threading.Lock()
         self._trees: OrderedDict[str, _Tree] = OrderedDict()
 
-    def before(self, root: str, *, mounts: bool) -> Before:
+    def baseline(self, root: str, *, mounts: bool) -> SteeringBaseline:
         """Return what there is before a command.
 
         Args:
             mounts: whether the command will see what is there through mounts that cannot be written.
 
         Raises:
-            TooMany: there is too much in the directory.
+            TooManyDirectories: there is too much in the directory.
             OSError: it cannot be opened.
         """
         with self._lock:
@@ -100,7 +100,7 @@ class SteeringFiles:
             self._trees.move_to_end(root)
             while len(self._trees) > MOST_ROOTS:
                 self._trees.popitem(last=False)
-        return Before(root, tree.state(), tree, mounts=mounts)
+        return SteeringBaseline(root, tree.state(), tree, mounts=mounts)
 
 
 class _Tree:
@@ -115,12 +115,12 @@ class _Tree:
         """Paths that commands made: nothing is mounted over them, so that commands can remove them."""
         self._lock = threading.Lock()
 
-    def state(self) -> State:
+    def state(self) -> SteeringState:
         """Return the steering files that are there now."""
-        with self._lock, opened_directory(self._root, make=False) as top:
-            state = _State(top, self._items(top))
-            state.named(paths_around(self._root))
-            return state.taken()
+        with self._lock, hold_directory(self._root, make=False) as top:
+            state = _StateReader(top, self._items(top))
+            state.read_named(paths_around(self._root))
+            return state.read()
 
     def _items(self, top: int) -> dict[str, str]:
         seen: dict[str, _Directory] = {}
@@ -136,7 +136,9 @@ class _Tree:
             items.update(found.items)
             waiting += found.below
             if len(seen) > MOST_DIRECTORIES:
-                raise TooMany(f"{self._root} has over {MOST_DIRECTORIES:,} directories: too many to be protected")
+                raise TooManyDirectories(
+                    f"{self._root} has over {MOST_DIRECTORIES:,} directories: too many to be protected"
+                )
         self._seen = seen
         self.sockets = tuple(path for found in seen.values() for path in found.sockets)
         return items
@@ -187,7 +189,7 @@ def _is_socket(entry: os.DirEntry[str]) -> bool:
 def _kinds(parent: str, names: dict[str, bool]) -> Iterator[tuple[str, str]]:
     """Yield the steering entries of a directory that is called `parent`."""
     for name in names:
-        if (name[0] in "._" or "." in name) and steers(name):
+        if (name[0] in "._" or "." in name) and is_steering_name(name):
             yield name, "named"
     if "hgrc" in names and parent == ".hg":
         yield "hgrc", "named"
@@ -199,20 +201,20 @@ def _kinds(parent: str, names: dict[str, bool]) -> Iterator[tuple[str, str]]:
             yield "rebase-merge/git-rebase-todo", "todo"
 
 
-class _State:
-    """Takes a `State`."""
+class _StateReader:
+    """Takes a `SteeringState`."""
 
     def __init__(self, top: int, items: dict[str, str]) -> None:
         self._top = top
-        self._state = State(items, {}, {})
+        self._state = SteeringState(items, {}, {})
 
-    def taken(self) -> State:
+    def read(self) -> SteeringState:
         """Return it."""
         for path, kind in list(self._state.items.items()):
             self._take(path, kind)
         return self._state
 
-    def named(self, found: Iterator[tuple[str, str]]) -> None:
+    def read_named(self, found: Iterator[tuple[str, str]]) -> None:
         """Take what configs name, as far as it lies below the root."""
         for path, kind in found:
             path = os.path.normpath(path)
@@ -236,7 +238,7 @@ class _State:
                 self._state.configs[path] = text
                 git = os.path.dirname(path)  # noqa: PTH120 - text
                 work = os.path.dirname(git) if os.path.basename(git) == ".git" else git  # noqa: PTH119, PTH120
-                self.named(named_paths(text, work, git))
+                self.read_named(named_paths(text, work, git))
         finally:
             os.close(handle)
 
@@ -288,7 +290,7 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data[: MOST_CONFIG + 1]).hexdigest() if len(data) <= MOST_CONFIG else ""
 
 
-class Before:
+class SteeringBaseline:
     """What there was before a command.
 
     Attributes:
@@ -303,7 +305,7 @@ class Before:
     def __init__(
         self,
         root: str,
-        state: State,
+        state: SteeringState,
         tree: _Tree | None = None,
         *,
         mounts: bool = False,
@@ -315,14 +317,14 @@ class Before:
         self.sockets = self._tree.sockets
         self.approved: dict[str, str] = {}
 
-    def stored(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return it for JSON."""
         return {"root": self.root, "mounts": self.mounts, "mounted": self.mounted, **self.state._asdict()}
 
     @classmethod
-    def restored(cls, stored: dict[str, Any]) -> Before:
+    def from_json(cls, stored: dict[str, Any]) -> SteeringBaseline:
         """Return it from JSON."""
-        state = State(stored["items"], stored["files"], stored["configs"])
+        state = SteeringState(stored["items"], stored["files"], stored["configs"])
         return cls(stored["root"], state, mounts=stored["mounts"], mounted=stored["mounted"])
 
     def _to_mount(self) -> list[str]:
@@ -336,39 +338,39 @@ class Before:
                 found.append(path)
         return found
 
-    def settled(self) -> tuple[str, ...]:
+    def finish(self) -> tuple[str, ...]:
         """Set aside what is new or different; return what was done, for the model: also that it failed."""
         try:
-            held = self.settle()
-        except (TooMany, OSError) as exc:
+            held = self.set_aside()
+        except (TooManyDirectories, OSError) as exc:
             logger.error("what a command may have planted in %s cannot be set aside: %s", self.root, exc)
             return (f"{self.root} could not be looked through: {exc}",)
         if held:
             logger.info("set aside in %s: %s", self.root, "; ".join(held))
         return tuple(held)
 
-    def settle(self) -> list[str]:
+    def set_aside(self) -> list[str]:
         """Set aside what is new or different; return what was done, for the model.
 
         Raises:
-            TooMany: there is too much in the directory.
+            TooManyDirectories: there is too much in the directory.
             OSError: it cannot be opened any more.
         """
         now = self._tree.state()
         self._tree.made &= now.items.keys()
         self._tree.made |= now.items.keys() - self.state.items.keys()
-        with opened_directory(self.root, make=False) as top:
-            return _Settling(top, self, now).done()
+        with hold_directory(self.root, make=False) as top:
+            return _SetAside(top, self, now).run()
 
 
-class _Settling:
-    def __init__(self, top: int, before: Before, now: State) -> None:
+class _SetAside:
+    def __init__(self, top: int, before: SteeringBaseline, now: SteeringState) -> None:
         self._top, self._root, self._before, self._now = top, before.root, before.state, now
         self._mounted = set(before.mounted if before.mounts else ())
         self._approved = before.approved
         self._held: list[str] = []
 
-    def done(self) -> list[str]:
+    def run(self) -> list[str]:
         """Set aside what is to be, and say what was."""
         for path, kind in sorted(self._now.items.items()):
             if path in self._mounted and self._is_the_same(path):
@@ -378,7 +380,9 @@ class _Settling:
             elif kind == "todo":
                 if not self._is_known(path) and re.search(r"(?m)^\s*(?:x|exec)\s", _content(self._top, path)):
                     self._hold(path)
-            elif self._is_a_directory(path) and (kind != "named" or path in self._before.items or self._has_some(path)):
+            elif self._is_a_directory(path) and (
+                kind != "named" or path in self._before.items or self._has_approved(path)
+            ):
                 self._changed_files(path)
             elif not self._is_known(path):
                 self._hold(path)
@@ -401,7 +405,7 @@ class _Settling:
         approved = self._approved.get(f"{self._root}/{path}")
         return approved is not None and approved == digest(_content(self._top, path).encode("latin-1"))
 
-    def _has_some(self, path: str) -> bool:
+    def _has_approved(self, path: str) -> bool:
         """Say whether the user approved of a file in a directory."""
         return any(approved.startswith(f"{self._root}/{path}/") for approved in self._approved)
 
@@ -449,8 +453,8 @@ class _Settling:
             self._hold(path)
             return
         text = self._now.configs[path]
-        pairs = None if len(text) > MOST_CONFIG else pairs_of(text)
-        known = pairs_of(self._before.configs.get(path, "")) or []
+        pairs = None if len(text) > MOST_CONFIG else parse_settings(text)
+        known = parse_settings(self._before.configs.get(path, "")) or []
         if pairs is None:
             self._hold(path)
             return
@@ -463,7 +467,7 @@ class _Settling:
         directory, _, name = path.rpartition("/")
         above = open_beneath(self._top, directory, DIRECTORY)
         try:
-            replace_at(above, name, written(kept), mode=0o644)
+            replace_at(above, name, format_settings(kept), mode=0o644)
         finally:
             os.close(above)
         gone = ", ".join(sorted({key for key, value in pairs if (key, value) not in kept}))

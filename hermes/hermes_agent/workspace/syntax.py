@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["fault"]
+__all__ = ["syntax_error"]
 
 
-def fault(path: str, text: str) -> str:
+def syntax_error(path: str, text: str) -> str:
     """Return what is wrong with the syntax, with the line; empty when nothing is, or the language is not known."""
     check = _CHECKS.get(path.rpartition(".")[2].lower())
     if check is None or "." not in path.rpartition("/")[2]:

@@ -16,7 +16,7 @@ import struct
 import sys
 from typing import NamedTuple
 
-__all__ = ["MACHINES", "Abi", "program"]
+__all__ = ["MACHINES", "Abi", "seccomp_filter"]
 
 FAMILIES = (int(socket.AF_UNIX), int(socket.AF_INET), int(socket.AF_INET6), int(socket.AF_NETLINK))
 
@@ -55,33 +55,37 @@ _X32 = 0x40000000
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000
 
 
-def program(machine: str = "") -> bytes | None:
+def seccomp_filter(machine: str = "") -> bytes | None:
     """Return the filter for a machine, by default this one; None where its numbers are not known."""
     abis = MACHINES.get(machine or platform.machine())
     if abis is None:
         return None
-    code = [_does(_LOAD, _ARCHITECTURE)]
+    code = [_instruction(_LOAD, _ARCHITECTURE)]
     for abi in abis:
-        block = _of(abi)
-        code += [_does(_EQUAL, abi.audit, 0, len(block)), *block]
-    return b"".join([*code, _does(_RETURN, _FAIL | errno.ENOSYS)])
+        block = _abi_filter(abi)
+        code += [_instruction(_EQUAL, abi.audit, 0, len(block)), *block]
+    return b"".join([*code, _instruction(_RETURN, _FAIL | errno.ENOSYS)])
 
 
-def _of(abi: Abi) -> list[bytes]:
+def _abi_filter(abi: Abi) -> list[bytes]:
     """Return the instructions for one way to call the kernel; they end with an answer."""
-    missing, other = _does(_RETURN, _FAIL | errno.ENOSYS), _does(_RETURN, _FAIL | errno.EAFNOSUPPORT)
-    code = [_does(_LOAD, _NUMBER)]
+    missing, other = _instruction(_RETURN, _FAIL | errno.ENOSYS), _instruction(_RETURN, _FAIL | errno.EAFNOSUPPORT)
+    code = [_instruction(_LOAD, _NUMBER)]
     if abi.socket == 41:
-        code.append(_does(_MASK, ~_X32 & 0xFFFFFFFF))
+        code.append(_instruction(_MASK, ~_X32 & 0xFFFFFFFF))
     for number in (IO_URING_SETUP, abi.socketcall):
         if number >= 0:
-            code += [_does(_EQUAL, number, 0, 1), missing]
-    code += [_does(_EQUAL, abi.socket, 1, 0), _does(_RETURN, _ALLOW), _does(_LOAD, _FIRST_ARGUMENT)]
+            code += [_instruction(_EQUAL, number, 0, 1), missing]
+    code += [
+        _instruction(_EQUAL, abi.socket, 1, 0),
+        _instruction(_RETURN, _ALLOW),
+        _instruction(_LOAD, _FIRST_ARGUMENT),
+    ]
     for family in FAMILIES:
-        code += [_does(_EQUAL, family, 0, 1), _does(_RETURN, _ALLOW)]
+        code += [_instruction(_EQUAL, family, 0, 1), _instruction(_RETURN, _ALLOW)]
     return [*code, other]
 
 
-def _does(code: int, value: int, when: int = 0, otherwise: int = 0) -> bytes:
+def _instruction(code: int, value: int, when: int = 0, otherwise: int = 0) -> bytes:
     """Return an instruction; `when` and `otherwise` are how many instructions a comparison skips."""
     return struct.pack("=HBBI", code, when, otherwise, value)

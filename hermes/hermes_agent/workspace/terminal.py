@@ -21,20 +21,20 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.redact import redactor
 from hermes_agent.hooks import HookBus
-from hermes_agent.io.processes import Finished
-from hermes_agent.policy.commands import CommandPolicy, Review
-from hermes_agent.policy.smart import judgeable
+from hermes_agent.io.processes import CommandResult
+from hermes_agent.policy.commands import CommandPolicy, CommandReview
+from hermes_agent.policy.smart import can_judge
 from hermes_agent.tools import tool_result
 from hermes_agent.workspace import arguments, folders
-from hermes_agent.workspace.backends.backend import Backend, Call
-from hermes_agent.workspace.background import Processes
-from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.backends.backend import Backend, BackendCommand
+from hermes_agent.workspace.background import BackgroundProcesses
+from hermes_agent.workspace.circumstances import ToolContext
 from hermes_agent.workspace.declared import TERMINAL
-from hermes_agent.workspace.output import decode, shorten, strip_control, visible
+from hermes_agent.workspace.output import decode_output, printable, shorten, strip_sequences
 from hermes_agent.workspace.shell_state import MAX_STATE, ShellState
-from hermes_agent.workspace.shells import Shells
+from hermes_agent.workspace.shells import TaskShells
 
-__all__ = ["Terminal"]
+__all__ = ["TerminalTool"]
 
 logger = logging.getLogger(__name__)
 
@@ -87,13 +87,13 @@ class _Plan:
         return f"{self.cwd}, writing in {self.folder}" if self.folder else self.cwd
 
     @property
-    def leaves(self) -> bool:
+    def is_leaving(self) -> bool:
         """Whether it runs outside of a confinement that there is."""
         return self.backend.can_leave and not self.confined
 
 
 @dataclass(frozen=True, slots=True)
-class Terminal:
+class TerminalTool:
     """The handler and its question.
 
     Attributes:
@@ -104,25 +104,25 @@ class Terminal:
         policy: what is refused or allowed without asking.
     """
 
-    here: Circumstances
-    shells: Shells
+    here: ToolContext
+    shells: TaskShells
     timeout_s: float = 180
     max_bytes: int = 50_000
     max_lines: int = 2_000
     max_line_chars: int = 2_000
     hooks: HookBus | None = None
     policy: CommandPolicy = field(default_factory=CommandPolicy)
-    processes: Processes | None = None
+    processes: BackgroundProcesses | None = None
     """Where background processes are kept; None for nowhere."""
     watch: Callable[[], None] = lambda: None
     """Called when there is a new process that somebody wants to hear of."""
 
     def schema(self) -> dict[str, Any]:
         """Return what the backend changes in the tool's description."""
-        backend = self.shells.known
-        if backend is None or not backend.about:
+        backend = self.shells.backend_or_none
+        if backend is None or not backend.description:
             return {}
-        changed: dict[str, Any] = {"description": f"{TERMINAL['description']} {backend.about}"}
+        changed: dict[str, Any] = {"description": f"{TERMINAL['description']} {backend.description}"}
         more = {"write_to": folders.WRITE_TO} if backend.opens else {}
         more |= {"unconfined": UNCONFINED} if backend.can_leave else {}
         if more:
@@ -150,17 +150,19 @@ class Terminal:
         if plan.backend.refusal:
             return f"BLOCKED: {plan.backend.refusal}"
         asked = None if self._runs_unasked(plan, review, functions) else self._request(plan, review)
-        what = folders.covered(self.here.places, plan.folder) if plan.folder else None
+        what = folders.folder_answer(self.here.places, plan.folder) if plan.folder else None
         if what is None or self.here.places.is_writable(plan.folder):
             return asked
         if asked is None:
-            return folders.question(self.here, plan.folder, what, plan.command)
-        return replace(asked, summary=f"{asked.summary} that writes in {visible(plan.folder)}", once=True, smart=False)
+            return folders.folder_request(self.here, plan.folder, what, plan.command)
+        return replace(
+            asked, summary=f"{asked.summary} that writes in {printable(plan.folder)}", once=True, smart=False
+        )
 
-    def _runs_unasked(self, plan: _Plan, review: Review, functions: str) -> bool:
+    def _runs_unasked(self, plan: _Plan, review: CommandReview, functions: str) -> bool:
         """Say whether no question is asked: a list of the operator names the command, or a sandbox holds it."""
-        if plan.leaves:
-            if functions or not self.policy.leaves(plan.command):
+        if plan.is_leaving:
+            if functions or not self.policy.may_leave_sandbox(plan.command):
                 return False
             logger.info("terminal: leaves the sandbox by `terminal.unconfined_commands`")
             return True
@@ -175,19 +177,19 @@ class Terminal:
             return True
         return plan.backend.throwaway or not review.keys
 
-    def _request(self, plan: _Plan, review: Review) -> ApprovalRequest:
+    def _request(self, plan: _Plan, review: CommandReview) -> ApprovalRequest:
         """Return the question about a command."""
-        where = " outside the sandbox" if plan.leaves else ""
+        where = " outside the sandbox" if plan.is_leaving else ""
         digest = hashlib.sha256(f"{where}{plan.cwd}\0{plan.command}".encode()).hexdigest()
         named = review.lasting and not where
         keep = partial(self.policy.allow_always, review.keys) if named else None
         rule = " + ".join(review.keys) if named else digest
         place = "" if plan.backend.own_files else f" ({plan.backend.name})"
-        detail = f"{visible(plan.command)}\nin {visible(plan.cwd) or 'its home directory'}{place}"
+        detail = f"{printable(plan.command)}\nin {printable(plan.cwd) or 'its home directory'}{place}"
         summary = f"run a command{where}" + (f" ({'; '.join(review.keys)})" if review.keys else "")
         sends = review.network and not plan.backend.offline
         # what leaves the sandbox is a person's to allow
-        smart = not plan.leaves and not sends and judgeable(review.keys, plan.command)
+        smart = not plan.is_leaving and not sends and can_judge(review.keys, plan.command)
         return ApprovalRequest(
             "terminal",
             summary,
@@ -196,7 +198,7 @@ class Terminal:
             keep=keep,
             smart=smart,
             once=review.once,
-            mandatory=plan.leaves or review.mandatory,
+            mandatory=plan.is_leaving or review.mandatory,
         )
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
@@ -207,7 +209,7 @@ class Terminal:
             if plan.backend.own_files and not _only_reads(plan.command):
                 self.here.before_change("", f"terminal {plan.command[:200]}", plan.folder)
             if args.get("background"):
-                return self._begin(plan, args, str(kwargs.get("session_id") or ""))
+                return self._start_background(plan, args, str(kwargs.get("session_id") or ""))
             for name in ("notify_on_complete", "watch_patterns"):
                 if args.get(name):
                     raise ToolFailed(f"`{name}` is for background processes: set `background`")
@@ -217,7 +219,7 @@ class Terminal:
 
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
         """Return the folder in which a command stood, and the process that runs on (`Effect.place`)."""
-        backend = self.shells.known
+        backend = self.shells.backend_or_none
         folders = [] if backend is None else [self._cwd(args, backend)]
         if args.get("background"):
             with contextlib.suppress(ValueError, AttributeError):
@@ -226,7 +228,7 @@ class Terminal:
 
     def _plan(self, args: Mapping[str, Any]) -> _Plan:
         most = max(MAX_TIMEOUT_S, int(self.timeout_s))
-        command = arguments.text(args, "command")
+        command = arguments.parse_text(args, "command")
         try:
             command.encode()
         except UnicodeEncodeError:
@@ -239,16 +241,16 @@ class Terminal:
             backend,
             command,
             self._cwd(args, backend),
-            arguments.whole_number(args, "timeout", default=0, least=1, most=most) or self.timeout_s,
+            arguments.parse_number(args, "timeout", default=0, least=1, most=most) or self.timeout_s,
             self.shells.state(self.here.task_id(), confined=confined),
             confined=confined,
             tty=bool(args.get("pty")),
             stays=bool(args.get("workdir")),
-            folder=folders.named(self.here, args) if confined and backend.opens else "",
+            folder=folders.requested_folder(self.here, args) if confined and backend.opens else "",
         )
 
     def _cwd(self, args: Mapping[str, Any], backend: Backend) -> str:
-        given = arguments.text(args, "workdir", default="", may_be_empty=True)
+        given = arguments.parse_text(args, "workdir", default="", may_be_empty=True)
         last = self.shells.cwd(self.here.task_id())
         if not backend.own_files:
             return given if given.startswith("/") or not last else f"{last}/{given}".rstrip("/")
@@ -256,17 +258,17 @@ class Terminal:
             return last
         return self.here.resolve(given or ".")
 
-    def _begin(self, plan: _Plan, args: Mapping[str, Any], session_id: str) -> str:
+    def _start_background(self, plan: _Plan, args: Mapping[str, Any], session_id: str) -> str:
         """Start a background process where the task's shell stands."""
         if self.processes is None:
             raise ToolFailed("there are no background processes here")
         watch = args.get("watch_patterns") or []
         if not isinstance(watch, list) or not all(isinstance(word, str) and word for word in watch):
             raise ToolFailed("`watch_patterns` is a list of texts")
-        script = "\n".join([plan.backend.prelude(), plan.state.entering(plan.cwd), plan.command])
+        script = "\n".join([plan.backend.prelude(), plan.state.restore_script(plan.cwd), plan.command])
         call = self._call(plan)
         try:
-            with self.here.at_work("terminal", visible(plan.command)):
+            with self.here.use_network("terminal", printable(plan.command)):
                 start = plan.backend.start(script, call)
             process = self.processes.start(
                 start,
@@ -274,7 +276,7 @@ class Terminal:
                 cwd=plan.cwd,
                 backend=plan.backend.name,
                 task_id=call.task_id,
-                session_id=self.here.notified(session_id),
+                session_id=self.here.notified_session(session_id),
                 confined=plan.confined,
                 tty=plan.tty,
                 notify=bool(args.get("notify_on_complete")),
@@ -292,8 +294,8 @@ class Terminal:
             error=None,
         )
 
-    def _call(self, plan: _Plan, output_bytes: int = 0) -> Call:
-        return Call(
+    def _call(self, plan: _Plan, output_bytes: int = 0) -> BackendCommand:
+        return BackendCommand(
             plan.command,
             plan.cwd,
             plan.timeout_s,
@@ -325,32 +327,32 @@ class Terminal:
         transforms = self.hooks is not None and self.hooks.has("transform_terminal_output")
         call = self._call(plan, max(self.max_bytes, TRANSFORM_BYTES) if transforms else 0)
         try:
-            with self.here.at_work("terminal", visible(plan.command)) as work:
+            with self.here.use_network("terminal", printable(plan.command)) as work:
                 done = plan.backend.execute(call, plan.state)
         except OSError as exc:
             hint = ": put the script into a file" if "too long" in str(exc) else ""
             raise ToolFailed(f"the command could not be started: {exc.strerror or exc}{hint}") from exc
         if not plan.stays:
-            self.shells.moved(call.task_id, plan.state.cwd)
-        text = decode(done.head, done.tail, done.omitted)
+            self.shells.set_cwd(call.task_id, plan.state.cwd)
+        text = decode_output(done.head, done.tail, done.omitted)
         if transforms:
             text = self._transformed(text, plan, done, task_id)
-        text = redactor(strip_control(text))
+        text = redactor(strip_sequences(text))
         text = shorten(text, self.max_bytes, max_lines=self.max_lines, max_line_chars=self.max_line_chars)
-        notes = (work.told(text), self._closed(plan, text)) if plan.confined else ()
+        notes = (work.result_text(text), self._closed_hint(plan, text)) if plan.confined else ()
         return self._result(text, plan, done, notes)
 
-    def _closed(self, plan: _Plan, text: str) -> str:
+    def _closed_hint(self, plan: _Plan, text: str) -> str:
         """Return why a command could not write where it runs, and what can; empty where it could."""
         root = plan.folder or self.here.cwd()
         if "Read-only file system" not in text or not plan.backend.is_read_only(root):
             return ""
         return (
-            f"commands cannot write in {visible(root)}, which is a home or of the system: name one folder of the"
+            f"commands cannot write in {printable(root)}, which is a home or of the system: name one folder of the"
             " home in `write_to`, use `write_file`, or let the user name the directory of a project (`terminal.cwd`)"
         )
 
-    def _transformed(self, text: str, plan: _Plan, done: Finished, task_id: str) -> str:
+    def _transformed(self, text: str, plan: _Plan, done: CommandResult, task_id: str) -> str:
         assert self.hooks is not None
         answers = self.hooks.fire(
             "transform_terminal_output",
@@ -362,7 +364,7 @@ class Terminal:
         )
         return next((answer.value for answer in answers if isinstance(answer.value, str)), text)
 
-    def _result(self, text: str, plan: _Plan, done: Finished, notes: Sequence[str]) -> str:
+    def _result(self, text: str, plan: _Plan, done: CommandResult, notes: Sequence[str]) -> str:
         result: dict[str, Any] = {"output": text, "exit_code": done.exit_code, "error": None}
         if done.timed_out:
             result |= {
@@ -393,7 +395,7 @@ class Terminal:
 
 def _set_aside(held: tuple[str, ...]) -> str:
     """Return what the model is told of files that a command may not leave."""
-    files = "; ".join(visible(text) for text in held[:MOST_HELD])
+    files = "; ".join(printable(text) for text in held[:MOST_HELD])
     more = f"; and {len(held) - MOST_HELD} more" if len(held) > MOST_HELD else ""
     return (
         f"{files}{more}. Other programs of the user would run or obey what the command left there."

@@ -15,33 +15,33 @@ from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.terminal_env import choose_terminal_env
 from hermes_agent.contracts.tool import ApprovalRequest, Effect
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.core.home_files import Reader
+from hermes_agent.core.home_files import FileAccess
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import CommandPatterns
-from hermes_agent.policy.network import Tables
+from hermes_agent.policy.network import HostTables
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.workspace import declared
-from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.shells import Shells
+from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace.shells import TaskShells
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.backends.backend import Backend
     from hermes_agent.workspace.backends.choosing import ChooseProvider
     from hermes_agent.workspace.checkpoints import Checkpoints
     from hermes_agent.workspace.egress.networks import Networks
-    from hermes_agent.workspace.handlers import Handlers
-    from hermes_agent.workspace.watching import Watcher
+    from hermes_agent.workspace.handlers import WorkspaceTools
+    from hermes_agent.workspace.watching import ProcessWatcher
 
 __all__ = ["register"]
 
 
-def _patched(args: Mapping[str, Any]) -> list[str]:
+def _patch_paths(args: Mapping[str, Any]) -> list[str]:
     """Return the files that stand in the text of a patch."""
     from hermes_agent.workspace import patching
 
-    return patching.names(args)
+    return patching.patch_paths(args)
 
 
 def register(
@@ -53,14 +53,14 @@ def register(
     hooks: HookBus | None = None,
     environ: Mapping[str, str] | None = None,
     provided: ChooseProvider = partial(choose_terminal_env, {}),  # noqa: B008 - nothing that changes
-    watching: Callable[[], Watcher] | None = None,
+    watching: Callable[[], ProcessWatcher] | None = None,
     sudo_password: Callable[[], str] = lambda: "",
     checkpoints: Checkpoints | None = None,
     patterns: CommandPatterns | None = None,
     bridge: Bridge | None = None,
-    tables: Tables | None = None,
-    reader: Callable[[], Reader] = Reader,
-) -> Shells:
+    tables: HostTables | None = None,
+    reader: Callable[[], FileAccess] = FileAccess,
+) -> TaskShells:
     """Register the tools with their limits from the configuration, and return the shells that they run.
 
     Args:
@@ -81,7 +81,7 @@ def register(
     settings: dict[str, Any] = {**config.get("terminal")}
     credentials = environ.get("CREDENTIALS_DIRECTORY", "")
     added, writable = settings["sandbox_paths"] or (), settings["writable_paths"] or ()
-    places = Places(str(home), str(Path.home()), credentials, added, reader, writable)
+    places = PathRules(str(home), str(Path.home()), credentials, added, reader, writable)
     if settings["backend"] == "local":
         settings["backend"] = environ.get("TERMINAL_ENV", "").strip() or "local"
     if settings["backend"] in ("systemd", "bwrap"):  # this machine, with that box and no other
@@ -89,27 +89,29 @@ def register(
 
     def backend() -> Backend:
         from hermes_agent.workspace.backends.choosing import choose_backend  # at its first use, not at every start
-        from hermes_agent.workspace.bwrap import Bwrap
-        from hermes_agent.workspace.exec_unit import ExecUnit
-        from hermes_agent.workspace.sandbox import Sandbox
+        from hermes_agent.workspace.bwrap import BubblewrapSandbox
+        from hermes_agent.workspace.exec_unit import SystemdSandbox
+        from hermes_agent.workspace.sandbox import SandboxSelector
 
         boxes = (
-            ExecUnit(settings["exec_socket"], str(cwd), shells.networks),
-            Bwrap(places, networks=shells.networks, path=environ.get("PATH"), tmp_mb=settings["sandbox_tmp_mb"]),
+            SystemdSandbox(settings["exec_socket"], str(cwd), shells.networks),
+            BubblewrapSandbox(
+                places, networks=shells.networks, path=environ.get("PATH"), tmp_mb=settings["sandbox_tmp_mb"]
+            ),
         )
-        sandbox = Sandbox(boxes, mode=settings["sandbox"])
+        sandbox = SandboxSelector(boxes, mode=settings["sandbox"])
         return choose_backend(settings, environ, sandbox, provided, sudo_password, str(home))
 
     def networks() -> Networks:
         from hermes_agent.workspace.egress.networks import Networks  # for the first command
 
         assert bridge is not None
-        return Networks(settings["network"], tables or Tables(config.get, home), bridge, path=environ.get("PATH"))
+        return Networks(settings["network"], tables or HostTables(config.get, home), bridge, path=environ.get("PATH"))
 
     persistent = config.get("terminal.persistent_shell")
     name = str(settings["backend"]).strip().lower()
-    shells = Shells(backend, persistent=persistent, networks=None if bridge is None else networks, name=name)
-    tools = _Tools(
+    shells = TaskShells(backend, persistent=persistent, networks=None if bridge is None else networks, name=name)
+    tools = _LazyTools(
         config,
         home,
         cwd,
@@ -123,7 +125,8 @@ def register(
     )
     own: dict[str, Any] = {"owner": Owner(BUILTIN)}
     read, write, patch, search, shell, process = (
-        _Handler(tools, name) for name in ("read_file", "write_file", "patch", "search_files", "terminal", "process")
+        _LazyHandler(tools, name)
+        for name in ("read_file", "write_file", "patch", "search_files", "terminal", "process")
     )
     registry.register(
         "read_file",
@@ -136,7 +139,7 @@ def register(
         **own,
     )
     for tool, schema, emoji in ((write, declared.WRITE_FILE, "✍️"), (patch, declared.PATCH, "🩹")):
-        effect = Effect("writes", ("path",), place=tool.files, named=_patched if tool is patch else None)
+        effect = Effect("writes", ("path",), place=tool.files, named=_patch_paths if tool is patch else None)
         registry.register(
             schema["name"], "file", schema, tool, emoji=emoji, approval=tool.approval, effect=effect, **own
         )
@@ -173,31 +176,31 @@ def register(
     return shells
 
 
-class _Tools:
+class _LazyTools:
     """The handlers, made when one is first used: in a worker, as every call of a tool.
 
     Args:
-        args, kwargs: those of `Handlers.of`.
+        args, kwargs: those of `WorkspaceTools.of`.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._args, self._kwargs = args, kwargs
-        self._made: Handlers | None = None
+        self._made: WorkspaceTools | None = None
         self._lock = threading.Lock()
 
-    def made(self) -> Handlers:
-        from hermes_agent.workspace.handlers import Handlers  # 1 MiB with what it imports; a start calls no tool
+    def made(self) -> WorkspaceTools:
+        from hermes_agent.workspace.handlers import WorkspaceTools  # 1 MiB with what it imports; a start calls no tool
 
         with self._lock:
             if self._made is None:
-                self._made = Handlers.of(*self._args, **self._kwargs)
+                self._made = WorkspaceTools.of(*self._args, **self._kwargs)
             return self._made
 
 
-class _Handler:
+class _LazyHandler:
     """Stands for the handler of that name."""
 
-    def __init__(self, tools: _Tools, name: str) -> None:
+    def __init__(self, tools: _LazyTools, name: str) -> None:
         self._tools, self._name = tools, name
 
     @property

@@ -17,16 +17,16 @@ from typing import Any
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.io.beneath import opened_directory
+from hermes_agent.io.beneath import hold_directory
 from hermes_agent.io.files import replace_at
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments, folders
-from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.circumstances import ToolContext
 from hermes_agent.workspace.encodings import UTF8, TextForm, decode_text, guess_form
-from hermes_agent.workspace.output import visible
-from hermes_agent.workspace.regular import kind_of, refuse_secret
+from hermes_agent.workspace.output import printable
+from hermes_agent.workspace.regular import check_not_secret, kind_of
 
-__all__ = ["WriteFile", "remove", "store"]
+__all__ = ["WriteFileTool", "remove_file", "store_file"]
 
 JUDGED_BYTES = 10_000_000
 """The present text up to here tells its encoding and line ends."""
@@ -44,10 +44,10 @@ _shown: ContextVar[str] = ContextVar("hermes_write_file_shown", default="")
 
 
 @dataclass(frozen=True, slots=True)
-class WriteFile:
+class WriteFileTool:
     """The handler and its question."""
 
-    here: Circumstances
+    here: ToolContext
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
         """Ask when the file lies where writing concerns a person.
@@ -61,14 +61,14 @@ class WriteFile:
             return None  # the handler refuses the same arguments with the reason
         _shown.set(target)
         concern = self.here.write_concern(target)
-        if concern is None or (self.here.distant() is None and self.here.places.secret(target) is not None):
+        if concern is None or (self.here.remote_files() is None and self.here.places.secret_reason(target) is not None):
             return None
         rule = f"write_file:{target}"
         if concern.sensitive:
             rule += f":{hashlib.sha256(text.encode()).hexdigest()}"
-        detail = f"{visible(target)}\n{self._preview(target, text)}"
+        detail = f"{printable(target)}\n{self._preview(target, text)}"
         asked = ApprovalRequest("write_file", f"write a file {concern.where}", detail, rule, mandatory=concern.own)
-        return asked if concern.sensitive else folders.widened(self.here, asked, [target])
+        return asked if concern.sensitive else folders.widen_to_folder(self.here, asked, [target])
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `path`, `bytes_written`, `created`, and `lines_added`, `lines_removed` where the old text is known.
@@ -83,11 +83,11 @@ class WriteFile:
 
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
         """Return the file that a call is about."""
-        return [self.here.resolve(arguments.text(args, "path"))]
+        return [self.here.resolve(arguments.parse_text(args, "path"))]
 
     def _read(self, args: Mapping[str, Any]) -> tuple[str, str]:
-        path = arguments.text(args, "path")
-        content = arguments.text(args, "content", may_be_empty=True)
+        path = arguments.parse_text(args, "path")
+        content = arguments.parse_text(args, "content", may_be_empty=True)
         target = self.here.resolve(path)
         if path.endswith("/") or target == "/":
             raise ToolFailed(f"{path} names a directory, not a file")
@@ -101,22 +101,26 @@ class WriteFile:
         concern = self.here.write_concern(target)
         if concern is not None and _shown.get() != target:
             raise ToolFailed(f"{target} is {concern.where}, and nobody was asked about it")
-        if self.here.changed(target):
+        if self.here.is_changed(target):
             raise ToolFailed(f"{target} has changed since you read it: read it again, then write")
-        old, form = self._present(target)
+        old, form = self._current_text(target)
         data, kept = _stored(text, form)
-        self.here.before_change(target, f"write_file {self.here.shown(target)}")
+        self.here.before_change(target, f"write_file {self.here.display_path(target)}")
         if concern is not None:
-            self.here.approved(target, data)
-        created = store(self.here, target, data)
-        self.here.know(target)
-        result: dict[str, Any] = {"path": self.here.shown(target), "bytes_written": len(data), "created": created}
+            self.here.note_approved(target, data)
+        created = store_file(self.here, target, data)
+        self.here.remember(target)
+        result: dict[str, Any] = {
+            "path": self.here.display_path(target),
+            "bytes_written": len(data),
+            "created": created,
+        }
         if old is not None or created:
             before, after = Counter((old or "").splitlines()), Counter(text.splitlines())
             result |= {"lines_added": (after - before).total(), "lines_removed": (before - after).total()}
         return tool_result(result | kept)
 
-    def _present(self, target: str) -> tuple[str | None, TextForm]:
+    def _current_text(self, target: str) -> tuple[str | None, TextForm]:
         """Return the present text and its form; no text where there is none, or it is long or binary."""
         try:
             file, status = self.here.open(target)
@@ -138,7 +142,7 @@ class WriteFile:
     def _preview(self, target: str, new: str) -> str:
         import difflib  # a question is rarer than a start
 
-        old, form = self._present(target)
+        old, form = self._current_text(target)
         data = _stored(new, form)[0]
         if old is not None and max(len(old), len(new)) <= DIFF_CHARS:
             lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), "now", "then", lineterm="", n=1))
@@ -147,7 +151,7 @@ class WriteFile:
         head = f"{len(data):,} bytes" + (" replace what is there" if os.path.lexists(target) else ", a new file")
         text = "\n".join(lines[:SHOWN_LINES])
         cut = "\n…" if len(lines) > SHOWN_LINES or len(text) > SHOWN_CHARS else ""
-        return visible(f"{head}\n{text[:SHOWN_CHARS]}{cut}")
+        return printable(f"{head}\n{text[:SHOWN_CHARS]}{cut}")
 
 
 def _stored(text: str, form: TextForm) -> tuple[bytes, dict[str, Any]]:
@@ -164,7 +168,7 @@ def _stored(text: str, form: TextForm) -> tuple[bytes, dict[str, Any]]:
     return data, said if form.encoding == "utf-8" else said | {"encoding": form.encoding}
 
 
-def store(here: Circumstances, target: str, data: bytes, mode: int | None = None) -> bool:
+def store_file(here: ToolContext, target: str, data: bytes, mode: int | None = None) -> bool:
     """Replace a file, whole or not at all, wherever it is; return whether it is new.
 
     Args:
@@ -173,7 +177,7 @@ def store(here: Circumstances, target: str, data: bytes, mode: int | None = None
     Raises:
         ToolFailed: it holds credentials, or cannot be written.
     """
-    if distant := here.distant():
+    if distant := here.remote_files():
         try:
             distant.read(target)
             created = False
@@ -181,10 +185,10 @@ def store(here: Circumstances, target: str, data: bytes, mode: int | None = None
             created = True
         distant.write(target, data)
         return created
-    refuse_secret(here.places, target)
+    check_not_secret(here.places, target)
     directory, name = os.path.split(target)
     try:
-        with opened_directory(directory) as handle:
+        with hold_directory(directory) as handle:
             created = _is_new(handle, name, target)
             replace_at(handle, name, data, mode=mode)
     except OSError as exc:
@@ -193,19 +197,19 @@ def store(here: Circumstances, target: str, data: bytes, mode: int | None = None
     return created
 
 
-def remove(here: Circumstances, target: str) -> None:
+def remove_file(here: ToolContext, target: str) -> None:
     """Delete a file.
 
     Raises:
         ToolFailed: it holds credentials, is no regular file, or cannot be deleted.
     """
-    if distant := here.distant():
+    if distant := here.remote_files():
         distant.remove(target)
         return
-    refuse_secret(here.places, target)
+    check_not_secret(here.places, target)
     directory, name = os.path.split(target)
     try:
-        with opened_directory(directory) as handle:
+        with hold_directory(directory) as handle:
             if not _is_new(handle, name, target):
                 os.unlink(name, dir_fd=handle)
     except OSError as exc:

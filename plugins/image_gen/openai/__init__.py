@@ -8,10 +8,10 @@ from typing import Any
 from hermes_agent.contracts.image_gen import (
     DEFAULT_ASPECT_RATIO,
     ImageGenProvider,
-    error_response,
+    image_error_response,
+    image_success_response,
     save_b64_image,
     save_url_image,
-    success_response,
 )
 
 ADDRESS = "https://api.openai.com/v1"
@@ -51,7 +51,9 @@ class OpenAiImages(ImageGenProvider):
         model = str(kwargs.get("model") or self.default_model())
         about: dict[str, Any] = {"model": model, "prompt": prompt, "aspect_ratio": aspect_ratio, "provider": self.name}
         if image_url or reference_image_urls:
-            return error_response(error="this service draws from words alone", error_type="not_supported", **about)
+            return image_error_response(
+                error="this service draws from words alone", error_type="not_supported", **about
+            )
         key = os.environ.get("OPENAI_API_KEY", "")
         address = os.environ.get("OPENAI_IMAGE_URL", ADDRESS).rstrip("/")
         body = {"model": model, "prompt": prompt, "n": 1, "size": SIZES.get(aspect_ratio, SIZES[DEFAULT_ASPECT_RATIO])}
@@ -63,13 +65,15 @@ class OpenAiImages(ImageGenProvider):
                 timeout=TIMEOUT_S,
             )
             if answer.is_error:
-                return error_response(error=f"{address} answered {answer.status_code}: {answer.text[:500]}", **about)
+                return image_error_response(
+                    error=f"{address} answered {answer.status_code}: {answer.text[:500]}", **about
+                )
             drawn = answer.json()["data"][0]
             encoded = drawn.get("b64_json")
             path = save_b64_image(encoded) if encoded else save_url_image(str(drawn["url"]))
         except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError, TimeoutError) as exc:
-            return error_response(error=f"{address} gave no picture: {type(exc).__name__}: {exc}", **about)
-        return success_response(image=str(path), **about)
+            return image_error_response(error=f"{address} gave no picture: {type(exc).__name__}: {exc}", **about)
+        return image_success_response(image=str(path), **about)
 
     def get_setup_schema(self) -> dict[str, Any]:
         variable = {"key": "OPENAI_API_KEY", "prompt": "API key", "url": "https://platform.openai.com/api-keys"}

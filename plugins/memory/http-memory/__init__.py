@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes_agent.contracts.memory import MemoryProvider
 
-from .service import Service, Unreachable, settings, write_settings
+from .service import MemoryServiceClient, MemoryServiceUnreachable, settings, write_settings
 
 __all__ = ["HttpMemory", "register"]
 
@@ -44,7 +44,7 @@ class HttpMemory(MemoryProvider):
 
     def __init__(self) -> None:
         self._session = ""
-        self._service: Service | None = None
+        self._service: MemoryServiceClient | None = None
         self._count = 5
 
     @property
@@ -65,7 +65,7 @@ class HttpMemory(MemoryProvider):
         given = settings(str(kwargs.get("hermes_home") or ""))
         self._session = session_id
         self._count = int(given["recall_count"])
-        self._service = Service(given["url"], given["api_key"], user=str(kwargs.get("user_id") or "owner"))
+        self._service = MemoryServiceClient(given["url"], given["api_key"], user=str(kwargs.get("user_id") or "owner"))
 
     def system_prompt_block(self) -> str:
         """Return what the model is told about it."""
@@ -87,7 +87,7 @@ class HttpMemory(MemoryProvider):
             if tool_name == "memory_delete":
                 service.delete(str(args.get("id") or ""))
                 return json.dumps({"deleted": True})
-        except Unreachable as exc:
+        except MemoryServiceUnreachable as exc:
             return json.dumps({"error": str(exc)})
         raise NotImplementedError(f"memory provider '{self.name}' has no tool '{tool_name}'")
 
@@ -126,7 +126,7 @@ class HttpMemory(MemoryProvider):
         """Keep what is not secret in `http-memory.json` of the home."""
         write_settings(values, hermes_home)
 
-    def _open(self) -> Service:
+    def _open(self) -> MemoryServiceClient:
         if self._service is None:
             raise RuntimeError("the memory service is not known yet: initialize() comes first")
         return self._service

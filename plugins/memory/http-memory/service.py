@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-__all__ = ["Service", "Unreachable", "settings", "write_settings"]
+__all__ = ["MemoryServiceClient", "MemoryServiceUnreachable", "settings", "write_settings"]
 
 TIMEOUT_S = 4.0
 FAILURES, PAUSE_S = 3, 60.0
@@ -21,7 +21,7 @@ MAX_BYTES = 1024 * 1024
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-class Unreachable(Exception):
+class MemoryServiceUnreachable(Exception):
     """The service did not answer, or not with what the API says."""
 
 
@@ -56,7 +56,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-class Service:
+class MemoryServiceClient:
     """One person's memories.
 
     Args:
@@ -83,7 +83,7 @@ class Service:
         body = {"user": self._user, "session": session, "query": query, "limit": limit}
         found = self._ask("POST", "/v1/recall", body).get("memories")
         if not isinstance(found, list):
-            raise Unreachable(f"{self._url} answered /v1/recall without a list of memories")
+            raise MemoryServiceUnreachable(f"{self._url} answered /v1/recall without a list of memories")
         return [
             {"id": str(m.get("id") or ""), "text": str(m["text"])}
             for m in found
@@ -104,10 +104,10 @@ class Service:
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         if time.monotonic() < self._until:
-            raise Unreachable(f"{self._url} failed {FAILURES} times; it is asked again in a minute")
+            raise MemoryServiceUnreachable(f"{self._url} failed {FAILURES} times; it is asked again in a minute")
         try:
-            answer = self._sent(method, path, body)
-        except Unreachable:
+            answer = self._send(method, path, body)
+        except MemoryServiceUnreachable:
             self._failures += 1
             if self._failures >= FAILURES:
                 self._failures, self._until = 0, time.monotonic() + PAUSE_S
@@ -115,7 +115,7 @@ class Service:
         self._failures = 0
         return answer
 
-    def _sent(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, data, {"Accept": "application/json"}, method=method)
         if data is not None:
@@ -126,15 +126,17 @@ class Service:
             with self._opener.open(request, timeout=TIMEOUT_S) as response:
                 text = response.read(MAX_BYTES + 1)
         except urllib.error.HTTPError as exc:
-            raise Unreachable(f"{self._url}{path.partition('?')[0]} answered with status {exc.code}") from None
+            raise MemoryServiceUnreachable(
+                f"{self._url}{path.partition('?')[0]} answered with status {exc.code}"
+            ) from None
         except (OSError, http.client.HTTPException) as exc:
-            raise Unreachable(f"{self._url} cannot be reached: {exc}") from None
+            raise MemoryServiceUnreachable(f"{self._url} cannot be reached: {exc}") from None
         if len(text) > MAX_BYTES:
-            raise Unreachable(f"{self._url} answered with more than {MAX_BYTES} bytes")
+            raise MemoryServiceUnreachable(f"{self._url} answered with more than {MAX_BYTES} bytes")
         try:
             answer = json.loads(text or b"{}")
         except ValueError:
-            raise Unreachable(f"{self._url} answered with something that is no JSON") from None
+            raise MemoryServiceUnreachable(f"{self._url} answered with something that is no JSON") from None
         if not isinstance(answer, dict):
-            raise Unreachable(f"{self._url} answered with something that is no JSON object")
+            raise MemoryServiceUnreachable(f"{self._url} answered with something that is no JSON object")
         return answer

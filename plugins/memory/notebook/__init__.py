@@ -7,8 +7,8 @@ from typing import Any
 
 from hermes_agent.contracts.memory import MemoryProvider
 
-from .entries import Entries
-from .settings import FIELDS, Settings
+from .entries import NotebookStore
+from .settings import FIELDS, NotebookSettings
 
 __all__ = ["Notebook", "register"]
 
@@ -44,8 +44,8 @@ class Notebook(MemoryProvider):
 
     def __init__(self) -> None:
         self._session = ""
-        self._entries: Entries | None = None
-        self._settings = Settings()
+        self._entries: NotebookStore | None = None
+        self._settings = NotebookSettings()
 
     @property
     def name(self) -> str:
@@ -54,14 +54,16 @@ class Notebook(MemoryProvider):
 
     def is_available(self) -> bool:
         """Say whether SQLite has full-text search."""
-        return Entries.can_search()
+        return NotebookStore.can_search()
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Open the notebook of the person whose session it is."""
         home = Path(kwargs["hermes_home"])
         self._session = session_id
-        self._settings = Settings.read(home)
-        self._entries = Entries(home / "notebook.db", str(kwargs.get("user_id") or ""), self._settings.max_entries)
+        self._settings = NotebookSettings.read(home)
+        self._entries = NotebookStore(
+            home / "notebook.db", str(kwargs.get("user_id") or ""), self._settings.max_entries
+        )
 
     def system_prompt_block(self) -> str:
         """Return what the model is told about it."""
@@ -123,7 +125,7 @@ class Notebook(MemoryProvider):
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
         """Keep the settings in `notebook.json` of the home."""
-        Settings.write(Path(hermes_home), values)
+        NotebookSettings.write(Path(hermes_home), values)
 
     def shutdown(self) -> None:
         """Close the file."""
@@ -131,7 +133,7 @@ class Notebook(MemoryProvider):
             self._entries.close()
             self._entries = None
 
-    def _open(self) -> Entries:
+    def _open(self) -> NotebookStore:
         if self._entries is None:
             raise RuntimeError("the notebook is not open: initialize() comes first")
         return self._entries

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Entries", "Entry"]
+__all__ = ["NotebookStore", "NotebookEntry"]
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -44,7 +44,7 @@ _COMMON = frozenset(
 _MOST_TERMS = 40
 
 
-class Entry(NamedTuple):
+class NotebookEntry(NamedTuple):
     """What was said or noted."""
 
     id: int
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     day: str
 
 
-class Entries:
+class NotebookStore:
     """Safe for threads.
 
     Args:
@@ -103,7 +103,7 @@ class Entries:
             found = self._db.execute("DELETE FROM entries WHERE id = ? AND person = ?", (number, self._person))
             return found.rowcount > 0
 
-    def search(self, query: str, limit: int, *, without: str | None = None) -> list[Entry]:
+    def search(self, query: str, limit: int, *, without: str | None = None) -> list[NotebookEntry]:
         """Return the entries that share most with `query`, best first.
 
         Args:
@@ -128,7 +128,7 @@ class Entries:
             return []
         with self._lock:
             rows = self._db.execute(sql, values).fetchall()
-        return [Entry(r[0], r[1], r[2], time.strftime("%Y-%m-%d", time.localtime(r[3]))) for r in rows]
+        return [NotebookEntry(r[0], r[1], r[2], time.strftime("%Y-%m-%d", time.localtime(r[3]))) for r in rows]
 
     def close(self) -> None:
         """Close the file."""

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["FIELDS", "Settings"]
+__all__ = ["FIELDS", "NotebookSettings"]
 
 
-class Settings(NamedTuple):
+class NotebookSettings(NamedTuple):
     """What may be set."""
 
     recall_count: int = 5
@@ -17,7 +17,7 @@ class Settings(NamedTuple):
     max_entries: int = 20_000
 
     @classmethod
-    def read(cls, home: Path) -> Settings:
+    def read(cls, home: Path) -> NotebookSettings:
         """Read them; what is missing, or no number, has its default.
 
         Raises:

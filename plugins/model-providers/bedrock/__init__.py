@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from hermes_agent.contracts.model_provider import ProviderProfile, Unsigned
+from hermes_agent.contracts.model_provider import ProviderProfile, UnsignedRequest
 
 
 class Bedrock(ProviderProfile):
-    def sign(self, request: Unsigned) -> Mapping[str, str]:
+    def sign(self, request: UnsignedRequest) -> Mapping[str, str]:
         from . import aws, sigv4  # only who asks Bedrock without a key
 
         region = aws.region(urlsplit(request.url).hostname or "")
         bound = {name: value for name, value in request.headers.items() if name.lower() == "content-type"}
         now = datetime.now(UTC)
         given = (request.method, request.url, bound, request.body, aws.keys())
-        return sigv4.signed(*given, region=region, service="bedrock", now=now)
+        return sigv4.sign_headers(*given, region=region, service="bedrock", now=now)
 
     def account(self) -> str:
         from . import aws

@@ -16,7 +16,7 @@ from hermes_agent.contracts.model_provider import NotSignedIn
 
 from .sigv4 import Keys
 
-ASKED_FOR = (
+REMOTE_KEY_SETTINGS = (
     "sso_session",
     "sso_start_url",
     "role_arn",
@@ -42,8 +42,8 @@ def keys() -> Keys:
         token = profile.get("aws_session_token", "")
         return Keys(profile["aws_access_key_id"], profile["aws_secret_access_key"], token, f"the AWS profile {name!r}")
     if not profile and os.environ.get("AWS_PROFILE"):
-        raise NotSignedIn(f"AWS_PROFILE is {name!r}, and there is no such profile.", f"Looked in {_looked()}.")
-    return _asked_for(name, profile)
+        raise NotSignedIn(f"AWS_PROFILE is {name!r}, and there is no such profile.", f"Looked in {_searched_places()}.")
+    return _request_keys(name, profile)
 
 
 def region(url_host: str) -> str:
@@ -59,24 +59,22 @@ def profile_name() -> str:
     return os.environ.get("AWS_PROFILE") or "default"
 
 
-def _asked_for(name: str, profile: dict[str, str]) -> Keys:
-    kind = next((setting for setting in ASKED_FOR if profile.get(setting)), "")
+def _request_keys(name: str, profile: dict[str, str]) -> Keys:
+    kind = next((setting for setting in REMOTE_KEY_SETTINGS if profile.get(setting)), "")
     try:
         found = _session(name if profile else "").get_credentials()
     except ImportError:
         if kind:
             why = f"The AWS profile {name!r} says {kind}, which takes botocore, and that is not installed."
             raise NotSignedIn(why, f"To do: {INSTALL}.") from None
-        why = (
-            f"There are no AWS credentials: neither AWS_BEARER_TOKEN_BEDROCK nor AWS_ACCESS_KEY_ID, nor in {_looked()}."
-        )
+        why = f"There are no AWS credentials: neither AWS_BEARER_TOKEN_BEDROCK nor AWS_ACCESS_KEY_ID, nor in {_searched_places()}."
         hint = f"Set one of them, or run `aws configure`. For the role of the machine or a container: {INSTALL}."
         raise NotSignedIn(why, hint) from None
     except Exception as exc:  # botocore's errors have no common base that is public
         raise NotSignedIn(f"AWS gives no credentials: {exc}", "Try `aws sts get-caller-identity`.") from exc
     if found is None:
         hint = "Set AWS_BEARER_TOKEN_BEDROCK or AWS_ACCESS_KEY_ID, or run `aws configure`."
-        raise NotSignedIn(f"There are no AWS credentials, nor in {_looked()}, nor of the machine.", hint)
+        raise NotSignedIn(f"There are no AWS credentials, nor in {_searched_places()}, nor of the machine.", hint)
     try:
         frozen = found.get_frozen_credentials()
     except Exception as exc:
@@ -98,7 +96,7 @@ def _files() -> tuple[Path, Path]:
     return Path(credentials).expanduser(), Path(config).expanduser()
 
 
-def _looked() -> str:
+def _searched_places() -> str:
     credentials, config = _files()
     return f"{credentials} and {config}"
 

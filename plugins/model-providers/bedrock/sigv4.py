@@ -21,7 +21,7 @@ class Keys(NamedTuple):
     source: str = ""
 
 
-def signed(
+def sign_headers(
     method: str,
     url: str,
     headers: Mapping[str, str],

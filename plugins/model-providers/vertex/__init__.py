@@ -9,28 +9,28 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hermes_agent.contracts.model_provider import ProviderProfile, Unsigned
+from hermes_agent.contracts.model_provider import ProviderProfile, UnsignedRequest
 
 if TYPE_CHECKING:
-    from .google import Tokens
+    from .google import GoogleTokens
 
 
 @functools.cache
-def _tokens() -> Tokens:
-    from .google import Tokens  # only who asks Vertex without a token
+def _tokens() -> GoogleTokens:
+    from .google import GoogleTokens  # only who asks Vertex without a token
 
-    return Tokens()
+    return GoogleTokens()
 
 
 class Vertex(ProviderProfile):
-    def sign(self, request: Unsigned) -> Mapping[str, str]:
+    def sign(self, request: UnsignedRequest) -> Mapping[str, str]:
         tokens = _tokens()
         return {"authorization": f"Bearer {tokens.token(refused=tokens.last if request.again else '')}"}
 
     def account(self) -> str:
         from .google import credentials
 
-        return credentials().words
+        return credentials().description
 
 
 PROFILE = Vertex(

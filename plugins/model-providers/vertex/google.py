@@ -38,7 +38,7 @@ class Token(NamedTuple):
     until: float
 
 
-class Found(NamedTuple):
+class GoogleCredentials(NamedTuple):
     """Credentials. `file`: None for those of the machine."""
 
     file: Path | None
@@ -46,39 +46,39 @@ class Found(NamedTuple):
     value: Mapping[str, Any]
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         if self.file is None:
             return "the service account of this machine"
         who = self.value.get("client_email") or self.value.get("type")
         return f"{self.file} ({who})"
 
 
-class Tokens:
+class GoogleTokens:
     """The token of this process; asks Google when it ends, or when the provider refused it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: tuple[Found, Token] | None = None
+        self._current: tuple[GoogleCredentials, Token] | None = None
 
     def token(self, *, refused: str = "") -> str:
         """Return a token other than `refused`. Raises NotSignedIn."""
         with self._lock:
             found = credentials()
-            if self._kept is not None:
-                whose, token = self._kept
+            if self._current is not None:
+                whose, token = self._current
                 if whose == found and token.text != refused and time.monotonic() < token.until:
                     return token.text
-            token = _asked(found)
-            self._kept = (found, token)
+            token = _request_token(found)
+            self._current = (found, token)
             return token.text
 
     @property
     def last(self) -> str:
         """The token that was given out last; empty before."""
-        return "" if self._kept is None else self._kept[1].text
+        return "" if self._current is None else self._current[1].text
 
 
-def credentials() -> Found:
+def credentials() -> GoogleCredentials:
     """Return what there is; that of the machine is not looked for here. Raises NotSignedIn: a file is no good."""
     named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", "")
     gcloud = os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud"
@@ -90,17 +90,17 @@ def credentials() -> Found:
         if named:
             why = f"GOOGLE_APPLICATION_CREDENTIALS names {file}, which is not there."
             raise NotSignedIn(why, "Correct the path, or unset the variable.") from None
-        return Found(None, 0.0, {})
+        return GoogleCredentials(None, 0.0, {})
     except (OSError, ValueError) as exc:
         raise NotSignedIn(f"{file} cannot be read: {type(exc).__name__}.", f"Create it again: {LOGIN}.") from None
     if not isinstance(value, dict) or value.get("type") not in ("authorized_user", "service_account"):
         kind = value.get("type") if isinstance(value, dict) else None
         why = f"{file} has credentials of the type {kind!r}; authorized_user and service_account are supported."
         raise NotSignedIn(why, f"{LOGIN}; or set VERTEX_ACCESS_TOKEN.")
-    return Found(file, stamp, value)
+    return GoogleCredentials(file, stamp, value)
 
 
-def _asked(found: Found) -> Token:
+def _request_token(found: GoogleCredentials) -> Token:
     if found.file is None:
         return _from_machine()
     try:
@@ -112,10 +112,10 @@ def _asked(found: Found) -> Token:
     if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
         raise NotSignedIn(f"{found.file} names the address {url}, which is no https://.", "Correct the file.")
     try:
-        return _token(_fetched(urllib.request.Request(url, urllib.parse.urlencode(form).encode()), TIMEOUT_S))
+        return _token(_fetch(urllib.request.Request(url, urllib.parse.urlencode(form).encode()), TIMEOUT_S))
     except urllib.error.HTTPError as exc:
         raise NotSignedIn(
-            f"Google does not renew the token of {found.words}: {_said(exc)}.", f"Again: {LOGIN}."
+            f"Google does not renew the token of {found.description}: {_error_text(exc)}.", f"Again: {LOGIN}."
         ) from None
     except (OSError, ValueError) as exc:
         raise NotSignedIn(f"{parts.hostname} gives no token: {exc}.", "Check the network.") from None
@@ -158,13 +158,13 @@ def _from_machine() -> Token:
     request = urllib.request.Request(f"http://{host}{METADATA_PATH}", headers={"Metadata-Flavor": "Google"})
     try:
         direct = urllib.request.ProxyHandler({})  # a proxy would be shown the token, which comes in plain text
-        return _token(_fetched(request, METADATA_TIMEOUT_S, direct))
+        return _token(_fetch(request, METADATA_TIMEOUT_S, direct))
     except (OSError, ValueError):
         why = "There are no application-default credentials, and this machine is none of Google Cloud."
         raise NotSignedIn(why, f"{LOGIN}; or set VERTEX_ACCESS_TOKEN.") from None
 
 
-def _fetched(request: urllib.request.Request, timeout_s: float, *handlers: urllib.request.BaseHandler) -> Any:
+def _fetch(request: urllib.request.Request, timeout_s: float, *handlers: urllib.request.BaseHandler) -> Any:
     class Stay(urllib.request.HTTPRedirectHandler):
         """The secret would go along."""
 
@@ -181,7 +181,7 @@ def _token(value: Any) -> Token:
     return Token(value["access_token"], time.monotonic() + float(value.get("expires_in") or 0) - LEEWAY_S)
 
 
-def _said(exc: urllib.error.HTTPError) -> str:
+def _error_text(exc: urllib.error.HTTPError) -> str:
     try:
         value = json.loads(exc.read(1 << 16))
         return str(value.get("error_description") or value["error"])

@@ -15,21 +15,21 @@ from discord.http import Route
 from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 from hermes_agent.contracts.platform.chunks import utf16_len
 from hermes_agent.contracts.platform.markdown import convert_table_to_bullets
-from hermes_agent.contracts.platform.marks import Marks
+from hermes_agent.contracts.platform.marks import ReadPositions
 from hermes_agent.contracts.platform.media_cache import cache_media_bytes
 from hermes_agent.contracts.platform.mentions import as_command
 from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
 from hermes_agent.contracts.platform.questions import (
     CHOICE,
-    approvals,
-    asks_leave,
-    confirmations,
-    may_press,
+    approval_buttons,
+    approval_text,
+    confirmation_buttons,
+    may_answer,
 )
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.seen import MessageDeduplicator, ThreadParticipationTracker
 
-from .events import OURS, as_event, is_message, kind_of, meaning, source_of
+from .events import BUTTON_PREFIX, as_event, interaction_text, is_message, kind_of, source_of
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class DiscordAdapter(BasePlatformAdapter):
                 raise self._running_client.result()
             if not self._connected.is_set():
                 raise TimeoutError(f"no session within {CONNECT_S:g} s")
-            self._marks = Marks("discord", str(self._client.user.id))
+            self._marks = ReadPositions("discord", str(self._client.user.id))
             self._threads = ThreadParticipationTracker("discord")
             await self._offer_commands()
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
@@ -313,14 +313,14 @@ class DiscordAdapter(BasePlatformAdapter):
     async def _interacted(self, interaction):
         """Take in a slash command, or a button of ours as what its presser would have written."""
         try:
-            text, label = meaning(interaction)
+            text, label = interaction_text(interaction)
             source = source_of(interaction.channel, interaction.user, self.build_source) if text else None
         except (KeyError, TypeError, AttributeError) as exc:
             logger.warning("[discord] interaction %s is passed over: %r", interaction.id, exc)
             return
         if source is None:
             return
-        if not may_press(self, text, source.user_id, source.chat_type, source.chat_id):
+        if not may_answer(self, text, source.user_id, source.chat_type, source.chat_id):
             logger.info("[discord] %s, who is not let in, asks for %s", source.user_id, text)
             await self._quietly(interaction.response.send_message("This is not for you.", ephemeral=True))
             return
@@ -366,7 +366,7 @@ class DiscordAdapter(BasePlatformAdapter):
         return (await self._call(lambda: self._message(chat_id, message_id).delete())).success
 
     async def send_typing(self, chat_id, metadata=None):
-        chat, now = _place(chat_id, metadata), asyncio.get_running_loop().time()
+        chat, now = _target(chat_id, metadata), asyncio.get_running_loop().time()
         if self._client is not None and now - self._typing_at.get(chat, -TYPING_S) >= TYPING_S:
             self._typing_at[chat] = now  # it is shown for ten seconds
             await self._quietly(self._client.http.send_typing(int(chat)))
@@ -386,9 +386,9 @@ class DiscordAdapter(BasePlatformAdapter):
     ):
         """Ask with buttons; one that is pressed is the command that it stands for."""
         session = more.get("allow_session", True)
-        offered = approvals(permanent=allow_permanent, approval_id=approval_id, session=session)
+        offered = approval_buttons(permanent=allow_permanent, approval_id=approval_id, session=session)
         labels = {value: label for value, (_, label) in offered.items()}
-        return await self._asked(chat_id, asks_leave(command, description, limit=1500), labels, metadata)
+        return await self._asked(chat_id, approval_text(command, description, limit=1500), labels, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
         """Ask with buttons; one that is pressed is its text, or its number where the text is too long for one."""
@@ -401,13 +401,13 @@ class DiscordAdapter(BasePlatformAdapter):
         return await self._asked(chat_id, "\n".join([f"❓ {question}", *lines])[:2000], offered, metadata)
 
     async def send_slash_confirm(self, chat_id, title, message, session_key, confirm_id, metadata=None):
-        return await self._asked(chat_id, f"❓ **{title}**\n{message}", confirmations(confirm_id), metadata)
+        return await self._asked(chat_id, f"❓ **{title}**\n{message}", confirmation_buttons(confirm_id), metadata)
 
     async def _asked(self, chat_id, text, offered, metadata):
         view = discord.ui.View(timeout=None)
         for value, label in offered.items():
             style = STYLES.get(label, discord.ButtonStyle.secondary)
-            view.add_item(discord.ui.Button(label=label, custom_id=f"{OURS}{value}", style=style))
+            view.add_item(discord.ui.Button(label=label, custom_id=f"{BUTTON_PREFIX}{value}", style=style))
         try:
             return await self._post(chat_id, None, metadata, content=text, view=view)
         finally:
@@ -442,7 +442,7 @@ class DiscordAdapter(BasePlatformAdapter):
     async def _post(self, chat_id, reply_to, metadata, **content):
         """Send a message: the same delivery is the same message, however often it is sent within some minutes."""
         key = (metadata or {}).get("delivery_key")
-        place = _place(chat_id, metadata)
+        place = _target(chat_id, metadata)
         if str(reply_to or "").isdigit() and reply_to != place:  # a thread has the number of its first message
             content["reference"] = discord.MessageReference(
                 message_id=int(reply_to), channel_id=int(place), fail_if_not_exists=False
@@ -479,7 +479,7 @@ class DiscordAdapter(BasePlatformAdapter):
             logger.debug("[discord] %s", exc)
 
 
-def _place(chat_id, metadata):
+def _target(chat_id, metadata):
     return str((metadata or {}).get("thread_id") or chat_id)
 
 

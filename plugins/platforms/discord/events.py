@@ -4,11 +4,11 @@ import re
 
 import discord
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
-from hermes_agent.contracts.platform.questions import as_written
+from hermes_agent.contracts.platform.questions import answer_text
 
 SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
 """Kinds of what somebody said; the others tell of changes, and of who came and went."""
-OURS = "hermes:"
+BUTTON_PREFIX = "hermes:"
 """What the ids of our own buttons begin with."""
 KINDS = {"image": MessageType.PHOTO, "video": MessageType.VIDEO, "audio": MessageType.AUDIO}
 
@@ -18,7 +18,7 @@ def is_message(message, me):
     return message.author.id != me and message.type in SPOKEN
 
 
-def plain(message, text):
+def readable_text(message, text):
     """Return a text as people see it: with names in place of ids."""
     for user in message.mentions:
         text = re.sub(rf"<@!?{user.id}>", f"@{user.display_name}", text)
@@ -29,10 +29,10 @@ def plain(message, text):
     return re.sub(r"<a?(:\w+:)\d+>", r"\1", text)
 
 
-def words(message):
+def text_of(message):
     """Return what a message says, with stickers as words."""
     stickers = [f"[Sticker {sticker.name}]" for sticker in message.stickers]
-    return "\n".join(part for part in (plain(message, message.content), *stickers) if part).strip()
+    return "\n".join(part for part in (readable_text(message, message.content), *stickers) if part).strip()
 
 
 def as_event(message, channel, me, build_source, thread):
@@ -45,14 +45,14 @@ def as_event(message, channel, me, build_source, thread):
     named = any(user.id == me for user in message.mentions)
     said = re.sub(rf"<@!?{me}>", "", message.content) if named else message.content
     stickers = [f"[Sticker {sticker.name}]" for sticker in message.stickers]
-    text = "\n".join(part for part in (plain(message, said).lstrip(" ,:\n").rstrip(), *stickers) if part)
+    text = "\n".join(part for part in (readable_text(message, said).lstrip(" ,:\n").rstrip(), *stickers) if part)
     event = MessageEvent(text, raw_message=message, message_id=str(message.id))
     event.source = source_of(channel, message.author, build_source, thread)
     event.timestamp = message.created_at
     event.metadata["addressed"] = named
     answered = message.reference.resolved if message.reference is not None else None
     if isinstance(answered, discord.Message):
-        event.reply_to_message_id, event.reply_to_text = str(answered.id), words(answered) or None
+        event.reply_to_message_id, event.reply_to_text = str(answered.id), text_of(answered) or None
         event.reply_to_author_id, event.reply_to_author_name = str(answered.author.id), answered.author.display_name
         event.reply_to_is_own_message = answered.author.id == me
     return event
@@ -86,16 +86,16 @@ def kind_of(attachment, kept):
     return MessageType.VOICE if voice else KINDS.get(kept.kind, MessageType.DOCUMENT)
 
 
-def meaning(interaction):
+def interaction_text(interaction):
     """Return what an interaction says, and the label of the button that it is; two empty texts for others' buttons."""
     data = interaction.data or {}
     pressed = str(data.get("custom_id") or "")
     if interaction.type is discord.InteractionType.application_command:
         rest = " ".join(str(option.get("value") or "") for option in data.get("options") or ())
         return f"/{data['name']} {rest}".strip(), ""
-    if interaction.type is discord.InteractionType.component and pressed.startswith(OURS):
+    if interaction.type is discord.InteractionType.component and pressed.startswith(BUTTON_PREFIX):
         buttons = (one for row in interaction.message.components for one in getattr(row, "children", ()))
         label = next((button.label or "" for button in buttons if button.custom_id == pressed), "")
-        value = pressed.removeprefix(OURS)
-        return as_written(value, label), label
+        value = pressed.removeprefix(BUTTON_PREFIX)
+        return answer_text(value, label), label
     return "", ""

@@ -10,11 +10,11 @@ from hermes_agent.contracts.platform.media_cache import cache_media_bytes
 from hermes_agent.contracts.platform.media_tags import local_path
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
 from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.contracts.platform.state_file import adapter_file, changing, read_object
+from hermes_agent.contracts.platform.state_file import adapter_file, change_json, read_json
 
 from . import letters
-from .imap import Imap, Rejected
-from .post import post, try_login
+from .imap import Imap, ImapRejected
+from .post import send_mail, try_login
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +48,11 @@ class EmailAdapter(BasePlatformAdapter):
         if not self._acquire_platform_lock("email", settings.address.lower(), f"The mailbox {settings.address}"):
             return False
         try:
-            self._imap = await self._opened()
+            self._imap = await self._open_imap()
             validity, following = await self._imap.select(settings.folder)
-        except (OSError, TimeoutError, Rejected, ValueError) as exc:
+        except (OSError, TimeoutError, ImapRejected, ValueError) as exc:
             self._release_platform_lock()
-            refused = isinstance(exc, (Rejected, ValueError))
+            refused = isinstance(exc, (ImapRejected, ValueError))
             text = f"{settings.imap_host}: {exc or type(exc).__name__}"
             self._set_fatal_error("imap_refused" if refused else "not_connected", text, retryable=not refused)
             return False
@@ -61,7 +61,7 @@ class EmailAdapter(BasePlatformAdapter):
         self._mark_connected()
         return True
 
-    async def _opened(self):
+    async def _open_imap(self):
         settings = self.settings
         user = settings.user or settings.address
         return await Imap.open(settings.imap_host, settings.imap_port, settings.imap_security, user, settings.password)
@@ -70,7 +70,7 @@ class EmailAdapter(BasePlatformAdapter):
         """Log in at both servers, and leave again; raises what is wrong, with the server."""
         server = self.settings.imap_host
         try:
-            imap = await self._opened()
+            imap = await self._open_imap()
             imap.close()
             server = self.settings.smtp_host
             await asyncio.to_thread(try_login, self.settings)
@@ -91,14 +91,14 @@ class EmailAdapter(BasePlatformAdapter):
 
     async def _begin(self, validity, following, is_reconnect):
         """Find where to go on: behind what was there when the mailbox was first seen."""
-        known = read_object(self._state)
+        known = read_json(self._state)
         resume = self.settings.resume_after_downtime or is_reconnect
         if known.get("validity") == validity and resume and "uid" in known:
             return
         if known.get("validity") not in (None, validity):
             logger.warning("[email] the server numbered the folder anew: what is in it now is not read")
         newest = following - 1 if following else max(await self._imap.uids_above(0), default=0)
-        self._keep(validity=validity, uid=newest)
+        self._save_state(validity=validity, uid=newest)
 
     async def _watch(self, imap):
         try:
@@ -118,12 +118,12 @@ class EmailAdapter(BasePlatformAdapter):
     # -- what comes in -------------------------------------------------------------------------------------------
 
     async def _take_new(self, imap):
-        for uid in await imap.uids_above(read_object(self._state).get("uid", 0)):
+        for uid in await imap.uids_above(read_json(self._state).get("uid", 0)):
             raw, size = await imap.fetch(uid, LARGEST, BEGINNING)
             event = self._event(raw, size) if raw is not None else None
             if event is not None:
                 await self.handle_message(event)
-            self._keep(uid=uid)  # after it was taken in: a mail comes twice rather than never; its id tells
+            self._save_state(uid=uid)  # after it was taken in: a mail comes twice rather than never; its id tells
             if event is not None:
                 await imap.mark_seen(uid)
 
@@ -131,9 +131,9 @@ class EmailAdapter(BasePlatformAdapter):
         """Return a mail as a message; None for one that is not to be answered."""
         try:
             letter = letters.read(raw)
-            why = letters.why_not(letter, self.settings.address) or self._unproven(letter)
+            why = letters.ignore_reason(letter, self.settings.address) or self._authentication_failure(letter)
             if why:
-                failed = letters.recipients_that_failed(letter.message)
+                failed = letters.failed_recipients(letter.message)
                 level = logging.WARNING if failed else logging.INFO
                 undelivered = f"; it was not delivered to {', '.join(failed)}" if failed else ""
                 logger.log(level, "[email] a mail of %s is not answered: %s%s", letter.sender, why, undelivered)
@@ -143,7 +143,7 @@ class EmailAdapter(BasePlatformAdapter):
             logger.warning("[email] a mail is passed over: %s: %s", type(exc).__name__, exc)
             return None
 
-    def _unproven(self, letter):
+    def _authentication_failure(self, letter):
         server = self.settings.require_authentication
         proven = not server or letters.is_authenticated(letter, server)
         return "" if proven else f"{server} does not say that it is of its sender (no dmarc=pass)"
@@ -170,7 +170,7 @@ class EmailAdapter(BasePlatformAdapter):
             kept = cache_media_bytes(data, filename=name, mime_type=mime) if size <= LARGEST else None
             if kept is not None:
                 event.attach(kept.path, kept.media_type, KINDS.get(kept.kind, MessageType.DOCUMENT))
-        self._keep_thread(letter.root, letter.subject, [*letter.references, letter.id])
+        self._save_thread(letter.root, letter.subject, [*letter.references, letter.id])
         return event
 
     # -- what goes out -------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class EmailAdapter(BasePlatformAdapter):
             return SendResult(False, error=f"{chat_id!r} is no mail address", error_kind="not_found")
         metadata = metadata or {}
         root = metadata.get("thread_id") or ""
-        thread = read_object(self._state).get("threads", {}).get(root) or {}
+        thread = read_json(self._state).get("threads", {}).get(root) or {}
         references = thread.get("references") or ([root] if root else [])
         if reply_to in references:
             references = references[: references.index(reply_to) + 1]
@@ -198,10 +198,10 @@ class EmailAdapter(BasePlatformAdapter):
             )
         except OSError as exc:
             return SendResult(False, error=f"a file cannot be read: {exc.strerror}", error_kind="unknown")
-        result = await asyncio.to_thread(post, self.settings, message)  # smtplib blocks
+        result = await asyncio.to_thread(send_mail, self.settings, message)  # smtplib blocks
         if result.success:
             own = message["Message-ID"]
-            self._keep_thread(root or own, thread.get("subject") or subject, [*references, own])
+            self._save_thread(root or own, thread.get("subject") or subject, [*references, own])
         return result
 
     async def send_document(self, chat_id, file_path, caption=None, file_name=None, reply_to=None, metadata=None, **_):
@@ -219,12 +219,12 @@ class EmailAdapter(BasePlatformAdapter):
 
     # -- what is kept --------------------------------------------------------------------------------------------
 
-    def _keep(self, **values):
-        with changing(self._state) as state:
+    def _save_state(self, **values):
+        with change_json(self._state) as state:
             state.update(values)
 
-    def _keep_thread(self, root, subject, references):
-        with changing(self._state) as state:
+    def _save_thread(self, root, subject, references):
+        with change_json(self._state) as state:
             threads = state.setdefault("threads", {})
             threads[root] = {"subject": subject, "references": [references[0], *references[1:][-20:]]}
             while len(threads) > THREADS_KEPT:

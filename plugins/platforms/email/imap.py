@@ -12,7 +12,7 @@ _LITERAL = re.compile(rb"\{(\d+)\}$")
 _LONGEST_LINE = 2**20
 
 
-class Rejected(Exception):
+class ImapRejected(Exception):
     """The server said NO or BAD to a command."""
 
 
@@ -68,7 +68,7 @@ class Imap:
                 status = line.split()[1].upper()
                 if status != b"OK":
                     said = line.partition(b" ")[2].decode(errors="replace")
-                    raise Rejected(f"{name}: {said}")
+                    raise ImapRejected(f"{name}: {said}")
                 return responses
             else:
                 responses.append((line, literals))

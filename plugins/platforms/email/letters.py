@@ -21,7 +21,7 @@ _UNSEEN = frozenset(("head", "script", "style", "title"))
 _IDS = re.compile(r"<[^<>\s]+>")
 
 
-class Letter(NamedTuple):
+class MailMessage(NamedTuple):
     """A mail that came."""
 
     message: EmailMessage
@@ -46,10 +46,10 @@ def read(raw):
     own = ids[0] if ids else f"<{hashlib.sha256(raw).hexdigest()[:32]}@no-id.invalid>"
     references = _IDS.findall(_header(message, "References")) or _IDS.findall(_header(message, "In-Reply-To"))[:1]
     root = references[0] if references else own
-    return Letter(message, address.lower(), name, own, root, references, _header(message, "Subject"))
+    return MailMessage(message, address.lower(), name, own, root, references, _header(message, "Subject"))
 
 
-def why_not(letter, own_address):
+def ignore_reason(letter, own_address):
     """Return why a mail is not to be answered: loops are made of these; empty when it may be."""
     message = letter.message
     if letter.sender == own_address.lower() or own_address.lower() in _header(message, "X-Loop").lower():
@@ -78,7 +78,7 @@ def is_authenticated(letter, server):
     return False
 
 
-def recipients_that_failed(message):
+def failed_recipients(message):
     """Return who did not get a mail of ours, as a bounce says."""
     said = "\n".join(str(part) for part in message.walk() if part.get_content_type() == "message/delivery-status")
     return re.findall(r"^Final-Recipient:[^;]*;\s*(\S+)", said, re.MULTILINE | re.IGNORECASE)
@@ -90,7 +90,7 @@ def text_of(message):
     if body is None:
         return ""
     text = _content(body)
-    return without_quote(plain(text) if body.get_content_subtype() == "html" else text)
+    return without_quote(html_to_text(text) if body.get_content_subtype() == "html" else text)
 
 
 def without_quote(text):
@@ -155,7 +155,7 @@ def is_address(text):
     return len(found) == 1 and found[0] == ("", text) and re.fullmatch(r"[^\s@,;<>]+@[^\s@,;<>]+", text) is not None
 
 
-def plain(html):
+def html_to_text(html):
     """Return the text of an HTML page."""
     reader = _Reader()
     reader.feed(html)

@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 CONNECT_S = 60.0
 
 
-def post(settings, message):
+def send_mail(settings, message):
     """Send; blocks. A failure before the mail is handed over may be tried again; later nobody knows."""
     identity = message["Message-ID"]
     try:

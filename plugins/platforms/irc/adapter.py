@@ -8,12 +8,12 @@ from datetime import datetime
 
 from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 from hermes_agent.contracts.platform.markdown import convert_table_to_bullets, strip_markdown
-from hermes_agent.contracts.platform.mentions import addressed, as_command
+from hermes_agent.contracts.platform.mentions import as_command, strip_mention
 from hermes_agent.contracts.platform.messages import MessageEvent
 from hermes_agent.contracts.platform.results import SendResult
 
-from .connection import Connection, Refused
-from .lines import cut, fold, is_channel, plain
+from .connection import IrcConnection, IrcRefused
+from .lines import cut, fold, is_channel, strip_formatting
 
 __all__ = ["IrcAdapter"]
 
@@ -47,17 +47,19 @@ class IrcAdapter(BasePlatformAdapter):
         identity = f"{settings.server}/{fold(settings.nickname)}"
         if not self._acquire_platform_lock("irc", identity, f"The nick {settings.nickname} at {settings.server}"):
             return False
-        connection = Connection(settings, self._take)
+        connection = IrcConnection(settings, self._take)
         try:
             await connection.open()
             if settings.identify_by == "account" and "account-tag" not in connection.capabilities:
-                raise Refused("no_accounts", "the server does not tell accounts: set platforms.irc.identify_by to nick")
-        except (OSError, TimeoutError, Refused) as exc:
+                raise IrcRefused(
+                    "no_accounts", "the server does not tell accounts: set platforms.irc.identify_by to nick"
+                )
+        except (OSError, TimeoutError, IrcRefused) as exc:
             await connection.close()
             self._release_platform_lock()
-            code = exc.code if isinstance(exc, Refused) else "not_connected"
+            code = exc.code if isinstance(exc, IrcRefused) else "not_connected"
             text = f"{settings.server}: {exc or type(exc).__name__}"
-            self._set_fatal_error(code, text, retryable=not isinstance(exc, Refused))
+            self._set_fatal_error(code, text, retryable=not isinstance(exc, IrcRefused))
             return False
         self._connection = connection
         self._introduce()
@@ -70,7 +72,7 @@ class IrcAdapter(BasePlatformAdapter):
 
         Raises what is wrong.
         """
-        connection = Connection(self.settings, self._take)
+        connection = IrcConnection(self.settings, self._take)
         try:
             await connection.open()
             nick, wanted = connection.wanted_nick, self.settings.nickname
@@ -163,11 +165,11 @@ class IrcAdapter(BasePlatformAdapter):
     async def _message(self, line):
         target, text = line.param(0), line.param(-1)
         if text.startswith("\x01"):
-            text = self._unwrapped(line, text.strip("\x01"))
-        text = plain(text).strip()
+            text = self._unwrap_ctcp(line, text.strip("\x01"))
+        text = strip_formatting(text).strip()
         in_channel = is_channel(target.lstrip("@%+~&") if target[1:2] == "#" else target)
         if in_channel:
-            text = self._addressed(fold(target), text)
+            text = self._addressed_text(fold(target), text)
         if not text or "!" not in line.source:  # servers have no "!"
             return
         chat = fold(target if in_channel else line.nick)
@@ -175,7 +177,7 @@ class IrcAdapter(BasePlatformAdapter):
             chat_id=chat,
             chat_name=target if in_channel else line.nick,
             chat_type="group" if in_channel else "dm",
-            user_id=self._person(line),
+            user_id=self._user_id(line),
             user_name=line.nick,
             is_bot="bot" in line.tags,
         )
@@ -185,19 +187,19 @@ class IrcAdapter(BasePlatformAdapter):
             event.timestamp = datetime.fromisoformat(line.tags["time"])
         await self.handle_message(event)
 
-    def _person(self, line):
+    def _user_id(self, line):
         """Who somebody is for the lists: a nick can be anybody's, an account cannot."""
         if self.settings.identify_by != "account":
             return fold(line.nick)
         return line.tags.get("account") or f"~{fold(line.nick)}"  # no account's name begins so
 
-    def _addressed(self, channel, text):
+    def _addressed_text(self, channel, text):
         """Return what a line of a channel says to us; empty when it is not for us."""
-        said, named = addressed(text, self._names)
+        said, named = strip_mention(text, self._names)
         free = channel in map(fold, self.settings.free_response_channels) or not self.settings.require_mention
         return said if free or named else ""
 
-    def _unwrapped(self, line, request):
+    def _unwrap_ctcp(self, line, request):
         """Return the text of an ACTION; answer what clients ask each other."""
         kind, _, rest = request.partition(" ")
         if kind.upper() == "ACTION":

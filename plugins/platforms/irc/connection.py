@@ -36,7 +36,7 @@ NOT_SENT = {
 TOO_FAST = re.compile(r"(?i)throttl|flood|too fast|slow down|rate.?limit|target change")
 
 
-class Refused(Exception):
+class IrcRefused(Exception):
     """The server does not want us: a short word, and what it said."""
 
     def __init__(self, code, text):
@@ -44,7 +44,7 @@ class Refused(Exception):
         self.code = code
 
 
-class Delivery:
+class IrcSend:
     """Lines on their way to a target: their ids, how many the server refused, and why."""
 
     def __init__(self, target):
@@ -72,7 +72,7 @@ async def _streams(server, port, tls):
         raise OSError(text) from exc
 
 
-class Connection:
+class IrcConnection:
     """Args: `settings`: those of the platform; `on_line`: awaited with each line that is not dealt with here."""
 
     def __init__(self, settings, on_line):
@@ -121,10 +121,10 @@ class Connection:
             return self.settings.nickname[: self.nick_limit - len(mark) if self.nick_limit else None] + mark
         self.nick_limit = next((length for length in SHORTER_NICKS if length < len(self.nick)), 0)
         if not self.nick_limit:
-            raise Refused("bad_nickname", line.param(-1))
+            raise IrcRefused("bad_nickname", line.param(-1))
         return self.wanted_nick
 
-    def _supported(self, line):
+    def _read_limits(self, line):
         """Take over the limit of nicks out of what the server says of itself (ISUPPORT)."""
         for word in line.params[1:-1]:
             name, _, value = word.partition("=")
@@ -148,13 +148,13 @@ class Connection:
             elif line.command == "903":
                 self._put("CAP END")
             elif line.command in SASL_FAILED:
-                raise Refused("sasl_failed", f"the server refused the account: {line.param(-1)}")
+                raise IrcRefused("sasl_failed", f"the server refused the account: {line.param(-1)}")
             elif line.command in (*NICK_TAKEN, "432"):
                 tries += line.command in NICK_TAKEN
                 self.nick = self._next_nick(line, tries)
                 self._put(f"NICK {self.nick}")
             elif line.command in FINAL:
-                raise Refused(FINAL[line.command], line.param(-1))
+                raise IrcRefused(FINAL[line.command], line.param(-1))
 
     def _capability(self, line):
         kind, names = line.param(1).upper(), {word.partition("=")[0] for word in line.param(-1).split()}
@@ -165,7 +165,7 @@ class Connection:
             wanted = [name for name in WANTED_CAPABILITIES if name in self._offered]
             if self.mechanism:
                 if "sasl" not in self._offered:
-                    raise Refused("sasl_failed", "the server offers no SASL: empty platforms.irc.sasl_mechanism")
+                    raise IrcRefused("sasl_failed", "the server offers no SASL: empty platforms.irc.sasl_mechanism")
                 wanted.append("sasl")
             self._put(f"CAP REQ :{' '.join(wanted)}" if wanted else "CAP END")
         elif kind == "ACK":
@@ -173,7 +173,7 @@ class Connection:
             self._put(f"AUTHENTICATE {self.mechanism}" if "sasl" in names else "CAP END")
         elif kind == "NAK":
             if self.mechanism:
-                raise Refused("sasl_failed", "the server takes no SASL now")
+                raise IrcRefused("sasl_failed", "the server takes no SASL now")
             self._put("CAP END")
 
     @property
@@ -204,7 +204,7 @@ class Connection:
                     self._put("PING :still-there")
                 else:
                     asked = False
-                    await self._taken(line)
+                    await self._handle_line(line)
                 if loop.time() >= tick_at:
                     tick_at = loop.time() + interval
                     on_tick()
@@ -213,7 +213,7 @@ class Connection:
             for delivery in self._deliveries.values():
                 delivery.confirmed.cancel()
 
-    async def _taken(self, line):
+    async def _handle_line(self, line):
         target = fold(line.param(0))
         if line.command == "PONG" and line.param(-1) in self._deliveries:
             delivery = self._deliveries.pop(line.param(-1))
@@ -222,12 +222,12 @@ class Connection:
         elif refused := self._refused(line):
             refused[0].refuse(*refused[1:])
         elif line.command == "005":
-            self._supported(line)
+            self._read_limits(line)
             await self.on_line(line)
         elif line.command == "NICK" and fold(line.nick) == fold(self.nick):
             self.nick = line.param(0)
         elif line.command in ("PRIVMSG", "NOTICE", "TAGMSG") and fold(line.nick) == fold(self.nick):
-            for delivery in self._to(target)[:1] if "msgid" in line.tags else ():
+            for delivery in self._deliveries_to(target)[:1] if "msgid" in line.tags else ():
                 delivery.ids.append(line.tags["msgid"])
         else:
             if line.command == "JOIN" and fold(line.nick) == fold(self.nick):
@@ -239,7 +239,7 @@ class Connection:
 
         The server answers in order: it is the oldest one to that target that is not confirmed.
         """
-        pending, kind = self._to(fold(line.param(1))), NOT_SENT.get(line.command, "")
+        pending, kind = self._deliveries_to(fold(line.param(1))), NOT_SENT.get(line.command, "")
         text = f"{line.command} {line.param(-1)}"
         if line.command in ("263", "FAIL"):  # they name the command, not the target
             at = 1 if line.command == "263" else 0
@@ -251,7 +251,7 @@ class Connection:
             kind = "rate_limited"
         return (pending[0], text, kind) if kind and pending else None
 
-    def _to(self, target):
+    def _deliveries_to(self, target):
         return [delivery for delivery in self._deliveries.values() if delivery.target == target]
 
     async def deliver(self, target, texts, tags="", begin=None):
@@ -266,11 +266,11 @@ class Connection:
             ConnectionError: the connection has ended, and nothing was sent.
             TimeoutError: nobody knows what of it has arrived.
         """
-        token, delivery = f"sent-{next(self._tokens)}", Delivery(target)
+        token, delivery = f"sent-{next(self._tokens)}", IrcSend(target)
         try:
             async with self._writing:
                 for number, text in enumerate(texts):
-                    await self._at_pace()
+                    await self._wait_pace()
                     if number == 0 and begin is not None:
                         await begin()
                     if self._ended or self._writer.is_closing():
@@ -301,7 +301,7 @@ class Connection:
         """Whether a line would go out at once."""
         return self.settings.flood_interval <= 0 or self._allowance >= 1
 
-    async def _at_pace(self):
+    async def _wait_pace(self):
         """Wait until the server takes another line without calling it a flood."""
         interval, loop = self.settings.flood_interval, asyncio.get_running_loop()
         if interval <= 0:

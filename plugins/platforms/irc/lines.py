@@ -14,7 +14,7 @@ _FORMATTING = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9a-fA-F]{6})?
 _FOLDED = str.maketrans("[]\\^", "{}|~")
 
 
-class Line(NamedTuple):
+class IrcLine(NamedTuple):
     """A line of the server."""
 
     tags: dict
@@ -45,7 +45,7 @@ def parse(text):
         source, _, text = text[1:].partition(" ")
     text, colon, trailing = text.lstrip(" ").partition(" :")
     words = text.split()
-    return Line(tags, source, words[0].upper() if words else "", words[1:] + ([trailing] if colon else []))
+    return IrcLine(tags, source, words[0].upper() if words else "", words[1:] + ([trailing] if colon else []))
 
 
 def fold(name):
@@ -57,7 +57,7 @@ def is_channel(target):
     return target[:1] in ("#", "&", "+", "!")
 
 
-def plain(text):
+def strip_formatting(text):
     """Return a text without colours, bold, and other control characters."""
     return _FORMATTING.sub("", text)
 
@@ -69,7 +69,7 @@ def cut(text, room):
     """
     lines = []
     for line in text.splitlines():
-        rest = plain(line).replace("\t", "    ").rstrip()
+        rest = strip_formatting(line).replace("\t", "    ").rstrip()
         while rest:
             piece = rest.encode()[:room].decode(errors="ignore")  # half a character at the end goes into the next line
             if len(piece) < len(rest) and not rest[len(piece)].isspace():

@@ -10,13 +10,13 @@ from pathlib import Path
 from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 from hermes_agent.contracts.platform.media_cache import cache_media_bytes
 from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
-from hermes_agent.contracts.platform.questions import Reactions
+from hermes_agent.contracts.platform.questions import ReactionQuestions
 from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.contracts.platform.state_file import adapter_file, changing, read_object
+from hermes_agent.contracts.platform.state_file import adapter_file, change_json, read_json
 
-from .api import Api, Refused, Unreachable, as_result
+from .api import MatrixApi, MatrixError, MatrixUnreachable, as_result
 from .events import as_message, file_of, is_for_us, relation_of
-from .markdown import html
+from .markdown import to_html
 from .rooms import Rooms
 
 logger = logging.getLogger(__name__)
@@ -44,24 +44,24 @@ class MatrixAdapter(BasePlatformAdapter):
         self.settings = settings
         self._api = self._rooms = self._syncing = None
         self._me = settings.user_id
-        self._questions = Reactions()
+        self._questions = ReactionQuestions()
         self._seen, self._read = {}, {}
-        self._told = set()
+        self._encryption_notified = set()
 
     # -- the connection ------------------------------------------------------------------------------------------
 
     async def log_in(self):
         """Make ready for calls. Raises Refused, Unreachable."""
         settings = self.settings
-        self._api = Api(settings.homeserver, settings.access_token)
+        self._api = MatrixApi(settings.homeserver, settings.access_token)
         if not settings.access_token:
-            device = read_object(adapter_file("matrix", settings.user_id)).get("device")
+            device = read_json(adapter_file("matrix", settings.user_id)).get("device")
             identifier = {"type": "m.id.user", "user": settings.user_id}
             body = {"type": "m.login.password", "identifier": identifier, "password": settings.password}
             body |= {"device_id": device} if device else {"initial_device_display_name": "Hermes"}
             said = await self._api.call("POST", "login", body=body)
             self._api.token, self._me = said["access_token"], said["user_id"]
-            self._keep(device=said["device_id"])
+            self._save_state(device=said["device_id"])
         else:
             self._me = (await self._api.call("GET", "account", "whoami"))["user_id"]
         self._rooms = Rooms(self._api, self._me)
@@ -77,7 +77,7 @@ class MatrixAdapter(BasePlatformAdapter):
             return False
         try:
             await self.log_in()
-        except (Refused, Unreachable) as exc:
+        except (MatrixError, MatrixUnreachable) as exc:
             self._give_up(exc)
             await self.close()
             self._release_platform_lock()
@@ -97,7 +97,7 @@ class MatrixAdapter(BasePlatformAdapter):
         self._mark_disconnected()
 
     def _give_up(self, exc):
-        refused = isinstance(exc, Refused) and exc.status in (401, 403)
+        refused = isinstance(exc, MatrixError) and exc.status in (401, 403)
         text = f"{self.settings.homeserver}: {exc}"
         self._set_fatal_error("refused" if refused else "not_connected", text, retryable=not refused)
 
@@ -105,13 +105,13 @@ class MatrixAdapter(BasePlatformAdapter):
         failures = 0
         try:
             while True:
-                since = read_object(self._state).get("since")
+                since = read_json(self._state).get("since")
                 query = {"since": since, "timeout": str(POLL_S * 1000)} if since else {"timeout": "0"}
                 try:
                     answer = await self._api.call("GET", "sync", wait_s=POLL_S, filter=FILTER, **query)
-                except (Refused, Unreachable) as exc:
+                except (MatrixError, MatrixUnreachable) as exc:
                     failures += 1
-                    known = isinstance(exc, Refused) and exc.status != 429
+                    known = isinstance(exc, MatrixError) and exc.status != 429
                     if known or failures >= TRIES:
                         raise
                     logger.info("[matrix] %s; again", exc)
@@ -119,13 +119,13 @@ class MatrixAdapter(BasePlatformAdapter):
                     continue
                 failures = 0
                 await self._take(answer, since)
-                self._keep(since=answer["next_batch"])  # after all was taken in: an event comes twice, not never
+                self._save_state(since=answer["next_batch"])  # after all was taken in: an event comes twice, not never
                 for room, event_id in self._read.items():
                     await self._quietly("POST", "rooms", room, "receipt", "m.read", event_id, body={})
                 self._read.clear()
         except Exception as exc:  # noqa: BLE001 - whatever it was, the runner begins anew; nothing is lost by it
             if self._syncing is asyncio.current_task():
-                if isinstance(exc, (Refused, Unreachable)):
+                if isinstance(exc, (MatrixError, MatrixUnreachable)):
                     self._give_up(exc)
                 else:
                     self._set_fatal_error("sync_failed", f"{type(exc).__name__}: {exc}", retryable=True)
@@ -168,13 +168,13 @@ class MatrixAdapter(BasePlatformAdapter):
         try:
             message = None
             if kind == "m.reaction" and event.get("sender") != self._me:
-                message = await self._reacted(room, event)
+                message = await self._reaction_event(room, event)
             elif kind == "m.room.encrypted" and event.get("sender") != self._me:
-                await self._tell_encrypted(room)
+                await self._notify_encrypted(room)
             elif is_for_us(event, self._me, self.settings.process_notices):
                 message = await self._message(room, event)
         except (
-            Refused,
+            MatrixError,
             ArithmeticError,
             AttributeError,
             LookupError,
@@ -198,7 +198,7 @@ class MatrixAdapter(BasePlatformAdapter):
             try:
                 data = await self._api.download(address, self.settings.max_media_bytes)
                 kept = cache_media_bytes(data, filename=name, mime_type=mime)
-            except (Refused, Unreachable, ValueError) as exc:
+            except (MatrixError, MatrixUnreachable, ValueError) as exc:
                 message.text = f"{message.text}\n[The file {name} could not be fetched: {exc}]".strip()
             else:
                 if kept is not None:
@@ -218,10 +218,10 @@ class MatrixAdapter(BasePlatformAdapter):
             auto_thread_created=own_thread,
         )
 
-    async def _reacted(self, room, event):
+    async def _reaction_event(self, room, event):
         """Return a reaction to a question of ours as what its sender would have written."""
         relates = event["content"].get("m.relates_to") or {}
-        asked = self._questions.answered(relates.get("event_id"))
+        asked = self._questions.find(relates.get("event_id"))
         text = asked.answers.get(relates.get("key")) if asked else None
         if text is None:
             return None
@@ -231,9 +231,9 @@ class MatrixAdapter(BasePlatformAdapter):
         message.metadata["addressed"] = True
         return message
 
-    async def _tell_encrypted(self, room):
-        if room not in self._told:
-            self._told.add(room)
+    async def _notify_encrypted(self, room):
+        if room not in self._encryption_notified:
+            self._encryption_notified.add(room)
             logger.warning("[matrix] %s is encrypted: what is said there is not read", room)
             await self._put(room, "m.room.message", {"msgtype": "m.notice", "body": ENCRYPTED})
 
@@ -301,17 +301,19 @@ class MatrixAdapter(BasePlatformAdapter):
     ):
         """Ask; a reaction is the command that it stands for."""
         lasting = {"permanent": allow_permanent, "session": more.get("allow_session", True)}
-        text, answers = Reactions.leave(command, description, **lasting, approval_id=approval_id, limit=4000)
+        text, answers = ReactionQuestions.approval_question(
+            command, description, **lasting, approval_id=approval_id, limit=4000
+        )
         return await self._question(chat_id, text, answers, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
         """Ask; a reaction with a number is the choice."""
-        return await self._question(chat_id, *Reactions.choice(question, choices), metadata)
+        return await self._question(chat_id, *ReactionQuestions.choice_question(question, choices), metadata)
 
     async def _question(self, chat_id, text, answers, metadata):
         result = await self.send(chat_id, text, None, metadata)
         if result.success and result.message_id:
-            self._questions.keep(result.message_id, answers, (metadata or {}).get("thread_id"))
+            self._questions.remember(result.message_id, answers, (metadata or {}).get("thread_id"))
             for emoji in answers:
                 await self._react(chat_id, result.message_id, emoji)
         return result
@@ -322,7 +324,7 @@ class MatrixAdapter(BasePlatformAdapter):
     async def get_chat_info(self, chat_id):
         try:
             about = await self._rooms.get(await self._rooms.id_of(chat_id))
-        except (Refused, Unreachable) as exc:
+        except (MatrixError, MatrixUnreachable) as exc:
             logger.info("[matrix] nothing is known of %s: %s", chat_id, exc)
             return {"name": chat_id, "type": "group"}
         return {"name": about.name, "type": "dm" if about.is_direct else "group"}
@@ -336,7 +338,7 @@ class MatrixAdapter(BasePlatformAdapter):
             address = await self._api.upload(data, name, mime)
         except OSError as exc:
             return SendResult(False, error=f"the file cannot be read: {exc.strerror}", error_kind="unknown")
-        except (Refused, Unreachable) as exc:
+        except (MatrixError, MatrixUnreachable) as exc:
             return as_result(exc)
         info = {"mimetype": mime, "size": len(data)}
         content = {"msgtype": msgtype, "body": caption or name, "filename": name, "url": address, "info": info}
@@ -353,7 +355,7 @@ class MatrixAdapter(BasePlatformAdapter):
                 return SendResult(False, error=text, error_kind="forbidden")
             txn = _txn((metadata or {}).get("delivery_key"))
             sent = await self._api.call("PUT", "rooms", room, "send", kind, txn, body=content)
-        except (Refused, Unreachable) as exc:
+        except (MatrixError, MatrixUnreachable) as exc:
             return as_result(exc)
         return SendResult(True, message_id=sent["event_id"])
 
@@ -361,7 +363,7 @@ class MatrixAdapter(BasePlatformAdapter):
         """Call for something beside the answer; None when it failed."""
         try:
             return await self._api.call(method, *path, body=body) if self._api is not None else None
-        except (Refused, Unreachable) as exc:
+        except (MatrixError, MatrixUnreachable) as exc:
             logger.debug("[matrix] %s %s: %s", method, "/".join(path), exc)
             return None
 
@@ -369,8 +371,8 @@ class MatrixAdapter(BasePlatformAdapter):
     def _state(self):
         return adapter_file("matrix", self._me)
 
-    def _keep(self, **values):
-        with changing(self._state) as state:
+    def _save_state(self, **values):
+        with change_json(self._state) as state:
             state.update(values)
 
 
@@ -379,7 +381,7 @@ def _txn(key=None):
 
 
 def _text(content):
-    formatted = html(content)
+    formatted = to_html(content)
     made = {"msgtype": "m.text", "body": content, "m.mentions": {}}
     return {**made, "format": "org.matrix.custom.html", "formatted_body": formatted} if formatted else made
 

@@ -8,7 +8,7 @@ CALL_S = 60.0
 CLIENT = "/_matrix/client/v3"
 
 
-class Refused(Exception):
+class MatrixError(Exception):
     """The homeserver said no: the status, Matrix's code, and how long to wait."""
 
     def __init__(self, status, body):
@@ -18,7 +18,7 @@ class Refused(Exception):
         super().__init__(f"{self.code}: {body.get('error') or status}")
 
 
-class Unreachable(Exception):
+class MatrixUnreachable(Exception):
     """There is no answer. `arrived`: False when the call never left, None when nobody knows."""
 
     def __init__(self, text, arrived):
@@ -26,7 +26,7 @@ class Unreachable(Exception):
         self.arrived = arrived
 
 
-class Api:
+class MatrixApi:
     """Calls as one account."""
 
     def __init__(self, homeserver, token=""):
@@ -56,13 +56,13 @@ class Api:
         try:
             async with self._client.stream("GET", path, headers=self._headers()) as answer:
                 if answer.status_code != 200:
-                    raise Refused(answer.status_code, {})
+                    raise MatrixError(answer.status_code, {})
                 async for piece in answer.aiter_bytes():
                     found += piece
                     if len(found) > limit:
                         raise ValueError(f"it has more than {limit} bytes")
         except httpx.HTTPError as exc:
-            raise Unreachable(f"timed out: {type(exc).__name__}", None) from exc
+            raise MatrixUnreachable(f"timed out: {type(exc).__name__}", None) from exc
         return found
 
     async def ask(self, method, address, **kwargs):
@@ -71,9 +71,9 @@ class Api:
         try:
             answer = await self._client.request(method, address, headers=headers, **kwargs)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as exc:
-            raise Unreachable(f"no connection: {exc}", False) from exc
+            raise MatrixUnreachable(f"no connection: {exc}", False) from exc
         except httpx.HTTPError as exc:
-            raise Unreachable(f"timed out: {type(exc).__name__}", None) from exc
+            raise MatrixUnreachable(f"timed out: {type(exc).__name__}", None) from exc
         if answer.status_code == 200:
             return answer
         try:
@@ -81,8 +81,8 @@ class Api:
         except ValueError:
             body = {}
         if answer.status_code >= 500 and "errcode" not in body:
-            raise Unreachable(f"timed out: the homeserver answered {answer.status_code}", None)
-        raise Refused(answer.status_code, body if isinstance(body, dict) else {})
+            raise MatrixUnreachable(f"timed out: the homeserver answered {answer.status_code}", None)
+        raise MatrixError(answer.status_code, body if isinstance(body, dict) else {})
 
     def _headers(self):
         return {"authorization": f"Bearer {self.token}"} if self.token else {}
@@ -93,7 +93,7 @@ class Api:
 
 def as_result(exc):
     """Return a failure as a `SendResult`. Nothing is shown twice: each message has a transaction id."""
-    if isinstance(exc, Unreachable):
+    if isinstance(exc, MatrixUnreachable):
         return SendResult(False, error=str(exc), retryable=True, error_kind="transient")
     kinds = {"M_FORBIDDEN": "forbidden", "M_NOT_FOUND": "not_found", "M_TOO_LARGE": "too_long"}
     kind = "rate_limited" if exc.status == 429 else kinds.get(exc.code, "unknown")

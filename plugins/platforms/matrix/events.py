@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime
 
-from hermes_agent.contracts.platform.mentions import addressed, as_command
+from hermes_agent.contracts.platform.mentions import as_command, strip_mention
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
 
 KINDS = {
@@ -41,7 +41,7 @@ def as_message(event, room, me, source, answered):
         answered: the event that it answers, or None.
     """
     content = event["content"]
-    text, meant = _said(_words(event), content, me, room.members.get(me, me))
+    text, meant = _strip_mention(_text(event), content, me, room.members.get(me, me))
     message = MessageEvent(as_command(text), source=source, raw_message=event, message_id=event["event_id"])
     message.timestamp = datetime.fromtimestamp(event["origin_server_ts"] / 1000, UTC)
     message.metadata["addressed"] = meant
@@ -50,7 +50,7 @@ def as_message(event, room, me, source, answered):
     if answered:
         author = answered.get("sender")
         message.reply_to_message_id = answered["event_id"]
-        message.reply_to_text = _words(answered) or None
+        message.reply_to_text = _text(answered) or None
         message.reply_to_author_id = author
         message.reply_to_author_name = room.members.get(author, author)
         message.reply_to_is_own_message = author == me
@@ -70,7 +70,7 @@ def file_of(event):
     return address, kind, str(name), str((content.get("info") or {}).get("mimetype") or "")
 
 
-def _words(event):
+def _text(event):
     content = event.get("content") or {}
     body, kind = str(content.get("body") or ""), content.get("msgtype")
     if event.get("type") == "m.sticker":
@@ -86,7 +86,7 @@ def _words(event):
     return body
 
 
-def _said(text, content, me, name):
+def _strip_mention(text, content, me, name):
     """Return the text without our name in front, and whether it is said to us."""
-    said, named = addressed(text, (me, name, me[1:].partition(":")[0]))
+    said, named = strip_mention(text, (me, name, me[1:].partition(":")[0]))
     return said, named or me in ((content.get("m.mentions") or {}).get("user_ids") or ())

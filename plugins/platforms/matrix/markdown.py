@@ -18,7 +18,7 @@ _INLINE = re.compile(
 _ITEM = re.compile(r"\s*(?:([-*+•])|(\d+)[.)])\s+(.*)")
 
 
-def html(text):
+def to_html(text):
     """Return a text as HTML; None where that would say no more than the text."""
     out, at = [], 0
     for fence in _FENCE.finditer(text):

@@ -1,6 +1,6 @@
 """What is known of rooms, asked once and forgotten when it changes."""
 
-from .api import Refused
+from .api import MatrixError
 
 
 class Room:
@@ -46,7 +46,7 @@ class Rooms:
     async def _state(self, room, kind):
         try:
             return await self._api.call("GET", "rooms", room, "state", kind)
-        except Refused as exc:
+        except MatrixError as exc:
             if exc.code in ("M_NOT_FOUND", "M_FORBIDDEN"):
                 return {}
             raise

@@ -16,17 +16,17 @@ from hermes_agent.contracts.platform.media_cache import cache_media_bytes
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
 from hermes_agent.contracts.platform.questions import (
     CHOICE,
-    approvals,
-    as_written,
-    asks_leave,
-    confirmations,
-    may_press,
+    answer_text,
+    approval_buttons,
+    approval_text,
+    confirmation_buttons,
+    may_answer,
 )
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.seen import MessageDeduplicator
 from hermes_agent.contracts.platform.slack_actions import callbacks_for
 
-from .events import as_event, is_message, mentioned
+from .events import as_event, is_message, mentioned_ids
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ CONNECT_S = 30
 PING_S = 10.0
 LARGEST_FILE = 100 * 2**20
 KINDS = {"image": MessageType.PHOTO, "video": MessageType.VIDEO, "audio": MessageType.AUDIO}
-OURS = "hermes_"
+BUTTON_PREFIX = "hermes_"
 """What the ids of our own buttons begin with."""
 BAD_TOKENS = (
     "invalid_auth",
@@ -136,7 +136,7 @@ class SlackAdapter(BasePlatformAdapter):
         event = payload.get("event") or {}
         if kind != "events_api" or not is_message(event, self._me) or self._seen.is_duplicate(_identity(payload)):
             return None
-        for user in (*mentioned(str(event.get("text") or "")), event.get("user")):
+        for user in (*mentioned_ids(str(event.get("text") or "")), event.get("user")):
             await self._name(user)
         own_thread = self.settings.reply_in_thread
         name = self._names.get(event.get("user")) or event.get("username")
@@ -188,25 +188,25 @@ class SlackAdapter(BasePlatformAdapter):
         """Return a slash command as a message; `/hermes` alone is no command."""
         command, rest = payload["command"], payload.get("text") or ""
         text = rest if command == "/hermes" else f"{command} {rest}".strip()
-        event = self._said(payload["channel_id"], payload["user_id"], payload.get("user_name"), text)
+        event = self._make_event(payload["channel_id"], payload["user_id"], payload.get("user_name"), text)
         event.message_id = f"command-{payload['trigger_id']}"
         return event if text else None
 
     async def _pressed(self, payload):
         """Return one of our buttons as what its presser would have written; give others to their plugins."""
         action = payload["actions"][0]
-        if not action["action_id"].startswith(OURS):
+        if not action["action_id"].startswith(BUTTON_PREFIX):
             await self._for_plugins(payload, action)
             return None
         channel, message, user = payload["channel"]["id"], payload["message"], payload["user"]
         value = action["value"]
-        if not may_press(self, value, user["id"], "dm" if channel.startswith("D") else "group", channel):
+        if not may_answer(self, value, user["id"], "dm" if channel.startswith("D") else "group", channel):
             logger.info("[slack] a button of %s was pressed by %s, who is not let in", channel, user["id"])
             return None
         shown = f"{message.get('text', '')}\n\n<@{user['id']}>: {action['text']['text']}"
         await self._quietly(self._web.chat_update, channel=channel, ts=message["ts"], text=shown, blocks=[])
-        text = as_written(value, value.removeprefix(CHOICE))
-        event = self._said(channel, user["id"], user.get("name"), text, message.get("thread_ts"))
+        text = answer_text(value, value.removeprefix(CHOICE))
+        event = self._make_event(channel, user["id"], user.get("name"), text, message.get("thread_ts"))
         event.message_id = f"button-{action['action_ts']}"
         return event
 
@@ -220,7 +220,7 @@ class SlackAdapter(BasePlatformAdapter):
             except Exception as exc:  # noqa: BLE001 - a plugin's code: the others go on
                 logger.warning("[slack] the handler of %s failed: %r", action["action_id"], exc)
 
-    def _said(self, channel, user, name, text, thread=None):
+    def _make_event(self, channel, user, name, text, thread=None):
         direct = channel.startswith("D")
         source = self.build_source(
             chat_id=channel, chat_type="dm" if direct else "group", user_id=user, user_name=name, thread_id=thread
@@ -283,9 +283,9 @@ class SlackAdapter(BasePlatformAdapter):
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **more
     ):
         """Ask with buttons; one that is pressed is the command that it stands for."""
-        text = asks_leave(command, description, limit=2500)
+        text = approval_text(command, description, limit=2500)
         session = more.get("allow_session", True)
-        offered = approvals(permanent=allow_permanent, approval_id=approval_id, session=session)
+        offered = approval_buttons(permanent=allow_permanent, approval_id=approval_id, session=session)
         return await self._asked(chat_id, text, {value: label for value, (_, label) in offered.items()}, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
@@ -296,13 +296,13 @@ class SlackAdapter(BasePlatformAdapter):
         return await self._asked(chat_id, f"❓ {question[:2900]}", offered, metadata)
 
     async def send_slash_confirm(self, chat_id, title, message, session_key, confirm_id, metadata=None):
-        return await self._asked(chat_id, f"❓ *{title}*\n{message}", confirmations(confirm_id), metadata)
+        return await self._asked(chat_id, f"❓ *{title}*\n{message}", confirmation_buttons(confirm_id), metadata)
 
     async def _asked(self, chat_id, text, offered, metadata):
         buttons = [
             {
                 "type": "button",
-                "action_id": f"{OURS}{number}",
+                "action_id": f"{BUTTON_PREFIX}{number}",
                 "value": value,
                 "text": {"type": "plain_text", "text": label[:75]},
             }

@@ -18,7 +18,7 @@ def is_message(event, me):
     return spoken and bool(event.get("ts")) and event.get("user") != me and not event.get("hidden")
 
 
-def plain(text, names):
+def readable_text(text, names):
     """Return a text of Slack's as people see it. `names`: of people, by id."""
 
     def shown(found):
@@ -32,7 +32,7 @@ def plain(text, names):
     return unescape(_REFERENCE.sub(shown, text))
 
 
-def mentioned(text):
+def mentioned_ids(text):
     """Return the ids of the people that a text names."""
     return re.findall(r"<@([A-Z0-9]+)(?:\|[^<>]*)?>", text)
 
@@ -46,8 +46,8 @@ def as_event(event, me, name, names, build_source, *, own_thread):
     """
     said, channel = str(event.get("text") or ""), event["channel"]
     direct = event.get("channel_type") == "im" or channel.startswith("D")
-    addressed = me in mentioned(said)
-    text = plain(re.sub(rf"<@{me}(?:\|[^<>]*)?>", "", said), names).strip(" ,:\n")
+    addressed = me in mentioned_ids(said)
+    text = readable_text(re.sub(rf"<@{me}(?:\|[^<>]*)?>", "", said), names).strip(" ,:\n")
     thread = event.get("thread_ts")
     begins = own_thread and not direct and not thread
     source = build_source(

@@ -12,15 +12,15 @@ from hermes_agent.contracts.platform.media_tags import local_path
 from hermes_agent.contracts.platform.messages import ProcessingOutcome
 from hermes_agent.contracts.platform.questions import (
     CHOICE,
-    approvals,
-    as_written,
-    asks_leave,
-    confirmations,
-    may_press,
+    answer_text,
+    approval_buttons,
+    approval_text,
+    confirmation_buttons,
+    may_answer,
 )
 from hermes_agent.contracts.platform.results import SendResult
 
-from .api import Api, Refused, Unreachable, as_result
+from .api import TelegramApi, TelegramError, TelegramUnreachable, as_result
 from .markdown import telegram_markdown
 from .updates import CHAT_TYPES, GENERAL, as_event, file_of
 
@@ -55,7 +55,7 @@ class TelegramAdapter(BasePlatformAdapter):
 
     def open(self):
         """Make ready for calls."""
-        self._api = Api(self.settings.base_url, self.settings.token, self.settings.proxy)
+        self._api = TelegramApi(self.settings.base_url, self.settings.token, self.settings.proxy)
 
     async def log_in(self):
         """Make ready for calls, and ask whose token it is; raises what is wrong."""
@@ -74,7 +74,7 @@ class TelegramAdapter(BasePlatformAdapter):
         try:
             self._me = await self._api.call("getMe")
             await self._api.call("deleteWebhook")  # with one, Telegram lets nobody poll
-        except (Refused, Unreachable) as exc:
+        except (TelegramError, TelegramUnreachable) as exc:
             self._give_up(exc)
             await self.close()
             self._release_platform_lock()
@@ -98,7 +98,7 @@ class TelegramAdapter(BasePlatformAdapter):
         self._mark_disconnected()
 
     def _give_up(self, exc):
-        known = isinstance(exc, Refused) and exc.code in (401, 404)
+        known = isinstance(exc, TelegramError) and exc.code in (401, 404)
         text = "Telegram does not know the token: ask @BotFather for another" if known else str(exc)
         code = "bad_token" if known else "conflict" if getattr(exc, "code", 0) == 409 else "not_connected"
         self._set_fatal_error(code, text, retryable=not known)
@@ -116,14 +116,14 @@ class TelegramAdapter(BasePlatformAdapter):
                         timeout=self.settings.poll_timeout,
                         allowed_updates=["message", "callback_query"],
                     )
-                except Unreachable as exc:
+                except TelegramUnreachable as exc:
                     failures += 1
                     if failures >= TRIES:
                         raise
                     logger.info("[telegram] %s; again", exc)
                     await asyncio.sleep(min(2.0 ** (failures - 1), 30.0))
                     continue
-                except Refused as exc:
+                except TelegramError as exc:
                     if exc.code != 429:
                         raise
                     await asyncio.sleep(exc.retry_after or 1)
@@ -135,7 +135,7 @@ class TelegramAdapter(BasePlatformAdapter):
                     offset = update + 1
         except Exception as exc:  # noqa: BLE001 - whatever it was, the runner begins anew; nothing is lost by it
             if self._polling is asyncio.current_task():
-                if isinstance(exc, (Refused, Unreachable)):
+                if isinstance(exc, (TelegramError, TelegramUnreachable)):
                     self._give_up(exc)
                 else:
                     self._set_fatal_error("polling_failed", f"{type(exc).__name__}: {exc}", retryable=True)
@@ -176,7 +176,7 @@ class TelegramAdapter(BasePlatformAdapter):
         try:
             _, data = await self._api.file(file_id)
             kept = cache_media_bytes(data, filename=name, mime_type=mime)
-        except (Refused, Unreachable, ValueError) as exc:
+        except (TelegramError, TelegramUnreachable, ValueError) as exc:
             event.text = f"{event.text}\n[The file {name} could not be fetched: {exc}]".strip()
             return event
         if kept is not None:
@@ -188,7 +188,7 @@ class TelegramAdapter(BasePlatformAdapter):
         message = query.get("message") or {}
         chat = message.get("chat") or {}
         where = CHAT_TYPES.get(chat.get("type"), "group"), str(chat.get("id"))
-        if not may_press(self, query["data"], str(query["from"]["id"]), *where):
+        if not may_answer(self, query["data"], str(query["from"]["id"]), *where):
             await self._quietly("answerCallbackQuery", callback_query_id=query["id"], text="This is not for you.")
             return None
         await self._quietly("answerCallbackQuery", callback_query_id=query["id"])
@@ -196,7 +196,7 @@ class TelegramAdapter(BasePlatformAdapter):
             return None  # too old: Telegram does not show it any more
         buttons = [one for row in (message.get("reply_markup") or {}).get("inline_keyboard", []) for one in row]
         label = next((one["text"] for one in buttons if one.get("callback_data") == query["data"]), "")
-        text = as_written(query["data"], label)
+        text = answer_text(query["data"], label)
         written = {**message, "from": query["from"], "text": text, "entities": []}
         written.pop("reply_to_message", None)
         event = as_event(written, self._me, self.build_source, update_id)
@@ -288,9 +288,9 @@ class TelegramAdapter(BasePlatformAdapter):
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **more
     ):
         """Ask with buttons; one that is pressed is the command that it stands for."""
-        text = asks_leave(prefix_within_utf16_limit(command, 3000), description, limit=3000)
+        text = approval_text(prefix_within_utf16_limit(command, 3000), description, limit=3000)
         session = more.get("allow_session", True)
-        offered = approvals(permanent=allow_permanent, approval_id=approval_id, session=session)
+        offered = approval_buttons(permanent=allow_permanent, approval_id=approval_id, session=session)
         return await self._asked(chat_id, text, {value: " ".join(both) for value, both in offered.items()}, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
@@ -299,7 +299,7 @@ class TelegramAdapter(BasePlatformAdapter):
         return await self._asked(chat_id, f"❓ {question}", offered, metadata)
 
     async def send_slash_confirm(self, chat_id, title, message, session_key, confirm_id, metadata=None):
-        return await self._asked(chat_id, f"❓ **{title}**\n{message}", confirmations(confirm_id), metadata)
+        return await self._asked(chat_id, f"❓ **{title}**\n{message}", confirmation_buttons(confirm_id), metadata)
 
     async def _asked(self, chat_id, text, offered, metadata):
         rows = [[{"text": label, "callback_data": value}] for value, label in offered.items()]
@@ -309,7 +309,7 @@ class TelegramAdapter(BasePlatformAdapter):
     async def get_chat_info(self, chat_id):
         try:
             chat = await self._api.call("getChat", chat_id=chat_id)
-        except (Refused, Unreachable) as exc:
+        except (TelegramError, TelegramUnreachable) as exc:
             logger.info("[telegram] nothing is known of chat %s: %s", chat_id, exc)
             return {"name": str(chat_id), "type": "dm"}
         kind = "dm" if chat["type"] == "private" else "channel" if chat["type"] == "channel" else "group"
@@ -362,11 +362,11 @@ class TelegramAdapter(BasePlatformAdapter):
             return SendResult(False, error="not connected", retryable=True, error_kind="transient")
         try:
             sent = await self._api.call(method, chat_id=chat_id, **params)
-        except Refused as exc:
+        except TelegramError as exc:
             if exc.moved_to:
                 return await self._call(method, exc.moved_to, **params)
             return as_result(exc)
-        except Unreachable as exc:
+        except TelegramUnreachable as exc:
             return as_result(exc)
         ids = [str(one["message_id"]) for one in (sent if isinstance(sent, list) else [sent]) if isinstance(one, dict)]
         return SendResult(True, message_id=ids[0] if ids else None, continuation_message_ids=tuple(ids[1:]))
@@ -375,7 +375,7 @@ class TelegramAdapter(BasePlatformAdapter):
         """Call for something beside the answer; say whether it worked."""
         try:
             return bool(await self._api.call(method, **params)) if self._api is not None else False
-        except (Refused, Unreachable) as exc:
+        except (TelegramError, TelegramUnreachable) as exc:
             logger.debug("[telegram] %s: %s", method, exc)
             return False
 

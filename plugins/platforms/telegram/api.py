@@ -10,7 +10,7 @@ from hermes_agent.contracts.platform.results import SendResult
 CALL_S = 60.0
 
 
-class Refused(Exception):
+class TelegramError(Exception):
     """Telegram said no: its code and words, and what it wants instead."""
 
     def __init__(self, code, text, parameters):
@@ -20,7 +20,7 @@ class Refused(Exception):
         self.moved_to = parameters.get("migrate_to_chat_id")
 
 
-class Unreachable(Exception):
+class TelegramUnreachable(Exception):
     """There is no answer. `arrived`: False when the call never left, None when nobody knows."""
 
     def __init__(self, text, arrived):
@@ -28,7 +28,7 @@ class Unreachable(Exception):
         self.arrived = arrived
 
 
-class Api:
+class TelegramApi:
     """Calls as one bot."""
 
     def __init__(self, base_url, token, proxy=""):
@@ -48,35 +48,35 @@ class Api:
             sent = {"data": plain, "files": {name: _file(path) for name, path in files.items()}}
         else:
             sent = {"json": values}
-        answer = await self._asked("POST", f"{self._address}/{method}", timeout=CALL_S + wait_s, **sent)
+        answer = await self._request("POST", f"{self._address}/{method}", timeout=CALL_S + wait_s, **sent)
         try:
             body = answer.json()
         except ValueError:
             body = {}
         if not isinstance(body, dict) or not body.get("ok"):
             if answer.status_code >= 500:
-                raise Unreachable(f"Telegram answered {answer.status_code}", None)
+                raise TelegramUnreachable(f"Telegram answered {answer.status_code}", None)
             said = body if isinstance(body, dict) else {}
             text = said.get("description", "no answer of Telegram's")
-            raise Refused(said.get("error_code", answer.status_code), text, said.get("parameters") or {})
+            raise TelegramError(said.get("error_code", answer.status_code), text, said.get("parameters") or {})
         return body["result"]
 
     async def file(self, file_id):
         """Return the name and the bytes of a file that somebody sent. Raises Refused (above 20 MB), Unreachable."""
         found = await self.call("getFile", file_id=file_id)
-        answer = await self._asked("GET", f"{self._files}/{found['file_path']}")
+        answer = await self._request("GET", f"{self._files}/{found['file_path']}")
         if answer.status_code != 200:
-            raise Refused(answer.status_code, "the file cannot be fetched", {})
+            raise TelegramError(answer.status_code, "the file cannot be fetched", {})
         return Path(found["file_path"]).name, answer.content
 
-    async def _asked(self, method, address, **kwargs):
+    async def _request(self, method, address, **kwargs):
         httpx = self._httpx
         try:
             return await self._client.request(method, address, **kwargs)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as exc:
-            raise Unreachable(f"no connection: {type(exc).__name__}", False) from None
+            raise TelegramUnreachable(f"no connection: {type(exc).__name__}", False) from None
         except httpx.HTTPError as exc:  # its text may have the address, and the token in it
-            raise Unreachable(f"timed out: {type(exc).__name__}", None) from None
+            raise TelegramUnreachable(f"timed out: {type(exc).__name__}", None) from None
 
     async def close(self):
         logging.getLogger("httpx").removeFilter(self._without_token)
@@ -90,7 +90,7 @@ class Api:
 
 def as_result(exc):
     """Return a failure as a `SendResult`."""
-    if isinstance(exc, Unreachable):
+    if isinstance(exc, TelegramUnreachable):
         if exc.arrived is False:
             return SendResult(False, error=str(exc), retryable=True, error_kind="transient")
         return SendResult(False, error="timed out: it may have arrived", error_kind="unknown")

@@ -18,7 +18,7 @@ _INLINE = re.compile(
 _MARKS = {"bold": "*", "strong": "*", "struck": "~", "italic": "_", "leaning": "_"}
 
 
-def escaped(text):
+def escape(text):
     """Return a text that is shown as it is."""
     return _RESERVED.sub(r"\\\1", text)
 
@@ -27,7 +27,7 @@ def telegram_markdown(text):
     """Return a text in MarkdownV2; what is no mark is escaped, so that any text can be sent."""
     out, at = [], 0
     for fence in _FENCE.finditer(text):
-        out += [_lines(text[at : fence.start()]), f"```{escaped(fence[1].strip())}\n{_code(fence[2])}\n```"]
+        out += [_lines(text[at : fence.start()]), f"```{escape(fence[1].strip())}\n{_code(fence[2])}\n```"]
         at = fence.end()
     return "".join([*out, _lines(text[at:])])
 
@@ -39,7 +39,7 @@ def _lines(text):
 def _line(line):
     heading = re.match(r"\s{0,3}#{1,6}\s+(.*?)\s*#*$", line)
     if heading and heading[1]:
-        return f"*{escaped(_bare(heading[1]))}*"
+        return f"*{escape(_bare(heading[1]))}*"
     quote = re.match(r">\s?(.*)", line)
     if quote:
         return f">{_inline(quote[1])}"
@@ -57,7 +57,7 @@ def _inline(text, within=""):
         mark = _MARKS.get(kind, "")
         if mark and mark in within:
             continue
-        out.append(escaped(text[at : found.start()]))
+        out.append(escape(text[at : found.start()]))
         if kind == "code":
             out.append(f"`{_code(found[0][1:-1])}`")
         elif kind == "address":
@@ -66,7 +66,7 @@ def _inline(text, within=""):
         else:
             out.append(f"{mark}{_inline(found[kind], within + mark)}{mark}")
         at = found.end()
-    return "".join([*out, escaped(text[at:])])
+    return "".join([*out, escape(text[at:])])
 
 
 def _code(text):

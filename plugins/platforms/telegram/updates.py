@@ -31,7 +31,7 @@ def file_of(message):
     return None
 
 
-def words_of(message):
+def text_of(message):
     """Return the text of a message; that of a place or a contact is made."""
     if message.get("location"):
         place, venue = message["location"], message.get("venue") or {}
@@ -78,7 +78,7 @@ def as_event(message, me, build_source, update_id):
     if answered and not answered.get("forum_topic_created"):
         author = answered.get("from") or {}
         event.reply_to_message_id = str(answered["message_id"])
-        event.reply_to_text = (message.get("quote") or {}).get("text") or words_of(answered) or None
+        event.reply_to_text = (message.get("quote") or {}).get("text") or text_of(answered) or None
         event.reply_to_author_id = str(author["id"]) if "id" in author else None
         event.reply_to_author_name = author.get("first_name")
         event.reply_to_is_own_message = author.get("id") == me["id"]
@@ -93,7 +93,7 @@ def _kind(message, text):
 
 def _addressed(message, me):
     """Return the text without our name, whether it is said to us, and false where a command is another bot's."""
-    text, name = words_of(message), f"@{me.get('username', '')}"
+    text, name = text_of(message), f"@{me.get('username', '')}"
     units = text.encode("utf-16-le")
     addressed = False
     for entity in reversed(message.get("entities") or message.get("caption_entities") or []):

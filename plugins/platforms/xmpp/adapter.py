@@ -12,19 +12,19 @@ from slixmpp.exceptions import PresenceError
 from slixmpp.jid import JID, InvalidJID
 
 from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.marks import Marks
+from hermes_agent.contracts.platform.marks import ReadPositions
 from hermes_agent.contracts.platform.media_cache import cache_media_bytes
-from hermes_agent.contracts.platform.media_fetch import fetched
-from hermes_agent.contracts.platform.mentions import addressed, as_command
+from hermes_agent.contracts.platform.media_fetch import fetch_media
+from hermes_agent.contracts.platform.mentions import as_command, strip_mention
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
-from hermes_agent.contracts.platform.questions import Reactions
+from hermes_agent.contracts.platform.questions import ReactionQuestions
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.seen import MessageDeduplicator
 
 from . import stanzas
-from .line import Line, Refused
-from .styling import styled
-from .uploads import CannotUpload, Uploads
+from .line import XmppRefused, XmppStream
+from .styling import format_text
+from .uploads import UploadFailed, Uploads
 
 logger = logging.getLogger(__name__)
 
@@ -63,10 +63,10 @@ class XmppAdapter(BasePlatformAdapter):
         self._rooms = {}  # those to be in, and their passwords
         self._joined, self._is_room = {}, {}
         self._waiting, self._references = {}, {}
-        self._typing_at, self._told = {}, set()
-        self._seen, self._questions = MessageDeduplicator(), Reactions()
-        self._heard = Marks("xmpp", settings.jid)
-        self._invitations = Marks("xmpp_invitations", settings.jid)
+        self._typing_at, self._encryption_notified = {}, set()
+        self._seen, self._questions = MessageDeduplicator(), ReactionQuestions()
+        self._read_positions = ReadPositions("xmpp", settings.jid)
+        self._invitations = ReadPositions("xmpp_invitations", settings.jid)
         self._alone = False
 
     # -- the connection ------------------------------------------------------------------------------------------
@@ -83,15 +83,15 @@ class XmppAdapter(BasePlatformAdapter):
             return False
         try:
             if settings.tls not in ("starttls", "direct", "none"):
-                raise Refused(
+                raise XmppRefused(
                     "bad_settings", f"platforms.xmpp.tls is {settings.tls!r}: starttls, direct or none", final=True
                 )
             resource = f"send-{uuid.uuid4().hex[:8]}" if self._alone else "hermes"
-            line = self._line = Line(settings, resource, self._take, self._begun, self._lost)
+            line = self._line = XmppStream(settings, resource, self._take, self._on_stream_begin, self._on_stream_lost)
             line.client.add_event_handler("groupchat_presence", self._on_presence)
             self._uploads = Uploads(line)
             await line.open()
-        except (Refused, InvalidJID, OSError) as exc:
+        except (XmppRefused, InvalidJID, OSError) as exc:
             await self.disconnect()
             code, final = getattr(exc, "code", "bad_settings"), getattr(exc, "final", True)
             self._set_fatal_error(code, f"{settings.jid}: {exc}", retryable=not final)
@@ -113,23 +113,23 @@ class XmppAdapter(BasePlatformAdapter):
             await asyncio.wait((watching,))
         if line is not None:
             await line.close()
-            self._heard.write()
+            self._read_positions.write()
         self._joined.clear()
         self._release_platform_lock()
         self._mark_disconnected()
 
-    def _begun(self):
+    def _on_stream_begin(self):
         if not self._alone:
             self._line.client.send_presence()
         for room in list(self._joined):  # a new stream: the rooms have forgotten us
             del self._joined[room]
-            self._beside(self._join(room))
+            self._spawn(self._join(room))
 
-    def _lost(self, exc):
+    def _on_stream_lost(self, exc):
         self._set_fatal_error(exc.code, f"{self.settings.jid}: {exc}", retryable=not exc.final)
-        self._beside(self._notify_fatal_error())
+        self._spawn(self._notify_fatal_error())
 
-    def _beside(self, work):
+    def _spawn(self, work):
         task = asyncio.create_task(work)
         self._background_tasks.add(task)
         task.add_done_callback(self._background_tasks.discard)
@@ -152,7 +152,7 @@ class XmppAdapter(BasePlatformAdapter):
 
     async def _join(self, room):
         """Enter a room, with what was said there since we were there; say whether it worked."""
-        since = self._heard.get(room)
+        since = self._read_positions.get(room)
         history = {"since": datetime.fromisoformat(since)} if since else {"maxstanzas": 0}
         muc, nick = self._line.client.plugin["xep_0045"], self.settings.nickname
         try:
@@ -196,9 +196,9 @@ class XmppAdapter(BasePlatformAdapter):
             self._seen.discard(f"{event.source.chat_id} {event.message_id}")
             raise
         if event.source.chat_type == "group":
-            self._heard.put(event.source.chat_id, event.timestamp.astimezone(UTC).isoformat())
+            self._read_positions.put(event.source.chat_id, event.timestamp.astimezone(UTC).isoformat())
         elif stanzas.find(stanza.xml, stanzas.RECEIPTS, "request") is not None and stanza["id"]:
-            self._show(
+            self._send_extra(
                 event.source.chat_id, lambda xml: stanzas.add(xml, stanzas.RECEIPTS, "received", id=stanza["id"])
             )
 
@@ -206,12 +206,12 @@ class XmppAdapter(BasePlatformAdapter):
         """Return a message of somebody else's; None for everything that is none."""
         kind, bare = xml.get("type", "normal"), sender.bare
         if kind == "error":
-            return self._settle(xml.get("id"), *stanzas.error_of(xml))
+            return self._resolve_send(xml.get("id"), *stanzas.error_of(xml))
         if kind == "groupchat" and sender.resource in ("", self._joined.get(bare)):
-            return self._settle(xml.get("id"), "", stanzas.archive_id(xml, bare))
+            return self._resolve_send(xml.get("id"), "", stanzas.archive_id(xml, bare))
         invited = stanzas.invitation(xml)
         if invited is not None:
-            return await self._invited(*invited)
+            return await self._on_invitation(*invited)
         if bare == self._line.jid or stanzas.find(xml, stanzas.CORRECT, "replace") is not None:
             return None
         ours = stanzas.archive_id(xml, bare if kind == "groupchat" else self._line.jid)
@@ -220,14 +220,14 @@ class XmppAdapter(BasePlatformAdapter):
         chat = sender.full if in_room else bare
         if self._seen.is_duplicate(f"{chat} {identity}"):
             return None
-        self._refer(identity, ours if kind == "groupchat" else stanzas.own_id(xml) or identity)
+        self._remember_reference(identity, ours if kind == "groupchat" else stanzas.own_id(xml) or identity)
         event = MessageEvent("", raw_message=xml, message_id=identity, source=self._source(xml, sender, chat, kind))
         event.timestamp = stanzas.sent_at(xml) or datetime.now(UTC)
         if stanzas.find(xml, stanzas.REACTIONS, "reactions") is not None:
-            return self._reacted(xml, event)
+            return self._reaction_event(xml, event)
         if stanzas.find(xml, stanzas.OMEMO, "encrypted") is not None:
-            return self._tell_encrypted(chat, event.source)
-        return await self._said(xml, event, bare)
+            return self._notify_encrypted(chat, event.source)
+        return await self._text_event(xml, event, bare)
 
     def _source(self, xml, sender, chat, kind):
         bare, nick = sender.bare, sender.resource
@@ -245,7 +245,7 @@ class XmppAdapter(BasePlatformAdapter):
             thread_id=thread or None,
         )
 
-    async def _said(self, xml, event, bare):
+    async def _text_event(self, xml, event, bare):
         text, quoted = stanzas.body_of(xml)
         address = (
             stanzas.text_of(stanzas.find(xml, stanzas.OOB, "x"), stanzas.OOB, "url")
@@ -254,7 +254,7 @@ class XmppAdapter(BasePlatformAdapter):
         )
         text = text.replace(address, "").strip() if address else text
         if event.source.chat_type == "group":
-            text, event.metadata["addressed"] = addressed(text, [self._joined[bare]])
+            text, event.metadata["addressed"] = strip_mention(text, [self._joined[bare]])
         event.text = as_command(text)
         answered = stanzas.find(xml, stanzas.REPLY, "reply")
         if answered is not None:
@@ -270,7 +270,7 @@ class XmppAdapter(BasePlatformAdapter):
         name = unquote(urlsplit(address).path.rpartition("/")[2]) or "file"
         mime = mimetypes.guess_type(name)[0] or ""
         try:
-            data = await fetched(address, max_bytes=self.settings.max_media_bytes)
+            data = await fetch_media(address, max_bytes=self.settings.max_media_bytes)
             kept = cache_media_bytes(data, filename=name, mime_type=mime)
         except Exception as exc:  # noqa: BLE001 - whatever it was, the message is more than its file
             event.text = f"{event.text}\n[The file {name} could not be fetched: {exc}]".strip()
@@ -281,10 +281,10 @@ class XmppAdapter(BasePlatformAdapter):
                 kept.path, kept.media_type, MessageType.VOICE if voice else KINDS.get(kept.kind, MessageType.DOCUMENT)
             )
 
-    def _reacted(self, xml, event):
+    def _reaction_event(self, xml, event):
         """Return a reaction to a question of ours as what its sender would have written."""
         reactions = stanzas.find(xml, stanzas.REACTIONS, "reactions")
-        asked = self._questions.answered(reactions.get("id") or "")
+        asked = self._questions.find(reactions.get("id") or "")
         given = [one.text for one in reactions]
         event.text = next((text for emoji, text in asked.answers.items() if emoji in given), "") if asked else ""
         if not event.text:
@@ -293,7 +293,7 @@ class XmppAdapter(BasePlatformAdapter):
         event.metadata["addressed"] = True
         return event
 
-    async def _invited(self, room, inviter, password):
+    async def _on_invitation(self, room, inviter, password):
         """Enter a room that somebody who may talk to us invites us to."""
         room, who = JID(room).bare, JID(inviter).bare
         if not self.settings.auto_join or room in self._joined:
@@ -304,15 +304,15 @@ class XmppAdapter(BasePlatformAdapter):
         self._rooms[room] = password
         if await self._join(room):
             self._invitations.put(room, password or "")
-            self._heard.put(room, datetime.now(UTC).isoformat())
+            self._read_positions.put(room, datetime.now(UTC).isoformat())
 
-    def _tell_encrypted(self, chat, source):
+    def _notify_encrypted(self, chat, source):
         """Say that it is not read, once, and only to those who may talk to us."""
         allowed = self._is_sender_authorized(source.user_id, source.chat_type, chat) is not False
-        if allowed and chat not in self._told:
-            self._told.add(chat)
+        if allowed and chat not in self._encryption_notified:
+            self._encryption_notified.add(chat)
             logger.warning("[xmpp] %s sends encrypted messages: they are not read", chat)
-            self._beside(self._say(chat, ENCRYPTED))
+            self._spawn(self._send_text(chat, ENCRYPTED))
 
     async def on_processing_start(self, event):
         self._react(event, ["👀"])
@@ -333,18 +333,18 @@ class XmppAdapter(BasePlatformAdapter):
                 stanzas.add(reactions, stanzas.REACTIONS, "reaction", emoji)
             stanzas.add(xml, stanzas.HINTS, "store")
 
-        self._show(chat, reacts)
+        self._send_extra(chat, reacts)
 
     # -- what goes out -------------------------------------------------------------------------------------------
 
     async def send(self, chat_id, content, reply_to=None, metadata=None):
-        return await self._say(chat_id, styled(content), reply_to, metadata)
+        return await self._send_text(chat_id, format_text(content), reply_to, metadata)
 
     async def edit_message(self, chat_id, message_id, content, *, finalize=False):
         def corrects(xml):
             stanzas.add(xml, stanzas.CORRECT, "replace", id=message_id)
 
-        result = await self._say(chat_id, styled(content), extra=corrects)
+        result = await self._send_text(chat_id, format_text(content), extra=corrects)
         return SendResult(True, message_id=message_id) if result.success else result
 
     async def delete_message(self, chat_id, message_id):
@@ -352,17 +352,17 @@ class XmppAdapter(BasePlatformAdapter):
             stanzas.add(xml, stanzas.RETRACT, "retract", id=self._references.get(message_id, message_id))
             stanzas.add(xml, stanzas.FALLBACK, "fallback", **{"for": stanzas.RETRACT})
 
-        return (await self._say(chat_id, "(This message was taken back.)", extra=retracts)).success
+        return (await self._send_text(chat_id, "(This message was taken back.)", extra=retracts)).success
 
     async def send_typing(self, chat_id, metadata=None):
         now = asyncio.get_running_loop().time()
         if now - self._typing_at.get(chat_id, -TYPING_S) >= TYPING_S:
             self._typing_at[chat_id] = now
-            self._show(chat_id, lambda xml: stanzas.add(xml, stanzas.STATES, "composing"))
+            self._send_extra(chat_id, lambda xml: stanzas.add(xml, stanzas.STATES, "composing"))
 
     async def stop_typing(self, chat_id):
         if self._typing_at.pop(chat_id, None) is not None:
-            self._show(chat_id, lambda xml: stanzas.add(xml, stanzas.STATES, "active"))
+            self._send_extra(chat_id, lambda xml: stanzas.add(xml, stanzas.STATES, "active"))
 
     async def send_image(self, chat_id, image_url, caption=None, reply_to=None, metadata=None):
         return await self._link(chat_id, image_url, caption, reply_to, metadata)
@@ -374,7 +374,7 @@ class XmppAdapter(BasePlatformAdapter):
             address = await self._uploads.put(Path(file_path), file_name)
         except OSError as exc:
             return SendResult(False, error=f"the file cannot be read: {exc.strerror}", error_kind="unknown")
-        except CannotUpload as exc:
+        except UploadFailed as exc:
             if exc.retryable:
                 return SendResult(False, error=str(exc), retryable=True, error_kind="transient")
             logger.warning("[xmpp] %s was not sent: %s", file_path, exc)
@@ -386,9 +386,9 @@ class XmppAdapter(BasePlatformAdapter):
             stanzas.add(stanzas.add(xml, stanzas.OOB, "x"), stanzas.OOB, "url", address)
 
         # clients show a file in place only where the address is all of the text
-        result = await self._say(chat_id, address, None if caption else reply_to, metadata, extra=points)
+        result = await self._send_text(chat_id, address, None if caption else reply_to, metadata, extra=points)
         if result.success and caption:
-            await self._say(chat_id, styled(caption), reply_to, metadata)
+            await self._send_text(chat_id, format_text(caption), reply_to, metadata)
         return result
 
     async def send_exec_approval(
@@ -396,19 +396,21 @@ class XmppAdapter(BasePlatformAdapter):
     ):
         """Ask; a reaction is the command that it stands for."""
         lasting = {"permanent": allow_permanent, "session": more.get("allow_session", True)}
-        text, answers = Reactions.leave(command, description, **lasting, approval_id=approval_id, limit=4000)
+        text, answers = ReactionQuestions.approval_question(
+            command, description, **lasting, approval_id=approval_id, limit=4000
+        )
         return await self._question(chat_id, text, answers, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
         """Ask; a reaction with a number is the choice."""
-        return await self._question(chat_id, *Reactions.choice(question, choices), metadata)
+        return await self._question(chat_id, *ReactionQuestions.choice_question(question, choices), metadata)
 
     async def _question(self, chat_id, text, answers, metadata):
         result = await self.send(chat_id, text, None, metadata)
         if result.success and answers:
             thread = (metadata or {}).get("thread_id")
             for identity in {result.message_id, self._references.get(result.message_id, result.message_id)}:
-                self._questions.keep(identity, answers, thread)
+                self._questions.remember(identity, answers, thread)
             self._set_reactions(chat_id, result.message_id, answers)
         return result
 
@@ -423,7 +425,7 @@ class XmppAdapter(BasePlatformAdapter):
     async def get_chat_info(self, chat_id):
         return {"name": chat_id, "type": "group" if await self._knows_room(chat_id) else "dm"}
 
-    async def _say(self, chat, body, reply_to=None, metadata=None, extra=None):
+    async def _send_text(self, chat, body, reply_to=None, metadata=None, extra=None):
         """Send a text, and return when it has arrived at the server, in a room when everybody was shown it."""
         line = self._line
         if line is None or line.client.transport is None:
@@ -460,23 +462,23 @@ class XmppAdapter(BasePlatformAdapter):
         if condition:
             kind = FAILURES.get(condition, "transient")
             return SendResult(False, error=f"{chat}: {condition} {said}".strip(), error_kind=kind)
-        self._refer(identity, said or identity)
+        self._remember_reference(identity, said or identity)
         return SendResult(True, message_id=identity)
 
-    def _settle(self, identity, condition, said):
+    def _resolve_send(self, identity, condition, said):
         waiting = self._waiting.get(identity)
         if waiting is not None and not waiting.done():
             waiting.set_result((condition, said))
         elif condition:
             logger.info("[xmpp] a message was returned: %s %s", condition, said)
 
-    def _refer(self, identity, reference):
+    def _remember_reference(self, identity, reference):
         """Remember by which id others speak of a message."""
         self._references[identity] = reference
         while len(self._references) > REFERENCES:
             del self._references[next(iter(self._references))]
 
-    def _show(self, chat, fill):
+    def _send_extra(self, chat, fill):
         """Send something beside the answer; nobody waits for it."""
         line = self._line
         if line is not None and line.client.transport is not None:

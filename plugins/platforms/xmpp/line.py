@@ -26,7 +26,7 @@ FINAL = {"conflict": "conflict", "host-unknown": "bad_address", "not-authorized"
 """Ends of a stream after which connecting again would not help."""
 
 
-class Refused(Exception):
+class XmppRefused(Exception):
     """The server does not want us: a short word, and why. `final`: trying again would not help."""
 
     def __init__(self, code, text, *, final=False):
@@ -34,7 +34,7 @@ class Refused(Exception):
         self.code, self.final = code, final
 
 
-class Line:
+class XmppStream:
     """One account at its server.
 
     Args:
@@ -47,7 +47,7 @@ class Line:
 
     def __init__(self, settings, resource, take, begun, ended):
         self.settings = settings
-        self._take, self._begun, self._ended = take, begun, ended
+        self._take, self._on_begin, self._on_end = take, begun, ended
         self._outcome = None
         self._failure, self._rounds = None, 0
         self._arrived, self._taking = asyncio.Queue(), None
@@ -99,7 +99,7 @@ class Line:
         try:
             await asyncio.wait_for(asyncio.shield(self._outcome), CONNECT_S)
         except TimeoutError:
-            raise Refused("not_connected", f"no session within {CONNECT_S:g} s") from None
+            raise XmppRefused("not_connected", f"no session within {CONNECT_S:g} s") from None
         self._taking = asyncio.create_task(self._take_all(), name=f"xmpp {self.jid}")
 
     async def close(self):
@@ -142,7 +142,7 @@ class Line:
             self._acknowledge()  # unasked: otherwise the server would give the last ones again
         except Exception as exc:  # noqa: BLE001 - it is not acknowledged, so the server keeps it
             logger.warning("[xmpp] a message could not be taken in: %r", exc)
-            self._ended(Refused("not_stored", f"{type(exc).__name__}: {exc}"))
+            self._on_end(XmppRefused("not_stored", f"{type(exc).__name__}: {exc}"))
 
     def _acknowledge(self):
         self._is_asked = self._open > 0
@@ -154,8 +154,8 @@ class Line:
 
     def _on_session(self, _):
         self._rounds, self._failure = 0, None
-        self._begun()
-        self._settle(None)
+        self._on_begin()
+        self._resolve_outcome(None)
 
     def _on_resumed(self, _):
         logger.info("[xmpp] the stream goes on")
@@ -191,15 +191,15 @@ class Line:
             self._fail(FINAL[condition], f"{condition} {error['text']}".strip(), True)
 
     def _fail(self, code, text, final):
-        refused = Refused(code, text, final=final)
+        refused = XmppRefused(code, text, final=final)
         if not self._outcome.done():
-            self._settle(refused)
+            self._resolve_outcome(refused)
         elif not self._closing and self._outcome.exception() is None:
-            self._ended(refused)
+            self._on_end(refused)
         self._closing = True
         self.client.cancel_connection_attempt()
 
-    def _settle(self, refused):
+    def _resolve_outcome(self, refused):
         if not self._outcome.done():
             if refused is None:
                 self._outcome.set_result(None)

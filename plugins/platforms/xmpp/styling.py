@@ -16,7 +16,7 @@ _MARKS = (
 )
 
 
-def styled(text):
+def format_text(text):
     """Return the text with marks of XMPP; what stands in code stays."""
     pieces = _FENCED.split(convert_table_to_bullets(text))
     return "".join(piece if number % 2 else _marked(piece) for number, piece in enumerate(pieces)).strip("\n")

@@ -11,7 +11,7 @@ UPLOAD_S = 300.0
 ANSWER_S = 30.0
 
 
-class CannotUpload(Exception):
+class UploadFailed(Exception):
     """The server takes no such file. `retryable`: it may later."""
 
     def __init__(self, text, *, retryable=False):
@@ -38,27 +38,27 @@ class Uploads:
             async with httpx.AsyncClient(timeout=UPLOAD_S, verify=verify) as client:
                 answer = await client.put(where, content=data, headers={"content-type": mime, **headers})
         except httpx.HTTPError as exc:
-            raise CannotUpload(f"the file could not be uploaded: {type(exc).__name__}", retryable=True) from exc
+            raise UploadFailed(f"the file could not be uploaded: {type(exc).__name__}", retryable=True) from exc
         if answer.status_code not in (200, 201):
-            raise CannotUpload(f"the file was not taken: {answer.status_code}", retryable=answer.status_code >= 500)
+            raise UploadFailed(f"the file was not taken: {answer.status_code}", retryable=answer.status_code >= 500)
         return address
 
     async def _slot(self, name, size, mime):
         client = self._line.client
-        iq = client.make_iq_get(ito=await self._found())
+        iq = client.make_iq_get(ito=await self._find_service())
         stanzas.add(iq.xml, stanzas.UPLOAD, "request", filename=name, size=size, **{"content-type": mime})
         try:
             slot = stanzas.find((await iq.send(timeout=ANSWER_S)).xml, stanzas.UPLOAD, "slot")
         except IqTimeout:
-            raise CannotUpload("the server gave no place for the file", retryable=True) from None
+            raise UploadFailed("the server gave no place for the file", retryable=True) from None
         except IqError as exc:
-            raise CannotUpload(f"the server gave no place for the file: {exc.condition} {exc.text}".strip()) from None
+            raise UploadFailed(f"the server gave no place for the file: {exc.condition} {exc.text}".strip()) from None
         put, get = (stanzas.find(slot, stanzas.UPLOAD, kind) for kind in ("put", "get"))
         allowed = ("authorization", "cookie", "expires")
         headers = {one.get("name"): one.text for one in put if (one.get("name") or "").lower() in allowed}
         return put.get("url"), headers, get.get("url")
 
-    async def _found(self):
+    async def _find_service(self):
         if self._service is None:
             host = self._line.client.boundjid.host
             try:
@@ -70,5 +70,5 @@ class Uploads:
                 if stanzas.UPLOAD in (await self._line.about(jid))[1]:
                     self._service = jid
                     return jid
-            raise CannotUpload(f"{host} keeps no files")
+            raise UploadFailed(f"{host} keeps no files")
         return self._service

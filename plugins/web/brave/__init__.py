@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from hermes_agent.contracts.web_search import WebSearchProvider, found
+from hermes_agent.contracts.web_search import WebSearchProvider, search_result
 
 TIMEOUT_S = 20.0
 ADDRESS = "https://api.search.brave.com"
@@ -44,7 +44,7 @@ class Brave(WebSearchProvider):
             results = (answer.raise_for_status().json().get("web") or {}).get("results") or []
         except (httpx.HTTPError, ValueError, AttributeError) as exc:
             return {"success": False, "error": f"Brave did not answer: {exc}"}
-        return found([(r.get("title"), r.get("url"), r.get("description")) for r in results[:limit]])
+        return search_result([(r.get("title"), r.get("url"), r.get("description")) for r in results[:limit]])
 
     def get_setup_schema(self) -> dict[str, Any]:
         variable = {"key": "BRAVE_SEARCH_API_KEY", "prompt": "API key", "url": "https://brave.com/search/api/"}

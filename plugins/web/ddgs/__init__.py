@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from hermes_agent.contracts.provider import how_to_install
-from hermes_agent.contracts.web_search import WebSearchProvider, found
+from hermes_agent.contracts.provider import install_hint
+from hermes_agent.contracts.web_search import WebSearchProvider, search_result
 
 
 class Ddgs(WebSearchProvider):
@@ -23,12 +23,12 @@ class Ddgs(WebSearchProvider):
             from ddgs import DDGS  # slow, and most processes search nothing
             from ddgs.exceptions import DDGSException
         except ImportError:
-            return {"success": False, "error": f"the package ddgs is not there: {how_to_install('ddgs')}"}
+            return {"success": False, "error": f"the package ddgs is not there: {install_hint('ddgs')}"}
         try:
             results = DDGS(timeout=20).text(query, max_results=limit)
         except DDGSException as exc:
             return {"success": False, "error": f"the search failed: {exc}"}
-        return found([(r.get("title"), r.get("href"), r.get("body")) for r in results])
+        return search_result([(r.get("title"), r.get("href"), r.get("body")) for r in results])
 
     def get_setup_schema(self) -> dict[str, Any]:
         return {"name": self.display_name, "badge": "free", "tag": "no key, no promise", "env_vars": []}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from hermes_agent.contracts.web_search import WebSearchProvider, found
+from hermes_agent.contracts.web_search import WebSearchProvider, search_result
 
 TIMEOUT_S = 20.0
 
@@ -35,7 +35,7 @@ class Searxng(WebSearchProvider):
             results = answer.raise_for_status().json().get("results") or []
         except (httpx.HTTPError, ValueError, AttributeError) as exc:
             return {"success": False, "error": f"{address} did not answer as SearXNG does: {exc}"}
-        return found([(r.get("title"), r.get("url"), r.get("content")) for r in results[:limit]])
+        return search_result([(r.get("title"), r.get("url"), r.get("content")) for r in results[:limit]])
 
     def get_setup_schema(self) -> dict[str, Any]:
         variable = {"key": "SEARXNG_URL", "prompt": "Address of the instance", "default": "http://127.0.0.1:8888"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from hermes_agent.contracts.web_search import WebSearchProvider, found
+from hermes_agent.contracts.web_search import WebSearchProvider, search_result
 
 TIMEOUT_S = 60.0
 ADDRESS = "https://api.tavily.com"
 
 
-class Failed(Exception):
+class TavilyFailed(Exception):
     """Tavily gave no answer; the text says why."""
 
 
@@ -32,14 +32,14 @@ class Tavily(WebSearchProvider):
     def search(self, query: str, limit: int = 5) -> dict[str, Any]:
         try:
             answer = _ask("search", {"query": query, "max_results": limit})
-        except Failed as exc:
+        except TavilyFailed as exc:
             return {"success": False, "error": str(exc)}
-        return found([(r.get("title"), r.get("url"), r.get("content")) for r in answer.get("results") or []])
+        return search_result([(r.get("title"), r.get("url"), r.get("content")) for r in answer.get("results") or []])
 
     def extract(self, urls: list[str], **kwargs: Any) -> dict[str, Any]:
         try:
             answer = _ask("extract", {"urls": urls, "format": "markdown"})
-        except Failed as exc:
+        except TavilyFailed as exc:
             return {"success": False, "error": str(exc)}
         pages = {r.get("url"): {"content": r.get("raw_content") or ""} for r in answer.get("results") or []}
         failed = {r.get("url"): {"error": str(r.get("error"))} for r in answer.get("failed_results") or []}
@@ -66,14 +66,14 @@ def _ask(what: str, body: dict[str, Any]) -> dict[str, Any]:
     try:
         answer = httpx.post(f"{address}/{what}", json=body, headers=headers, timeout=TIMEOUT_S)
         if answer.status_code == 401:
-            raise Failed("Tavily refuses the key: check TAVILY_API_KEY")
+            raise TavilyFailed("Tavily refuses the key: check TAVILY_API_KEY")
         if answer.status_code in (429, 432, 433):
-            raise Failed("Tavily's limit for this key is reached")
+            raise TavilyFailed("Tavily's limit for this key is reached")
         value = answer.raise_for_status().json()
     except (httpx.HTTPError, ValueError) as exc:
-        raise Failed(f"Tavily did not answer: {exc}") from exc
+        raise TavilyFailed(f"Tavily did not answer: {exc}") from exc
     if not isinstance(value, dict):
-        raise Failed("Tavily answered with something else than an object")
+        raise TavilyFailed("Tavily answered with something else than an object")
     return value
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.host import Host
-from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope
 
 __all__ = ["KEYWORDS", "call_everything"]
@@ -108,7 +108,7 @@ def _calls(host: Host) -> list[tuple[str, Any]]:
             if owner in keys:
                 given = keywords | {"telemetry_schema_version": "hermes.observer.v1"}
                 calls.append((f"hook {name}", lambda f=function, k=given: f(**k)))
-    scope = CallScope("session-1", "task-1", "turn-1", Path.cwd(), Approvals(NobodyThere("in a test"), timeout_s=1))
+    scope = CallScope("session-1", "task-1", "turn-1", Path.cwd(), Approvals(NoApprover("in a test"), timeout_s=1))
     for key in keys:
         for name in host.tools.owned_by(key):
             entry = host.tools.get_entry(name)
@@ -119,7 +119,7 @@ def _calls(host: Host) -> list[tuple[str, Any]]:
 
 
 def _tool(host: Host, name: str, scope: CallScope) -> None:
-    host.dispatcher.run_here("call-1", name, {}, scope)
+    host.dispatcher.run_inline("call-1", name, {}, scope)
 
 
 def _limited(call: Any) -> BaseException | None:

@@ -13,7 +13,7 @@ from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.host import Host
 from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 
 __all__ = ["memory_turns", "model_turn", "service_turns"]
 
@@ -64,8 +64,8 @@ def memory_turns(host: Host) -> dict[str, Any]:
 
 async def _turns(host: Host, model: Model, found: dict[str, Any]) -> None:
     for text in (TOLD, ASKED):
-        talk = await host.agent.open(None, platform="cli", approver=NobodyThere("in a test"))
-        found["used"] = host.memory.of(talk.session_id) is not None
+        talk = await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
+        found["used"] = host.memory.provider_of(talk.session_id) is not None
         async for _ in talk.turn(text):
             pass
         await talk.close("shutdown")
@@ -88,8 +88,8 @@ def service_turns(host: Host, plan: Mapping[str, Any], service: Service | None) 
 async def _service_turns(host: Host, model: Model, plan: Mapping[str, Any], service: Service | None) -> list[str]:
     problems, results, first = [], {}, len(model.requests)
     for texts in ((TOLD,), (ASKED, ASKED)):
-        talk = await host.agent.open(None, platform="cli", approver=NobodyThere("in a test"))
-        if host.memory.of(talk.session_id) is None:
+        talk = await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
+        if host.memory.provider_of(talk.session_id) is None:
             problems.append("the memory is not used")
         first = len(model.requests)
         for text in texts:
@@ -132,7 +132,7 @@ def model_turn(host: Host, service: Service | None) -> list[str]:
 
 
 async def _model_turn(host: Host) -> list[Any]:
-    talk = await host.agent.open(None, platform="cli", approver=NobodyThere("in a test"))
+    talk = await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
     events = [event async for event in talk.turn("Hello")]
     await talk.close("shutdown")
     await host.aclose()

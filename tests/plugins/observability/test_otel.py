@@ -181,10 +181,10 @@ def test_no_turn_waits_for_a_collector_that_never_answers_and_what_is_too_much_i
         hooks = host.host.hooks
         for number in range(2100):
             hooks.fire("post_tool_call", tool_name=f"t{number}", turn_id="t", session_id="s")
-            assert number % 20 or hooks.settle(60), "a slow machine runs an observer after its call"
-        assert hooks.settle(60)
+            assert number % 20 or hooks.wait_idle(60), "a slow machine runs an observer after its call"
+        assert hooks.wait_idle(60)
         host.ask("third")
-        assert hooks.settle(60)
+        assert hooks.wait_idle(60)
         assert found.spans == [], "three turns ended, and the collector has not answered yet"
         answers.set()
         names = [span["name"] for span in found.wait(2048)]

@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent import Agent, ChosenModel, Settings
+from hermes_agent.agent import Agent, AgentSettings, ChosenModel
 from hermes_agent.agent.conversation import Conversation
-from hermes_agent.agent.prompt import Prompts
+from hermes_agent.agent.prompt import SystemPromptBuilder
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.events import Notice
 from hermes_agent.core.messages import Message, ToolCall, Usage
@@ -28,7 +28,7 @@ from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
@@ -83,17 +83,17 @@ async def _talk(home: Path, messages: int) -> None:
     schema = {"name": "count", "parameters": {"type": "object", "properties": {"token": {"type": "string"}}}}
     tools.register("count", "test", schema, count, parallel_safe=True, owner=Owner(BUILTIN))
     agent = Agent(
-        settings=Settings(cwd=home),
+        settings=AgentSettings(cwd=home),
         choose_model=lambda wish: ChosenModel(Model(), "m"),
         tools=tools,
         toolsets=Toolsets(tools),
-        prompts=Prompts(tools),
+        prompt_builder=SystemPromptBuilder(tools),
         dispatcher=Dispatcher(tools, hooks, bridge, ResultStore(home / "results")),
         hooks=hooks,
         bridge=bridge,
         open_transcript=lambda: Transcript(home / "state.db"),
     )
-    talk = await agent.open("s1", platform="cli", approver=NobodyThere("here"))
+    talk = await agent.open("s1", platform="cli", approver=NoApprover("here"))
     with (home / "notices").open("a") as notices:
         async for event in talk.resume_turn():
             if isinstance(event, Notice):

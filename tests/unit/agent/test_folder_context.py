@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from attack.racing import exchanging
-from hermes_agent.agent.context_files import FolderContext, project_context
+from hermes_agent.agent.context_files import FolderInstructions, load_project_context
 from hermes_agent.core.events import Notice
 from hermes_agent.testing import PluginHost, call, plugin_host
 
@@ -109,8 +109,8 @@ def test_what_was_told_in_a_turn_that_is_forgotten_is_told_again() -> None:
 
 
 def test_a_long_word_of_a_command_is_passed_over_at_once(tmp_path: Path) -> None:
-    folders = FolderContext(tmp_path)
-    assert folders.named("terminal", {"command": f"echo {'a' * 1_000_000}; cat web/x"}) == ["web/x"]
+    folders = FolderInstructions(tmp_path)
+    assert folders.new_paths("terminal", {"command": f"echo {'a' * 1_000_000}; cat web/x"}) == ["web/x"]
 
 
 def test_what_a_folder_says_comes_through_the_border_of_results() -> None:
@@ -142,6 +142,6 @@ def test_instructions_that_are_a_link_out_of_the_project_at_times_are_never_read
     read = 0
     with exchanging(project / "AGENTS.md", project / "link") as exchanged:
         while exchanged[0] < 3_000 or not read:
-            text = project_context(project).text
+            text = load_project_context(project).text
             read += "work well" in text
             attempt("private" not in text, text)

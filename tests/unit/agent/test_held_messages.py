@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.agent.settings import CompressionSettings
-from hermes_agent.agent.titles import Titles
+from hermes_agent.agent.titles import TitleWriter
 from hermes_agent.testing import ModelFailure, call
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -89,7 +89,7 @@ def test_a_model_that_makes_conversations_fit_by_itself_is_held_no_more_than_it_
         again = await bench.open("s1")
         assert len(again.history) == held[-1]
         assert again.history[0].role == "user"
-        return [m.text for m in await bench.agent.transcript("messages", "s1") if m.role == "user"]
+        return [m.text for m in await bench.agent.call_transcript("messages", "s1") if m.role == "user"]
 
     stored = bench.run(work())
     assert [text.split(" word")[0] for text in stored] == [f"question {n}" for n in range(turns)]
@@ -104,7 +104,7 @@ def test_a_turn_that_is_longer_than_what_is_held_is_not_cut(tmp_path: Path) -> N
 
     def steer(**kwargs: Any) -> None:
         if len(bench.seen) == 3:
-            bench.agent.inboxes.push("Be quick", "s1")
+            bench.agent.injected.push("Be quick", "s1")
 
     bench.hooks.add("post_tool_call", steer, "test")
 
@@ -130,9 +130,9 @@ def test_every_turn_can_be_undone_also_one_in_which_older_ones_were_left_to_the_
             before = talk.history
             await events_of(talk, f"question {n} {SAID}")
             cut += talk.history[0] is not before[0] if before else 0
-            undone = await bench.agent.transcript("drop_last_turn", "s1")
+            undone = await bench.agent.call_transcript("drop_last_turn", "s1")
             assert undone.startswith(f"question {n} ")
-            await talk.reread()
+            await talk.reload_history()
             assert not any(f"question {n} " in m.text for m in talk.history)
             await events_of(talk, f"question {n} {SAID}")
 
@@ -153,14 +153,14 @@ def test_a_session_keeps_its_title_when_one_message_of_it_is_held(tmp_path: Path
     async def work() -> str:
         agent = bench.agent
         beside = SimpleNamespace(spawn=begun.append, wait_core=bench.bridge.wait_core)
-        agent.titles = Titles(beside, answer, lambda: True)  # type: ignore[arg-type]  # the part that is used
+        agent.titles = TitleWriter(beside, answer, lambda: True)  # type: ignore[arg-type]  # the part that is used
         talk = await bench.open("s1")
         for n in range(3):
             await events_of(talk, f"question {n} {SAID}")
             assert len(talk.history) == 2
             while begun:
                 await bench.bridge.run(begun.pop())
-        return str(await agent.transcript("title", "s1"))
+        return str(await agent.call_transcript("title", "s1"))
 
     assert bench.run(work()) == "Title 1"
     assert len(asked) == 1

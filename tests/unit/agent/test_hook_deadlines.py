@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from hermes_agent import config
-from hermes_agent.agent import Agent, ChosenModel, Settings
-from hermes_agent.agent.prompt import Prompts
+from hermes_agent.agent import Agent, AgentSettings, ChosenModel
+from hermes_agent.agent.prompt import SystemPromptBuilder
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.events import TurnFinished
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.hooks import Deadlines, HookBus
+from hermes_agent.hooks import HookBus, HookDeadlines
 from hermes_agent.host import Host
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
@@ -42,8 +42,8 @@ class Bench:
         self.bridge = Bridge()
         self.hooks = HookBus(
             self.bridge.wait_plugin,
-            run_steps=self.bridge.run_steps_here,
-            deadlines=Deadlines(UNHURRIED_S, {"slow": SHORT_S}),
+            run_steps=self.bridge.run_steps_inline,
+            deadlines=HookDeadlines(UNHURRIED_S, {"slow": SHORT_S}),
         )
         self.tools = ToolRegistry()
         schema = {"name": "echo", "description": "", "parameters": {"type": "object", "properties": {}}}
@@ -52,11 +52,11 @@ class Bench:
             "echo", "test", schema, lambda args, **kw: self.calls.append(args) or "ran", owner=Owner(BUILTIN)
         )
         self.agent = Agent(
-            settings=Settings(cwd=path),
+            settings=AgentSettings(cwd=path),
             choose_model=lambda wish: ChosenModel(self.model, "scripted"),
             tools=self.tools,
             toolsets=Toolsets(self.tools),
-            prompts=Prompts(self.tools),
+            prompt_builder=SystemPromptBuilder(self.tools),
             dispatcher=Dispatcher(self.tools, self.hooks, self.bridge, ResultStore(path / "results")),
             hooks=self.hooks,
             bridge=self.bridge,
@@ -70,7 +70,7 @@ class Bench:
         return "late"
 
     async def open(self):
-        return await self.agent.open(platform="cli", approver=NobodyThere("in a test"))
+        return await self.agent.open(platform="cli", approver=NoApprover("in a test"))
 
     def run(self, work):
         async def main():
@@ -149,6 +149,6 @@ def test_the_host_hands_the_settings_in(tmp_path):
     host = Host(tmp_path, config.load(tmp_path))
     host.hooks.add("h", lambda **kw: threading.current_thread().name, "b")
 
-    assert host.hooks.deadlines == Deadlines(3, {"a": 0.5})
+    assert host.hooks.deadlines == HookDeadlines(3, {"a": 0.5})
     assert [r.value for r in host.hooks.fire("h")] == ["hermes-beside"]
     host.bridge.close()

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.inbox import MAX_SESSIONS, MAX_WAITING, Inboxes
+from hermes_agent.agent.inbox import MAX_PENDING, MAX_SESSIONS, InjectedMessages
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.sessions import Transcript
@@ -28,7 +28,7 @@ def test_a_text_that_comes_in_a_running_turn_steers_it(tmp_path: Path) -> None:
     def say(args: dict[str, Any], **kwargs: Any) -> str:
         scope = current_scope.get()
         assert scope is not None
-        return bench.agent.inboxes.push("Make it tea.", scope.session_id)
+        return bench.agent.injected.push("Make it tea.", scope.session_id)
 
     bench.tools.register("say", "test", SCHEMA, say, owner=Owner(BUILTIN))
 
@@ -50,7 +50,7 @@ def test_a_text_that_comes_while_the_last_answer_is_given_is_answered_too(tmp_pa
         events = []
         async for event in talk.turn("a drink"):
             if not events:
-                bench.agent.inboxes.push("Rather tea.", "s1")
+                bench.agent.injected.push("Rather tea.", "s1")
             events.append(event)
         return events
 
@@ -65,7 +65,7 @@ def test_a_text_that_comes_between_turns_goes_before_the_next_message(tmp_path: 
         talk = await bench.open("s1")
         await events_of(talk, "first")
         await talk.close("session_boundary")
-        assert bench.agent.inboxes.push("News!", "s1") == "taken"
+        assert bench.agent.injected.push("News!", "s1") == "taken"
         await events_of(await bench.open("s1"), "second")
 
     bench.run(work())
@@ -96,19 +96,19 @@ def test_a_session_that_is_not_kept_leaves_nothing_behind(tmp_path: Path) -> Non
 
     async def work() -> None:
         talk = await bench.open("s1", keep=False)
-        assert bench.agent.inboxes.push("x", "s1") == "taken"
+        assert bench.agent.injected.push("x", "s1") == "taken"
         await talk.close("session_boundary")
-        assert bench.agent.inboxes.push("x", "s1") == "nobody"
+        assert bench.agent.injected.push("x", "s1") == "nobody"
 
     bench.run(work())
 
 
 def test_inboxes_are_bounded() -> None:
-    inboxes = Inboxes()
+    inboxes = InjectedMessages()
     inboxes.open("s")
-    assert [inboxes.push(str(n), "s") for n in range(MAX_WAITING)] == ["taken"] * MAX_WAITING
+    assert [inboxes.push(str(n), "s") for n in range(MAX_PENDING)] == ["taken"] * MAX_PENDING
     assert inboxes.push("one more", "s") == "full"
-    assert (len(inboxes.take("s")), inboxes.take("s"), inboxes.waits("s")) == (MAX_WAITING, [], False)
+    assert (len(inboxes.take("s")), inboxes.take("s"), inboxes.has_pending("s")) == (MAX_PENDING, [], False)
     for number in range(MAX_SESSIONS):
         inboxes.open(f"n{number}")
     assert (inboxes.push("x", "s"), inboxes.push("x", "n0"), inboxes.push("x", "")) == ("nobody", "taken", "nobody")

@@ -16,7 +16,7 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.events import Event, Notice, ToolFinished, TurnFinished
 from hermes_agent.core.messages import Message
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.sessions import Step, Transcript
+from hermes_agent.sessions import SessionCommit, Transcript
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_turn import ECHO, Bench, call, events_of
@@ -63,7 +63,7 @@ def crashed(path: Path, steps: list[Any], stop: Any, **details: Any) -> None:
 
 def resumed(bench: Bench) -> list[Event]:
     async def work() -> list[Event]:
-        (left,) = await bench.agent.unfinished()
+        (left,) = await bench.agent.unfinished_turns()
         talk = await bench.open(left.session_id, principal=left.principal)
         return [event async for event in talk.resume_turn()]
 
@@ -191,7 +191,7 @@ def test_a_turn_that_runs_in_another_process_is_nobody_elses_business(tmp_path: 
     bench = Bench(tmp_path, [])
 
     async def work() -> None:
-        assert await bench.agent.unfinished() == []
+        assert await bench.agent.unfinished_turns() == []
         talk = await bench.open("s1")
         assert [e async for e in talk.resume_turn()] == []
 
@@ -213,7 +213,7 @@ def test_a_message_that_is_said_again_after_an_error_goes_on_where_its_turn_stop
     async def work() -> list[str]:
         talk = await bench.open("s1")
         answers = [await said(talk, "go", 0) for _ in range(4)]
-        last = await bench.agent.transcript("last_id", "s1")
+        last = await bench.agent.call_transcript("last_id", "s1")
         return [*answers, await said(talk, "go", last), await said(talk, "go", 0), await said(talk, "", last + 2)]
 
     assert bench.run(work()) == ["failed", "failed", "done", "done", "more", "done\n\nmore", ""]
@@ -228,8 +228,10 @@ def test_what_a_job_told_the_session_meanwhile_is_no_answer_to_a_message(tmp_pat
     async def work() -> list[Event]:
         talk = await bench.open("s1")
         await events_of(talk, "hello")
-        since = await bench.agent.transcript("last_id", "s1")
-        await bench.agent.transcript("append", "s1", [Message("user", "[a job]"), Message("assistant", "It snows.")])
+        since = await bench.agent.call_transcript("last_id", "s1")
+        await bench.agent.call_transcript(
+            "append", "s1", [Message("user", "[a job]"), Message("assistant", "It snows.")]
+        )
         return [event async for event in talk.turn_once("where?", since=since)]
 
     assert bench.run(work())[-1].text == "In Rome."
@@ -245,10 +247,10 @@ def test_what_plugins_add_to_the_message_is_asked_for_again(tmp_path: Path) -> N
 
 def test_one_commit_a_step(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], "done"])
-    commits: list[Step] = []
+    commits: list[SessionCommit] = []
 
     class Counted(Transcript):
-        def write(self, steps: Sequence[tuple[str, Step]]) -> list[Exception | None]:
+        def write(self, steps: Sequence[tuple[str, SessionCommit]]) -> list[Exception | None]:
             commits.extend(step for _, step in steps)
             return super().write(steps)
 

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from hermes_agent.agent.repair import sound
+from hermes_agent.agent.repair import repaired
 from hermes_agent.sessions import Transcript
 
 KILLS = int(os.environ.get("HERMES_CHAOS_KILLS", "10"))
@@ -24,7 +24,7 @@ def test_a_session_survives_processes_that_are_killed_at_random_moments(tmp_path
     done = subprocess.run(command, capture_output=True, text=True, timeout=60 + KILLS, check=False)
     assert done.returncode == 0, f"seed {seed}: {done.stderr[-3000:]}"
     messages = Transcript(tmp_path / "state.db").messages("s1")
-    assert sound(messages) == messages, f"seed {seed}: a provider would not take it as it is"
+    assert repaired(messages) == messages, f"seed {seed}: a provider would not take it as it is"
 
     said = [int(n) for m in messages if m.role == "user" for n in re.findall(r"message (\d+)", m.text)]
     assert said == list(range(1, len(said) + 1)), f"seed {seed}: a message is lost or doubled"

@@ -14,8 +14,8 @@ import pytest
 from hermes_agent.agent import ChosenModel
 from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.models import providers
-from hermes_agent.models.client import WireClient
-from hermes_agent.models.providers import Endpoint, of
+from hermes_agent.models.client import HttpModelClient
+from hermes_agent.models.providers import ModelEndpoint, provider_from_profile
 from hermes_agent.testing.model import ScriptedModel, call
 from hermes_agent.testing.wire import served
 
@@ -55,7 +55,7 @@ def test_a_late_turn_does_as_much_as_an_early_one(tmp_path: Path, laden: bool, r
 
     async def scenario(base_url: str) -> None:
         profile = ProviderProfile("custom", needs_key=False, marks_cache=laden)
-        client = WireClient(Endpoint(of(profile), base_url))
+        client = HttpModelClient(ModelEndpoint(provider_from_profile(profile), base_url))
         bench.agent.choose_model = lambda wish: ChosenModel(client, name)
         talk = await bench.open("s")
         for number in range(turns):

@@ -12,8 +12,8 @@ import pytest
 
 from hermes_agent.core.messages import Message
 from hermes_agent.core.redact import redactor
-from hermes_agent.models.embedded.adapter import prompt_for
-from hermes_agent.models.request import Definitions, ModelRequest
+from hermes_agent.models.embedded.adapter import build_prompt
+from hermes_agent.models.request import ModelRequest, ToolDefinitions
 from hermes_agent.testing import call, plugin_host
 from hermes_agent.testing.chat import chat_host
 
@@ -173,7 +173,7 @@ def test_a_question_in_a_chat_shows_no_secret_and_the_call_that_it_allows_runs_a
 @pytest.mark.parametrize("form", FORMS)
 def test_a_text_that_is_sent_into_a_chat_shows_no_secret_whoever_wrote_it(form: str) -> None:
     with chat_host(env={"DOOR_TOKEN": MARKER}) as chat:
-        chat.host._run(chat.gateway.say("memorychat:room", f"The key is {FORMS[form](MARKER)}."))
+        chat.host._run(chat.gateway.send_text("memorychat:room", f"The key is {FORMS[form](MARKER)}."))
         sent = chat.answers(1)[0]
         store = kept(chat.host.home)
     assert sent.startswith("The key is ") and "[redacted]" in sent
@@ -202,6 +202,6 @@ def test_an_embedded_model_is_sent_no_secret() -> None:
     before = redactor.snapshot()
     redactor.learn([MARKER])
     said = [Message("system", f"s {MARKER}"), Message("user", f"the key is {MARKER}")]
-    prompt = prompt_for(ModelRequest("m", said, Definitions(), 100), 8_000)
+    prompt = build_prompt(ModelRequest("m", said, ToolDefinitions(), 100), 8_000)
     redactor.restore(before)
     assert "the key is [redacted]" in str(prompt.messages) and clean(str(prompt))

@@ -14,7 +14,7 @@ from hermes_agent.agent.conversation import Conversation
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.events import Event, Notice, TextDelta, TurnFinished
 from hermes_agent.host import Host
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 from peers import install
 from peers.faulty import FaultyModel, faulty_model
 from peers.raw import RawServer, raw_server
@@ -55,7 +55,7 @@ def at(base_url: str, **more: Any) -> dict[str, Any]:
 
 
 async def turn(host: Host, text: str = "hello", talk: Conversation | None = None) -> list[Event]:
-    talk = talk or await host.agent.open(None, platform="cli", approver=NobodyThere("in a test"))
+    talk = talk or await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
     return [event async for event in talk.turn(text)]
 
 
@@ -149,7 +149,7 @@ def test_an_answer_that_breaks_off_is_gone_on_with_and_each_word_is_read_once(bu
         async with sequence(broken, whole) as server:
             host = build(model=at(server.base_url))
             try:
-                talk = await host.agent.open("s", platform="cli", approver=NobodyThere("in a test"))
+                talk = await host.agent.open("s", platform="cli", approver=NoApprover("in a test"))
                 events = await turn(host, talk=talk)
                 return events, talk.history, bodies(server)
             finally:
@@ -248,10 +248,10 @@ def test_further_keys_of_a_provider_take_over_and_it_is_said_which(
         credential_pool_strategies={"box": "fill_first"},
     )
     selection = host.select_model()
-    assert [s.endpoint.key_name for s in (selection, *selection.siblings)] == ["BOX_API_KEY", "BOX_TWO"]
+    assert [s.endpoint.key_name for s in (selection, *selection.with_other_keys)] == ["BOX_API_KEY", "BOX_TWO"]
 
     async def work() -> tuple[list[Event], list[Event]]:
-        talk = await host.agent.open(None, platform="cli", approver=NobodyThere("in a test"))
+        talk = await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
         return [e async for e in talk.turn("hello")], [e async for e in talk.turn("again")]
 
     first, second = run(host, work())
@@ -282,7 +282,7 @@ def test_an_interrupt_ends_the_wait_before_the_next_attempt(faulty: FaultyModel,
     host = build(model=at(faulty.base_url))
 
     async def work() -> list[Event]:
-        talk = await host.agent.open(None, platform="cli", approver=NobodyThere("in a test"))
+        talk = await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
         events: list[Event] = []
         async for event in talk.turn("hello"):
             events.append(event)
@@ -347,7 +347,7 @@ def test_a_model_that_knows_no_effort_is_asked_without_from_then_on(faulty: Faul
     host = build(model=at(faulty.base_url), agent={"reasoning_effort": "high"})
 
     async def work() -> str:
-        talk = await host.agent.open(None, platform="cli", approver=NobodyThere("in a test"))
+        talk = await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
         return text_of(await turn(host, talk=talk)) + text_of(await turn(host, talk=talk))
 
     assert run(host, work()) == SAYS * 2
@@ -376,7 +376,7 @@ def test_what_claude_thought_goes_back_to_it_also_after_a_restart(
             for said in ("one", "two"):  # each by a host of its own, as after a restart
                 host = build(model={"provider": "anthropic", "default": "claude-x", "base_url": server.base_url})
                 try:
-                    talk = await host.agent.open("s", platform="cli", approver=NobodyThere("in a test"))
+                    talk = await host.agent.open("s", platform="cli", approver=NoApprover("in a test"))
                     assert text_of(await turn(host, said, talk)) == "Done."
                 finally:
                     await host.agent.aclose()
@@ -408,7 +408,7 @@ def test_neither_a_turn_nor_the_end_of_the_process_waits_for_a_title(build: Buil
         async with raw_server(hold=True, before=[replies]) as server:  # the title never comes
             host = build(model=at(server.base_url), auxiliary={"title_generation": {"enabled": True}})
             try:
-                talk = await host.agent.open("s", platform="cli", approver=NobodyThere("in a test"))
+                talk = await host.agent.open("s", platform="cli", approver=NoApprover("in a test"))
                 return await turn(host, "2+2?", talk)
             finally:
                 await until(lambda: len(server.requests) == 2)
@@ -428,12 +428,14 @@ def test_a_session_gets_a_title_after_its_first_turn(build: Build) -> None:
             titled = {"title_generation": {"enabled": True, "model": "small"}}
             host = build(model=at(server.base_url), auxiliary=titled)
             try:
-                talk = await host.agent.open("s", platform="cli", approver=NobodyThere("in a test"))
+                talk = await host.agent.open("s", platform="cli", approver=NoApprover("in a test"))
                 await turn(host, "2+2?", talk)
-                before = await host.agent.transcript("title", "s")
-                spent = await until(lambda: "title_generation" in host.ledger.by("cause") and host.ledger.by("cause"))
+                before = await host.agent.call_transcript("title", "s")
+                spent = await until(
+                    lambda: "title_generation" in host.ledger.totals_by("cause") and host.ledger.totals_by("cause")
+                )
                 for _ in range(1000):
-                    if (title := await host.agent.transcript("title", "s")) != before:
+                    if (title := await host.agent.call_transcript("title", "s")) != before:
                         break
                     await asyncio.sleep(0.01)
                 return before, title, {"spent": spent, "asked": bodies(server)}
@@ -449,7 +451,7 @@ def test_a_session_gets_a_title_after_its_first_turn(build: Build) -> None:
 
 def test_every_call_of_a_plugin_is_on_record_and_falls_back_by_its_task(build: Build, faulty: FaultyModel) -> None:
     faulty.script({"type": "fail", "status": 402, "times": 2})
-    from hermes_agent.plugins.llm.auxiliary import SideCall, ask_soon
+    from hermes_agent.plugins.llm.auxiliary import AuxiliaryCall, call_auxiliary_async
 
     with faulty_model() as other:
         other.script({"type": "reply", "text": "from the other"})
@@ -457,9 +459,9 @@ def test_every_call_of_a_plugin_is_on_record_and_falls_back_by_its_task(build: B
         host = build(model=at(faulty.base_url), auxiliary={"approval": {"fallback_chain": chain}})
 
         async def work() -> tuple[Any, dict[str, Any]]:
-            call = SideCall("approval", [{"role": "user", "content": "hi"}], {})
-            answer = await ask_soon(host, call)
-            return answer, await until(lambda: host.ledger.by("cause"))
+            call = AuxiliaryCall("approval", [{"role": "user", "content": "hi"}], {})
+            answer = await call_auxiliary_async(host, call)
+            return answer, await until(lambda: host.ledger.totals_by("cause"))
 
         answer, spent = run(host, work())
     assert answer.choices[0].message.content == "from the other"

@@ -14,9 +14,9 @@ import pytest
 from hermes_agent.app.cli_main import run
 from hermes_agent.core.events import Event, Notice
 from hermes_agent.host import Host
-from hermes_agent.host.prices import unpriced_models
-from hermes_agent.models.infos import ModelInfos
-from hermes_agent.models.providers import LOCAL, Endpoint
+from hermes_agent.host.prices import unpriced_model_warnings
+from hermes_agent.models.infos import ModelCatalog
+from hermes_agent.models.providers import LOCAL, ModelEndpoint
 from hermes_agent.testing import ModelFailure, PluginHost, ScriptedModel, call, plugin_host, served
 
 UNKNOWN = "the price of scripted-model of custom is unknown"
@@ -29,9 +29,9 @@ def told(events: tuple[Event, ...]) -> list[str]:
 def recorded(host: PluginHost, count: int) -> Any:
     """Return what was spent, once so many calls are on record."""
     deadline = time.monotonic() + 30
-    while host.host.ledger.spent().requests < count and time.monotonic() < deadline:
+    while host.host.ledger.totals().requests < count and time.monotonic() < deadline:
         time.sleep(0.02)
-    return host.host.ledger.spent()
+    return host.host.ledger.totals()
 
 
 @contextlib.contextmanager
@@ -116,8 +116,8 @@ def test_what_is_asked_for_a_sub_agent_and_for_a_summary_is_on_the_account_of_th
         host.run_command("/compress")
         recorded(host, 7)
         session_id = host.conversation.session_id
-        by_session = host.host.ledger.by("session_id")
-        causes = host.host.ledger.by("cause", session_id=session_id)
+        by_session = host.host.ledger.totals_by("session_id")
+        causes = host.host.ledger.totals_by("cause", session_id=session_id)
     assert list(by_session) == [session_id]
     assert {cause: spent.requests for cause, spent in causes.items()} == {
         "turn": 3,
@@ -153,25 +153,25 @@ def list_prices(host: Host, models: list[dict[str, Any]]) -> None:
 
 def test_a_price_in_the_list_of_the_provider_is_a_known_one() -> None:
     with limited("one", day_usd=5) as host:
-        assert unpriced_models(host.host)
+        assert unpriced_model_warnings(host.host)
         host.host.model_infos._read.clear()
         list_prices(host.host, [{"id": "scripted-model", "pricing": {"prompt": "0.1", "completion": "0.1"}}])
-        assert unpriced_models(host.host) == []
+        assert unpriced_model_warnings(host.host) == []
         assert host.ask("hello").text == "one"
         assert "limits.day_usd" in host.ask("again").text
 
 
 def test_the_embedded_model_and_a_server_of_one_s_own_cost_nothing(tmp_path: Path) -> None:
     with plugin_host(lambda ctx: None) as host:
-        known, infos = host.host.model_providers, ModelInfos(tmp_path)
+        known, infos = host.host.model_providers, ModelCatalog(tmp_path)
         ollama = next(p for p in known.providers() if p.name == "ollama")
         custom = next(p for p in known.providers() if p.name == "custom")
         local = next(p for p in known.providers() if p.name == LOCAL)
-    assert infos.is_priced(Endpoint(local, ""), "any")
-    assert infos.is_priced(Endpoint(ollama, "http://127.0.0.1:11434/v1"), "qwen3")
-    assert infos.is_priced(Endpoint(ollama, "http://127.0.0.1:11434/v1"), "of-no-family")
-    assert not infos.is_priced(Endpoint(ollama, "https://ollama.example/v1"), "qwen3")
-    assert not infos.is_priced(Endpoint(custom, "http://127.0.0.1:4000/v1"), "qwen3")  # it may be a proxy
+    assert infos.is_priced(ModelEndpoint(local, ""), "any")
+    assert infos.is_priced(ModelEndpoint(ollama, "http://127.0.0.1:11434/v1"), "qwen3")
+    assert infos.is_priced(ModelEndpoint(ollama, "http://127.0.0.1:11434/v1"), "of-no-family")
+    assert not infos.is_priced(ModelEndpoint(ollama, "https://ollama.example/v1"), "qwen3")
+    assert not infos.is_priced(ModelEndpoint(custom, "http://127.0.0.1:4000/v1"), "qwen3")  # it may be a proxy
 
 
 @pytest.mark.parametrize(

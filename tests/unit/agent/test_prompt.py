@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.context_files import MAX_CHARS, project_context
+from hermes_agent.agent.context_files import MAX_CHARS, load_project_context
 from hermes_agent.core.events import Notice
 from hermes_agent.testing import PluginHost, plugin_host
 
@@ -55,9 +55,9 @@ def test_hermes_md_is_looked_for_up_to_the_top_of_the_repository_and_no_further(
     (tmp_path / "HERMES.md").write_text("outside")
     (tmp_path / "repo" / "AGENTS.md").write_text("agents of the root")
 
-    assert project_context(inside) == ("", ())
+    assert load_project_context(inside) == ("", ())
     (tmp_path / "repo" / "HERMES.md").write_text("of the repository")
-    assert "of the repository" in project_context(inside).text
+    assert "of the repository" in load_project_context(inside).text
 
 
 def test_what_looks_like_an_injection_is_left_out_and_the_person_is_told_once() -> None:

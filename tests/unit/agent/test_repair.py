@@ -3,13 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.agent.repair import LOST_RESULT, sound
+from hermes_agent.agent.repair import LOST_RESULT, repaired
 from hermes_agent.core.messages import Message, ToolCall
 
 
 def test_a_call_without_a_result_gets_one_that_says_that_its_end_is_unknown() -> None:
     call = ToolCall("c1", "terminal", "{}")
-    assert sound([Message("user", "go"), Message("assistant", "", (call,)), Message("user", "well?")]) == [
+    assert repaired([Message("user", "go"), Message("assistant", "", (call,)), Message("user", "well?")]) == [
         Message("user", "go"),
         Message("assistant", "", (call,)),
         Message("tool", LOST_RESULT, tool_call_id="c1", tool_name="terminal"),
@@ -19,7 +19,10 @@ def test_a_call_without_a_result_gets_one_that_says_that_its_end_is_unknown() ->
 
 def test_user_messages_in_a_row_become_one_even_with_parts() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:,"}}
-    assert sound([Message("user", "a"), Message("user", [image])])[0].content == [{"type": "text", "text": "a"}, image]
+    assert repaired([Message("user", "a"), Message("user", [image])])[0].content == [
+        {"type": "text", "text": "a"},
+        image,
+    ]
 
 
 messages = st.lists(
@@ -39,7 +42,7 @@ messages = st.lists(
 def test_whatever_was_stored_what_is_sent_has_a_result_for_each_call_and_alternates(history: list[Message]) -> None:
     open_calls: list[str] = []
     last = ""
-    for message in sound(history):
+    for message in repaired(history):
         if message.role == "tool":
             open_calls.remove(message.tool_call_id)
         else:
@@ -52,4 +55,4 @@ def test_whatever_was_stored_what_is_sent_has_a_result_for_each_call_and_alterna
 
 @given(messages)
 def test_repairing_twice_changes_nothing(history: list[Message]) -> None:
-    assert sound(sound(history)) == sound(history)
+    assert repaired(repaired(history)) == repaired(history)

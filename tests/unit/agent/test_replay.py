@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.agent.replay import Replayed, replay
+from hermes_agent.agent.replay import ReplayResult, replay_session
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.events import TextDelta, ToolStarted
@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_turn import ECHO, Bench, call, events_of
 
 
-def again(path: Path) -> list[Replayed]:
-    return asyncio.run(replay(Transcript(path / "state.db"), "s1"))
+def again(path: Path) -> list[ReplayResult]:
+    return asyncio.run(replay_session(Transcript(path / "state.db"), "s1"))
 
 
 def test_every_request_of_every_turn_is_the_same_again(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_every_request_of_every_turn_is_the_same_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path, steps, max_turns=4)
 
     def say(args: dict[str, Any], **kwargs: Any) -> str:
-        return bench.agent.inboxes.push("Steered.", kwargs["session_id"])
+        return bench.agent.injected.push("Steered.", kwargs["session_id"])
 
     bench.tools.register("say", "test", {**ECHO, "name": "say"}, say, owner=Owner(BUILTIN))
     bench.hooks.add("pre_llm_call", lambda user_message, **kw: f"about {user_message}", "memory")
@@ -51,7 +51,7 @@ def test_every_request_of_every_turn_is_the_same_again(tmp_path: Path) -> None:
             await events_of(talk, "third")
         async for event in talk.turn("fourth"):
             if event == TextDelta("three"):
-                bench.agent.inboxes.push("More.", "s1")
+                bench.agent.injected.push("More.", "s1")
         await events_of(talk, "fifth")
 
     bench.run(work())

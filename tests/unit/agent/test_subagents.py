@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.agent import Agent, Settings
-from hermes_agent.agent.prompt import Prompts
+from hermes_agent.agent import Agent, AgentSettings
+from hermes_agent.agent.prompt import SystemPromptBuilder
 from hermes_agent.agent.subagents import DelegationSettings
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import ApprovalRequest
@@ -24,7 +24,7 @@ from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest
-from hermes_agent.policy import Choice, NobodyThere, Refused
+from hermes_agent.policy import Choice, NoApprover, Refusal
 from hermes_agent.sessions import Transcript
 from hermes_agent.tasks import tools as task_tools
 from hermes_agent.testing import call as scripted_call
@@ -82,11 +82,11 @@ class House(Bench):
         self.said = Model(**scripts)
         old = self.agent
         self.agent = Agent(
-            settings=Settings(cwd=path),
+            settings=AgentSettings(cwd=path),
             choose_model=lambda wish: ChosenModel(self.said, wish or "scripted"),
             tools=self.tools,
             toolsets=Toolsets(self.tools),
-            prompts=Prompts(self.tools),
+            prompt_builder=SystemPromptBuilder(self.tools),
             dispatcher=old.dispatcher,
             hooks=self.hooks,
             bridge=self.bridge,
@@ -286,7 +286,7 @@ def test_in_the_background_the_report_is_said_into_the_conversation(tmp_path: Pa
     house = House(tmp_path, go=[[delegate(goal="count", background=True)], "I wait."], count=["three"])
 
     async def work() -> tuple[list[Event], str]:
-        house.agent.inboxes.front = screen = Screen()
+        house.agent.injected.front_end = screen = Screen()
         events = await events_of(await house.open("s1"), "go")
         await screen.said.wait()
         return events, screen.text
@@ -356,7 +356,7 @@ class Doors:
     def __init__(self, house: House) -> None:
         self.house, self.said = house, asyncio.Event()
         loop = asyncio.get_running_loop()
-        house.agent.inboxes.on_push = lambda session: loop.call_soon_threadsafe(self.said.set)
+        house.agent.injected.on_push = lambda session: loop.call_soon_threadsafe(self.said.set)
 
 
 SLOW = [[ToolCall("c1", "slow", "{}")], "never"]
@@ -380,7 +380,7 @@ def test_background_work_that_a_crash_cut_off_goes_on_and_is_told_once(tmp_path:
         await doors.said.wait()
         await house.agent.subagents.recover()
         talk = await house.open("s1", platform="chat", principal="chat:1")
-        (text,) = house.agent.inboxes.take("s1")
+        (text,) = house.agent.injected.take("s1")
         assert name in text
         assert "Task 1: count\nStatus: completed\nI cannot know." in text
         assert "Task 2: name\nStatus: completed\nOttilie" in text
@@ -395,7 +395,7 @@ def test_background_work_that_a_crash_cut_off_goes_on_and_is_told_once(tmp_path:
 
     async def again() -> None:
         await third.open("s1", platform="chat", principal="chat:1")
-        assert third.agent.inboxes.take("s1") == []
+        assert third.agent.injected.take("s1") == []
 
     third.run(again())
 
@@ -423,7 +423,7 @@ def test_background_work_of_a_terminal_goes_on_when_its_session_is_opened(tmp_pa
         assert not later.agent.subagents._background
         await later.open("s1")
         await doors.said.wait()
-        (text,) = later.agent.inboxes.take("s1")
+        (text,) = later.agent.injected.take("s1")
         assert "Task 1: count\nStatus: completed\nthree" in text
 
     later.run(again())
@@ -438,7 +438,7 @@ def test_background_work_that_ends_every_process_is_given_up_and_told(tmp_path: 
 
     async def work() -> None:
         await house.open("s1", platform="chat", principal="chat:1")
-        (text,) = house.agent.inboxes.take("s1")
+        (text,) = house.agent.injected.take("s1")
         assert "restarted 3 times" in text
 
     house.run(work())
@@ -452,7 +452,7 @@ def test_a_sub_agent_asks_the_person_of_its_parent(tmp_path: Path) -> None:
     asked: list[str] = []
 
     class Person:
-        async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+        async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
             asked.append(request.summary)
             return "once"
 
@@ -497,8 +497,8 @@ def test_clarify_asks_through_the_front_door_and_nobody_there_is_said_so(tmp_pat
     asks = [ToolCall("c1", "clarify", json.dumps({"question": "Tea or coffee?", "choices": ["Tea", "Coffee"]}))]
     house = House(tmp_path, go=[asks, "as you like"])
 
-    class Person(NobodyThere):
-        async def clarify(self, question: str, choices: Any = ()) -> str | Refused:
+    class Person(NoApprover):
+        async def clarify(self, question: str, choices: Any = ()) -> str | Refusal:
             return f"{question} {choices[0]}"
 
     async def work(approver: Any, session: str) -> str:
@@ -506,7 +506,7 @@ def test_clarify_asks_through_the_front_door_and_nobody_there_is_said_so(tmp_pat
         return next(e.result for e in events if isinstance(e, ToolFinished))
 
     async def both() -> list[str]:
-        return [await work(Person("here"), "s1"), await work(NobodyThere("here"), "s2")]
+        return [await work(Person("here"), "s1"), await work(NoApprover("here"), "s2")]
 
     answered, refused = house.run(both())
     assert json.loads(answered)["user_response"] == "Tea or coffee? Tea"

@@ -17,8 +17,8 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.events import Event, Notice, ToolFinished, ToolStarted, TurnFinished
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.policy import Choice, Refused
-from hermes_agent.tools.parallel import may_run_at_once
+from hermes_agent.policy import Choice, Refusal
+from hermes_agent.tools.parallel import may_run_in_parallel
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_turn import ECHO, Bench, call, events_of
@@ -35,7 +35,7 @@ def results(bench: Bench, request: int) -> list[str]:
 
 
 def together(bench: Bench, *calls: tuple[str, dict[str, Any]], cwd: Path = Path("/w")) -> bool:
-    return may_run_at_once(bench.tools, calls, cwd)
+    return may_run_in_parallel(bench.tools, calls, cwd)
 
 
 def test_calls_of_readers_run_at_once_and_their_results_keep_the_order_of_the_calls(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_what_is_said_while_the_budget_runs_out_reaches_the_last_answer(tmp_path
     bench = Bench(tmp_path, [[call(1, name="say")], "tea"], max_turns=1)
 
     def say(args: dict[str, Any], **kwargs: Any) -> str:
-        return str(bench.agent.inboxes.push("Tea, please.", kwargs["session_id"]))
+        return str(bench.agent.injected.push("Tea, please.", kwargs["session_id"]))
 
     register(bench, "say", say)
 
@@ -247,7 +247,7 @@ def test_the_questions_of_an_interrupted_turn_are_closed_at_once(tmp_path: Path)
         def __init__(self) -> None:
             self.asked, self.gone = asyncio.Event(), asyncio.Event()
 
-        async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+        async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
             self.asked.set()
             try:
                 return await asyncio.get_running_loop().create_future()
@@ -287,7 +287,7 @@ def test_nobody_is_asked_for_a_turn_that_was_interrupted_meanwhile(tmp_path: Pat
     asked: list[ApprovalRequest] = []
 
     class Person:
-        async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+        async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
             asked.append(request)
             return "once"
 

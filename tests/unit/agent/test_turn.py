@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.agent import Agent, ChosenModel, Settings
+from hermes_agent.agent import Agent, AgentSettings, ChosenModel
 from hermes_agent.agent.conversation import Conversation
-from hermes_agent.agent.prompt import Prompts
+from hermes_agent.agent.prompt import SystemPromptBuilder
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ModelError
@@ -24,7 +24,7 @@ from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry, current_scope
 from hermes_agent.tools.results import ResultStore
@@ -49,11 +49,11 @@ class Bench:
         self.tools.register("echo", "test", ECHO, self._echo, owner=Owner(BUILTIN))
         self.path = path
         self.agent = Agent(
-            settings=Settings(cwd=path, **settings),
+            settings=AgentSettings(cwd=path, **settings),
             choose_model=lambda wish: ChosenModel(self.model, wish or "scripted"),
             tools=self.tools,
             toolsets=Toolsets(self.tools),
-            prompts=Prompts(self.tools),
+            prompt_builder=SystemPromptBuilder(self.tools),
             dispatcher=dispatcher,
             hooks=self.hooks,
             bridge=self.bridge,
@@ -66,7 +66,7 @@ class Bench:
 
     async def open(self, session_id: str | None = None, **options: Any) -> Conversation:
         options.setdefault("platform", "cli")
-        return await self.agent.open(session_id, approver=NobodyThere("in a test"), **options)
+        return await self.agent.open(session_id, approver=NoApprover("in a test"), **options)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         async def main() -> Any:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.agent.settings import Limits
+from hermes_agent.agent.settings import UsageLimits
 from hermes_agent.app.cli_main import run
 from hermes_agent.core.events import Event, TurnFinished
 from hermes_agent.core.messages import Usage
-from hermes_agent.sessions import Ledger, Transcript, UsageNote
+from hermes_agent.sessions import Transcript, UsageLedger, UsageRecord
 from hermes_agent.testing import call as scripted_call
 from hermes_agent.testing import plugin_host
 
@@ -25,15 +25,15 @@ import itertools
 from test_turn import Bench, call, events_of
 
 
-def ledger(path: Path) -> Ledger:
-    return Ledger(path / "state.db")
+def ledger(path: Path) -> UsageLedger:
+    return UsageLedger(path / "state.db")
 
 
-def ends(path: Path, limits: Limits, *, platform: str = "cli", before: int = 0) -> list[TurnFinished]:
+def ends(path: Path, limits: UsageLimits, *, platform: str = "cli", before: int = 0) -> list[TurnFinished]:
     """Say `go`, `again` in a session whose turns use 24 and then 12 tokens; return the ends."""
     if before:
         book = ledger(path)
-        book.record(UsageNote(Usage(before, 0), cause="title", provider="p", model="m", cost_usd=before / 100))
+        book.record(UsageRecord(Usage(before, 0), cause="title", provider="p", model="m", cost_usd=before / 100))
         book.close()
     bench = Bench(path, [[call(1)], "one", "two"], limits=limits)
 
@@ -48,13 +48,13 @@ def ends(path: Path, limits: Limits, *, platform: str = "cli", before: int = 0) 
 @pytest.mark.parametrize(
     ("limits", "key"),
     [
-        (Limits(session_tokens=24), "limits.session_tokens"),
-        (Limits(session_tokens=20), "limits.session_tokens"),
-        (Limits(day_tokens=24), "limits.day_tokens"),
+        (UsageLimits(session_tokens=24), "limits.session_tokens"),
+        (UsageLimits(session_tokens=20), "limits.session_tokens"),
+        (UsageLimits(day_tokens=24), "limits.day_tokens"),
     ],
 )
 def test_a_session_that_reached_its_limit_is_told_so_and_asks_no_model(
-    tmp_path: Path, limits: Limits, key: str
+    tmp_path: Path, limits: UsageLimits, key: str
 ) -> None:
     first, second = ends(tmp_path, limits)
     assert first.reason == "answered"
@@ -64,7 +64,7 @@ def test_a_session_that_reached_its_limit_is_told_so_and_asks_no_model(
 
 
 def test_a_limit_is_noticed_in_the_middle_of_a_turn(tmp_path: Path) -> None:
-    first, _ = ends(tmp_path, Limits(session_tokens=12))
+    first, _ = ends(tmp_path, UsageLimits(session_tokens=12))
     assert first.reason == "stopped"
     assert first.text == (
         "I stopped: this session has used 12 tokens, and the operator's limit is 12 (`limits.session_tokens`)."
@@ -73,7 +73,7 @@ def test_a_limit_is_noticed_in_the_middle_of_a_turn(tmp_path: Path) -> None:
 
 
 def test_calls_outside_turns_count_for_the_day(tmp_path: Path) -> None:
-    first, _ = ends(tmp_path, Limits(day_usd=1.0), before=150)
+    first, _ = ends(tmp_path, UsageLimits(day_usd=1.0), before=150)
     assert (
         first.text == "I stopped: the agent has used $1.50 today, and the operator's limit is $1.00 (`limits.day_usd`)."
     )
@@ -81,8 +81,11 @@ def test_calls_outside_turns_count_for_the_day(tmp_path: Path) -> None:
 
 def test_the_limit_of_a_job_is_of_jobs_alone(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
-    assert [e.reason for e in ends(tmp_path, Limits(job_tokens=24))] == ["answered", "answered"]
-    assert [e.reason for e in ends(tmp_path / "job", Limits(job_tokens=24), platform="cron")] == ["answered", "stopped"]
+    assert [e.reason for e in ends(tmp_path, UsageLimits(job_tokens=24))] == ["answered", "answered"]
+    assert [e.reason for e in ends(tmp_path / "job", UsageLimits(job_tokens=24), platform="cron")] == [
+        "answered",
+        "stopped",
+    ]
 
 
 def llm_plugin(seen: list[str]) -> Any:
@@ -160,16 +163,18 @@ def test_every_request_that_the_model_server_saw_has_a_cause_on_record() -> None
 def test_sums_by_cause_plugin_and_source_add_up(tmp_path: Path) -> None:
     book = ledger(tmp_path)
     details: dict[str, Any] = {"provider": "p", "model": "m"}
-    book.record(UsageNote(Usage(10, 1, 4), cause="title", seconds=0.5, **details))
-    book.record(UsageNote(Usage(20, 2), cause="plugin", plugin="weather", cost_usd=0.25, source="telegram", **details))
-    book.record(UsageNote(Usage(30, 3), cause="plugin", plugin="weather", cost_usd=0.5, source="telegram", **details))
-    assert {k: v.tokens for k, v in book.by("cause").items()} == {"plugin": 55, "title": 11}
-    assert {k: v.cost_usd for k, v in book.by("plugin").items()} == {"weather": 0.75, "": 0.0}
-    assert list(book.by("day", days=1)) == [date.today().isoformat()]
-    assert {k: v.requests for k, v in book.by("model", source="telegram").items()} == {"m": 2}
-    assert book.spent() == (3, 60, 6, 4, 0.75, 1, 0.5, 11)
+    book.record(UsageRecord(Usage(10, 1, 4), cause="title", seconds=0.5, **details))
+    book.record(
+        UsageRecord(Usage(20, 2), cause="plugin", plugin="weather", cost_usd=0.25, source="telegram", **details)
+    )
+    book.record(UsageRecord(Usage(30, 3), cause="plugin", plugin="weather", cost_usd=0.5, source="telegram", **details))
+    assert {k: v.tokens for k, v in book.totals_by("cause").items()} == {"plugin": 55, "title": 11}
+    assert {k: v.cost_usd for k, v in book.totals_by("plugin").items()} == {"weather": 0.75, "": 0.0}
+    assert list(book.totals_by("day", days=1)) == [date.today().isoformat()]
+    assert {k: v.requests for k, v in book.totals_by("model", source="telegram").items()} == {"m": 2}
+    assert book.totals() == (3, 60, 6, 4, 0.75, 1, 0.5, 11)
     with pytest.raises(ValueError, match="no column"):
-        book.by("secrets")
+        book.totals_by("secrets")
 
 
 def test_usage_and_insights_show_what_a_conversation_cost(

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.agent.writing import StepWriter
-from hermes_agent.core.errors import NotYours, UserError
+from hermes_agent.agent.writing import CommitWriter
+from hermes_agent.core.errors import AccessDenied, UserError
 from hermes_agent.core.messages import Message
-from hermes_agent.io.bridge import Lane
-from hermes_agent.sessions import NewSession, Step, Transcript
+from hermes_agent.io.bridge import SerialExecutor
+from hermes_agent.sessions import NewSession, SessionCommit, Transcript
 
 
-def step(text: str, owner: str = "local") -> Step:
+def step(text: str, owner: str = "local") -> SessionCommit:
     row = NewSession("cli", "m", "", "/", owner, "", frozenset({owner}))
-    return Step(owner, row, [Message("user", text)])
+    return SessionCommit(owner, row, [Message("user", text)])
 
 
 class Slow(Transcript):
@@ -30,20 +30,20 @@ class Slow(Transcript):
         self.commits: list[list[str]] = []
         self.begun, self.may = threading.Event(), threading.Event()
 
-    def write(self, steps: Sequence[tuple[str, Step]]) -> list[Exception | None]:
+    def write(self, steps: Sequence[tuple[str, SessionCommit]]) -> list[Exception | None]:
         self.commits.append([session_id for session_id, _ in steps])
         self.begun.set()
         self.may.wait(10)
         return super().write(steps)
 
 
-def run(tmp_path: Path, *later: tuple[str, Step]) -> tuple[Slow, list[BaseException | None]]:
+def run(tmp_path: Path, *later: tuple[str, SessionCommit]) -> tuple[Slow, list[BaseException | None]]:
     """Write a first step, the others while that is being written; return what became of the others."""
     transcript = Slow(tmp_path / "state.db")
 
     async def work() -> list[BaseException | None]:
-        lane = Lane("store")
-        writer = StepWriter(lane, lambda: transcript)
+        lane = SerialExecutor("store")
+        writer = CommitWriter(lane, lambda: transcript)
         first = asyncio.ensure_future(writer.write("first", step("one")))
         await asyncio.to_thread(transcript.begun.wait, 10)
         others = [asyncio.ensure_future(writer.write(*each)) for each in later]
@@ -69,7 +69,7 @@ def test_what_waits_for_the_store_shares_a_commit_in_its_order(tmp_path: Path) -
 
 def test_one_that_is_refused_takes_no_other_along(tmp_path: Path) -> None:
     transcript, ends = run(tmp_path, ("a", step("1")), ("first", step("2", "somebody")), ("a", step("3")))
-    assert [type(end) for end in ends] == [type(None), NotYours, type(None)]
+    assert [type(end) for end in ends] == [type(None), AccessDenied, type(None)]
     assert (said(transcript, "a"), said(transcript, "first")) == (["1", "3"], ["one"])
 
 
@@ -83,7 +83,7 @@ def test_a_store_that_fails_tells_everybody_and_the_next_step_tries_again(tmp_pa
         return transcript
 
     async def work() -> None:
-        writer = StepWriter(Lane("store"), opened)
+        writer = CommitWriter(SerialExecutor("store"), opened)
         with pytest.raises(sqlite3.OperationalError):
             await writer.write("a", step("1"))
         with pytest.raises(UserError):
@@ -98,8 +98,8 @@ def test_a_step_is_stored_even_if_nobody_waits_for_it_any_more(tmp_path: Path) -
     transcript = Slow(tmp_path / "state.db")
 
     async def work() -> None:
-        lane = Lane("store")
-        waiting = asyncio.ensure_future(StepWriter(lane, lambda: transcript).write("a", step("1")))
+        lane = SerialExecutor("store")
+        waiting = asyncio.ensure_future(CommitWriter(lane, lambda: transcript).write("a", step("1")))
         await asyncio.to_thread(transcript.begun.wait, 10)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from hermes_agent.app.cli.completion import script
+from hermes_agent.app.cli.completion import completion_script
 from hermes_agent.app.cli_main import build_parser
 
 CASES = {
@@ -24,13 +24,17 @@ def test_bash_completes_commands_options_and_choices(typed: str) -> None:
     quoted = " ".join(f"'{w}'" for w in words)
     shell = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _hermes; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     done = subprocess.run(
-        ["bash", "-c", script("bash", build_parser()) + shell], capture_output=True, text=True, timeout=30, check=True
+        ["bash", "-c", completion_script("bash", build_parser()) + shell],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
     )
     assert sorted(done.stdout.split()) == CASES[typed]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_every_shell_gets_every_command(shell: str) -> None:
-    text = script(shell, build_parser())
+    text = completion_script(shell, build_parser())
     for command in ("config", "gateway", "logs", "model", "plugins", "sessions", "skills"):
         assert command in text

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.app.control_door import KEY_LENGTH, Members
+from hermes_agent.app.control_door import KEY_LENGTH, GroupOperations
 from hermes_agent.core.errors import UserError
 from hermes_agent.testing import plugin_host
 
@@ -16,7 +16,7 @@ ANNA, BOB = "a" * KEY_LENGTH, "b" * KEY_LENGTH
 
 def test_members_see_their_own_sessions_and_no_more_than_they_ask_for() -> None:
     with plugin_host(model=["one", "two", "three"]) as host:
-        members, wait = Members(host.host.agent, host.host.slash, at_once=1), host.host.bridge.wait_core
+        members, wait = GroupOperations(host.host.agent, host.host.slash, at_once=1), host.host.bridge.wait_core
 
         def talk(key: str) -> dict[str, Any]:
             return wait(members.talk({"key": key, "text": "hello"}))  # type: ignore[no-any-return]
@@ -63,7 +63,7 @@ def test_members_give_commands_of_plugins_and_of_their_session_and_none_that_cha
     (folder / "__init__.py").write_text(PLUGIN)
     with plugin_host(folder, model=["heard", "heard otters", "swims", "fine"]) as host:
         wait = host.host.bridge.wait_core
-        members = Members(host.host.agent, host.host.slash, at_once=1)
+        members = GroupOperations(host.host.agent, host.host.slash, at_once=1)
 
         def talk(text: str, key: str = ANNA, session: str = "") -> dict[str, Any]:
             return wait(members.talk({"key": key, "text": text, "session": session}))  # type: ignore[no-any-return]

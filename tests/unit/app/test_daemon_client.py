@@ -16,10 +16,10 @@ import pytest
 from hermes_agent.app.daemon_client import (
     ask_daemon,
     converse,
-    daemon_door,
-    my_session,
-    my_sessions,
-    refuse_at_a_door,
+    daemon_socket,
+    list_sessions,
+    load_session,
+    refuse_remote,
 )
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
@@ -120,21 +120,21 @@ def test_what_it_refuses_is_said_with_its_hint_and_the_chat_goes_on_to_its_end(
 
 
 def test_sessions_are_listed_and_shown(daemon: Daemon, door: Path) -> None:
-    assert [one.title for one in my_sessions(door, 5, None)] == ["plans"]
-    session, messages = my_session(door, "s1")
+    assert [one.title for one in list_sessions(door, 5, None)] == ["plans"]
+    session, messages = load_session(door, "s1")
     assert (session.id, [message.text for message in messages]) == ("s1", ["hi"])
     assert [one["op"] for one in daemon.asked] == ["sessions", "session"]
 
 
 def test_it_is_a_client_where_the_socket_may_be_written_to_and_no_home_is_named(daemon: Daemon, door: Path) -> None:
     named = {"HERMES_DAEMON_SOCKET": str(door)}
-    assert daemon_door(named) == door
-    assert daemon_door({**named, "HERMES_HOME": "/home/ann/.hermes"}) is None
-    assert daemon_door({"HERMES_DAEMON_SOCKET": str(door) + ".gone"}) is None
-    assert daemon_door({}) is None
-    refuse_at_a_door({}, "sessions")
+    assert daemon_socket(named) == door
+    assert daemon_socket({**named, "HERMES_HOME": "/home/ann/.hermes"}) is None
+    assert daemon_socket({"HERMES_DAEMON_SOCKET": str(door) + ".gone"}) is None
+    assert daemon_socket({}) is None
+    refuse_remote({}, "sessions")
     with pytest.raises(UserError, match="is asked for sessions alone"):
-        refuse_at_a_door(named, "sessions")
+        refuse_remote(named, "sessions")
 
 
 def test_who_asks_and_finds_no_daemon_is_told_how_to_start_one(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.app.checkup import examine
+from hermes_agent.app.checkup import run_checks
 from hermes_agent.app.start import start_warnings
 from hermes_agent.testing import plugin_host
 
@@ -69,7 +69,7 @@ def test_a_start_says_nothing_where_all_holds_or_nothing_was_asked_for(terminal:
 def rows(home: Any, monkeypatch: pytest.MonkeyPatch, config: str) -> list[tuple[str, str]]:
     (home / "config.yaml").write_text(config)
     monkeypatch.setenv("HERMES_HOME", str(home))
-    found = [line for line in examine(offline=True) if "network of commands" in line.text]
+    found = [line for line in run_checks(offline=True) if "network of commands" in line.text]
     return [(line.level, line.text) for line in found]
 
 

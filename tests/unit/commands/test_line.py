@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_agent.commands import normalise, parse
+from hermes_agent.commands import normalise_name, parse_command
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,11 @@ from hermes_agent.commands import normalise, parse
     ],
 )
 def test_what_is_a_command_and_what_is_not(text, expected):
-    assert parse(text) == expected
+    assert parse_command(text) == expected
 
 
 @pytest.mark.parametrize(
     ("name", "expected"), [("Scan", "scan"), (" /scan ", "scan"), ("my scan", "my-scan"), ("//x", "x"), ("/", "")]
 )
 def test_a_name_is_brought_into_one_form(name, expected):
-    assert normalise(name) == expected
+    assert normalise_name(name) == expected

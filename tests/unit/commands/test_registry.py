@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from hermes_agent.commands import RESERVED, CommandRegistry
+from hermes_agent.commands import RESERVED, CommandTable
 from hermes_agent.commands.run import run_command
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.core.registry import Conflict
@@ -18,7 +18,7 @@ def handler(raw_args):
 
 
 def test_a_command_is_found_by_its_normalised_name():
-    commands = CommandRegistry()
+    commands = CommandTable()
 
     assert commands.register("/My Scan", handler, plugin="p", args_hint="<x>")
     assert commands.get("my-scan") == SlashCommand("my-scan", handler, "Plugin command", "<x>")
@@ -26,7 +26,7 @@ def test_a_command_is_found_by_its_normalised_name():
 
 
 def test_an_empty_name_is_refused_with_the_contracts_warning(caplog):
-    commands = CommandRegistry()
+    commands = CommandTable()
 
     assert not commands.register(" / ", handler, plugin="p")
     assert caplog.messages == ["Plugin 'p' tried to register a command with an empty name."]
@@ -35,7 +35,7 @@ def test_an_empty_name_is_refused_with_the_contracts_warning(caplog):
 
 @pytest.mark.parametrize("name", ["help", "/Quit", "reload-mcp", "set-home", "bg"])
 def test_a_built_in_name_is_refused_with_the_contracts_warning(caplog, name):
-    commands = CommandRegistry()
+    commands = CommandTable()
 
     assert not commands.register(name, handler, plugin="p")
     (message,) = caplog.messages
@@ -44,7 +44,7 @@ def test_a_built_in_name_is_refused_with_the_contracts_warning(caplog, name):
 
 
 def test_a_name_of_the_agents_own_that_the_contract_does_not_list_is_the_agents(caplog):
-    commands = CommandRegistry()
+    commands = CommandTable()
     commands.register("ours", handler)
 
     assert not commands.register("ours", len, plugin="p")
@@ -52,11 +52,11 @@ def test_a_name_of_the_agents_own_that_the_contract_does_not_list_is_the_agents(
 
 
 def test_the_agent_may_take_the_reserved_names():
-    assert CommandRegistry().register("help", handler)
+    assert CommandTable().register("help", handler)
 
 
 def test_of_two_plugins_the_first_keeps_the_name():
-    commands = CommandRegistry()
+    commands = CommandTable()
     commands.register("scan", handler, plugin="a")
     with pytest.raises(Conflict, match="slash command `scan` belongs to plugin `a`; plugin `b` wants it too"):
         commands.register("scan", len, plugin="b")

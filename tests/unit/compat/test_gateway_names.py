@@ -193,10 +193,10 @@ def test_the_session_of_a_message_is_seen_where_it_is_worked_on(monkeypatch: pyt
     from gateway.session import SessionSource
     from gateway.session_context import get_session_env
 
-    from hermes_agent.contracts.platform.session_context import in_session
+    from hermes_agent.contracts.platform.session_context import bind_session
 
     monkeypatch.setenv("HERMES_SESSION_CHAT_ID", "of the environment")
-    with in_session(SessionSource(Platform.SLACK, "c1"), "key"):
+    with bind_session(SessionSource(Platform.SLACK, "c1"), "key"):
         inside = [get_session_env(f"HERMES_SESSION_{n}", "-") for n in ("PLATFORM", "CHAT_ID", "USER_ID", "KEY")]
 
     assert inside == ["slack", "c1", "-", "key"]

@@ -13,7 +13,7 @@ import pytest
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.host import Host
 from hermes_agent.plugins import PluginManager
-from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope
 
 REGISTER = [
@@ -38,11 +38,11 @@ def test_a_patched_dispatch_is_honoured_by_the_agent(served: None, host: Host, t
     registry.register("t", "x", {"name": "t"}, lambda args, **kw: '"real"')
     real = registry.dispatch
     registry.dispatch = lambda name, args, **kw: real(name, args, **kw).replace("real", "patched")
-    scope = CallScope("s", "t", "u", tmp_path, Approvals(NobodyThere("in a test"), timeout_s=1))
+    scope = CallScope("s", "t", "u", tmp_path, Approvals(NoApprover("in a test"), timeout_s=1))
 
     name, arguments = host.dispatcher.resolve(ToolCall("1", "t", "{}"), ["t"])
 
-    assert host.dispatcher.run_here("1", name, arguments, scope).result == '"patched"'
+    assert host.dispatcher.run_inline("1", name, arguments, scope).result == '"patched"'
 
 
 def test_check_answers_are_asked_again_on_demand(served: None, host: Host) -> None:

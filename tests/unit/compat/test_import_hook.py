@@ -93,7 +93,7 @@ def test_a_part_of_a_served_package_is_declined_with_its_own_reason(served: None
 def test_a_declined_name_of_a_served_module_is_told_of_in_the_log(
     served: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    import_hook._tell_declined.cache_clear()
+    import_hook._warn_declined.cache_clear()
     for _ in range(2):
         with pytest.raises(ImportError, match="cannot import name 'get_active_env'"):
             exec("from tools.terminal_tool import get_active_env", {})

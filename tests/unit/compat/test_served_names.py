@@ -21,7 +21,7 @@ import pytest
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.host import Host
-from hermes_agent.policy import Approvals, NobodyThere, QueuedApprover
+from hermes_agent.policy import Approvals, NoApprover, QueuedApprover
 from hermes_agent.tools import CallScope, current_scope
 
 pytestmark = pytest.mark.usefixtures("served")
@@ -83,7 +83,7 @@ def typed(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
 
 
 def scope(tmp_path: Path, approvals: Approvals | None = None) -> CallScope:
-    nobody = Approvals(NobodyThere("in a test"), timeout_s=1)
+    nobody = Approvals(NoApprover("in a test"), timeout_s=1)
     return CallScope("session-1", "task-1", "turn-1", tmp_path, approvals or nobody)
 
 

@@ -245,7 +245,7 @@ def test_a_text_that_was_sent_is_found_by_its_message(home: Path, monkeypatch: p
     assert rich_sent_store.lookup("d", "1") is None
     file = home / "rich_sent_messages.json"
     assert (file.stat().st_mode & 0o777, len(json.loads(file.read_text()))) == (0o600, 1)
-    many = {f"c:{n}": {"text": "old", "at": n} for n in range(sent_texts.MAX_KEPT)}
+    many = {f"c:{n}": {"text": "old", "at": n} for n in range(sent_texts.MAX_SENT_TEXTS)}
     file.write_text(json.dumps(many))
     rich_sent_store.record("c", "new", "x" * (sent_texts.MAX_TEXT + 1))
     assert rich_sent_store.lookup("c", "0") is None

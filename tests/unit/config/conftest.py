@@ -35,7 +35,7 @@ def hermes_config(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
 
     def run(*arguments: str) -> Ran:
         parser = argparse.ArgumentParser(prog="hermes")
-        config.add(parser.add_subparsers())
+        config.add_config(parser.add_subparsers())
         args = parser.parse_args(["config", *arguments])
         try:
             status = args.run(args)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_agent.config.nearness import distance, is_near_miss, nearest
+from hermes_agent.config.nearness import distance, is_near_miss, nearest_name
 from hermes_agent.config.schema import load_schema
 from hermes_agent.config.validate import validate
 
@@ -75,6 +75,6 @@ def test_the_distance_counts_inserted_missing_wrong_and_swapped_letters(left: st
 
 
 def test_the_nearest_name_is_none_when_all_are_far() -> None:
-    assert nearest("zzzz", ["model", "agent"]) is None
-    assert nearest("hots", ["host", "port"]) == "host"
-    assert nearest("x", []) is None
+    assert nearest_name("zzzz", ["model", "agent"]) is None
+    assert nearest_name("hots", ["host", "port"]) == "host"
+    assert nearest_name("x", []) is None

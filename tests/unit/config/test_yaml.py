@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.config.effective import dump
+from hermes_agent.config.effective import dump_yaml
 from hermes_agent.config.values import walk
 from hermes_agent.config.yamlfile import read_text
 
@@ -28,7 +28,7 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=6), VALUES, max_size=5), st.integers(20, 1000))
 def test_what_we_write_reads_back_the_same(value: dict[str, object], width: int) -> None:
-    document = read_text(dump(value, width=width), "x")
+    document = read_text(dump_yaml(value, width=width), "x")
     assert document.findings == []
     assert document.value == value
 
@@ -41,7 +41,7 @@ def test_a_valid_file_means_what_the_library_says(path: Path) -> None:
 
 def test_every_value_knows_its_line_and_column() -> None:
     document = read_text("a:\n  b: 1\n  c:\n    - x\n    - d: 2\ne: {f: 3,\n    g: 4}\n", "x")
-    places = {path: document.spot(path) for path, _ in walk(document.value)}
+    places = {path: document.position(path) for path, _ in walk(document.value)}
     assert {path: (spot.line, spot.column) for path, spot in places.items() if spot} == {
         ("a", "b"): (2, 3),
         ("a", "c", 0): (4, 7),
@@ -55,7 +55,7 @@ def test_an_alias_is_followed_and_a_merged_key_is_found_where_it_was_written() -
     document = read_text("base: &b\n  x: 1\n  y: 2\none:\n  <<: *b\n  y: 3\ntwo: [*b, *b]\n", "x")
     assert document.value["one"] == {"x": 1, "y": 3}
     assert document.value["two"] == [{"x": 1, "y": 2}] * 2
-    spot = document.spot(("one", "x"))
+    spot = document.position(("one", "x"))
     assert spot is not None and spot.line == 2
 
 

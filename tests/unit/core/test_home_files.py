@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_agent.core.home_files import Reader, closed
+from hermes_agent.core.home_files import FileAccess, find_denial
 
-OWNER, USER = Reader(notes="", is_owner=True), Reader(notes="ann")
+OWNER, USER = FileAccess(notes="", is_owner=True), FileAccess(notes="ann")
 
 
 @pytest.mark.parametrize("place", ["band-libs/notes.txt", "band-libs/a/b.json", "my.plugin/x"])
 def test_a_folder_that_a_plugin_made_is_open_to_the_owner_alone(place: str) -> None:
-    assert closed(place, OWNER) is None
-    assert closed(place, USER) == "it belongs to a plugin"
-    assert closed(place, Reader()) == "it belongs to a plugin"
+    assert find_denial(place, OWNER) is None
+    assert find_denial(place, USER) == "it belongs to a plugin"
+    assert find_denial(place, FileAccess()) == "it belongs to a plugin"
     folder = place.partition("/")[0]
-    assert closed(folder, OWNER, is_folder=True) is None
-    assert closed(folder, OWNER) is not None  # a file of that name is not known
+    assert find_denial(folder, OWNER, is_folder=True) is None
+    assert find_denial(folder, OWNER) is not None  # a file of that name is not known
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_folder_that_a_plugin_made_is_open_to_the_owner_alone(place: str) -> N
     ],
 )
 def test_state_of_the_agent_is_open_to_nobody(place: str) -> None:
-    assert closed(place, OWNER) is not None
-    assert closed(place, USER) is not None
+    assert find_denial(place, OWNER) is not None
+    assert find_denial(place, USER) is not None
     if "/" in place:
-        assert closed(place.partition("/")[0], USER, is_folder=True) is not None or place.startswith("cache/")
+        assert find_denial(place.partition("/")[0], USER, is_folder=True) is not None or place.startswith("cache/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_agent.core.injection import injection_in
+from hermes_agent.core.injection import find_injection
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from hermes_agent.core.injection import injection_in
     ],
 )
 def test_an_attempt_is_seen_and_its_words_are_quoted(text: str) -> None:
-    assert injection_in(text)
+    assert find_injection(text)
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,11 @@ def test_an_attempt_is_seen_and_its_words_are_quoted(text: str) -> None:
     ],
 )
 def test_what_projects_write_is_let_through(text: str) -> None:
-    assert injection_in(text) == ""
+    assert find_injection(text) == ""
 
 
 def test_a_comment_hides_nothing_however_many_begin_before_it() -> None:
     text = "ignore <!--" * 2_000
-    assert injection_in(text) == ""
-    assert injection_in(text + "-->").startswith("it hides instructions in markup")
-    assert injection_in("<!-- plain --> ignore <!-- plain -->") == ""
+    assert find_injection(text) == ""
+    assert find_injection(text + "-->").startswith("it hides instructions in markup")
+    assert find_injection("<!-- plain --> ignore <!-- plain -->") == ""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_agent.core.messages import Message, ToolCall, Usage, text_of
+from hermes_agent.core.messages import Message, ToolCall, Usage, text_content
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "calc", "arguments": '{"a": 1}'}}
 
@@ -59,9 +59,10 @@ def test_what_is_no_message_is_a_value_error(value):
 
 
 def test_the_text_of_parts():
-    assert text_of("x") == "x"
+    assert text_content("x") == "x"
     assert (
-        text_of([{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "input_text", "text": "b"}]) == "a\nb"
+        text_content([{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "input_text", "text": "b"}])
+        == "a\nb"
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.secrecy import looks_like_secret_name, secrets_in
+from hermes_agent.core.secrecy import find_secrets, looks_like_secret_name
 
 ORDINARY = (
     "127.0.0.1", "localhost:6667", "2001:db8::ff00:42:8329", "irc.libera.chat", "smtp.mail.example.org:587",
@@ -29,18 +29,18 @@ GENERATED = (
 @pytest.mark.parametrize("value", ORDINARY)
 @pytest.mark.parametrize("name", ["MYCHAT_FRIENDS", "IRC_SERVER", "SOMETHING"])
 def test_an_ordinary_value_is_no_secret_however_long_it_is(name: str, value: str) -> None:
-    assert list(secrets_in(name, value)) == []
-    assert list(secrets_in(name, value, declared=False)) == []
+    assert list(find_secrets(name, value)) == []
+    assert list(find_secrets(name, value, declared=False)) == []
 
 
 @pytest.mark.parametrize("value", ["cafe:deadbeefdeadbeef", "ada:1234567890", "12345678:abcdef"])
 def test_a_user_and_a_password_are_no_network_address(value: str) -> None:
-    assert list(secrets_in("BASIC_AUTH", value)) == [value]
+    assert list(find_secrets("BASIC_AUTH", value)) == [value]
 
 
 @pytest.mark.parametrize("value", GENERATED)
 def test_a_generated_value_is_a_secret_under_any_name_that_says_nothing(value: str) -> None:
-    assert list(secrets_in("SOMETHING", value)) == [value]
+    assert list(find_secrets("SOMETHING", value)) == [value]
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_a_generated_value_is_a_secret_under_any_name_that_says_nothing(value: s
      "VAULT_SECRET_ID"],
 )  # fmt: skip
 def test_a_name_makes_an_ordinary_word_a_secret(name: str) -> None:
-    assert list(secrets_in(name, "alexander")) == ["alexander"]
-    assert list(secrets_in(name, "alexander", declared=False)) == []
+    assert list(find_secrets(name, "alexander")) == ["alexander"]
+    assert list(find_secrets(name, "alexander", declared=False)) == []
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_name_makes_an_ordinary_word_a_secret(name: str) -> None:
     ],
 )
 def test_what_only_speaks_of_a_secret_is_none(name: str, value: str) -> None:
-    assert list(secrets_in(name, value)) == []
+    assert list(find_secrets(name, value)) == []
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_what_only_speaks_of_a_secret_is_none(name: str, value: str) -> None:
     ],
 )
 def test_of_an_address_the_credentials_alone_are_secret(value: str, secrets: set[str]) -> None:
-    assert set(secrets_in("SERVICE_URL", value)) == secrets
+    assert set(find_secrets("SERVICE_URL", value)) == secrets
 
 
 def test_the_credentials_of_a_header_are_a_secret_by_themselves() -> None:
-    assert list(secrets_in("Authorization", "Bearer alexander-1")) == ["Bearer alexander-1", "alexander-1"]
+    assert list(find_secrets("Authorization", "Bearer alexander-1")) == ["Bearer alexander-1", "alexander-1"]
 
 
 def test_the_variables_of_bundled_model_providers_are_known_by_their_names(bundled_profiles: list[str]) -> None:

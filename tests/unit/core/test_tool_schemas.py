@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.core.tool_schemas import ANTHROPIC, GEMINI, GRAMMAR, OPENAI, Dialect, sanitised
+from hermes_agent.core.tool_schemas import ANTHROPIC, GEMINI, GRAMMAR, OPENAI, SchemaDialect, adapt_schema
 from hermes_agent.tools.coerce import coerce_arguments
 
 DIALECTS = {"openai": OPENAI, "anthropic": ANTHROPIC, "gemini": GEMINI, "grammar": GRAMMAR}
@@ -118,7 +118,7 @@ def keywords(schema: Any) -> set[str]:
 def test_what_the_original_allows_is_allowed_still(pair: Pair, name: str) -> None:
     schema, value = {**pair[0], "$defs": DEFS}, pair[1]
     before = copy.deepcopy(schema)
-    found = sanitised(schema, DIALECTS[name])
+    found = adapt_schema(schema, DIALECTS[name])
 
     assert schema == before
     jsonschema.Draft202012Validator.check_schema(found)
@@ -132,14 +132,14 @@ def test_what_the_original_allows_is_allowed_still(pair: Pair, name: str) -> Non
 @settings(max_examples=150)
 @given(TOPS, st.sampled_from(sorted(DIALECTS)))
 def test_a_sanitised_schema_stays_as_it_is(pair: Pair, name: str) -> None:
-    once = sanitised({**pair[0], "$defs": DEFS}, DIALECTS[name])
-    assert sanitised(once, DIALECTS[name]) == once
+    once = adapt_schema({**pair[0], "$defs": DEFS}, DIALECTS[name])
+    assert adapt_schema(once, DIALECTS[name]) == once
 
 
 @settings(max_examples=150)
 @given(TOPS)
 def test_gemini_gets_no_word_that_it_does_not_know_and_one_type_each(pair: Pair) -> None:
-    found = sanitised({**pair[0], "$defs": DEFS}, GEMINI)
+    found = adapt_schema({**pair[0], "$defs": DEFS}, GEMINI)
     known = {"type", "description", "properties", "required", "items", "anyOf", "enum", "nullable", "format"}
     assert keywords(found) <= known | {"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"}
 
@@ -174,7 +174,7 @@ JSON = st.recursive(
 @settings(max_examples=200)
 @given(JSON, st.sampled_from(sorted(DIALECTS)))
 def test_no_schema_however_broken_makes_it_fail(schema: Any, name: str) -> None:
-    found = sanitised(schema, DIALECTS[name])
+    found = adapt_schema(schema, DIALECTS[name])
     assert found["type"] == "object"
 
 
@@ -182,30 +182,30 @@ def test_what_is_made_of_a_schema_is_nobody_else_s_and_follows_every_change() ->
     given = {"type": "object", "properties": {"a": {"type": "string", "default": object}}}  # a class is no JSON
     for default in (object, "x"):
         given["properties"]["a"]["default"] = default
-        first = sanitised(given, OPENAI)
+        first = adapt_schema(given, OPENAI)
         first["properties"]["a"]["type"] = first["properties"]["b"] = "changed"
-        assert sanitised(given, OPENAI)["properties"] == {"a": {"type": "string", "default": default}}
+        assert adapt_schema(given, OPENAI)["properties"] == {"a": {"type": "string", "default": default}}
     given["properties"]["a"]["default"] = True
-    assert sanitised(given, OPENAI)["properties"]["a"]["default"] is True
+    assert adapt_schema(given, OPENAI)["properties"]["a"]["default"] is True
     given["properties"]["a"]["default"] = 1
-    assert sanitised(given, OPENAI)["properties"]["a"]["default"] is not True
+    assert adapt_schema(given, OPENAI)["properties"]["a"]["default"] is not True
 
 
 def test_an_optional_value_is_one_nullable_value() -> None:
     schema = {"properties": {"a": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None, "title": "A"}}}
-    assert sanitised(schema, GEMINI)["properties"]["a"] == {"type": "integer", "nullable": True}
+    assert adapt_schema(schema, GEMINI)["properties"]["a"] == {"type": "integer", "nullable": True}
 
 
 def test_a_reference_to_itself_ends_and_others_are_written_out() -> None:
-    found = sanitised({"properties": {"t": {"$ref": "#/$defs/tree"}}, "$defs": DEFS}, OPENAI)
+    found = adapt_schema({"properties": {"t": {"$ref": "#/$defs/tree"}}, "$defs": DEFS}, OPENAI)
     assert found["properties"]["t"]["properties"]["child"] == {}
-    assert sanitised({"$ref": "#"}, OPENAI) == {"type": "object", "properties": {}}
+    assert adapt_schema({"$ref": "#"}, OPENAI) == {"type": "object", "properties": {}}
 
 
 def test_alternatives_at_the_top_become_one_object() -> None:
     by_path = {"properties": {"path": {"type": "string"}, "n": {"type": "integer"}}, "required": ["path", "n"]}
     by_url = {"properties": {"url": {"type": "string"}, "n": {"type": "string"}}, "required": ["url", "n"]}
-    assert sanitised({"type": "object", "oneOf": [by_path, by_url]}, ANTHROPIC) == {
+    assert adapt_schema({"type": "object", "oneOf": [by_path, by_url]}, ANTHROPIC) == {
         "type": "object",
         "properties": {
             "path": {"type": "string"},
@@ -218,7 +218,7 @@ def test_alternatives_at_the_top_become_one_object() -> None:
 
 def test_what_gemini_is_told_is_a_text_becomes_the_object_again_that_the_tool_wants() -> None:
     schema = {"type": "object", "properties": {"headers": {"type": "object", "description": "Headers"}}}
-    told = sanitised(schema, GEMINI)["properties"]["headers"]
+    told = adapt_schema(schema, GEMINI)["properties"]["headers"]
     assert told == {"type": "string", "description": "Headers (a JSON object, as text)"}
     assert coerce_arguments({"headers": '{"a": "b"}'}, schema) == {"headers": {"a": "b"}}
 
@@ -237,19 +237,19 @@ def test_what_gemini_is_told_is_a_text_becomes_the_object_again_that_the_tool_wa
         (GEMINI, {"type": ["string", "integer"]}, {"anyOf": [{"type": "string"}, {"type": "integer"}]}),
     ],
 )
-def test_each_provider_is_told_what_it_takes(dialect: Dialect, schema: Any, expected: Any) -> None:
-    assert sanitised({"properties": {"x": schema}}, dialect)["properties"]["x"] == expected
+def test_each_provider_is_told_what_it_takes(dialect: SchemaDialect, schema: Any, expected: Any) -> None:
+    assert adapt_schema({"properties": {"x": schema}}, dialect)["properties"]["x"] == expected
 
 
 def test_a_property_that_anthropic_cannot_name_is_left_out_and_others_may_be_given() -> None:
     schema = {"properties": {"$filter": {}, "top": {}}, "required": ["$filter", "top"], "additionalProperties": False}
-    assert sanitised(schema, ANTHROPIC) == {"type": "object", "properties": {"top": {}}, "required": ["top"]}
+    assert adapt_schema(schema, ANTHROPIC) == {"type": "object", "properties": {"top": {}}, "required": ["top"]}
 
 
 def test_references_that_double_with_each_level_do_not_make_millions_of_parts() -> None:
     below: dict[str, Any] = {"type": "string"}
     defs = {f"d{n}": _pair(n + 1) for n in range(18)} | {"d18": below}
-    found = sanitised({"$defs": defs, "properties": {"x": {"$ref": "#/$defs/d0"}, "y": below}}, OPENAI)
+    found = adapt_schema({"$defs": defs, "properties": {"x": {"$ref": "#/$defs/d0"}, "y": below}}, OPENAI)
     assert len(json.dumps(found)) < 2_000_000
     assert found["properties"]["x"]["type"] == "object"
 

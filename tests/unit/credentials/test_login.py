@@ -25,10 +25,10 @@ import pytest
 
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import Message
-from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, Logins, NotRenewed
-from hermes_agent.credentials.oauth import renew
+from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, LoginExpired, LoginStore
+from hermes_agent.credentials.oauth import refresh
 from hermes_agent.host import Host
-from hermes_agent.models.bundled import ORDER, bundled_profile
+from hermes_agent.models.bundled import BUNDLED_ORDER, bundled_profile
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from peers.oauth import OAuthServer, oauth_server
 
@@ -169,13 +169,13 @@ def test_a_login_that_is_not_renewed_says_who_has_to_sign_in_again(home: Path, s
 
 def test_one_process_renews_and_the_others_take_what_it_got(home: Path, server: OAuthServer) -> None:
     hermes(home, "auth", "login", "box", "--device")
-    files = [Logins(home / "auth.json") for _ in range(8)]  # each as a process has it: a lock of its own
-    stale = files[0].of("box")[0]
+    files = [LoginStore(home / "auth.json") for _ in range(8)]  # each as a process has it: a lock of its own
+    stale = files[0].entries("box")[0]
     together = threading.Barrier(8)
 
-    def use(logins: Logins) -> str:
+    def use(logins: LoginStore) -> str:
         together.wait()
-        return logins.renewed(stale, stale.access_token, renew).access_token
+        return logins.refreshed(stale, stale.access_token, refresh).access_token
 
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(use, files))
@@ -184,13 +184,13 @@ def test_one_process_renews_and_the_others_take_what_it_got(home: Path, server: 
 
 
 def test_a_profile_of_a_plugin_s_call_selects_a_login(home: Path) -> None:
-    logins = Logins(home / "auth.json")
+    logins = LoginStore(home / "auth.json")
     logins.put(Login("box", "work", API_KEY, "key-of-work"))
     logins.put(Login("box", "home", API_KEY, "key-of-home"))
     host = Host.build(home)
     assert host.select_model(profile="home").endpoint.key == "key-of-home"
     usual = host.select_model()
-    assert [s.endpoint.key for s in (usual, *usual.siblings)] == ["key-of-work", "key-of-home"]
+    assert [s.endpoint.key for s in (usual, *usual.with_other_keys)] == ["key-of-work", "key-of-home"]
     with pytest.raises(ValueError, match="unknown auth profile 'nobody' of provider 'box'; known: default, home, work"):
         host.select_model(profile="nobody")
     host.bridge.close()
@@ -199,16 +199,16 @@ def test_a_profile_of_a_plugin_s_call_selects_a_login(home: Path) -> None:
 def test_a_file_that_is_broken_is_named_and_left_alone(home: Path) -> None:
     (home / "auth.json").write_text("{broken")
     with pytest.raises(UserError, match=r"auth\.json cannot be read"):
-        Logins(home / "auth.json").put(Login("box", "x", API_KEY, "k"))
+        LoginStore(home / "auth.json").put(Login("box", "x", API_KEY, "k"))
     assert (home / "auth.json").read_text() == "{broken"
 
 
 def test_secrets_are_sent_over_tls_alone() -> None:
     login = Login("box", "x", OAUTH, "a", "r", 0.0, "http://example.org/token", "c")
     with pytest.raises(UserError, match="no address to sign in at"):
-        renew(login)
-    with pytest.raises(NotRenewed):
-        renew(login._replace(refresh_token=""))
+        refresh(login)
+    with pytest.raises(LoginExpired):
+        refresh(login._replace(refresh_token=""))
 
 
 def test_certificates_that_are_not_there_are_an_answer_and_no_error_of_the_process(
@@ -217,21 +217,21 @@ def test_certificates_that_are_not_there_are_an_answer_and_no_error_of_the_proce
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "gone.pem"))
     login = Login("box", "x", OAUTH, "a", "r", 0.0, "https://localhost:9/token", "c")
     with pytest.raises(UserError, match=r"localhost cannot be reached: .*No such file"):
-        renew(login)
+        refresh(login)
 
 
 def test_upstream_s_entries_are_read(home: Path) -> None:
     entry = {"id": "a", "label": "", "auth_type": "oauth_device_code", "access_token": "t", "priority": 0}
     (home / "auth.json").write_text(json.dumps({"version": 1, "credential_pool": {"box": [entry, {"label": "empty"}]}}))
-    (login,) = Logins(home / "auth.json").of("box")
+    (login,) = LoginStore(home / "auth.json").entries("box")
     assert (login.label, login.auth_type, login.state) == ("box-1", OAUTH, "ready")
 
 
 def test_an_entry_without_a_label_is_renewed_where_it_stands_and_forgotten_by_its_place(home: Path) -> None:
     entries = [{"auth_type": "oauth", "access_token": t, "refresh_token": "r", "note": t} for t in ("old", "other")]
     (home / "auth.json").write_text(json.dumps({"version": 1, "credential_pool": {"box": entries}}))
-    logins = Logins(home / "auth.json")
-    logins.renewed(logins.of("box")[0], "old", lambda login: login._replace(access_token="new"))
+    logins = LoginStore(home / "auth.json")
+    logins.refreshed(logins.entries("box")[0], "old", lambda login: login._replace(access_token="new"))
     assert [(e["access_token"], e["note"]) for e in stored(home)] == [("new", "old"), ("other", "other")]
     assert logins.remove("box", "box-2") == ["box-2"]
     assert [e["access_token"] for e in stored(home)] == ["new"]
@@ -318,7 +318,7 @@ def test_openrouter_has_its_documented_addresses_as_shipped() -> None:
 
 
 def test_every_provider_with_a_key_has_a_sentence_or_a_sign_in() -> None:
-    for name in ORDER:
+    for name in BUNDLED_ORDER:
         profile = bundled_profile(name)
         assert profile.oauth.get("key_url") or profile.sign_in or profile.signup_url or not profile.needs_key, name
 

@@ -14,8 +14,8 @@ import pytest
 
 from hermes_agent.contracts.cron_scheduler import CronScheduler
 from hermes_agent.core.errors import UserError
-from hermes_agent.cron import Clock, Job, JobStore, Outcome, Run, Schedule
-from hermes_agent.cron.editing import changed_job
+from hermes_agent.cron import Job, JobOutcome, JobRun, JobScheduler, JobStore, Schedule
+from hermes_agent.cron.editing import edit_job
 from hermes_agent.io.bridge import Bridge
 
 EVERY = Schedule("interval", "every 10m", seconds=600)
@@ -38,24 +38,24 @@ class World:
         self.path = path
         self.now = 1_000.0
         self.bridge = Bridge()
-        self.begun: asyncio.Queue[Run] = asyncio.Queue()
-        self.told: asyncio.Queue[tuple[Run, Outcome]] = asyncio.Queue()
+        self.begun: asyncio.Queue[JobRun] = asyncio.Queue()
+        self.told: asyncio.Queue[tuple[JobRun, JobOutcome]] = asyncio.Queue()
         self.may_end = asyncio.Event()
-        self.outcome: Callable[[Run], Outcome] = lambda run: Outcome("ok", f"said by {run.job.name}")
+        self.outcome: Callable[[JobRun], JobOutcome] = lambda run: JobOutcome("ok", f"said by {run.job.name}")
 
-    async def work(self, run: Run) -> Outcome:
+    async def work(self, run: JobRun) -> JobOutcome:
         self.begun.put_nowait(run)
         await self.may_end.wait()
         return self.outcome(run)
 
-    async def tell(self, run: Run, outcome: Outcome) -> None:
+    async def tell(self, run: JobRun, outcome: JobOutcome) -> None:
         self.told.put_nowait((run, outcome))
 
     @contextlib.asynccontextmanager
-    async def clock(self, scheduler: CronScheduler | None = None) -> AsyncIterator[Clock]:
-        clock = Clock(
+    async def clock(self, scheduler: CronScheduler | None = None) -> AsyncIterator[JobScheduler]:
+        clock = JobScheduler(
             lambda: JobStore(self.path),
-            self.bridge.lane("cron"),
+            self.bridge.serial_executor("cron"),
             work=self.work,
             tell=self.tell,
             keep=2,
@@ -106,7 +106,7 @@ def test_one_run_of_a_job_at_a_time_and_different_jobs_beside_each_other(world: 
         async with world.clock() as clock:
             assert {(await soon(world.begun)).job.name, (await soon(world.begun)).job.name} == {"a", "b"}
             world.now = 5_000.0  # both are due again
-            clock.look()
+            clock.wake()
             await clock.call(JobStore.jobs)  # the look before this one is over
             assert world.begun.empty()
             world.may_end.set()
@@ -153,11 +153,11 @@ def test_what_a_stop_keeps_from_being_told_is_told_at_the_next_start(world: Worl
     telling = asyncio.Event()
     tell = world.tell
 
-    async def never(run: Run, outcome: Outcome) -> None:
+    async def never(run: JobRun, outcome: JobOutcome) -> None:
         telling.set()
         await asyncio.Event().wait()
 
-    async def main() -> Run:
+    async def main() -> JobRun:
         world.tell = never  # type: ignore[method-assign]
         async with world.clock():
             await asyncio.wait_for(telling.wait(), 20)
@@ -173,7 +173,7 @@ def test_the_end_of_a_run_waits_for_a_full_disk(
     world: World, store: JobStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = store.put(job())
-    world.outcome = lambda run: Outcome("ok", "y" * 100_000)
+    world.outcome = lambda run: JobOutcome("ok", "y" * 100_000)
     waits = threading.Event()
     caplog.handler.addFilter(lambda record: "cannot be stored" not in record.msg or waits.set() or True)
 
@@ -198,7 +198,7 @@ def test_the_end_of_a_run_waits_for_a_full_disk(
 def test_a_job_that_fails_says_so_and_goes_on(world: World, store: JobStore) -> None:
     store.put(job())
 
-    def fail(run: Run) -> Outcome:
+    def fail(run: JobRun) -> JobOutcome:
         raise UserError("no model can be had")
 
     async def main() -> None:
@@ -223,7 +223,7 @@ def test_once_and_so_many_times(world: World, store: JobStore) -> None:
             for _ in range(2):
                 await soon(world.told)
             world.now = 1_600.0
-            clock.look()
+            clock.wake()
             assert (await soon(world.told))[0].job.name == "twice"
 
     asyncio.run(main())
@@ -233,7 +233,7 @@ def test_once_and_so_many_times(world: World, store: JobStore) -> None:
 
 def test_a_job_runs_by_hand_while_paused_and_its_plan_stays(world: World, store: JobStore) -> None:
     made = store.put(job(due=9_000.0, enabled=False))
-    store.ask_for(made.id, 1_000.0)
+    store.request_run(made.id, 1_000.0)
 
     async def main() -> None:
         world.may_end.set()
@@ -249,7 +249,7 @@ def test_outputs_are_kept_as_many_as_the_operator_wants(store: JobStore) -> None
     for number in range(5):
         run = store.claim(made, 1_000.0, by_hand=True)
         assert run is not None
-        store.finish(run, Outcome("ok", f"output {number}"), 1_001.0, keep=2)
+        store.finish(run, JobOutcome("ok", f"output {number}"), 1_001.0, keep=2)
     assert [r["output"] for r in store.runs(made.id)] == ["output 4", "output 3"]
     assert store.last_output(made.id) == "output 4"
 
@@ -285,7 +285,7 @@ def test_another_clock_says_what_is_due(world: World, store: JobStore) -> None:
         world.may_end.set()
         async with world.clock(Bell()) as clock:
             assert (await soon(world.told))[0].job.id == made.id
-            clock.look()
+            clock.wake()
             assert await asyncio.to_thread(changed.wait, 20)
         await asyncio.to_thread(ended.wait, 20)
         assert ended.is_set()
@@ -295,7 +295,7 @@ def test_another_clock_says_what_is_due(world: World, store: JobStore) -> None:
 
 
 def changed(tmp_path: Path, present: Job | None = None, **said: Any) -> Job:
-    return changed_job(present or job(), said, home=tmp_path, now=1_000.0, others={"j1": job("other")})
+    return edit_job(present or job(), said, home=tmp_path, now=1_000.0, others={"j1": job("other")})
 
 
 def test_what_is_said_is_taken_and_the_rest_stays(tmp_path: Path) -> None:

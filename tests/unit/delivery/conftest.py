@@ -16,6 +16,6 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def box(path: Path) -> Iterator[Mailbox]:
     mailbox = Mailbox(path)
-    mailbox.take_over()
+    mailbox.acquire()
     yield mailbox
     mailbox.close()

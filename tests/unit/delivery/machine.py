@@ -17,7 +17,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hermes_agent.delivery import Inbound, Mailbox, Outcome, Reply, Stale, Target
+from hermes_agent.delivery import InboundMessage, Mailbox, OutboundReply, ReplyTarget, SendOutcome, StaleClaim
 
 CHATS = [("keyed", "a"), ("plain", "b")]
 FAST_DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -140,7 +140,7 @@ class DeliveryRules(RuleBasedStateMachine):
     def receive(self, chat, number):
         platform, name = chat
         self.current.mailbox.receive(
-            Inbound(platform, name, f"m{number}", "talk " + name, payload={"number": number}), self.now
+            InboundMessage(platform, name, f"m{number}", "talk " + name, payload={"number": number}), self.now
         )
 
     @rule(
@@ -182,13 +182,13 @@ class DeliveryRules(RuleBasedStateMachine):
             claim = self._try(daemon.mailbox.claim_message, (chat[0], "talk " + chat[1]), self.now)
             if claim is not None and not isinstance(claim, float):
                 daemon.claims.append(claim)
-            part = self._try(daemon.mailbox.claim_part, Target(*chat), self.now)
+            part = self._try(daemon.mailbox.claim_part, ReplyTarget(*chat), self.now)
             if part is not None and not isinstance(part, float):
                 daemon.parts.append(part)
 
     def _finish(self, daemon, claim):
         texts = [f"{claim.payload['number']}.{part}" for part in range(2)]
-        reply = Reply(Target(claim.platform, claim.chat), tuple({"text": text} for text in texts))
+        reply = OutboundReply(ReplyTarget(claim.platform, claim.chat), tuple({"text": text} for text in texts))
         self._try(daemon.mailbox.finish, claim, [reply], self.now)
 
     def _send(self, daemon, part, what):
@@ -197,22 +197,22 @@ class DeliveryRules(RuleBasedStateMachine):
         if part.uncertain:
             if chat[0] == "keyed":
                 if key in self.world.keys:
-                    return Outcome.sent()
+                    return SendOutcome.sent()
             elif part.repeated:
-                return Outcome.unknown("repeated before")
+                return SendOutcome.unknown("repeated before")
             else:
                 part = dataclasses.replace(part, repeat=True)
         if what == "never begun":
-            return Outcome.retry(what)
+            return SendOutcome.retry(what)
         try:
             daemon.mailbox.begin_sending(part)
-        except Stale:
-            return Outcome.retry("nothing may go out")
+        except StaleClaim:
+            return SendOutcome.retry("nothing may go out")
         if what == "no connection":
-            return Outcome.retry(what)
+            return SendOutcome.retry(what)
         if what != "lost":
             self.world.show(chat, key, part.part["text"], part.repeat)
-        return Outcome.sent() if what == "confirmed" else Outcome.unknown(what)
+        return SendOutcome.sent() if what == "confirmed" else SendOutcome.unknown(what)
 
     # -- what must hold ------------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class DeliveryRules(RuleBasedStateMachine):
                 claim = mailbox.claim_message((platform, "talk " + name), self.now)
                 if claim is not None:
                     self._finish(self.current, claim)
-                while (part := mailbox.claim_part(Target(platform, name), self.now)) is not None:
+                while (part := mailbox.claim_part(ReplyTarget(platform, name), self.now)) is not None:
                     mailbox.settle(part, self._send(self.current, part, "confirmed"), self.now)
         counts = self.current.mailbox.counts()
         assert not any(counts.values()), f"something never ends: {counts}"
@@ -268,7 +268,7 @@ class DeliveryRules(RuleBasedStateMachine):
 
     def _start(self):
         daemon = self.daemon(self.open_mailbox())
-        daemon.mailbox.take_over()
+        daemon.mailbox.acquire()
         return daemon
 
     def _one(self, who):
@@ -278,7 +278,7 @@ class DeliveryRules(RuleBasedStateMachine):
     def _try(self, step, *args, **kwargs):
         try:
             return step(*args, **kwargs)
-        except Stale:
+        except StaleClaim:
             return None
 
 

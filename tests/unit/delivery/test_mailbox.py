@@ -4,11 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from hermes_agent.delivery import SCHEMA, Inbound, Mailbox, Outcome, Reply, Stale, Target, mailbox, outbox
+from hermes_agent.delivery import (
+    SCHEMA,
+    InboundMessage,
+    Mailbox,
+    OutboundReply,
+    ReplyTarget,
+    SendOutcome,
+    StaleClaim,
+    mailbox,
+    outbox,
+)
 from hermes_agent.delivery.outbox import MAX_ATTEMPTS
 from hermes_agent.store import Database, Schema
 
-ROOM = Target("irc", "#room")
+ROOM = ReplyTarget("irc", "#room")
 TALK = ("irc", "talk")
 TEXT = ({"text": "hello"},)
 
@@ -22,11 +32,11 @@ def killed(*args):
 
 
 def message(number="1", conversation="talk", chat="#room"):
-    return Inbound("irc", chat, number, conversation, "ann", {"text": f"message {number}"})
+    return InboundMessage("irc", chat, number, conversation, "ann", {"text": f"message {number}"})
 
 
 def reply(*texts, target=ROOM, name=""):
-    return Reply(target, tuple({"text": text} for text in texts), id=name)
+    return OutboundReply(target, tuple({"text": text} for text in texts), id=name)
 
 
 def test_a_message_comes_back_as_it_was_stored(box):
@@ -100,7 +110,7 @@ def test_an_answer_and_the_end_of_its_message_are_stored_together_or_not_at_all(
     box.receive(message(), 0)
     claim = box.claim_message(TALK, 0)
     with pytest.raises(TypeError):
-        box.finish(claim, [Reply(ROOM, ({"text": object()},))], 0)
+        box.finish(claim, [OutboundReply(ROOM, ({"text": object()},))], 0)
 
     assert box.counts()["inbox_claimed"] == 1
     assert [one.id for one in box.finish(claim, [reply("a"), reply("b")], 0)] == ["in-1-0", "in-1-1"]
@@ -112,7 +122,7 @@ def test_what_another_daemon_took_over_cannot_be_finished(box, path):
     box.receive(message(), 0)
     stale = box.claim_message(TALK, 0)
     other = Mailbox(path)
-    assert other.take_over() == ([TALK], [])
+    assert other.acquire() == ([TALK], [])
     for step in (
         lambda: box.finish(stale, [reply("old")], 0),
         lambda: box.note(stale, {}),
@@ -121,7 +131,7 @@ def test_what_another_daemon_took_over_cannot_be_finished(box, path):
         lambda: box.claim_message(TALK, 0),
         lambda: box.claim_part(ROOM, 0),
     ):
-        with pytest.raises(Stale):
+        with pytest.raises(StaleClaim):
             step()
 
     again = other.claim_message(TALK, 0)
@@ -136,7 +146,7 @@ def test_a_worker_whose_message_was_given_to_another_cannot_finish_it(box):
     slow = box.claim_message(TALK, 0)
     box.put_back(slow, 0)
     quick = box.claim_message(TALK, 0)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleClaim):
         box.finish(slow, [reply("slow")], 0)
 
     box.finish(quick, [reply("quick")], 0)
@@ -181,21 +191,21 @@ def test_a_message_that_was_absorbed_ends_with_the_other_or_waits_with_it(box):
 def test_parts_go_out_in_order_and_one_at_a_time_to_a_target(box):
     box.enqueue(reply("1", "2", name="a"), 0)
     box.enqueue(reply("3", name="b"), 0)
-    box.enqueue(reply("x", target=Target("irc", "ann")), 0)
+    box.enqueue(reply("x", target=ReplyTarget("irc", "ann")), 0)
     sent = []
     while (part := box.claim_part(ROOM, 0)) is not None:
         assert box.claim_part(ROOM, 0) is None
         sent.append((part.key, part.part["text"], part.index, part.count))
-        assert box.settle(part, Outcome.sent("id"), 0) == "sent"
+        assert box.settle(part, SendOutcome.sent("id"), 0) == "sent"
 
     assert sent == [("a/0", "1", 0, 2), ("a/1", "2", 1, 2), ("b/0", "3", 0, 1)]
     assert box.reply_state("a") == "sent"
-    assert box.open_work() == ([], [Target("irc", "ann")])
+    assert box.open_work() == ([], [ReplyTarget("irc", "ann")])
 
 
 def test_a_reply_with_a_known_id_is_dropped(box):
     assert box.enqueue(reply("1", name="a"), 0).id == box.enqueue(reply("2", name="a"), 0).id
-    box.settle(box.claim_part(ROOM, 0), Outcome.sent(), 0)
+    box.settle(box.claim_part(ROOM, 0), SendOutcome.sent(), 0)
     box.enqueue(reply("3", name="a"), 0)
 
     assert box.claim_part(ROOM, 0) is None
@@ -204,7 +214,7 @@ def test_a_reply_with_a_known_id_is_dropped(box):
 def test_a_part_that_did_not_arrive_holds_up_the_next_until_it_does(box):
     box.enqueue(reply("1"), 0)
     box.enqueue(reply("2"), 0)
-    assert box.settle(box.claim_part(ROOM, 0), Outcome.retry("no network"), 0, 4.0) == "pending"
+    assert box.settle(box.claim_part(ROOM, 0), SendOutcome.retry("no network"), 0, 4.0) == "pending"
 
     assert box.claim_part(ROOM, 1.0) == 3.0
     part = box.claim_part(ROOM, 4.0)
@@ -222,7 +232,7 @@ def test_what_was_being_sent_when_the_process_ended_may_have_arrived_and_is_repe
             box = Mailbox(path)
             box.take_over()
 
-    assert box.settle(part, Outcome.unknown("the repeat was not confirmed either"), 0) == "failed"
+    assert box.settle(part, SendOutcome.unknown("the repeat was not confirmed either"), 0) == "failed"
     assert box.open_work() == ([], [])
     box.close()
 
@@ -236,7 +246,7 @@ def test_what_was_claimed_and_not_begun_when_the_process_ended_did_not_arrive(bo
         box.take_over()
 
     assert not box.claim_part(ROOM, 0).uncertain
-    with pytest.raises(Stale):
+    with pytest.raises(StaleClaim):
         box.begin_sending(part)
     box.close()
 
@@ -257,19 +267,19 @@ def test_a_repeat_counts_from_its_beginning_and_after_a_power_cut_from_before_it
     boot = iter(boots)
     monkeypatch.setattr(mailbox, "boot_id", lambda: next(boot))
     box = Mailbox(path)
-    box.take_over()
+    box.acquire()
     box.enqueue(reply("1"), 0)
-    box.settle(box.claim_part(ROOM, 0), Outcome.unknown("timeout"), 0)
+    box.record_outcome(box.claim_part(ROOM, 0), SendOutcome.unknown("timeout"), 0)
     part = replace(box.claim_part(ROOM, 0), repeat=True)
     if done == "armed":
-        monkeypatch.setattr(outbox, "begin", killed)
+        monkeypatch.setattr(outbox, "begin_sending", killed)
         with pytest.raises(Killed):
             box.begin_sending(part)
     elif done == "begun":
         box.begin_sending(part)
     box.close()
     box = Mailbox(path)
-    box.take_over()
+    box.acquire()
 
     part = box.claim_part(ROOM, 0)
     assert (part.uncertain, part.repeated) == (True, repeated)
@@ -278,20 +288,20 @@ def test_a_repeat_counts_from_its_beginning_and_after_a_power_cut_from_before_it
 
 def test_what_is_held_was_no_attempt_and_keeps_its_doubt(box):
     box.enqueue(reply("1"), 0)
-    box.settle(box.claim_part(ROOM, 0), Outcome.unknown("timeout"), 0)
+    box.settle(box.claim_part(ROOM, 0), SendOutcome.unknown("timeout"), 0)
     for _ in range(MAX_ATTEMPTS + 1):
         part = box.claim_part(ROOM, 0)
-        assert box.settle(part, Outcome.held("not yet", 3.0), 0, 3.0) == "pending"
+        assert box.settle(part, SendOutcome.not_attempted("not yet", 3.0), 0, 3.0) == "pending"
 
     assert (part.attempt, part.uncertain, part.repeated) == (2, True, False)
 
 
 def test_a_repeat_that_certainly_did_not_arrive_was_none(box):
     box.enqueue(reply("1"), 0)
-    box.settle(box.claim_part(ROOM, 0), Outcome.unknown("timeout"), 0)
+    box.settle(box.claim_part(ROOM, 0), SendOutcome.unknown("timeout"), 0)
     part = box.claim_part(ROOM, 0)
     box.begin_sending(replace(part, repeat=True))
-    box.settle(part, Outcome.retry("refused connection"), 0)
+    box.settle(part, SendOutcome.retry("refused connection"), 0)
 
     part = box.claim_part(ROOM, 0)
     assert (part.uncertain, part.repeated) == (True, False)
@@ -299,12 +309,12 @@ def test_a_repeat_that_certainly_did_not_arrive_was_none(box):
 
 def test_a_repeat_is_not_forgotten_by_a_later_attempt_that_did_not_come_to_it(box, path):
     box.enqueue(reply("1"), 0)
-    box.settle(box.claim_part(ROOM, 0), Outcome.unknown("timeout"), 0)
+    box.settle(box.claim_part(ROOM, 0), SendOutcome.unknown("timeout"), 0)
     box.begin_sending(replace(box.claim_part(ROOM, 0), repeat=True))
     box.close()
     box = Mailbox(path)
     box.take_over()
-    box.settle(box.claim_part(ROOM, 0), Outcome.retry("it cannot be looked for"), 0)
+    box.settle(box.claim_part(ROOM, 0), SendOutcome.retry("it cannot be looked for"), 0)
 
     part = box.claim_part(ROOM, 0)
     assert (part.uncertain, part.repeated) == (True, True)
@@ -315,7 +325,7 @@ def test_a_begun_attempt_that_certainly_did_not_arrive_leaves_no_doubt(box):
     box.enqueue(reply("1"), 0)
     part = box.claim_part(ROOM, 0)
     box.begin_sending(part)
-    box.settle(part, Outcome.retry("refused connection"), 0)
+    box.settle(part, SendOutcome.retry("refused connection"), 0)
 
     assert not box.claim_part(ROOM, 0).uncertain
 
@@ -329,7 +339,7 @@ def test_what_the_release_before_was_sending_may_have_arrived(path):
         )
     old.close()
     box = Mailbox(path)
-    box.take_over()
+    box.acquire()
 
     assert box.claim_part(ROOM, 0).uncertain
     box.close()
@@ -338,7 +348,7 @@ def test_what_the_release_before_was_sending_may_have_arrived(path):
 def test_a_part_that_can_never_be_sent_ends_its_reply_but_not_the_next(box):
     box.enqueue(reply("1", "2", name="a"), 0)
     box.enqueue(reply("3", name="b"), 0)
-    assert box.settle(box.claim_part(ROOM, 0), Outcome.refused("too long"), 0) == "failed"
+    assert box.settle(box.claim_part(ROOM, 0), SendOutcome.refused("too long"), 0) == "failed"
 
     assert box.reply_state("a") == "failed"
     assert box.claim_part(ROOM, 0).key == "b/0"
@@ -347,17 +357,17 @@ def test_a_part_that_can_never_be_sent_ends_its_reply_but_not_the_next(box):
 def test_a_dead_target_is_parked_with_everything_for_it_until_its_chat_speaks(box):
     box.enqueue(reply("1"), 0)
     box.enqueue(reply("2"), 0)
-    assert box.settle(box.claim_part(ROOM, 0), Outcome.dead("kicked"), 7.0) == "parked"
+    assert box.settle(box.claim_part(ROOM, 0), SendOutcome.park("kicked"), 7.0) == "parked"
     box.enqueue(reply("3"), 8.0)
 
     assert box.claim_part(ROOM, 9.0) is None
-    assert [(str(p.target), p.reason, p.since, p.count) for p in box.parked()] == [("irc:#room", "kicked", 7.0, 3)]
+    assert [(str(p.target), p.reason, p.since, p.count) for p in box.list_parked()] == [("irc:#room", "kicked", 7.0, 3)]
     assert box.receive(message(), 10.0).revived == (ROOM,)
-    assert box.parked() == []
+    assert box.list_parked() == []
     assert box.claim_part(ROOM, 11.0).part == {"text": "1"}
 
 
-@pytest.mark.parametrize("before", [Outcome.unknown("timed out"), Outcome.retry("throttled")])
+@pytest.mark.parametrize("before", [SendOutcome.unknown("timed out"), SendOutcome.retry("throttled")])
 def test_a_part_that_was_refused_is_no_repeat_when_its_target_is_revived(box, before):
     box.enqueue(reply("1"), 0)
     first = box.claim_part(ROOM, 0)
@@ -367,7 +377,7 @@ def test_a_part_that_was_refused_is_no_repeat_when_its_target_is_revived(box, be
     again = box.claim_part(ROOM, 0)
     assert again.uncertain is doubted
     box.begin_sending(replace(again, repeat=doubted))
-    box.settle(again, Outcome.dead("404 cannot send"), 0)
+    box.settle(again, SendOutcome.park("404 cannot send"), 0)
     box.revive(ROOM)
 
     last = box.claim_part(ROOM, 0)
@@ -376,27 +386,27 @@ def test_a_part_that_was_refused_is_no_repeat_when_its_target_is_revived(box, be
 
 def test_the_operator_revives_a_target(box):
     box.enqueue(reply("1"), 0)
-    box.settle(box.claim_part(ROOM, 0), Outcome.dead("kicked"), 0)
+    box.settle(box.claim_part(ROOM, 0), SendOutcome.park("kicked"), 0)
 
-    assert box.revive(Target("irc", "#other")) == ()
+    assert box.revive(ReplyTarget("irc", "#other")) == ()
     assert box.revive(ROOM) == (ROOM,)
     assert box.claim_part(ROOM, 0) is not None
 
 
 def test_thirty_failed_attempts_park_a_target(box):
     box.enqueue(reply("1", name="a"), 0)
-    states = [box.settle(box.claim_part(ROOM, n), Outcome.retry("refused"), n) for n in range(30)]
+    states = [box.settle(box.claim_part(ROOM, n), SendOutcome.retry("refused"), n) for n in range(30)]
 
     assert set(states[:-1]) == {"pending"}
     assert states[-1] == box.reply_state("a") == "parked"
-    assert box.parked()[0].reason == "30 attempts failed; the last: refused"
+    assert box.list_parked()[0].reason == "30 attempts failed; the last: refused"
 
 
 def test_a_clock_that_was_set_back_delays_nothing(box):
     box.receive(message(), 1_000_000)
     box.put_back(box.claim_message(TALK, 1_000_000), 1_000_000, 60)
     box.enqueue(reply("1"), 1_000_000)
-    box.settle(box.claim_part(ROOM, 1_000_000), Outcome.retry("later"), 1_000_000, 60)
+    box.settle(box.claim_part(ROOM, 1_000_000), SendOutcome.retry("later"), 1_000_000, 60)
 
     assert box.claim_message(TALK, 5).attempt == 2
     assert box.claim_part(ROOM, 5).attempt == 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from hermes_agent.delivery import Inbound, Mailbox
+from hermes_agent.delivery import InboundMessage, Mailbox
 from unit.delivery.machine import Daemon, DeliveryRules
 
 FACTOR = int(os.environ.get("HERMES_CHAOS_FACTOR", "1"))
@@ -25,7 +25,8 @@ class DuplicatesKept(DeliveryRules):
         class Forgetful(Mailbox):
             def receive(self, message, now):
                 return super().receive(
-                    Inbound(message.platform, message.chat, "", message.conversation, payload=message.payload), now
+                    InboundMessage(message.platform, message.chat, "", message.conversation, payload=message.payload),
+                    now,
                 )
 
         return Forgetful(self.path)

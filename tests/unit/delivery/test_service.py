@@ -11,10 +11,19 @@ import time
 import pytest
 
 from hermes_agent.core.errors import RetryLater
-from hermes_agent.delivery import Backoff, Delivery, Finding, Inbound, Mailbox, Outcome, Reply, Target
+from hermes_agent.delivery import (
+    Backoff,
+    DeliveryCheck,
+    DeliveryService,
+    InboundMessage,
+    Mailbox,
+    OutboundReply,
+    ReplyTarget,
+    SendOutcome,
+)
 from hermes_agent.io.bridge import Bridge
 
-ROOM = Target("irc", "#room")
+ROOM = ReplyTarget("irc", "#room")
 
 
 def in_a_loop(test):
@@ -26,20 +35,20 @@ def in_a_loop(test):
 
 
 def message(number="1", conversation="talk"):
-    return Inbound("irc", "#room", number, conversation, "ann", {"n": number})
+    return InboundMessage("irc", "#room", number, conversation, "ann", {"n": number})
 
 
 def answer(text, target=ROOM):
-    return [Reply(target, ({"text": text},))]
+    return [OutboundReply(target, ({"text": text},))]
 
 
 class Running:
     """A daemon's inbox and outbox, and what its platform was sent."""
 
     def __init__(self, path, bridge, clock=time.time, lasting_s=0.0):
-        self.delivery = Delivery(
+        self.delivery = DeliveryService(
             lambda: Mailbox(path),
-            bridge.lane("delivery"),
+            bridge.serial_executor("delivery"),
             clock=clock,
             backoff=Backoff(0.001, 0.002),
             lasting_s=lasting_s,
@@ -55,7 +64,7 @@ class Running:
         self.sent.append(("again: " if sending.repeat else "") + sending.part["text"])
         async with self.changed:
             self.changed.notify_all()
-        return Outcome.sent(str(len(self.sent))) if self.on_send is None else await self.on_send(sending)
+        return SendOutcome.sent(str(len(self.sent))) if self.on_send is None else await self.on_send(sending)
 
 
 @pytest.fixture
@@ -157,7 +166,7 @@ async def test_a_message_that_fails_is_tried_again_and_given_up_at_last(running,
 @in_a_loop
 async def test_an_answer_that_cannot_be_stored_is_its_servers_fault_and_ends_the_message(running, caplog):
     async def serve(claimed):
-        return [Reply(ROOM, ({"text": object()},))]
+        return [OutboundReply(ROOM, ({"text": object()},))]
 
     async def give_up(claimed, error):
         return answer(str(error))
@@ -297,9 +306,9 @@ async def test_a_daemon_that_was_superseded_serves_no_more(running, path, bridge
     ("finding", "expected"),
     [
         (None, ["1", "again: 1", "2"]),
-        (Finding.unknown(), ["1", "again: 1", "2"]),
-        (Finding.safe(), ["1", "1", "2"]),
-        (Finding.arrived("77"), ["1", "2"]),
+        (DeliveryCheck.unknown(), ["1", "again: 1", "2"]),
+        (DeliveryCheck.safe(), ["1", "1", "2"]),
+        (DeliveryCheck.arrived("77"), ["1", "2"]),
     ],
 )
 @in_a_loop
@@ -307,7 +316,7 @@ async def test_what_may_have_arrived_is_looked_for_or_repeated_with_a_mark(runni
     async def first_breaks(sending):
         if len(running.sent) == 1:
             raise ConnectionResetError("in the middle")
-        return Outcome.sent("5")
+        return SendOutcome.sent("5")
 
     async def check(sending):
         assert sending.key == "a/0"
@@ -316,7 +325,7 @@ async def test_what_may_have_arrived_is_looked_for_or_repeated_with_a_mark(runni
     running.on_send = first_breaks
     running.delivery.deliver("irc", running.take, check if finding else None)
     await running.delivery.start()
-    await running.delivery.send(Reply(ROOM, ({"text": "1"},), id="a"))
+    await running.delivery.send(OutboundReply(ROOM, ({"text": "1"},), id="a"))
     await running.delivery.send(*answer("2"))
     await sent(running, len(expected))
 
@@ -379,7 +388,7 @@ async def test_nothing_goes_out_while_its_beginning_cannot_be_noted(running, mon
 @in_a_loop
 async def test_a_process_that_ends_again_and_again_keeps_the_only_repeat_for_the_one_that_lasts(path, bridge):
     begun = Mailbox(path)
-    begun.take_over()
+    begun.acquire()
     begun.enqueue(*answer("1"), 0)
     begun.begin_sending(begun.claim_part(ROOM, 0))
     begun.close()
@@ -392,7 +401,7 @@ async def test_a_process_that_ends_again_and_again_keeps_the_only_repeat_for_the
         async def check(sending, looked=looked):
             attempts.append(sending.attempt)
             looked.set()
-            return Finding.unknown()
+            return DeliveryCheck.unknown()
 
         running.delivery.deliver("irc", running.take, check)
         await running.delivery.start()
@@ -437,7 +446,7 @@ async def test_an_adapter_that_asks_once_more_and_may_then_has_sent(running, mon
 async def test_a_disconnected_platform_spends_no_attempts(running):
     async def lost(sending):
         running.delivery.deliver("irc", None)
-        return Outcome.retry("connection lost")
+        return SendOutcome.retry("connection lost")
 
     running.on_send = lost
     running.delivery.deliver("irc", running.take)
@@ -455,7 +464,7 @@ async def test_a_disconnected_platform_spends_no_attempts(running):
 @in_a_loop
 async def test_a_dead_target_is_listed_and_revived(running):
     async def kicked(sending):
-        return Outcome.dead("kicked")
+        return SendOutcome.park("kicked")
 
     running.on_send = kicked
     running.delivery.deliver("irc", running.take)
@@ -464,7 +473,7 @@ async def test_a_dead_target_is_listed_and_revived(running):
     assert await running.delivery.settled(name, 20) == "parked"
     running.on_send = None
 
-    assert [(p.target, p.reason, p.count) for p in await running.delivery.parked()] == [(ROOM, "kicked", 1)]
+    assert [(p.target, p.reason, p.count) for p in await running.delivery.list_parked()] == [(ROOM, "kicked", 1)]
     assert await running.delivery.revive(ROOM) == (ROOM,)
     assert await running.delivery.settled(name, 20) == "sent"
     await running.delivery.drain(5)
@@ -489,7 +498,7 @@ async def test_a_message_that_ended_the_process_again_and_again_is_given_up_once
     now = 1_000_000.0
     for _ in range(20):
         mailbox = Mailbox(path)
-        mailbox.take_over()
+        mailbox.acquire()
         mailbox.receive(message(), now)
         mailbox.claim_message(("irc", "talk"), now)
         mailbox.close()
@@ -569,7 +578,7 @@ async def test_a_message_whose_caller_is_cancelled_while_it_is_claimed_can_be_be
 async def test_a_message_whose_caller_is_cancelled_while_it_cannot_be_given_back_is_given_back_all_the_same(
     running, monkeypatch, wrong
 ):
-    put_back, fails, tried = Mailbox.put_back, True, asyncio.Event()
+    put_back, fails, tried = Mailbox.requeue, True, asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def disk_is_full(*args, **kwargs):
@@ -578,10 +587,10 @@ async def test_a_message_whose_caller_is_cancelled_while_it_cannot_be_given_back
             raise wrong
         put_back(*args, **kwargs)
 
-    monkeypatch.setattr(Mailbox, "put_back", disk_is_full)
+    monkeypatch.setattr(Mailbox, "requeue", disk_is_full)
     await running.delivery.start()
     claimed = await running.delivery.begin(message("1"))
-    gives_back = asyncio.create_task(claimed.give_back())
+    gives_back = asyncio.create_task(claimed.release())
     async with asyncio.timeout(20):
         await tried.wait()
     gives_back.cancel()
@@ -616,7 +625,7 @@ async def test_a_full_disk_delays_an_answer_and_neither_loses_nor_repeats_it(run
     async with asyncio.timeout(20):
         await told.wait()
     with pytest.raises(sqlite3.OperationalError, match="full"):  # the platform is not told that it was received
-        await running.delivery.receive(Inbound("irc", "#room", "2", "talk", payload={"text": "y" * 100_000}))
+        await running.delivery.receive(InboundMessage("irc", "#room", "2", "talk", payload={"text": "y" * 100_000}))
     await running.delivery._stored.call(pages, 1 << 30)
     await sent(running, 1)
 
@@ -639,7 +648,7 @@ async def test_a_clock_that_jumps_at_every_look_delays_repeats_and_reorders_noth
     async def deliver(sending, begin):
         if sending.id % 4 == 0 and sending.key not in tried:
             tried.add(sending.key)
-            return Outcome.retry("not now")
+            return SendOutcome.retry("not now")
         return await running.take(sending, begin)
 
     running.delivery.serve("irc", serve)

@@ -13,16 +13,16 @@ from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.contracts.platform.pairing import PairingStore
 from hermes_agent.contracts.platform.settings import PlatformConfig
 from hermes_agent.contracts.platform.source import SessionSource
-from hermes_agent.gateway.access import Access, Admission, may_give, principal
-from hermes_agent.gateway.rates import Rates
-from hermes_agent.gateway.rooms import is_meant
+from hermes_agent.gateway.access import AccessControl, Admission, may_run_command, principal
+from hermes_agent.gateway.rates import RateLimits
+from hermes_agent.gateway.rooms import is_addressed
 
 ANN = SessionSource(Platform.TELEGRAM, "c1", user_id="ann")
 
 
-def access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: Any = None, **environ: str) -> Access:
+def access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: Any = None, **environ: str) -> AccessControl:
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
-    return Access(lambda name: entry, PairingStore(), environ)
+    return AccessControl(lambda name: entry, PairingStore(), environ)
 
 
 def admitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: SessionSource = ANN, **environ: str) -> str:
@@ -72,13 +72,13 @@ def test_a_pairing_lets_in_and_its_end_lets_out(tmp_path: Path, monkeypatch: pyt
     store = PairingStore()
     code = store.generate_code("telegram", "ann")
     assert code is not None
-    assert not doors.admit(ANN, PlatformConfig()).allowed
+    assert not doors.admit(ANN, PlatformConfig()).is_allowed
 
     store.approve_code("telegram", code)
     assert doors.admit(ANN, PlatformConfig()) == Admission("pairing")
 
     store.revoke("telegram", "ann")
-    assert not doors.admit(ANN, PlatformConfig()).allowed
+    assert not doors.admit(ANN, PlatformConfig()).is_allowed
 
 
 def test_the_service_s_own_rules_count_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +104,9 @@ def test_who_came_through_an_open_door_approves_nothing() -> None:
     listed, anybody = Admission("list"), Admission("everybody")
     plain = PlatformConfig()
 
-    assert may_give("approve", ANN, listed, plain)
-    assert not may_give("approve", ANN, anybody, plain)
-    assert all(may_give(name, ANN, anybody, plain) for name in ("new", "help", "deny", "stop"))
+    assert may_run_command("approve", ANN, listed, plain)
+    assert not may_run_command("approve", ANN, anybody, plain)
+    assert all(may_run_command(name, ANN, anybody, plain) for name in ("new", "help", "deny", "stop"))
 
 
 def test_with_a_list_of_admins_the_others_have_what_is_listed() -> None:
@@ -117,7 +117,9 @@ def test_with_a_list_of_admins_the_others_have_what_is_listed() -> None:
     group = SessionSource(Platform.TELEGRAM, "g1", chat_type="group", user_id="ann")
 
     def given(source: SessionSource) -> list[str]:
-        return [n for n in ("approve", "new", "model", "whoami") if may_give(n, source, Admission("list"), config)]
+        return [
+            n for n in ("approve", "new", "model", "whoami") if may_run_command(n, source, Admission("list"), config)
+        ]
 
     assert given(boss) == ["approve", "new", "model", "whoami"]
     assert given(ANN) == ["new", "whoami"]
@@ -134,7 +136,7 @@ def test_a_principal_is_one_person_of_one_platform() -> None:
 
 def meant(text: str = "hello", extra: dict[str, Any] | None = None, chat: str = "g1", **event: Any) -> bool:
     source = SessionSource(Platform.TELEGRAM, chat, chat_type="group", user_id="ann")
-    return is_meant(MessageEvent(text, **event), source, PlatformConfig(extra=extra or {}))
+    return is_addressed(MessageEvent(text, **event), source, PlatformConfig(extra=extra or {}))
 
 
 def test_in_a_group_the_adapter_decides_unless_the_operator_does() -> None:
@@ -158,7 +160,7 @@ def test_other_rooms_than_the_listed_ones_are_not_heard_but_direct_chats_are() -
     extra = {"allowed_chats": ["g1"]}
     assert meant(extra=extra)
     assert not meant(extra=extra, chat="g2")
-    assert is_meant(MessageEvent("hello"), ANN, PlatformConfig(extra=extra))
+    assert is_addressed(MessageEvent("hello"), ANN, PlatformConfig(extra=extra))
 
 
 # -- how many --------------------------------------------------------------------------------------------------------
@@ -166,19 +168,19 @@ def test_other_rooms_than_the_listed_ones_are_not_heard_but_direct_chats_are() -
 
 def test_a_minute_has_its_limit_for_each_and_frees_itself() -> None:
     now = [0.0]
-    rates = Rates(lambda: now[0])
+    rates = RateLimits(lambda: now[0])
 
-    assert [rates.take("ann", 2) for _ in range(3)] == [True, True, False]
-    assert rates.take("bob", 2)
-    assert all(rates.take("any", 0) for _ in range(100))
+    assert [rates.count_message("ann", 2) for _ in range(3)] == [True, True, False]
+    assert rates.count_message("bob", 2)
+    assert all(rates.count_message("any", 0) for _ in range(100))
     now[0] = 60.0
-    assert rates.take("ann", 2)
+    assert rates.count_message("ann", 2)
 
 
 def test_somebody_is_told_once_in_a_while() -> None:
     now = [0.0]
-    rates = Rates(lambda: now[0])
+    rates = RateLimits(lambda: now[0])
 
-    assert [rates.may_tell("ann"), rates.may_tell("ann"), rates.may_tell("bob")] == [True, False, True]
+    assert [rates.may_warn("ann"), rates.may_warn("ann"), rates.may_warn("bob")] == [True, False, True]
     now[0] = 600.0
-    assert rates.may_tell("ann")
+    assert rates.may_warn("ann")

@@ -11,8 +11,8 @@ from hermes_agent.contracts.platform.entry import PlatformEntry
 from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.contracts.platform.settings import HomeChannel, PlatformConfig
 from hermes_agent.core.errors import UserError
-from hermes_agent.delivery import Target
-from hermes_agent.gateway.addressing import target_of
+from hermes_agent.delivery import ReplyTarget
+from hermes_agent.gateway.addressing import parse_target
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import chat_host
 
@@ -35,25 +35,25 @@ ENTRIES = {name: entry(name, cron_deliver_env_var=f"{name.upper()}_HOME") for na
 @pytest.mark.parametrize(
     ("text", "target"),
     [
-        ("telegram:-100:17", Target("telegram", "-100", "17")),
-        ("telegram", Target("telegram", "42", "7")),
-        ("irc:#room", Target("irc", "#room")),
-        ("matrix:!abc:example.org", Target("matrix", "!abc:example.org")),
-        ("matrix:!abc:example.org:$thread", Target("matrix", "!abc:example.org", "$thread")),
-        ("slack:C1:1700000000.25", Target("slack", "C1", "1700000000.25")),
-        ("irc", Target("irc", "#home", "9")),
+        ("telegram:-100:17", ReplyTarget("telegram", "-100", "17")),
+        ("telegram", ReplyTarget("telegram", "42", "7")),
+        ("irc:#room", ReplyTarget("irc", "#room")),
+        ("matrix:!abc:example.org", ReplyTarget("matrix", "!abc:example.org")),
+        ("matrix:!abc:example.org:$thread", ReplyTarget("matrix", "!abc:example.org", "$thread")),
+        ("slack:C1:1700000000.25", ReplyTarget("slack", "C1", "1700000000.25")),
+        ("irc", ReplyTarget("irc", "#home", "9")),
     ],
 )
-def test_a_place_is_read(text: str, target: Target) -> None:
-    assert target_of(text, CONFIG, ENTRIES, {"IRC_HOME": "#home", "IRC_HOME_THREAD_ID": "9"}) == target
+def test_a_place_is_read(text: str, target: ReplyTarget) -> None:
+    assert parse_target(text, CONFIG, ENTRIES, {"IRC_HOME": "#home", "IRC_HOME_THREAD_ID": "9"}) == target
 
 
 def test_a_place_that_is_none_is_named_with_what_there_is() -> None:
     with pytest.raises(UserError, match="there is no platform 'fax'") as raised:
-        target_of("fax:1", CONFIG, ENTRIES, {})
+        parse_target("fax:1", CONFIG, ENTRIES, {})
     assert raised.value.hint == "Platforms: irc, matrix, slack, telegram."
     with pytest.raises(UserError, match="'slack' names no chat, and slack has no home channel"):
-        target_of("slack", CONFIG, ENTRIES, {})
+        parse_target("slack", CONFIG, ENTRIES, {})
 
 
 def test_a_job_that_is_made_in_a_chat_answers_there() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from hermes_agent.contracts.platform.messages import MessageType
-from hermes_agent.contracts.platform.questions import approvals
+from hermes_agent.contracts.platform.questions import approval_buttons
 from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.policy import Approvals, Clarifier, Waiting
+from hermes_agent.policy import Approvals, Clarifier, PendingQuestions
 from hermes_agent.testing import ScriptedModel, call
 from hermes_agent.testing.chat import MemoryAdapter, chat_host, memory_platform
 
@@ -209,7 +209,7 @@ def test_a_command_that_is_made_up_while_it_runs_offers_once_and_deny_alone_as_t
         assert (asked["allow_session"], asked["allow_permanent"]) == (False, False)
         chat.write("/deny")
         chat.wait(lambda: "done" in chat.texts)
-    assert list(approvals(permanent=False, session=False)) == ["approve", "deny"]
+    assert list(approval_buttons(permanent=False, session=False)) == ["approve", "deny"]
 
 
 def test_a_button_of_a_question_that_is_over_answers_no_later_one() -> None:
@@ -381,7 +381,7 @@ def test_an_answer_to_a_question_from_before_a_restart_allows_nothing_that_is_as
     with chat_host(tool, model=[call("risky"), call("risky"), "done"]) as chat:
         chat.ask("go")
         chat.stop(at_once=True)
-        chat.host.host.asked = Waiting()  # as in a new process
+        chat.host.host.asked = PendingQuestions()  # as in a new process
         chat.start()
         question = chat.wait(lambda: next((t for t in chat.texts if "really?" in t), None))
         assert code_in(question) in chat.ask("/approve") and tool.runs == 0

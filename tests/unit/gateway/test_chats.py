@@ -304,7 +304,7 @@ def test_a_turn_is_stopped_that_has_not_begun_yet(word: str) -> None:
         assert begun.wait(60)
         chat.write(word)
         running = chat.gateway.session_store.running
-        chat.wait(lambda: any(turn.why for turn in list(running.values())))
+        chat.wait(lambda: any(turn.interrupt_reason for turn in list(running.values())))
         go.set()
         chat.wait(lambda: chat.adapter.outcomes and len(chat.texts) == 1)
         assert chat.host.model.requests == []
@@ -350,7 +350,7 @@ def test_a_steering_message_that_comes_while_the_turn_ends_is_answered_behind_it
         async def late(receipt: int) -> bool:
             absorbed = await absorb(receipt)
             gate.go.set()
-            while running.talk is not None:  # noqa: ASYNC110 - the turn ends in this very loop
+            while running.conversation is not None:  # noqa: ASYNC110 - the turn ends in this very loop
                 await asyncio.sleep(0.01)
             return absorbed
 

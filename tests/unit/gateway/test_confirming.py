@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.app.plugin_door import HostPlugins
+from hermes_agent.app.plugin_door import PluginStatus
 from hermes_agent.config import load
-from hermes_agent.contracts.platform.questions import as_written, confirmations, may_press
+from hermes_agent.contracts.platform.questions import answer_text, confirmation_buttons, may_answer
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import Chat, MemoryAdapter, chat_host, memory_platform
@@ -41,9 +41,9 @@ def said(chat: Chat) -> list[str]:
 
 def press(talk: Chat, button: str, *, user: str = "ann", **more: Any) -> bool:
     """Press a button as an adapter does; false when it is not for this person."""
-    if not may_press(talk.adapter, button, user, "dm", "room"):
+    if not may_answer(talk.adapter, button, user, "dm", "room"):
         return False
-    talk.write(as_written(button, ""), user=user, **more)
+    talk.write(answer_text(button, ""), user=user, **more)
     return True
 
 
@@ -75,16 +75,16 @@ def test_a_button_answers_once_and_only_for_who_gave_the_command() -> None:
         chat.ask("first", **here)
         asked = json.loads(chat.ask("/new", **here))
         assert (asked["title"], asked["key"]) == ("A new session?", "agent:main:memorychat:group:g")
-        yes, always, cancel = confirmations(asked["id"])
+        yes, always, cancel = confirmation_buttons(asked["id"])
         assert chat.gateway.asker_of(yes) == "ann"
         assert not press(chat, yes, user="bob", **here)
-        assert chat.ask(as_written(yes, ""), user="bob", **here).startswith("Only who gave the command")
+        assert chat.ask(answer_text(yes, ""), user="bob", **here).startswith("Only who gave the command")
         assert chat.ask("/approve", user="bob", **here) == "Nothing waits for an approval."
         before = len(chat.texts)
         assert press(chat, yes, **here)
         assert chat.answers(before + 1)[before].startswith("New session")
         for button in (yes, always, cancel):
-            assert chat.ask(as_written(button, ""), **here).startswith("That question is not open any more")
+            assert chat.ask(answer_text(button, ""), **here).startswith("That question is not open any more")
         chat.ask("second", **here)
 
     assert "first" not in str(said(chat))
@@ -131,7 +131,7 @@ def test_always_asks_never_again_and_is_kept() -> None:
         assert both[0].startswith("It is not asked again") and both[1].startswith("New session")
         chat.ask("second")
         assert chat.ask("/new").startswith("New session")
-        chat.host._run(HostPlugins(chat.host.host, chat.gateway.reload).reload(None))
+        chat.host._run(PluginStatus(chat.host.host, chat.gateway.reload).reload(None))
         chat.ask("third")
         assert chat.ask("/new").startswith("New session")
         assert load(chat.host.home).get("approvals.destructive_slash_confirm") is False
@@ -180,9 +180,11 @@ def test_approve_answers_the_question_of_a_tool_that_was_put_after_that_about_th
         chat.ask("first")
         chat.ask("go")
         assert chat.ask("/new").startswith("❓ A new session?")
-        assert chat.gateway.works.asked.answer_session("agent:main:memorychat:dm:room", "once") == 1  # by a button
+        assert (
+            chat.gateway.deps.pending_approvals.answer_session("agent:main:memorychat:dm:room", "once") == 1
+        )  # by a button
         assert "really?" in chat.answers(4)[3]
-        chat.write(f"/approve {chat.gateway.works.asked.ids()[0]}")
+        chat.write(f"/approve {chat.gateway.deps.pending_approvals.ids()[0]}")
         assert sorted(chat.answers(6)[4:]) == ["Allowed (once).", "done"]
         assert chat.ask("/approve").startswith("New session")
     assert tool.runs == 2
@@ -195,15 +197,15 @@ def test_a_question_outlives_a_restart() -> None:
         chat.stop(at_once=True)
         chat.host.host.confirms.clear(asked["key"])  # another process would not know it
         chat.start()
-        yes = next(iter(confirmations(asked["id"])))
-        assert not may_press(chat.adapter, yes, "bob")
+        yes = next(iter(confirmation_buttons(asked["id"])))
+        assert not may_answer(chat.adapter, yes, "bob")
         assert press(chat, yes)
         chat.wait(lambda: any(text.startswith("New session") for text in chat.texts))  # it may have been asked twice
         chat.ask("second")
         assert said(chat) == ["second"]
         chat.stop()
         chat.start()
-        assert chat.ask(as_written(yes, "")).startswith("That question is not open any more")
+        assert chat.ask(answer_text(yes, "")).startswith("That question is not open any more")
 
 
 def test_a_question_that_nobody_answered_in_time_is_forgotten_by_a_restart() -> None:

@@ -8,8 +8,8 @@ import json
 import threading
 from typing import Any
 
-from hermes_agent.app.plugin_door import HostPlugins
-from hermes_agent.gateway.link import Pauses
+from hermes_agent.app.plugin_door import PluginStatus
+from hermes_agent.gateway.link import ConnectionPauses
 from hermes_agent.testing import ScriptedModel
 from hermes_agent.testing.chat import PLATFORM, MemoryAdapter, chat_host, memory_platform
 
@@ -52,7 +52,7 @@ class Script:
         return adapter
 
 
-QUICK = Pauses(first=0.001, longest=0.002, paused=0.003, breaks_after=3)
+QUICK = ConnectionPauses(first=0.001, longest=0.002, paused=0.003, breaks_after=3)
 
 
 def test_a_platform_that_fails_is_connected_again_and_messages_wait_for_it() -> None:
@@ -103,7 +103,7 @@ def test_a_reload_drops_what_is_not_configured_any_more() -> None:
 def test_a_reload_says_which_platforms_reconnected_and_which_could_not() -> None:
     script = Script()
     with chat_host(platform=memory_platform(script), pauses=QUICK) as chat:
-        door = HostPlugins(chat.host.host, chat.gateway.reload)
+        door = PluginStatus(chat.host.host, chat.gateway.reload)
 
         def reloaded(**changes: Any) -> list[dict[str, str]]:
             file = chat.host.home / "config.yaml"
@@ -123,7 +123,7 @@ def test_a_reload_says_which_platforms_reconnected_and_which_could_not() -> None
 
 
 def test_the_pauses_grow_and_the_circuit_opens() -> None:
-    pauses = Pauses(first=2, longest=300, paused=900, breaks_after=10)
+    pauses = ConnectionPauses(first=2, longest=300, paused=900, breaks_after=10)
     seconds = [pauses.after(failures) for failures in (1, 2, 3, 9, 10, 50)]
 
     assert 1.6 <= seconds[0] <= 2.4

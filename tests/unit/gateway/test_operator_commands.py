@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hermes_agent.app.plugin_door import HostPlugins
+from hermes_agent.app.plugin_door import PluginStatus
 from hermes_agent.testing.chat import chat_host
 
 OPEN = {"allow": "", "env": {"MEMORYCHAT_ALLOW_ALL_USERS": "true"}}
@@ -36,7 +36,7 @@ def test_who_came_through_an_open_door_restarts_nothing_and_runs_nothing() -> No
 def test_a_chat_becomes_the_platform_s_home_and_stays_it() -> None:
     with chat_host() as chat:
         assert "come here now" in chat.ask("/sethome", chat="den")
-        chat.host._run(chat.gateway.say("memorychat", "A job is done."))
+        chat.host._run(chat.gateway.send_text("memorychat", "A job is done."))
         chat.wait(lambda: any((one.chat, one.text) == ("den", "A job is done.") for one in chat.adapter.sent))
         adapter = chat.adapter
         chat.host.host.reread_config()
@@ -73,7 +73,7 @@ def test_a_reload_takes_over_what_chats_are_set_to_and_names_what_needs_a_restar
         file = chat.host.home / "config.yaml"
         config = json.loads(file.read_text()) | {"reset_triggers": ["again"], "limits": {"day_tokens": 5}}
         file.write_text(json.dumps(config))
-        door = HostPlugins(chat.host.host, chat.gateway.reload)
+        door = PluginStatus(chat.host.host, chat.gateway.reload)
         done = chat.host._run(door.reload(None))
         assert chat.ask("again").startswith("❓ A new session?")
         assert chat.ask("/approve").startswith("New session")

@@ -15,11 +15,11 @@ import pytest
 from hermes_agent.app.main import main as hermes
 from hermes_agent.compat.scheduled_jobs import get_job, load_jobs
 from hermes_agent.contracts.platform.names import Platform
-from hermes_agent.contracts.platform.session_context import in_session
+from hermes_agent.contracts.platform.session_context import bind_session
 from hermes_agent.contracts.platform.source import SessionSource
 from hermes_agent.core.errors import UserError
 from hermes_agent.cron import Job, JobStore, Schedule
-from hermes_agent.cron.editing import changed_job
+from hermes_agent.cron.editing import edit_job
 from hermes_agent.host import Host
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import chat_host
@@ -115,7 +115,7 @@ def test_a_job_does_not_work_where_a_link_leads_that_took_the_place_of_its_direc
     elsewhere.mkdir()
     link.symlink_to(own)
     given = Job("", "tidy", ONCE, prompt="x")
-    job = changed_job(given, {"workdir": str(link)}, home=tmp_path, now=1.0, others={})
+    job = edit_job(given, {"workdir": str(link)}, home=tmp_path, now=1.0, others={})
     assert job.workdir == str(own)  # held as it was when somebody chose it
 
     own.rmdir()
@@ -198,7 +198,7 @@ def tool(host: Host, **args: Any) -> dict[str, Any]:
 
 def test_the_model_schedules_work_that_goes_back_to_its_chat(build: Callable[..., Any]) -> None:
     host, _ = build()
-    with in_session(SessionSource(Platform("telegram"), "42", user_id="ada"), "key"):
+    with bind_session(SessionSource(Platform("telegram"), "42", user_id="ada"), "key"):
         made = tool(host, action="create", schedule="every day at 9:00", prompt="What is new?")["job"]
     assert (made["deliver"], made["origin"], made["name"]) == ("origin", "telegram:42", "What is new?")
     assert made["schedule"] == {"kind": "cron", "display": "every day at 9:00", "expr": "0 9 * * *"}
@@ -272,8 +272,8 @@ def test_what_an_attached_job_tells_a_chat_is_part_of_its_conversation() -> None
         host = chat.host.host
         with contextlib.closing(host.open_jobs()) as store:
             (job,) = store.jobs()
-            store.ask_for(job.id, 1.0)
-        host.bridge.later(0, host.clock.look)
+            store.request_run(job.id, 1.0)
+        host.bridge.call_later(0, host.clock.wake)
         chat.wait(lambda: any("It snows." in one.text for one in chat.adapter.sent))
         chat.host._run(attached(host))
         assert chat.ask("where?") == "In Rome."

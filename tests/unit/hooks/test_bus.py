@@ -150,6 +150,6 @@ def test_a_callback_that_registers_another_does_not_disturb_the_round(bus):
 def test_a_call_that_begins_late_is_given_what_there_was_and_not_the_copies_that_took_its_place(callback):
     before, payload = {}, {}
     payload["args"] = before
-    given = Listener.of(callback, "p", "hook", "pre_tool_call").given(payload)
+    given = Listener.of(callback, "p", "hook", "pre_tool_call").keywords_for(payload)
     payload["args"] = dict(before)
     assert given["args"] is before

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from hermes_agent.core.errors import PluginError
-from hermes_agent.hooks import Deadlines, HookBus
-from hermes_agent.hooks.deadlines import OVERRUNS
+from hermes_agent.hooks import HookBus, HookDeadlines
+from hermes_agent.hooks.deadlines import MAX_OVERRUNS
 from hermes_agent.io.bridge import Bridge
 
 LIMIT_S = 20.0
@@ -32,15 +32,15 @@ def release():
 
 
 def bus_of(bridge, default_s=SHORT_S, **by_plugin):
-    return HookBus(bridge.wait_plugin, run_steps=bridge.run_steps_here, deadlines=Deadlines(default_s, by_plugin))
+    return HookBus(bridge.wait_plugin, run_steps=bridge.run_steps_inline, deadlines=HookDeadlines(default_s, by_plugin))
 
 
 def test_the_deadline_is_ten_seconds_unless_set_and_a_plugins_own_wins():
-    assert (Deadlines().of("p"), Deadlines().shortest_s) == (10.0, 10.0)
-    deadlines = Deadlines(10.0, {"fast": 0.5, "slow": 60.0})
-    assert [deadlines.of(p) for p in ("fast", "slow", "other")] == [0.5, 60.0, 10.0]
+    assert (HookDeadlines().limit_of("p"), HookDeadlines().shortest_s) == (10.0, 10.0)
+    deadlines = HookDeadlines(10.0, {"fast": 0.5, "slow": 60.0})
+    assert [deadlines.limit_of(p) for p in ("fast", "slow", "other")] == [0.5, 60.0, 10.0]
     assert deadlines.shortest_s == 0.5
-    assert Deadlines(1.0, {"slow": 60.0}).shortest_s == 1.0
+    assert HookDeadlines(1.0, {"slow": 60.0}).shortest_s == 1.0
 
 
 def test_a_callback_that_hangs_is_an_error_and_the_others_are_called_once(bridge, release):
@@ -103,7 +103,7 @@ def test_errors_and_answers_in_time_suspend_nobody(bridge):
 
     bus = bus_of(bridge, LIMIT_S)
     bus.add("h", broken, "p")
-    for _ in range(2 * OVERRUNS):
+    for _ in range(2 * MAX_OVERRUNS):
         assert isinstance(bus.fire("h")[0].error, ValueError)
     assert bus.suspended() == {}
 
@@ -113,13 +113,13 @@ def test_one_plugins_suspension_is_not_anothers(bridge, release):
     bus = bus_of(bridge, 0.05)
     bus.add("h", lambda **kw: release.wait(LIMIT_S), "bad")
     bus.add("h", lambda **kw: called.append(1), "good")
-    for _ in range(OVERRUNS + 2):
+    for _ in range(MAX_OVERRUNS + 2):
         (failed,) = bus.fire("h")
 
     assert isinstance(failed.error, PluginError)
     assert failed.error.plugin == "bad"
     assert list(bus.suspended()) == ["bad"]
-    assert len(called) == OVERRUNS + 2
+    assert len(called) == MAX_OVERRUNS + 2
 
 
 def test_what_a_callback_that_overran_holds_is_its_own(bridge, release):
@@ -144,7 +144,7 @@ def test_what_a_callback_that_overran_holds_is_its_own(bridge, release):
 
 
 def test_without_anybody_to_enforce_it_the_clock_still_decides():
-    bus = HookBus(lambda value, deadline_s: None, deadlines=Deadlines(0.01))
+    bus = HookBus(lambda value, deadline_s: None, deadlines=HookDeadlines(0.01))
     never = threading.Event()
     bus.add("h", lambda **kw: never.wait(0.05) or "late", "p")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.hooks import Deadlines, HookBus
+from hermes_agent.hooks import HookBus, HookDeadlines
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.io.steps import Walk
+from hermes_agent.io.steps import StepWalk
 
 LIMIT_S = 20.0
 SCHEMA = {"middleware_schema_version": "hermes.middleware.v1"}
@@ -23,8 +23,8 @@ class House:
         self.bridge = Bridge()
         self.bus = HookBus(
             self.bridge.wait_plugin,
-            run_steps=self.bridge.run_steps_here,
-            deadlines=Deadlines(LIMIT_S, {"slow": 0.1}),
+            run_steps=self.bridge.run_steps_inline,
+            deadlines=HookDeadlines(LIMIT_S, {"slow": 0.1}),
             off_loop=self.bridge.off_loop,
         )
         self.middleware = self.bus.middleware
@@ -32,7 +32,7 @@ class House:
         self.runs: list[Any] = []
 
     def request(self, args: dict[str, Any]) -> Any:
-        return self.bridge.run_steps_here(self.middleware.request_steps("tool_request", args, {"tool_name": "t"}))
+        return self.bridge.run_steps_inline(self.middleware.request_steps("tool_request", args, {"tool_name": "t"}))
 
     def execute(self, args: Any = None, do: Any = None) -> Any:
         args = {"n": 1} if args is None else args
@@ -364,5 +364,5 @@ def test_without_a_thread_beside_an_async_one_works_too():
 
     middleware.add("tool_execution", around, "p")
     assert middleware.execute("tool_execution", {}, {}, {}, lambda args: "ran") == "ran"
-    assert Walk(middleware.request_steps("tool_request", {}, {})).go() == ({}, [])
+    assert StepWalk(middleware.request_steps("tool_request", {}, {})).run() == ({}, [])
     bridge.close()

@@ -12,10 +12,10 @@ import pytest
 
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.hooks import Deadlines, HookBus
+from hermes_agent.hooks import HookBus, HookDeadlines
 from hermes_agent.hooks.observers import BACKLOG
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 
@@ -29,10 +29,10 @@ class House:
         self.bridge = Bridge()
         self.hooks = HookBus(
             self.bridge.wait_plugin,
-            run_steps=self.bridge.run_steps_here,
-            deadlines=Deadlines(LIMIT_S, {"slow": 0.2}),
+            run_steps=self.bridge.run_steps_inline,
+            deadlines=HookDeadlines(LIMIT_S, {"slow": 0.2}),
             off_loop=self.bridge.off_loop,
-            later=self.bridge.later,
+            later=self.bridge.call_later,
             spawn=self.bridge.spawn,
         )
         self.tools = ToolRegistry()
@@ -49,7 +49,7 @@ class House:
         assert self.release.wait(LIMIT_S)
 
     def scope(self, session: str = "s") -> CallScope:
-        approvals = Approvals(NobodyThere("here"), timeout_s=5)
+        approvals = Approvals(NoApprover("here"), timeout_s=5)
         return CallScope(session, session, "u", self.path, approvals, "task", "cli", "r", threading.Event(), {})
 
     async def call(self, args: Any = None, session: str = "s") -> Any:
@@ -68,7 +68,7 @@ def house(tmp_path):
     it = House(tmp_path)
     yield it
     it.release.set()
-    it.hooks.settle(LIMIT_S)
+    it.hooks.wait_idle(LIMIT_S)
     it.bridge.close()
 
 
@@ -241,7 +241,7 @@ def test_one_that_raises_late_is_logged(house, caplog):
 def test_a_nested_call_does_not_wait_for_its_observer_either(house):
     house.hooks.add("post_tool_call", house.hold, "p")
 
-    assert house.dispatcher.run_here("c1", "calc", {}, house.scope()).result == "ran"
+    assert house.dispatcher.run_inline("c1", "calc", {}, house.scope()).result == "ran"
     assert not house.release.is_set()
 
 
@@ -254,7 +254,7 @@ def test_outside_a_conversation_a_call_calls_what_answers_at_once_itself_and_wha
             time.sleep(slow.pop())
 
     def call():
-        assert house.dispatcher.run_here("c1", "calc", {}, house.scope(), nobody_waits=True).result == "ran"
+        assert house.dispatcher.run_inline("c1", "calc", {}, house.scope(), nobody_waits=True).result == "ran"
         assert house.hooks.settle(LIMIT_S)
         return threads[-1]
 
@@ -273,7 +273,7 @@ def test_in_the_thread_of_a_running_loop_hooks_are_called_beside(house):
     house.hooks.add("pre_tool_call", lambda **kw: threads.append(threading.current_thread()), "p")
 
     async def call():
-        return house.dispatcher.run_here("c1", "calc", {}, house.scope(), nobody_waits=True).result
+        return house.dispatcher.run_inline("c1", "calc", {}, house.scope(), nobody_waits=True).result
 
     assert [asyncio.run(call()) for _ in range(5)] == ["ran"] * 5
     assert len(threads) == 5
@@ -289,7 +289,7 @@ def test_a_guard_over_its_deadline_blocks_a_call_that_waited_for_it(house):
             time.sleep(slow.pop())
 
     def call():
-        return house.dispatcher.run_here("c1", "calc", {}, house.scope(), nobody_waits=True).result
+        return house.dispatcher.run_inline("c1", "calc", {}, house.scope(), nobody_waits=True).result
 
     house.hooks.add("pre_tool_call", guard, "slow")
     while mine not in threads:
@@ -340,8 +340,8 @@ def test_the_end_waits_for_observers_within_its_limit(house, caplog):
 def test_without_a_clock_a_call_that_hangs_is_noticed_when_the_next_one_comes(house):
     bare = HookBus(
         house.bridge.wait_plugin,
-        run_steps=house.bridge.run_steps_here,
-        deadlines=Deadlines(0.0),
+        run_steps=house.bridge.run_steps_inline,
+        deadlines=HookDeadlines(0.0),
         spawn=house.bridge.spawn,
     )
     bare.add("post_tool_call", house.hold, "p")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.hooks.spill import Spill
+from hermes_agent.hooks.spill import AnswerSpill
 from hermes_agent.testing import plugin_host
 
 
@@ -33,7 +33,7 @@ def test_a_short_text_and_one_that_may_be_long_stay_as_they_are() -> None:
 
 
 def test_the_settings_hold(tmp_path: Path) -> None:
-    spill = Spill(tmp_path, max_chars=4, head=2, tail=0)
+    spill = AnswerSpill(tmp_path, max_chars=4, head=2, tail=0)
 
     assert spill.fit("s", "four") == "four"
     assert spill.fit("../s", "fives").startswith("fi\n[… 5 characters; all of it is in ")
@@ -43,4 +43,4 @@ def test_the_settings_hold(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    assert "the rest is lost, it could not be saved" in Spill(tmp_path / "file", max_chars=1).fit("s", "long")
+    assert "the rest is lost, it could not be saved" in AnswerSpill(tmp_path / "file", max_chars=1).fit("s", "long")

@@ -9,7 +9,7 @@ import pytest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.hooks import HOOKS
 from hermes_agent.hooks.names import FIRED, OBSERVERS, VALID_HOOKS
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 from hermes_agent.testing import ModelFailure, PluginHost, call, plugin_host
 from hermes_agent.testing.chat import chatting, memory_platform
 
@@ -60,7 +60,7 @@ def told() -> Witness:
         skill(host)
         with chatting(host) as chat:
             chat.write("hi", user="a stranger")
-        assert host.host.hooks.settle(LIMIT_S)
+        assert host.host.hooks.wait_idle(LIMIT_S)
     return witness
 
 
@@ -69,7 +69,7 @@ def take_up(host: PluginHost, session_id: str) -> None:
 
     async def work() -> None:
         agent = host.host.agent
-        talk = await agent.open(session_id, platform="api_server", approver=NobodyThere("here"))
+        talk = await agent.open(session_id, platform="api_server", approver=NoApprover("here"))
         async for _ in talk.turn("more"):
             continue
         await talk.close("session_boundary")
@@ -202,7 +202,7 @@ def test_the_question_of_a_guard_is_told_like_any_other() -> None:
     with plugin_host(register, approvals=["session"]) as host:
         host.dispatch_tool("search_files", {"pattern": "x", "target": "files"})
         host.dispatch_tool("search_files", {"pattern": "y", "target": "files"})
-        assert host.host.hooks.settle(LIMIT_S)
+        assert host.host.hooks.wait_idle(LIMIT_S)
 
     (_, asked), (_, answered) = told
     assert (asked["pattern_key"], asked["description"], asked["surface"]) == ("plugin_rule:mine", "really?", "cli")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.foreign import pieces
+from hermes_agent.core.foreign import split_marked
 from hermes_agent.models.request import ModelDelta, ModelRequest
 from unit.host.test_foreign_ways import MARKER, Model, World, named_skill
 
@@ -48,7 +48,7 @@ def test_a_skill_that_a_command_brought_reaches_the_model_between_marks_alone(tm
         viewed = json.loads(await world.done("file", "skill_view", name=place, file_path="references/a.md"))
         exits["skill_view of a file"] = json.dumps(viewed["content"])
         for name, text in exits.items():
-            plain = "".join(piece.text for piece in pieces(text) if piece.source is None)
+            plain = "".join(piece.text for piece in split_marked(text) if piece.source is None)
             attempt("evil.example" not in plain, f"{name}: {plain}")
         assert all(MARKER in text for name, text in exits.items() if name != "a skill that is not there")
         await world.host.aclose()

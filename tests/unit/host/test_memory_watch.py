@@ -7,12 +7,12 @@ import gc
 from collections.abc import Callable
 
 from hermes_agent.core.messages import Message
-from hermes_agent.host.memory_watch import MB, YOUNG_S, MemoryWatch, resident_bytes
+from hermes_agent.host.memory_watch import GRACE_PERIOD_S, MB, MemoryWatch, resident_bytes
 from hermes_agent.testing.chat import chat_host
 
 
 def watched(
-    uses: list[int], after: int = 0, *, age: float = YOUNG_S + 1, soft: int = 100, hard: int = 200
+    uses: list[int], after: int = 0, *, age: float = GRACE_PERIOD_S + 1, soft: int = 100, hard: int = 200
 ) -> list[str]:
     """Return what is done when so many MB are used at one look after another; `after`: once idle sessions are gone."""
     done: list[str] = []
@@ -77,7 +77,7 @@ def test_a_session_that_was_let_go_goes_on_as_before() -> None:
     with chat_host(model=["one", "two"]) as chat:
         chat.ask(FIRST)
         assert in_memory(FIRST)
-        relieve = chat.host.host.agent.relieve
+        relieve = chat.host.host.agent.release_memory
         # a session is open for a moment after its answer was sent, and is then left alone
         chat.wait(lambda: chat.host._run(relieve()) or not in_memory(FIRST))
         chat.ask("second")

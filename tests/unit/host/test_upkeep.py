@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.host.upkeep import Upkeep
-from hermes_agent.policy.foreign.keeping import Keeping, Text
+from hermes_agent.host.upkeep import DailyMaintenance
+from hermes_agent.policy.foreign.keeping import TaintStore, TrackedText
 from hermes_agent.sessions import Transcript
 
 
@@ -18,14 +18,14 @@ async def _run(fn: Any, *args: Any) -> Any:
 
 def test_what_strangers_wrote_goes_with_the_session_that_it_came_to(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
-    transcript, keeping = Transcript(path), Keeping(path)
+    transcript, keeping = Transcript(path), TaintStore(path)
     transcript.create("lives", source="cli", model="m", system_prompt="", cwd="/")
     for session in ("lives", "gone"):
-        keeping.add(session, [Text("https://evil.example/", "words")])
+        keeping.add(session, [TrackedText("https://evil.example/", "words")])
     left = []
     for days in (30, 1e-9):
         settings = {"sessions.retention_days": days, "sessions.max_size_mb": 0}
-        asyncio.run(Upkeep(path, settings.__getitem__, _run).once())
+        asyncio.run(DailyMaintenance(path, settings.__getitem__, _run).once())
         left.append([len(keeping.texts(session)) for session in ("lives", "gone")])
 
     assert left == [[1, 1], [0, 0]]
@@ -45,7 +45,7 @@ def test_what_messages_brought_and_long_results_go_with_their_age(tmp_path: Path
     there = []
     for days in (0, 30):
         settings = {"sessions.retention_days": days, "sessions.max_size_mb": 0}
-        asyncio.run(Upkeep(tmp_path / "state.db", settings.__getitem__, _run).once())
+        asyncio.run(DailyMaintenance(tmp_path / "state.db", settings.__getitem__, _run).once())
         there.append([file.exists() for file in (*files, fresh)])
 
     assert there == [[True] * 5, [False, False, False, True, True]]

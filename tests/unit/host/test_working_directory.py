@@ -10,7 +10,7 @@ import pytest
 from hermes_agent import config
 from hermes_agent.core.errors import UserError
 from hermes_agent.host import Host, settings
-from hermes_agent.service.state import Unit
+from hermes_agent.service.state import SystemdUnit
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_what_is_named_wins_for_both(home: Path, tmp_path: Path, monkeypatch: py
 def test_a_service_works_in_the_directory_of_its_unit_unless_that_is_a_home(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "own_unit", lambda: Unit("hermes.service", "user"))
+    monkeypatch.setattr(settings, "own_unit", lambda: SystemdUnit("hermes.service", "user"))
     assert directory(home) == tmp_path / "project"
     for none in (home.parent, home, tmp_path, Path("/")):  # systemd's defaults are the home and the root
         monkeypatch.chdir(none)

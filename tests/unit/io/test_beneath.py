@@ -11,16 +11,16 @@ import pytest
 
 from attack.racing import exchanging
 from hermes_agent.io import beneath
-from hermes_agent.io.beneath import open_beneath, open_directory, opened_directory
+from hermes_agent.io.beneath import hold_directory, open_beneath, open_directory
 
 
 @pytest.fixture(params=["openat2", "by parts"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways, one after the other."""
-    call = beneath.fetch_openat2()
+    call = beneath.load_openat2()
     if request.param == "openat2" and call is None:
         pytest.skip("the kernel has no openat2")
-    monkeypatch.setattr(beneath, "_opener", call if request.param == "openat2" else beneath._by_parts)
+    monkeypatch.setattr(beneath, "_opener", call if request.param == "openat2" else beneath._open_by_parts)
     return str(request.param)
 
 
@@ -47,7 +47,7 @@ def test_a_path_below_is_opened_and_made(way: str, root: int, tmp_path: Path) ->
     handle = open_beneath(root, "a/new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
     assert os.fstat(handle).st_mode & 0o777 == 0o640 and not os.get_inheritable(handle)
     os.close(handle)
-    with opened_directory(f"{tmp_path}/root/x/y/z") as made:
+    with hold_directory(f"{tmp_path}/root/x/y/z") as made:
         assert os.path.samestat(os.fstat(made), (tmp_path / "root/x/y/z").stat())
     with pytest.raises(FileNotFoundError):
         open_directory(f"{tmp_path}/root/none")

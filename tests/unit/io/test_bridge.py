@@ -353,7 +353,7 @@ def test_a_bridge_serves_one_loop_after_another(bridge):
 
 
 def test_a_lane_runs_its_calls_one_after_another_in_one_thread(bridge):
-    lane = bridge.lane("store")
+    lane = bridge.serial_executor("store")
     order = []
 
     def work(number):
@@ -368,7 +368,7 @@ def test_a_lane_runs_its_calls_one_after_another_in_one_thread(bridge):
 
 
 def test_a_call_in_a_lane_is_finished_even_when_nobody_waits(bridge):
-    lane, release, done = bridge.lane("store"), threading.Event(), threading.Event()
+    lane, release, done = bridge.serial_executor("store"), threading.Event(), threading.Event()
 
     def work():
         release.wait(LIMIT_S)
@@ -393,7 +393,7 @@ def test_closing_ends_the_threads(bridge):
 
     async def main():
         await bridge.run(lambda: bridge.wait_plugin(nothing()))
-        await bridge.lane("store").run(lambda: None)
+        await bridge.serial_executor("store").run(lambda: None)
 
     before = set(threading.enumerate())
     asyncio.run(main())
@@ -410,18 +410,18 @@ def test_a_plugins_coroutine_awaits_work_of_the_core_loop(bridge):
         return asyncio.get_running_loop()
 
     async def plugin():
-        assert not bridge.is_core_here
+        assert not bridge.is_core_thread
         return await bridge.on_core(core())
 
     async def main():
-        assert await bridge.run(lambda: bridge.core_runs)  # the first call makes this loop the core
-        assert bridge.is_core_here
+        assert await bridge.run(lambda: bridge.has_core_loop)  # the first call makes this loop the core
+        assert bridge.is_core_thread
         here = asyncio.get_running_loop()
         assert await bridge.on_core(core()) is here
         assert await _bounded(bridge.run(lambda: bridge.wait_plugin(plugin(), deadline_s=LIMIT_S))) is here
 
     asyncio.run(main())
-    assert not bridge.core_runs
+    assert not bridge.has_core_loop
 
 
 def test_without_a_core_loop_its_work_is_awaited_where_it_is_called(bridge):

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.io.steps import OVERRAN, Step
+from hermes_agent.io.steps import OVERRUN, DeadlineStep
 
 LIMIT_S = 20.0
 SHORT_S = 0.2
@@ -32,7 +32,7 @@ def release():
 
 
 def step(call, deadline_s=LIMIT_S):
-    return Step(call, deadline_s, "a step")
+    return DeadlineStep(call, deadline_s, "a step")
 
 
 def run(bridge, steps, shortest_s=SHORT_S):
@@ -40,7 +40,7 @@ def run(bridge, steps, shortest_s=SHORT_S):
 
 
 def both_ways(bridge):
-    return [lambda steps: run(bridge, steps), bridge.run_steps_here]
+    return [lambda steps: run(bridge, steps), bridge.run_steps_inline]
 
 
 def test_the_generator_and_its_steps_run_in_one_worker_with_one_context(bridge):
@@ -64,7 +64,7 @@ def test_in_a_thread_that_waits_the_steps_alone_run_elsewhere_and_all_share_a_co
         second = yield step(lambda: (threading.get_ident(), variable.get()))
         return first, second, threading.get_ident(), variable.get()
 
-    first, second, mine, value = bridge.run_steps_here(steps())
+    first, second, mine, value = bridge.run_steps_inline(steps())
     assert second == (first, "set")
     assert mine == threading.get_ident() != first
     assert (value, variable.get()) == ("set", "unset")
@@ -85,7 +85,7 @@ def test_a_step_that_overruns_is_left_behind_and_the_rest_goes_on(bridge, releas
         yield step(lambda: variable.set("kept"))
         return (yield step(hang, SHORT_S)), (yield step(lambda: "next")), (yield step(variable.get))
 
-    assert both_ways(bridge)[way](steps()) == (OVERRAN, "next", "kept")
+    assert both_ways(bridge)[way](steps()) == (OVERRUN, "next", "kept")
     release.set()
     assert late.wait(LIMIT_S)
 
@@ -105,7 +105,7 @@ def test_a_step_that_ends_late_does_not_end_what_goes_on_without_it(bridge, rele
         return "end"
 
     def steps():
-        assert (yield step(hang, 0.05)) is OVERRAN
+        assert (yield step(hang, 0.05)) is OVERRUN
         return (yield step(following))
 
     assert both_ways(bridge)[way](steps()) == "end"
@@ -148,7 +148,7 @@ def test_steps_that_hang_take_no_slot_from_others(release):
 
     def steps():
         for _ in range(3):
-            assert (yield step(lambda: release.wait(LIMIT_S), 0.05)) is OVERRAN
+            assert (yield step(lambda: release.wait(LIMIT_S), 0.05)) is OVERRUN
         return "end"
 
     async def main():
@@ -188,7 +188,7 @@ def test_when_nobody_waits_any_more_the_rest_is_walked_all_the_same(release):
         return [await bridge.run(threading.get_ident) for _ in range(3)]
 
     idents = asyncio.run(asyncio.wait_for(main(), LIMIT_S))
-    assert answers == [OVERRAN, "after"]
+    assert answers == [OVERRUN, "after"]
     assert len(set(idents)) == 1
     bridge.close()
 
@@ -225,7 +225,7 @@ def test_a_step_on_the_blocked_plugin_loop_may_await_a_coroutine(bridge):
         return (yield step(lambda: bridge.wait_plugin(inner(), deadline_s=LIMIT_S)))
 
     async def handler():
-        return bridge.run_steps_here(steps())
+        return bridge.run_steps_inline(steps())
 
     async def main():
         return await bridge.run(lambda: bridge.wait_plugin(handler(), deadline_s=LIMIT_S))
@@ -245,7 +245,7 @@ def test_every_worker_may_wait_for_a_step_that_asks_the_core_which_needs_a_worke
 
     def work():
         barrier.wait(LIMIT_S)
-        return bridge.run_steps_here(steps())
+        return bridge.run_steps_inline(steps())
 
     async def main():
         return await asyncio.gather(*(bridge.run(work) for _ in range(3)))
@@ -258,7 +258,7 @@ def test_closing_ends_the_threads_beside_too(bridge):
     def steps():
         return (yield step(threading.current_thread))
 
-    thread = bridge.run_steps_here(steps())
+    thread = bridge.run_steps_inline(steps())
     bridge.close()
     thread.join(LIMIT_S)
     assert not thread.is_alive()

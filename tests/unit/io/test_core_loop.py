@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 
-from hermes_agent.io.core_loop import ROUNDS, core_loop
+from hermes_agent.io.core_loop import ROUNDS, new_core_loop
 
 
 def test_busy_rounds_hear_of_sockets_threads_and_timers_all_the_same() -> None:
@@ -26,7 +26,7 @@ def test_busy_rounds_hear_of_sockets_threads_and_timers_all_the_same() -> None:
         there.close()
         return rounds, heard
 
-    with asyncio.Runner(loop_factory=core_loop) as runner:
+    with asyncio.Runner(loop_factory=new_core_loop) as runner:
         rounds, heard = runner.run(main())
     assert heard == {"socket", "timer", "thread"} and rounds < 1_000_000
 
@@ -46,5 +46,5 @@ def test_a_socket_waits_a_few_rounds_at_most() -> None:
         there.close()
         return rounds
 
-    with asyncio.Runner(loop_factory=core_loop) as runner:
+    with asyncio.Runner(loop_factory=new_core_loop) as runner:
         assert runner.run(main()) <= ROUNDS + 2

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from hermes_agent.io.http import AddressRefused, Unresolved, check_host, is_public, may_connect, opened
+from hermes_agent.io.http import AddressRejected, HostNotFound, check_host, is_allowed_address, is_public, open_url
 from peers.raw import RawServer, raw_server
 
 PAGE = b"hello"
@@ -19,14 +19,14 @@ def moved(to: str) -> AbstractAsyncContextManager[RawServer]:
 
 
 async def ask(url: str, **options: object) -> tuple[str, bytes]:
-    async with opened(url, **options) as (at, response):  # type: ignore[arg-type]
+    async with open_url(url, **options) as (at, response):  # type: ignore[arg-type]
         return at, await response.aread()
 
 
 def test_an_address_of_this_machine_is_not_asked() -> None:
     async def main() -> int:
         async with raw_server(PAGE) as server:
-            with pytest.raises(AddressRefused, match=r"127\.0\.0\.1 is not a public address"):
+            with pytest.raises(AddressRejected, match=r"127\.0\.0\.1 is not a public address"):
                 await ask(server.base_url)
             assert (await ask(server.base_url, private=True))[1] == b"hello"
             return len(server.requests)
@@ -37,7 +37,7 @@ def test_an_address_of_this_machine_is_not_asked() -> None:
 def test_a_redirect_to_a_metadata_service_is_not_followed_even_where_private_addresses_are_open() -> None:
     async def main() -> None:
         async with moved("http://169.254.169.254/latest") as server:
-            with pytest.raises(AddressRefused, match=r"169\.254\.169\.254 is not a public address"):
+            with pytest.raises(AddressRejected, match=r"169\.254\.169\.254 is not a public address"):
                 await ask(server.base_url, private=True)
 
     asyncio.run(main())
@@ -53,9 +53,9 @@ def test_a_redirect_is_followed_and_judged_by_the_operator_at_each_hop() -> None
             def check(url: str) -> None:
                 asked.append(url)
                 if "there" in url:
-                    raise AddressRefused("not there")
+                    raise AddressRejected("not there")
 
-            with pytest.raises(AddressRefused, match="not there"):
+            with pytest.raises(AddressRejected, match="not there"):
                 await ask(first.base_url, private=True, check=check)
             assert asked == [first.base_url, f"{last.base_url}/there?x=1"]
 
@@ -65,7 +65,7 @@ def test_a_redirect_is_followed_and_judged_by_the_operator_at_each_hop() -> None
 def test_redirects_in_a_ring_end() -> None:
     async def main() -> None:
         async with moved("/again") as server:
-            with pytest.raises(AddressRefused, match="leads on and on"):
+            with pytest.raises(AddressRejected, match="leads on and on"):
                 await ask(server.base_url, private=True)
 
     asyncio.run(main())
@@ -107,12 +107,12 @@ def test_a_name_is_asked_at_the_address_that_was_judged(monkeypatch: pytest.Monk
     ],
 )
 def test_what_is_no_web_address_is_refused_and_no_secret_is_shown(url: str, why: str) -> None:
-    with pytest.raises(AddressRefused, match=why):
+    with pytest.raises(AddressRejected, match=why):
         asyncio.run(check_host(url, private=False))
 
 
 def test_a_host_without_an_address_is_told_apart() -> None:
-    with pytest.raises(Unresolved, match="has no address"):
+    with pytest.raises(HostNotFound, match="has no address"):
         asyncio.run(check_host("http://nowhere.invalid/", private=False))
 
 
@@ -132,15 +132,17 @@ def test_a_host_without_an_address_is_told_apart() -> None:
 )
 def test_addresses_that_are_not_public(address: str) -> None:
     assert not is_public(address)
-    assert not may_connect(address, False)
+    assert not is_allowed_address(address, False)
 
 
 def test_public_addresses_are_public() -> None:
-    assert all(is_public(a) and may_connect(a, False) for a in ("1.1.1.1", "2606:4700:4700::1111", "::ffff:1.1.1.1"))
+    assert all(
+        is_public(a) and is_allowed_address(a, False) for a in ("1.1.1.1", "2606:4700:4700::1111", "::ffff:1.1.1.1")
+    )
 
 
 def test_private_addresses_open_and_those_of_credentials_do_not() -> None:
-    assert may_connect("10.0.0.1", True)
-    assert may_connect("::1", True)
+    assert is_allowed_address("10.0.0.1", True)
+    assert is_allowed_address("::1", True)
     closed = ("169.254.169.254", "::ffff:169.254.169.254", "100.100.100.200", "fd00:ec2::254", "0.0.0.0", "224.0.0.1")
-    assert not any(may_connect(a, True) for a in closed)
+    assert not any(is_allowed_address(a, True) for a in closed)

@@ -58,5 +58,5 @@ def host() -> Iterator[PluginHost]:
     """A host with the server `weather`, for the tests of one module."""
     pytest.importorskip("mcp")
     with plugin_host(quiet, config=mcp_config(weather=program()), env={"OPENAI_API_KEY": "sk-of-the-agent"}) as host:
-        host.host.mcp.settle(60)
+        host.host.mcp.wait_connected(60)
         yield host

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.io.http import AddressRefused
+from hermes_agent.io.http import AddressRejected
 from hermes_agent.mcp import sdk
-from hermes_agent.mcp.destinations import Destinations
-from hermes_agent.mcp.settings import ServerSettings
+from hermes_agent.mcp.destinations import McpDestinations
+from hermes_agent.mcp.settings import McpServerSettings
 from hermes_agent.mcp.web import sign_in
-from hermes_agent.policy.network import Tables
+from hermes_agent.policy.network import HostTables
 from hermes_agent.testing import plugin_host
 from peers.running import free_port, running
 from unit.mcp.conftest import PEER, mcp_config, quiet
@@ -78,7 +78,7 @@ def connected_to(url: str, more: Mapping[str, Any] = {}, **network: Any) -> str:
     """Return why a host is not connected to a server at that address."""
     config = mcp_config(weather={"url": url, "connect_timeout": 20, **more}) | {"network": network}
     with plugin_host(quiet, config=config) as host:
-        host.host.mcp.settle(60)
+        host.host.mcp.wait_connected(60)
         return str(host.host.mcp.status()[0].error)
 
 
@@ -195,8 +195,8 @@ def test_a_public_server_is_asked_through_the_proxy_of_the_environment(
         monkeypatch.delenv(name.lower(), raising=False)
 
     async def asked(url: str, **lists: Any) -> None:
-        destinations = Destinations(
-            "weather", url, Tables({f"network.{name}": value for name, value in lists.items()}.get)
+        destinations = McpDestinations(
+            "weather", url, HostTables({f"network.{name}": value for name, value in lists.items()}.get)
         )
         http = sdk.http_library()
         hooks = {"request": [destinations.check]}
@@ -208,7 +208,7 @@ def test_a_public_server_is_asked_through_the_proxy_of_the_environment(
         asyncio.run(asked("http://mcp.example/mcp"))
         assert proxy.asked == ["http://mcp.example/mcp"]
         asyncio.run(asked(f"http://private.example:{server.server_port}/mcp"))
-        with pytest.raises(AddressRefused):
+        with pytest.raises(AddressRejected):
             asyncio.run(asked("http://mcp.example/mcp", deny=["mcp.example"]))
     assert server.asked == ["/mcp"] and len(proxy.asked) == 1
 
@@ -217,8 +217,8 @@ def test_a_public_server_is_asked_through_the_proxy_of_the_environment(
 def test_a_request_that_nobody_judged_is_not_sent() -> None:
     http = sdk.http_library()
     url = "http://127.0.0.1:9/"
-    transport = Destinations("weather", url, Tables({}.get)).transport(http, True)
-    with pytest.raises(AddressRefused, match="was not judged"):
+    transport = McpDestinations("weather", url, HostTables({}.get)).transport(http, True)
+    with pytest.raises(AddressRejected, match="was not judged"):
         asyncio.run(transport.handle_async_request(http.Request("GET", url)))
 
 
@@ -226,14 +226,14 @@ def test_the_whole_sign_in_at_a_server_of_another_name(tmp_path: Path) -> None:
     port = free_port()
     values = {"url": f"http://127.0.0.1:{port}/mcp", **OAUTH}
     issuer = f"http://localhost:{port}"
-    settings = ServerSettings.of("weather", values)
+    settings = McpServerSettings.of("weather", values)
 
     def visit(address: str) -> None:  # the browser, which is sent back
         assert address.startswith(f"{issuer}/authorize?")
         threading.Thread(target=lambda: urllib.request.urlopen(address, timeout=60).close(), daemon=True).start()
 
     def signed_in(**lists: Any) -> None:
-        tables = Tables({f"network.{name}": value for name, value in lists.items()}.get)
+        tables = HostTables({f"network.{name}": value for name, value in lists.items()}.get)
         asyncio.run(asyncio.wait_for(sign_in(settings, tmp_path, visit, tables), 60))
 
     environ = {"TEST_GUARDED": str(port), "TEST_ISSUER": issuer}

@@ -24,7 +24,7 @@ NONSENSE = "import sys, itertools\nfor n in itertools.count(): print('nonsense',
 @contextlib.contextmanager
 def hosting(**servers: Any) -> Iterator[PluginHost]:
     with plugin_host(quiet, config=mcp_config(**servers)) as host:
-        host.host.mcp.settle(60)
+        host.host.mcp.wait_connected(60)
         yield host
 
 
@@ -110,7 +110,7 @@ def test_a_reload_connects_and_ends_only_what_changed() -> None:
         text = file.read_text()
         file.write_text(text.replace("other", "third"))
         host.host.plugins.reload()
-        host.host.mcp.settle(60)
+        host.host.mcp.wait_connected(60)
         assert states(host) == {"third": "connected", "weather": "connected"}
         assert "mcp__other__say" not in host.host.tools.names()
         assert "third: yes" in host.dispatch_tool("mcp__third__say", {"text": "yes"})
@@ -152,7 +152,7 @@ def test_without_a_server_nothing_of_it_is_loaded(tmp_path: Path) -> None:
 def test_a_server_that_is_named_for_a_platform_keeps_others_away_before_it_is_there() -> None:
     config = mcp_config(weather=plain(), late={"command": "/nowhere/at/all"})
     with plugin_host(quiet, config={**config, "platform_toolsets": {"cli": ["file", "late"]}}) as host:
-        host.host.mcp.settle(60)
+        host.host.mcp.wait_connected(60)
         host.model.say("done")
         host.ask("go")
         assert "read_file" in host.model.tools

@@ -33,7 +33,7 @@ def test_a_server_at_an_address_is_asked_with_its_headers_and_found_again_after_
     weather = {"url": f"http://127.0.0.1:{port}/{path}", "transport": kind, "headers": {"X-Key": "k1"}}
     with plugin_host(quiet, config=mcp_config(weather=weather)) as host:
         with serving(kind, port):
-            host.host.mcp.settle(60)
+            host.host.mcp.wait_connected(60)
             until(lambda: host.host.mcp.status()[0].state == "connected")
             assert shown(result(host, "echo", text="rain")) == "test: rain"
             assert shown(result(host, "header", name="X-Key")) == "k1"
@@ -58,7 +58,7 @@ def hermes(home: Path, *words: str) -> subprocess.Popen[str]:
 def test_a_daemon_without_tokens_says_what_to_do_and_after_the_login_it_is_let_in(guarded: str) -> None:
     weather = {"url": guarded, "auth": {"type": "oauth"}, "oauth": {"scope": "user"}}
     with plugin_host(quiet, config=mcp_config(weather=weather)) as host:
-        host.host.mcp.settle(60)
+        host.host.mcp.wait_connected(60)
         assert "hermes mcp login weather" in host.host.mcp.status()[0].error
         login = hermes(host.home, "login", "weather", "--no-open")
         assert login.stdout is not None

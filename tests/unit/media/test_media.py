@@ -24,8 +24,8 @@ from attack.racing import exchanging
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import UserError
 from hermes_agent.io import processes
-from hermes_agent.media.programs import filled
-from hermes_agent.policy.foreign import Called
+from hermes_agent.media.programs import fill_command
+from hermes_agent.policy.foreign import CheckedCall
 from hermes_agent.testing import plugin_host
 from hermes_agent.testing.chat import chat_host
 
@@ -251,13 +251,13 @@ def test_a_model_that_sees_is_shown_the_picture_and_its_words_are_data(tmp_path:
 def test_a_picture_at_an_address_that_was_made_up_for_a_strangers_host_asks() -> None:
     with host(auxiliary={"vision": {"model": "eye"}}) as made:
         words = made.host.provenance
-        page = Called("page", Effect("reads", returns="others"), {}, {}, "s", made.home)
+        page = CheckedCall("page", Effect("reads", returns="others"), {}, {}, "s", made.home)
         words.took(page, "See http://pics.evil.example/a.png", ok=True)
         entry = made.host.tools.get("vision_analyze")
 
         def question(url: str) -> Any:
             arguments = {"image_url": url, "question": "What is it?"}
-            return words.question(Called(entry.name, entry.effect, entry.schema, arguments, "s", made.home))
+            return words.question(CheckedCall(entry.name, entry.effect, entry.schema, arguments, "s", made.home))
 
         assert question("http://pics.evil.example/a.png") is None
         assert question("http://pics.evil.example/?all=of-it") is not None
@@ -293,7 +293,7 @@ def test_a_file_that_is_not_for_tools_is_no_model_of_a_picture() -> None:
 def test_whatever_is_said_stays_one_argument_in_any_quotes(value: str) -> None:
     for template in ("printf %s {text}", "printf %s '{text}'", 'printf %s "{text}"'):
         done = processes.run(
-            filled(template, {"text": value}),
+            fill_command(template, {"text": value}),
             cwd=Path("/"),
             env={"PATH": "/usr/bin:/bin"},
             timeout_s=20,
@@ -304,9 +304,9 @@ def test_whatever_is_said_stays_one_argument_in_any_quotes(value: str) -> None:
 
 
 def test_braces_are_written_twice_and_a_name_without_a_value_is_named() -> None:
-    assert filled("awk '{{print}}' {input_path}", {"input_path": "/a b"}) == "awk '{print}' '/a b'"
+    assert fill_command("awk '{{print}}' {input_path}", {"input_path": "/a b"}) == "awk '{print}' '/a b'"
     with pytest.raises(UserError, match="which has no value") as raised:
-        filled("x {y}", {"input_path": "a"})
+        fill_command("x {y}", {"input_path": "a"})
     assert raised.value.hint == "It may have input_path."
 
 

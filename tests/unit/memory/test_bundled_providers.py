@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from contracts.memory_service import MemoryService
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 from hermes_agent.testing import PluginHost, call, plugin_host
 
 
@@ -27,7 +27,7 @@ def settle(host: PluginHost) -> None:
 
 def as_person(host: PluginHost, principal: str, text: str) -> None:
     async def work() -> None:
-        talk = await host.host.agent.open(None, platform="pond", approver=NobodyThere("a test"), principal=principal)
+        talk = await host.host.agent.open(None, platform="pond", approver=NoApprover("a test"), principal=principal)
         async for _ in talk.turn(text):
             pass
         await talk.close("shutdown")

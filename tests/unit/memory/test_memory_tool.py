@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.memory.notes import Change, Notes, folder_of
-from hermes_agent.policy import NobodyThere
+from hermes_agent.memory.notes import NoteChange, Notes, notes_folder
+from hermes_agent.policy import NoApprover
 from hermes_agent.testing import PluginHost, call, plugin_host
 
 
@@ -84,15 +84,15 @@ def test_a_full_file_can_be_made_smaller(tmp_path: Path) -> None:
     notes = Notes(tmp_path, {"memory": 50})
 
     with pytest.raises(ToolFailed, match="would have"):
-        notes.change("memory", [Change("add", "c")])
-    assert notes.change("memory", [Change("replace", "short", "aaa")]) == ["short", "b" * 60]
+        notes.change("memory", [NoteChange("add", "c")])
+    assert notes.change("memory", [NoteChange("replace", "short", "aaa")]) == ["short", "b" * 60]
 
 
 def test_two_processes_do_not_lose_each_other_s_entries(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from hermes_agent.memory.notes import Change, Notes\n"
+        "import sys; from pathlib import Path; from hermes_agent.memory.notes import NoteChange, Notes\n"
         "notes = Notes(Path(sys.argv[1]), {'memory': 9999})\n"
-        "for n in range(20): notes.change('memory', [Change('add', sys.argv[2] + str(n))])"
+        "for n in range(20): notes.change('memory', [NoteChange('add', sys.argv[2] + str(n))])"
     )
     running = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path), name]) for name in "abc"]
     assert [process.wait(60) for process in running] == [0, 0, 0]
@@ -117,7 +117,7 @@ def test_one_person_s_notes_are_not_another_s() -> None:
 
         async def prompt_of(principal: str) -> str:
             talk = await host.host.agent.open(
-                None, platform="pond", approver=NobodyThere("in a test"), principal=principal
+                None, platform="pond", approver=NoApprover("in a test"), principal=principal
             )
             said = await asyncio.to_thread(lambda: None) or talk.system_prompt
             await talk.close("shutdown")
@@ -125,7 +125,7 @@ def test_one_person_s_notes_are_not_another_s() -> None:
 
         assert "otters" in host._run(prompt_of("pond:ann"))
         assert "otters" not in host._run(prompt_of("pond:bob"))
-    assert folder_of(Path("/h"), "../x") == Path("/h/memories/people/%2E%2E%2Fx")
+    assert notes_folder(Path("/h"), "../x") == Path("/h/memories/people/%2E%2E%2Fx")
 
 
 def test_a_stranger_writes_into_their_own_file() -> None:
@@ -133,7 +133,7 @@ def test_a_stranger_writes_into_their_own_file() -> None:
 
         async def work() -> None:
             talk = await host.host.agent.open(
-                None, platform="pond", approver=NobodyThere("in a test"), principal="pond:bob"
+                None, platform="pond", approver=NoApprover("in a test"), principal="pond:bob"
             )
             async for _ in talk.turn("I am Bob"):
                 pass

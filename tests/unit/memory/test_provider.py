@@ -11,7 +11,7 @@ import pytest
 
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.core.events import Notice
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 from hermes_agent.testing import PluginHost, call, plugin_host
 
 CHOSEN = {"memory": {"provider": "shelf"}}
@@ -265,7 +265,7 @@ def test_what_it_wants_kept_reaches_the_summary() -> None:
 
 def open_as(host: PluginHost, principal: str) -> str:
     async def work() -> str:
-        talk = await host.host.agent.open(None, platform="pond", approver=NobodyThere("a test"), principal=principal)
+        talk = await host.host.agent.open(None, platform="pond", approver=NoApprover("a test"), principal=principal)
         return talk.session_id
 
     return host._run(work())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 from hermes_agent.testing import ModelFailure, PluginHost, call, plugin_host
 
 
@@ -77,7 +77,7 @@ def test_a_stranger_finds_nothing_of_the_owner_s() -> None:
             found = []
             for args in ({"query": "otter"}, {"session_id": mine, "around_message_id": 1}, {}):
                 talk = await host.host.agent.open(
-                    None, platform="pond", approver=NobodyThere("a test"), principal="pond:bob"
+                    None, platform="pond", approver=NoApprover("a test"), principal="pond:bob"
                 )
                 host.model.say(call("session_search", **args), "done")
                 async for _ in talk.turn("look"):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hermes_agent.models.wire import repaired
+from hermes_agent.models.wire import repair_json
 
 
 @pytest.mark.parametrize(
@@ -21,13 +21,13 @@ from hermes_agent.models.wire import repaired
     ],
 )
 def test_what_is_wrong_in_form_alone_is_put_right(text: str, value: dict[str, object]) -> None:
-    assert json.loads(repaired(text)) == value
+    assert json.loads(repair_json(text)) == value
 
 
 @pytest.mark.parametrize("text", ['{"path": "/etc/pass', "no json at all", "[1, 2]", '"text"', "", "__import__('os')"])
 def test_what_nobody_can_know_stays_as_it_is(text: str) -> None:
-    assert repaired(text) == text
+    assert repair_json(text) == text
 
 
 def test_arguments_that_are_right_keep_their_bytes() -> None:
-    assert repaired('{ "b":1,  "a":2 }') == '{ "b":1,  "a":2 }'
+    assert repair_json('{ "b":1,  "a":2 }') == '{ "b":1,  "a":2 }'

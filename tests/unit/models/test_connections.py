@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.models import transport
-from hermes_agent.models.transport import Broken, Deadlines, Transport
+from hermes_agent.models.transport import HttpTimeouts, HttpTransport, TransportError
 from peers.irc import certificate
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -54,12 +54,12 @@ async def serving(server: Server, tls: ssl.SSLContext | None = None) -> AsyncIte
         yield f"{'https' if tls else 'http'}://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
 
 
-async def whole(transport: Transport, body: dict[str, Any] | None = None) -> bytes:
+async def whole(transport: HttpTransport, body: dict[str, Any] | None = None) -> bytes:
     async with transport.exchange("/models", {"authorization": "Bearer key"}, body) as reply:
         return b"".join([piece async for piece in reply.pieces])
 
 
-async def once(transport: Transport, body: dict[str, Any] | None = None) -> bytes:
+async def once(transport: HttpTransport, body: dict[str, Any] | None = None) -> bytes:
     try:
         return await whole(transport, body)
     finally:
@@ -71,7 +71,7 @@ def test_a_connection_is_used_again_unless_the_server_ended_it_while_it_was_idle
         server = Server(OK)
         server.ends_idle = True
         async with serving(server) as address:
-            asking = Transport(address, Deadlines())
+            asking = HttpTransport(address, HttpTimeouts())
             for _ in range(3):
                 server.ended.clear()
                 assert await whole(asking) == b"ok"
@@ -90,7 +90,7 @@ def test_no_connection_to_a_child_is_used_twice() -> None:
     async def run() -> int:
         server = Server(OK)
         async with serving(server) as address:
-            asking = Transport(address, Deadlines(), is_child=True)
+            asking = HttpTransport(address, HttpTimeouts(), is_child=True)
             for _ in range(2):
                 assert await whole(asking) == b"ok"
             await asking.aclose()
@@ -103,7 +103,7 @@ def test_an_answer_that_nobody_reads_to_its_end_takes_its_connection_along() -> 
     async def run() -> int:
         server = Server(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", OK)
         async with serving(server) as address:
-            asking = Transport(address, Deadlines())
+            asking = HttpTransport(address, HttpTimeouts())
             async with asking.exchange("/models", {}) as reply:
                 assert await anext(reply.pieces) == b"ok"
             assert await whole(asking) == b"ok"
@@ -115,11 +115,11 @@ def test_an_answer_that_nobody_reads_to_its_end_takes_its_connection_along() -> 
 
 def test_one_loop_after_another_uses_it_and_leaves_nothing_open(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    asking: list[Transport] = []
+    asking: list[HttpTransport] = []
 
     async def run() -> bytes:
         async with serving(Server(OK)) as address:
-            asking.append(asking[0] if asking else Transport("", Deadlines()))
+            asking.append(asking[0] if asking else HttpTransport("", HttpTimeouts()))
             asking[-1]._base_url = address
             return await whole(asking[-1])
 
@@ -152,13 +152,13 @@ def test_over_tls_the_certificate_is_checked_and_a_connection_used_again(
         server = Server(OK)
         async with serving(server, served) as address:
             trusts(made)
-            asking = Transport(address, Deadlines())
+            asking = HttpTransport(address, HttpTimeouts())
             for _ in range(2):
                 assert await whole(asking) == b"ok"
             await asking.aclose()
             trusts("")
-            with pytest.raises(Broken, match=r"TLS failed \(.*certificate"):
-                await once(Transport(address, Deadlines()))
+            with pytest.raises(TransportError, match=r"TLS failed \(.*certificate"):
+                await once(HttpTransport(address, HttpTimeouts()))
             return server.connections, len(server.asked)
 
     assert asyncio.run(run()) == (1, 2)
@@ -188,17 +188,17 @@ def test_what_is_no_answer_is_said(answer: bytes | None, said: str) -> None:
         server = Server(answer)
         server.ends_idle = b"location" not in (answer or b"")
         async with serving(server) as address:
-            await once(Transport(address, Deadlines()))
+            await once(HttpTransport(address, HttpTimeouts()))
 
-    with pytest.raises(Broken) as error:
+    with pytest.raises(TransportError) as error:
         asyncio.run(run())
     assert str(error.value) == said
 
 
 def test_nobody_listens_nobody_answers_and_no_such_scheme() -> None:
-    async def said(address: str, deadlines: Deadlines) -> str:
-        with pytest.raises(Broken) as error:
-            await once(Transport(address, deadlines))
+    async def said(address: str, deadlines: HttpTimeouts) -> str:
+        with pytest.raises(TransportError) as error:
+            await once(HttpTransport(address, deadlines))
         return str(error.value)
 
     async def run() -> list[str]:
@@ -208,10 +208,10 @@ def test_nobody_listens_nobody_answers_and_no_such_scheme() -> None:
         async with silent:
             port = silent.sockets[0].getsockname()[1]
             return [
-                await said(gone, Deadlines()),
-                await said(f"http://127.0.0.1:{port}", Deadlines(first_byte_s=0.1)),
-                await said(f"https://127.0.0.1:{port}", Deadlines(connect_s=0.1)),
-                await said("gopher://127.0.0.1", Deadlines()),
+                await said(gone, HttpTimeouts()),
+                await said(f"http://127.0.0.1:{port}", HttpTimeouts(first_byte_s=0.1)),
+                await said(f"https://127.0.0.1:{port}", HttpTimeouts(connect_s=0.1)),
+                await said("gopher://127.0.0.1", HttpTimeouts()),
             ]
 
     assert asyncio.run(run()) == [
@@ -226,7 +226,7 @@ def test_a_login_in_the_address_is_sent_in_the_place_of_the_key() -> None:
     async def run() -> bytes:
         server = Server(OK)
         async with serving(server) as address:
-            assert await once(Transport(address.replace("://", "://me:secret@"), Deadlines())) == b"ok"
+            assert await once(HttpTransport(address.replace("://", "://me:secret@"), HttpTimeouts())) == b"ok"
         return server.asked[0].lower()
 
     asked = asyncio.run(run())
@@ -237,7 +237,7 @@ def test_a_long_body_arrives_whole_also_where_the_endpoint_has_moved() -> None:
     async def run() -> list[bytes]:
         server = Server(b"HTTP/1.1 308 x\r\nlocation: /v2/models\r\ncontent-length: 0\r\n\r\n", OK)
         async with serving(server) as address:
-            assert await once(Transport(address, Deadlines()), {"text": "x" * 3_000_000}) == b"ok"
+            assert await once(HttpTransport(address, HttpTimeouts()), {"text": "x" * 3_000_000}) == b"ok"
         return server.asked
 
     first, second = asyncio.run(run())
@@ -248,7 +248,7 @@ def test_an_endpoint_that_has_moved_is_followed() -> None:
     async def run() -> tuple[bytes, list[bytes]]:
         server = Server(b"HTTP/1.1 308 x\r\nlocation: /v2/models\r\ncontent-length: 0\r\n\r\n", OK)
         async with serving(server) as address:
-            found = await once(Transport(f"{address}/v1", Deadlines()))
+            found = await once(HttpTransport(f"{address}/v1", HttpTimeouts()))
             return found, [asked.split(b" ")[1] for asked in server.asked]
 
     assert asyncio.run(run()) == (b"ok", [b"/v1/models", b"/v2/models"])
@@ -270,7 +270,7 @@ def test_a_proxy_of_the_environment_is_asked_unless_the_host_is_excepted_or_a_ch
         async with serving(server) as address:
             monkeypatch.setenv("http_proxy", address)
             monkeypatch.setenv("no_proxy", direct)
-            assert await once(Transport(place(address), Deadlines(), is_child=is_child)) == b"ok"
+            assert await once(HttpTransport(place(address), HttpTimeouts(), is_child=is_child)) == b"ok"
         return server.asked[0].split(b" ")[1]
 
     there = is_child or bool(direct)
@@ -281,5 +281,5 @@ def test_a_proxy_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:1080")
     for name in ("http_proxy", "no_proxy", "NO_PROXY", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(Broken, match="a proxy of the kind socks5, and only http and https"):
-        asyncio.run(once(Transport("http://provider.test/v1", Deadlines())))
+    with pytest.raises(TransportError, match="a proxy of the kind socks5, and only http and https"):
+        asyncio.run(once(HttpTransport("http://provider.test/v1", HttpTimeouts())))

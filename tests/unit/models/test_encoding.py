@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.models.encoding import RUN, encoded, joined, listed, pieces, runs, tools_text
-from hermes_agent.models.request import Definitions
+from hermes_agent.models.encoding import (
+    MESSAGES_PER_RUN,
+    encode_json,
+    encode_message_runs,
+    encode_messages,
+    encode_tools,
+    join_list,
+    join_mapping,
+)
+from hermes_agent.models.request import ToolDefinitions
 
 texts = st.text(st.characters(), max_size=8) | st.sampled_from(["\ud800", "ä", '"', "\u2028"])
 messages = st.lists(
@@ -22,12 +30,12 @@ def plain(value: Any) -> bytes:
 
 @given(messages, texts)
 def test_bytes_that_are_put_together_are_those_of_the_whole(said: list[Message], model: str) -> None:
-    tools = Definitions([{"type": "function", "function": {"name": "t", "description": model}}])
+    tools = ToolDefinitions([{"type": "function", "function": {"name": "t", "description": model}}])
     for _ in range(2):  # the second time out of what is kept
-        made = pieces(said, "someone", lambda m: [m.to_dict()])
-        body = {"model": model, "tools": tools_text(tools, "someone"), "messages": listed(t for (t,) in made)}
+        made = encode_messages(said, "someone", lambda m: [m.to_dict()])
+        body = {"model": model, "tools": encode_tools(tools, "someone"), "messages": join_list(t for (t,) in made)}
         whole = {"model": model, "tools": list(tools), "messages": [m.to_dict() for m in said]}
-        assert joined(body) == plain(whole)
+        assert join_mapping(body) == plain(whole)
 
 
 def test_a_message_is_encoded_once_for_each_who_is_asked() -> None:
@@ -39,43 +47,47 @@ def test_a_message_is_encoded_once_for_each_who_is_asked() -> None:
 
     said = [Message("user", "one"), Message("assistant", "", (ToolCall("c", "t", "{}"),))]
     first, other = object(), object()
-    pieces(said, first, make)
-    pieces([*said, Message("user", "two")], first, make)
+    encode_messages(said, first, make)
+    encode_messages([*said, Message("user", "two")], first, make)
     assert asked == ["one", "", "two"]
-    assert pieces(said, other, lambda m: [{"theirs": m.role}])[0] == (encoded({"theirs": "user"}),)
-    assert pieces(said, first, make)[0] == (encoded(said[0].to_dict()),)
+    assert encode_messages(said, other, lambda m: [{"theirs": m.role}])[0] == (encode_json({"theirs": "user"}),)
+    assert encode_messages(said, first, make)[0] == (encode_json(said[0].to_dict()),)
 
 
 def test_a_long_conversation_is_put_together_out_of_few_texts_and_has_the_same_bytes() -> None:
-    key, said = object(), [Message("user", f"message {n}") for n in range(5 * RUN + 3)]
+    key, said = object(), [Message("user", f"message {n}") for n in range(5 * MESSAGES_PER_RUN + 3)]
     made: list[str] = []
 
     def make(message: Message) -> dict[str, Any]:
         made.append(message.text)
         return message.to_dict()
 
-    for count in (RUN - 1, RUN, 3 * RUN + 1, len(said)):
-        texts = runs(said[:count], key, make)
-        assert joined({"messages": listed(texts)}) == plain({"messages": [m.to_dict() for m in said[:count]]})
-        assert len(texts) == count // RUN + count % RUN
+    for count in (MESSAGES_PER_RUN - 1, MESSAGES_PER_RUN, 3 * MESSAGES_PER_RUN + 1, len(said)):
+        texts = encode_message_runs(said[:count], key, make)
+        assert join_mapping({"messages": join_list(texts)}) == plain({"messages": [m.to_dict() for m in said[:count]]})
+        assert len(texts) == count // MESSAGES_PER_RUN + count % MESSAGES_PER_RUN
     assert len(made) == len(said)
-    runs(said, key, make)
+    encode_message_runs(said, key, make)
     assert len(made) == len(said)
-    assert [m.kept for m in said[: 5 * RUN]] == [None] * 5 * RUN  # each text is held once
+    assert [m.last_encoding for m in said[: 5 * MESSAGES_PER_RUN]] == [
+        None
+    ] * 5 * MESSAGES_PER_RUN  # each text is held once
 
 
 def test_what_is_sent_in_place_of_a_message_leaves_what_is_kept_as_it_is() -> None:
-    key, said = object(), [Message("user", f"message {n}") for n in range(2 * RUN)]
+    key, said = object(), [Message("user", f"message {n}") for n in range(2 * MESSAGES_PER_RUN)]
     whole = plain([m.to_dict() for m in said])
-    assert listed(runs(said, key, Message.to_dict)) == whole
-    other = listed(runs(said, key, Message.to_dict, {3: b"{}"}))
+    assert join_list(encode_message_runs(said, key, Message.to_dict)) == whole
+    other = join_list(encode_message_runs(said, key, Message.to_dict, {3: b"{}"}))
     assert json.loads(other)[3] == {} and json.loads(other)[4] == said[4].to_dict()
-    assert listed(runs(said, key, Message.to_dict)) == whole
+    assert join_list(encode_message_runs(said, key, Message.to_dict)) == whole
 
 
 def test_a_run_of_other_messages_is_not_taken_for_the_one_that_is_kept() -> None:
-    key, said = object(), [Message("user", f"message {n}") for n in range(2 * RUN)]
-    runs(said, key, Message.to_dict)
-    shorter = [Message("user", "summary"), *said[RUN + 1 :], Message("user", "new")]
-    assert listed(runs(shorter, key, Message.to_dict)) == plain([m.to_dict() for m in shorter])
-    assert listed(runs(said, object(), lambda m: {"theirs": m.role})) == plain([{"theirs": m.role} for m in said])
+    key, said = object(), [Message("user", f"message {n}") for n in range(2 * MESSAGES_PER_RUN)]
+    encode_message_runs(said, key, Message.to_dict)
+    shorter = [Message("user", "summary"), *said[MESSAGES_PER_RUN + 1 :], Message("user", "new")]
+    assert join_list(encode_message_runs(shorter, key, Message.to_dict)) == plain([m.to_dict() for m in shorter])
+    assert join_list(encode_message_runs(said, object(), lambda m: {"theirs": m.role})) == plain(
+        [{"theirs": m.role} for m in said]
+    )

@@ -9,9 +9,9 @@ import pytest
 from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.models import failures
-from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.failures import Complaint
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.models.catalogue import ProviderCatalog
+from hermes_agent.models.failures import ErrorReply
+from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.models.request import ModelRequest
 from peers.asking import client_for, failure
 from peers.raw import raw_server
@@ -19,14 +19,14 @@ from peers.raw import raw_server
 KEY = "sk-very-secret-0123456789"
 
 
-def endpoint(provider: str = "openrouter", key: str = KEY) -> Endpoint:
-    known = Catalogue().get(provider)
+def endpoint(provider: str = "openrouter", key: str = KEY) -> ModelEndpoint:
+    known = ProviderCatalog().get(provider)
     assert known is not None
-    return Endpoint(known, known.base_url or "http://127.0.0.1:8000/v1", key, known.key_names[0] if key else "")
+    return ModelEndpoint(known, known.base_url or "http://127.0.0.1:8000/v1", key, known.key_names[0] if key else "")
 
 
 def kind(status: int | None, message: str, code: str = "") -> str:
-    return failures.from_complaint(endpoint(), "m-1", Complaint(message, code, status)).kind
+    return failures.error_from_reply(endpoint(), "m-1", ErrorReply(message, code, status)).kind
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_kind_is_read_from_status_code_and_wording(status: int | None, code: str
 def test_a_conversation_that_does_not_fit_is_an_error_of_its_own_with_the_limit(
     message: str, limit: int | None
 ) -> None:
-    error = failures.from_complaint(endpoint(), "m-1", Complaint(message, status=400))
+    error = failures.error_from_reply(endpoint(), "m-1", ErrorReply(message, status=400))
     assert isinstance(error, ContextTooLong)
     assert (error.kind, error.limit_tokens) == ("context_too_long", limit)
 
@@ -91,7 +91,7 @@ def test_a_conversation_that_does_not_fit_is_an_error_of_its_own_with_the_limit(
     ],
 )
 def test_wait_is_read_from_the_words_when_no_header_says_it(message: str, seconds: float | None, words: str) -> None:
-    error = failures.from_complaint(endpoint(), "m-1", Complaint(message, status=429))
+    error = failures.error_from_reply(endpoint(), "m-1", ErrorReply(message, status=429))
     assert error.retry_after_s == seconds
     assert error.message == f"OpenRouter (openrouter.ai) limits how often model 'm-1' may be asked: {words}."
 
@@ -99,11 +99,11 @@ def test_wait_is_read_from_the_words_when_no_header_says_it(message: str, second
 def test_the_seven_sentences() -> None:
     own = endpoint("custom", key="")
     found: list[ModelError] = [
-        failures.no_key(endpoint(key=""), "m-1"),
-        failures.from_complaint(endpoint(), "m-1", Complaint("bad", status=401)),
-        failures.from_complaint(endpoint(), "m-1", Complaint("no such model", status=404)),
-        failures.from_complaint(endpoint(), "m-1", Complaint("slow down", status=429, retry_after_s=12)),
-        failures.from_complaint(endpoint(), "m-1", Complaint("", "context_length_exceeded", 400)),
+        failures.missing_key(endpoint(key=""), "m-1"),
+        failures.error_from_reply(endpoint(), "m-1", ErrorReply("bad", status=401)),
+        failures.error_from_reply(endpoint(), "m-1", ErrorReply("no such model", status=404)),
+        failures.error_from_reply(endpoint(), "m-1", ErrorReply("slow down", status=429, retry_after_s=12)),
+        failures.error_from_reply(endpoint(), "m-1", ErrorReply("", "context_length_exceeded", 400)),
         failures.unreachable(own, "m-1", "the connection was refused"),
         failures.cut_off(own, "m-1", "the stream ended without a finish reason"),
     ]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.messages import Usage
-from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.infos import ModelInfo, ModelInfos, NotListed
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.models.catalogue import ProviderCatalog
+from hermes_agent.models.infos import ModelCatalog, ModelInfo, ModelsUnavailable
+from hermes_agent.models.providers import ModelEndpoint
 
 ROUTED = {
     "id": "acme/large",
@@ -58,44 +58,44 @@ def lister() -> Iterator[Lister]:
     server.server_close()
 
 
-def endpoint(lister: Lister | None, provider: str = "openrouter") -> Endpoint:
-    known = Catalogue().get(provider)
+def endpoint(lister: Lister | None, provider: str = "openrouter") -> ModelEndpoint:
+    known = ProviderCatalog().get(provider)
     assert known is not None
-    return Endpoint(known, f"http://127.0.0.1:{lister.server_address[1]}/v1" if lister else known.base_url, "key")
+    return ModelEndpoint(known, f"http://127.0.0.1:{lister.server_address[1]}/v1" if lister else known.base_url, "key")
 
 
 def test_a_list_is_read_in_the_words_of_several_servers_and_kept(lister: Lister, tmp_path: Path) -> None:
-    infos = ModelInfos(tmp_path)
-    assert infos.of(endpoint(lister), "acme/large").context_length is None
-    large, served, bare = infos.listed(endpoint(lister))
+    infos = ModelCatalog(tmp_path)
+    assert infos.known_info(endpoint(lister), "acme/large").context_length is None
+    large, served, bare = infos.list_models(endpoint(lister))
     assert large == ModelInfo("acme/large", 200_000, 64_000, True, True, 3e-06, 1.5e-05, 3e-07, None)
     assert (served.context_length, served.input_price) == (40_960, None)
     assert bare.id == "bare"
     # another process finds it, and asks nobody
-    again = ModelInfos(tmp_path)
-    assert again.of(endpoint(lister), "acme/large") == large
-    assert again.listed(endpoint(lister)) == [large, served, bare] and lister.asked == 1
+    again = ModelCatalog(tmp_path)
+    assert again.known_info(endpoint(lister), "acme/large") == large
+    assert again.list_models(endpoint(lister)) == [large, served, bare] and lister.asked == 1
     lister.entries = [SERVED]
-    assert len(again.listed(endpoint(lister), fresh=True)) == 1
-    assert len(infos.listed(endpoint(lister))) == 1 and lister.asked == 2
+    assert len(again.list_models(endpoint(lister), fresh=True)) == 1
+    assert len(infos.list_models(endpoint(lister))) == 1 and lister.asked == 2
 
 
 def test_a_list_that_cannot_be_had_or_read_is_said(lister: Lister, tmp_path: Path) -> None:
-    infos = ModelInfos(tmp_path)
+    infos = ModelCatalog(tmp_path)
     lister.entries = []
-    with pytest.raises(NotListed, match=r"OpenRouter \(127\.0\.0\.1:\d+\) does not say which models it has"):
-        infos.listed(endpoint(lister))
+    with pytest.raises(ModelsUnavailable, match=r"OpenRouter \(127\.0\.0\.1:\d+\) does not say which models it has"):
+        infos.list_models(endpoint(lister))
     lister.entries = [SERVED]
-    infos.listed(endpoint(lister))
+    infos.list_models(endpoint(lister))
     (file,) = tmp_path.iterdir()
     file.write_text("{broken")
-    assert [info.id for info in infos.listed(endpoint(lister))] == ["own/qwen3"]
+    assert [info.id for info in infos.list_models(endpoint(lister))] == ["own/qwen3"]
     lister.entries = []
-    assert [info.id for info in infos.listed(endpoint(lister), fresh=True)] == ["own/qwen3"]
+    assert [info.id for info in infos.list_models(endpoint(lister), fresh=True)] == ["own/qwen3"]
 
 
 def test_names_say_what_no_list_says(tmp_path: Path) -> None:
-    infos = ModelInfos(tmp_path)
+    infos = ModelCatalog(tmp_path)
     for name, size, sees in (
         ("anthropic/claude-sonnet-4.5", 200_000, True),
         ("us.anthropic.claude-sonnet-4-5", 200_000, True),
@@ -103,23 +103,23 @@ def test_names_say_what_no_list_says(tmp_path: Path) -> None:
         ("accounts/fireworks/models/llama-3-70b", 131_072, False),
         ("something-new", None, None),
     ):
-        info = infos.of(endpoint(None), name)
+        info = infos.known_info(endpoint(None), name)
         assert (info.context_length, info.vision) == (size, sees), name
 
 
 def test_prices_of_the_table_count_for_the_vendor_s_own_address_and_the_very_model(tmp_path: Path) -> None:
-    infos = ModelInfos(tmp_path)
-    sonnet = infos.of(endpoint(None, "anthropic"), "claude-sonnet-4-5-20250929")
+    infos = ModelCatalog(tmp_path)
+    sonnet = infos.known_info(endpoint(None, "anthropic"), "claude-sonnet-4-5-20250929")
     assert (sonnet.tools, sonnet.input_price, sonnet.cache_write_price) == (True, 3e-6, pytest.approx(3.75e-6))
     assert sonnet.cost_usd(Usage(1_000_000, 1_000_000)) == pytest.approx(18)
-    assert infos.of(endpoint(None, "openai"), "gpt-5-mini").input_price == pytest.approx(0.25e-6)
+    assert infos.known_info(endpoint(None, "openai"), "gpt-5-mini").input_price == pytest.approx(0.25e-6)
     for provider, model, base_url in (
         ("anthropic", "claude-sonnet-4-6", ""),  # a successor may cost something else
         ("openrouter", "anthropic/claude-sonnet-4-5", ""),
         ("anthropic", "claude-sonnet-4-5", "http://proxy/v1"),
     ):
         place = endpoint(None, provider)
-        info = infos.of(replace(place, base_url=base_url or place.base_url), model)
+        info = infos.known_info(replace(place, base_url=base_url or place.base_url), model)
         assert (info.context_length, info.input_price) == (200_000, None), model
 
 
@@ -132,7 +132,7 @@ def test_a_cost_counts_what_was_cached_at_its_own_price() -> None:
 
 
 def test_two_servers_of_one_name_have_two_lists(lister: Lister, tmp_path: Path) -> None:
-    infos = ModelInfos(tmp_path)
-    infos.listed(endpoint(lister))
+    infos = ModelCatalog(tmp_path)
+    infos.list_models(endpoint(lister))
     other = replace(endpoint(lister), base_url="http://127.0.0.1:9/v1")
-    assert infos.of(other, "acme/large").context_length is None
+    assert infos.known_info(other, "acme/large").context_length is None

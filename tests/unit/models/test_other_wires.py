@@ -11,10 +11,10 @@ import pytest
 
 from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.models.catalogue import ProviderCatalog
+from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.models.request import ModelAnswer, ModelRequest
-from hermes_agent.models.wires import wire_of
+from hermes_agent.models.wires import load_wire_protocol
 from peers.asking import answer_of, ask, client_for, failure
 from peers.raw import raw_server
 from peers.scripted import KEY
@@ -396,12 +396,12 @@ def test_each_provider_is_sent_schemas_that_it_takes_whatever_a_plugin_wrote(
     }
     bare = {"type": "function", "function": {"name": "bare", "description": "d"}}
     tools = ({"type": "function", "function": {"name": "odd", "description": "d", "parameters": odd}}, bare)
-    found = Catalogue().get("openai" if provider == "responses" else provider)
+    found = ProviderCatalog().get("openai" if provider == "responses" else provider)
     assert found is not None
-    wire = wire_of("codex_responses" if provider == "responses" else found.api_mode)
+    wire = load_wire_protocol("codex_responses" if provider == "responses" else found.api_mode)
     request = ModelRequest(model="m", messages=(Message("user", "hi"),), tools=tools)
 
-    sent = json.loads(wire.body(request, Endpoint(found, "https://example.org/v1", "k"), {})["tools"])
+    sent = json.loads(wire.body(request, ModelEndpoint(found, "https://example.org/v1", "k"), {})["tools"])
 
     schema: Any = sent[0]
     for step in place:

@@ -10,9 +10,9 @@ import pytest
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
-from hermes_agent.models.catalogue import Catalogue
+from hermes_agent.models.catalogue import ProviderCatalog
 from hermes_agent.models.chosen import ClientPool
-from hermes_agent.models.selection import Selection, resolve
+from hermes_agent.models.selection import ModelSelection, select_model
 
 NOWHERE = {"path": "/nonexistent/weights.gguf"}
 """`model.local` of a machine without the embedded model."""
@@ -20,13 +20,13 @@ NOWHERE = {"path": "/nonexistent/weights.gguf"}
 
 def chosen(
     tmp_path: Path, block: Any = "", environ: dict[str, str] | None = None, providers: Any = None, **asked: str
-) -> Selection:
+) -> ModelSelection:
     block = block if isinstance(block, dict) else {"default": block}
     config = {"model": {"local": NOWHERE, **block}, "providers": providers or {}}
-    return resolve(config.get, Credentials(tmp_path, environ or {}), **asked)
+    return select_model(config.get, Credentials(tmp_path, environ or {}), **asked)
 
 
-def summary(selection: Selection) -> tuple[str, str, str, str, str]:
+def summary(selection: ModelSelection) -> tuple[str, str, str, str, str]:
     end = selection.endpoint
     return (selection.provider, selection.model, selection.base_url, end.key_name, end.key)
 
@@ -179,7 +179,7 @@ def test_embedded_model_answers_where_nothing_is_set_up(tmp_path: Path) -> None:
     found = chosen(tmp_path, local)
     assert summary(found) == ("local", "tiny", "", "", "")
     assert found.is_embedded and found.new_client().provider == "local"
-    assert "GROQ_API_KEY" in chosen(tmp_path, local, {"GROQ_API_KEY": "k4"}).why
+    assert "GROQ_API_KEY" in chosen(tmp_path, local, {"GROQ_API_KEY": "k4"}).reason
     assert summary(chosen(tmp_path, {**local, "default": "m"}, {"GROQ_API_KEY": "k4"}))[0] == "groq"
     assert summary(chosen(tmp_path, {**local, "provider": "local"}, {"GROQ_API_KEY": "k4"}))[0] == "local"
 
@@ -205,12 +205,12 @@ def test_pool_makes_one_client_per_endpoint(tmp_path: Path) -> None:
 
 
 def test_every_provider_of_a_vendor_has_an_address_and_a_key() -> None:
-    for provider in Catalogue().providers():
+    for provider in ProviderCatalog().providers():
         if provider.needs_key:
             own = ("azure-foundry",)  # at the address of its customer
             assert provider.name in own or provider.base_url.startswith("https://"), provider.name
             assert provider.key_names, provider.name
-    names = [name for provider in Catalogue().providers() for name in (provider.name, *provider.profile.aliases)]
+    names = [name for provider in ProviderCatalog().providers() for name in (provider.name, *provider.profile.aliases)]
     assert len(names) == len(set(names))
 
 
@@ -223,8 +223,8 @@ def test_environment_of_the_process_is_not_read(tmp_path: Path, monkeypatch: pyt
 def test_operator_s_table_has_every_provider_with_its_keys_and_address() -> None:
     text = (Path(__file__).resolve().parents[3] / "docs/operator/models.md").read_text("utf-8")
     rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}  # the first is the head
-    assert list(rows)[1:] == [provider.name for provider in Catalogue().providers()]
-    for provider in Catalogue().providers():
+    assert list(rows)[1:] == [provider.name for provider in ProviderCatalog().providers()]
+    for provider in ProviderCatalog().providers():
         for said in (*provider.profile.aliases, *provider.env_vars, provider.base_url):
             assert said in rows[provider.name], (provider.name, said)
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from hermes_agent.contracts.model_provider import ProviderProfile, Unsigned
+from hermes_agent.contracts.model_provider import ProviderProfile, UnsignedRequest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.host import Host
 from hermes_agent.models.bundled import bundled_profile
-from hermes_agent.models.client import WireClient
-from hermes_agent.models.providers import Endpoint, of
+from hermes_agent.models.client import HttpModelClient
+from hermes_agent.models.providers import ModelEndpoint, provider_from_profile
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from peers.aws import SignedModel
 from peers.google import Google
@@ -197,15 +197,15 @@ def test_a_profile_whose_keys_have_to_be_asked_for_signs_with_botocore(
         assert ask(home_for(tmp_path, "bedrock", model.url)) == ["It is done."]
 
 
-def signing_client(sign: Callable[[Unsigned], Mapping[str, str]], url: str) -> WireClient:
+def signing_client(sign: Callable[[UnsignedRequest], Mapping[str, str]], url: str) -> HttpModelClient:
     class Signs(ProviderProfile):
-        def sign(self, request: Unsigned) -> Mapping[str, str]:
+        def sign(self, request: UnsignedRequest) -> Mapping[str, str]:
             return sign(request)
 
-    return WireClient(Endpoint(of(Signs("signs", display_name="Signs")), url, "", ""))
+    return HttpModelClient(ModelEndpoint(provider_from_profile(Signs("signs", display_name="Signs")), url, "", ""))
 
 
-async def answers_of(client: WireClient, count: int) -> list[str]:
+async def answers_of(client: HttpModelClient, count: int) -> list[str]:
     async def one() -> str:
         request = ModelRequest("m-1", [Message("user", "hi")])
         [text] = [p.message.text async for p in client.stream(request) if isinstance(p, ModelAnswer)]

@@ -5,11 +5,11 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.models.wire import EventDecoder, ServerEvent
+from hermes_agent.models.wire import ServerEvent, SseDecoder
 
 
 def events(*pieces: bytes) -> list[ServerEvent]:
-    decoder = EventDecoder()
+    decoder = SseDecoder()
     found = [event for piece in pieces for event in decoder.feed(piece)]
     return [*found, *decoder.finish()]
 
@@ -39,7 +39,7 @@ def test_events_are_the_same_however_the_bytes_are_cut_and_lines_end(line_end: b
 
 
 def test_event_is_given_as_soon_as_its_blank_line_is_there() -> None:
-    decoder = EventDecoder()
+    decoder = SseDecoder()
     assert list(decoder.feed(b"data: 1\n")) == []
     assert list(decoder.feed(b"\ndata: 2")) == [ServerEvent(b"1")]
 

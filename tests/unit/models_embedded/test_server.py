@@ -17,8 +17,8 @@ import pytest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.models.embedded.server import (
     CHILD_ENVIRONMENT,
-    EmbeddedServer,
-    ServerSettings,
+    LocalModelServer,
+    LocalServerSettings,
     child_environment,
     default_threads,
 )
@@ -26,11 +26,11 @@ from hermes_agent.models.embedded.server import (
 CHILD = Path(__file__).with_name("scripted_child.py")
 
 
-def scripted(tmp_path: Path, *script: dict[str, Any], **options: Any) -> EmbeddedServer:
+def scripted(tmp_path: Path, *script: dict[str, Any], **options: Any) -> LocalModelServer:
     weights = tmp_path / "weights.gguf"
     weights.write_text(json.dumps(script or [{"pieces": []}]))
-    settings = ServerSettings(weights, "tiny", threads=3, context_length=512, idle_unload_s=7)
-    return EmbeddedServer(settings, program=CHILD, **options)
+    settings = LocalServerSettings(weights, "tiny", threads=3, context_length=512, idle_unload_s=7)
+    return LocalModelServer(settings, program=CHILD, **options)
 
 
 def told(tmp_path: Path) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ def alive(pid: int) -> bool:
 def test_it_is_started_once_however_many_ask(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path)
-        found = await asyncio.gather(*(server.endpoint() for _ in range(5)))
+        found = await asyncio.gather(*(server.ensure_started() for _ in range(5)))
         assert len(set(found)) == 1
         await server.aclose()
 
@@ -58,7 +58,7 @@ def test_it_is_started_once_however_many_ask(tmp_path: Path) -> None:
 def test_the_key_is_neither_in_the_arguments_nor_in_the_environment(tmp_path: Path) -> None:
     async def main() -> str:
         server = scripted(tmp_path, environ={"PATH": "/bin", "OPENAI_API_KEY": "sk-secret", "NOTIFY_SOCKET": "/run/n"})
-        endpoint = await server.endpoint()
+        endpoint = await server.ensure_started()
         await server.aclose()
         return endpoint.api_key
 
@@ -73,7 +73,7 @@ def test_the_key_is_neither_in_the_arguments_nor_in_the_environment(tmp_path: Pa
 def test_it_is_told_how_to_load_the_model(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path)
-        await server.endpoint()
+        await server.ensure_started()
         await server.aclose()
 
     asyncio.run(main())
@@ -93,7 +93,7 @@ def test_it_is_told_how_to_load_the_model(tmp_path: Path) -> None:
 def test_ctrl_c_in_the_terminal_does_not_reach_it(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path)
-        await server.endpoint()
+        await server.ensure_started()
         await server.aclose()
 
     asyncio.run(main())
@@ -103,11 +103,11 @@ def test_ctrl_c_in_the_terminal_does_not_reach_it(tmp_path: Path) -> None:
 def test_after_a_crash_it_is_started_again_with_another_key(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path)
-        first = await server.endpoint()
+        first = await server.ensure_started()
         assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
-        assert await server.died() == "was killed (SIGKILL; by the kernel when memory ran out, or by somebody)"
-        second = await server.endpoint()
+        assert await server.exit_reason() == "was killed (SIGKILL; by the kernel when memory ran out, or by somebody)"
+        second = await server.ensure_started()
         assert second.api_key != first.api_key
         await server.aclose()
 
@@ -119,7 +119,7 @@ def test_a_start_that_fails_shows_the_last_lines(tmp_path: Path) -> None:
     async def main() -> ModelError:
         server = scripted(tmp_path, {"start": "fail"})
         with pytest.raises(ModelError) as failed:
-            await server.endpoint()
+            await server.ensure_started()
         await server.aclose()
         return failed.value
 
@@ -133,7 +133,7 @@ def test_a_start_that_hangs_is_given_up_at_the_deadline(tmp_path: Path) -> None:
     async def main() -> ModelError:
         server = scripted(tmp_path, {"start": "hang"}, start_deadline_s=1.5)
         with pytest.raises(ModelError, match=r"was not ready within 1\.5 s") as failed:
-            await server.endpoint()
+            await server.ensure_started()
         assert server.pid is None
         return failed.value
 
@@ -147,7 +147,7 @@ def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
         server = scripted(tmp_path, {"start": "hang"})
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
-                await server.endpoint()
+                await server.ensure_started()
         assert server.pid is None
 
     asyncio.run(main())
@@ -157,10 +157,10 @@ def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
 def test_closing_ends_the_process_and_nothing_starts_afterwards(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path)
-        await server.endpoint()
+        await server.ensure_started()
         await server.aclose()
         with pytest.raises(ModelError, match="already shut down"):
-            await server.endpoint()
+            await server.ensure_started()
 
     asyncio.run(main())
     [child] = told(tmp_path)
@@ -170,7 +170,7 @@ def test_closing_ends_the_process_and_nothing_starts_afterwards(tmp_path: Path) 
 def test_a_child_that_does_not_end_by_itself_is_killed(tmp_path: Path) -> None:
     async def main() -> None:
         server = scripted(tmp_path, {"start": "stubborn"})
-        await server.endpoint()
+        await server.ensure_started()
         await server.aclose()
 
     asyncio.run(main())

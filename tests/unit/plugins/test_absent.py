@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.agent.slash import Called
+from hermes_agent.agent.slash import CommandCall
 from hermes_agent.app.main import main
 from hermes_agent.host import Host
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 
 Write = Callable[..., Path]
 Start = Callable[..., Host]
@@ -49,10 +49,10 @@ def said(host: Host, line: str) -> str | None:
     """Return what a person is answered who types a line."""
 
     async def typed() -> str | None:
-        meaning = await host.slash.meaning(line, session_id="s", platform="cli")
-        if not isinstance(meaning, Called):
+        meaning = await host.slash.resolve(line, session_id="s", platform="cli")
+        if not isinstance(meaning, CommandCall):
             return repr(meaning)
-        return await host.slash.run(meaning, host.slash.scope("s", "cli", NobodyThere("here")))
+        return await host.slash.run(meaning, host.slash.scope("s", "cli", NoApprover("here")))
 
     return host.bridge.wait_core(typed())
 

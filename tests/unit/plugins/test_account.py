@@ -11,7 +11,7 @@ from pathlib import Path
 from hermes_agent.commands import run_command
 from hermes_agent.core.ids import new_id
 from hermes_agent.host import Host
-from hermes_agent.plugins.account import FOLD_AT, Account, metrics_text
+from hermes_agent.plugins.account import MAX_NOTES, UsageAccount, metrics_text
 
 PLUGIN = """
 def good(args, **kwargs): return "fine"
@@ -40,13 +40,13 @@ def test_calls_errors_and_time_are_counted_per_plugin_and_shown(
     call("search_files", {"pattern": "x", "target": "files"})
 
     assert results[2]["error_type"] == "tool_result_contract"
-    tally = host.account.of("busy")
+    tally = host.account.usage_of("busy")
     assert (tally.tool_calls, tally.tool_errors) == (4, 2)
     assert (tally.hook_calls, tally.hook_errors) == (5, 1)
     assert tally.tool_seconds > 0
     assert tally.hook_seconds > 0
     assert tally.last_error == "hook post_tool_call: ValueError('no eyes')"
-    assert set(host.account.all()) == {"busy"}  # neither the idle plugin nor the agent's own tool
+    assert set(host.account.usage_by_plugin()) == {"busy"}  # neither the idle plugin nor the agent's own tool
     command = host.commands.get("plugins")
     assert command is not None
     shown = str(asyncio.run(run_command(command, "busy", host.bridge)))
@@ -57,7 +57,7 @@ def test_calls_errors_and_time_are_counted_per_plugin_and_shown(
     assert asyncio.run(run_command(command, "bus", host.bridge)) == (
         "There is no plugin `bus` (did you mean `busy`?). `/plugins` lists those that are there."
     )
-    assert 'hermes_plugin_errors_total{plugin="busy"} 3' in metrics_text(host.account.all())
+    assert 'hermes_plugin_errors_total{plugin="busy"} 3' in metrics_text(host.account.usage_by_plugin())
 
 
 def test_a_hook_that_is_left_behind_is_an_error_at_once_and_a_call_when_it_ends(
@@ -78,7 +78,7 @@ def test_a_hook_that_is_left_behind_is_an_error_at_once_and_a_call_when_it_ends(
     host = start("plugins:\n  enabled: [slow]\n  hook_timeout_s: 0.1\n")
     host.plugins._contexts["slow"].dispatch_tool("search_files", {"pattern": "x", "target": "files"})
 
-    tally = host.account.of("slow")
+    tally = host.account.usage_of("slow")
     assert (tally.hook_calls, tally.hook_errors) == (0, 1)
     assert tally.last_error == "hook transform_tool_result: gave no answer within 0.1 s"
     module = host.plugins._plugins["slow"].module
@@ -87,8 +87,8 @@ def test_a_hook_that_is_left_behind_is_an_error_at_once_and_a_call_when_it_ends(
 
 
 def test_no_note_of_many_threads_is_lost_and_none_piles_up() -> None:
-    account = Account()
-    each = 3 * FOLD_AT
+    account = UsageAccount()
+    each = 3 * MAX_NOTES
 
     def work() -> None:
         for _ in range(each):
@@ -100,6 +100,6 @@ def test_no_note_of_many_threads_is_lost_and_none_piles_up() -> None:
     for thread in threads:
         thread.join()
 
-    assert len(account._notes) < FOLD_AT
-    tally = account.of("p")
+    assert len(account._notes) < MAX_NOTES
+    tally = account.usage_of("p")
     assert (tally.tool_calls, tally.tool_seconds) == (4 * each, 2.0 * each)

@@ -14,7 +14,7 @@ import pytest
 from hermes_agent.app.main import main
 from hermes_agent.core.errors import UserError
 from hermes_agent.plugins import apart
-from hermes_agent.plugins.installing.preview import preview
+from hermes_agent.plugins.installing.preview import preview_registrations
 
 Write = Callable[..., Path]
 Attempt = Callable[[bool, str], None]
@@ -118,8 +118,8 @@ def test_a_plugin_that_is_to_be_installed_neither(
     said: list[str] = []
     monkeypatch.setattr(
         apart,
-        "_looked",
-        lambda done, report, told=apart._looked: said.append(done.output.decode()) or told(done, report),
+        "_read_result",
+        lambda done, report, told=apart._read_result: said.append(done.output.decode()) or told(done, report),
     )
 
     assert main(["plugins", "install", str(spying), "--yes"]) == 0, capsys.readouterr()
@@ -171,7 +171,7 @@ def register(ctx): pass
 """
     place = write_plugin("liar", init, root=tmp_path / "src")
 
-    seen = preview("liar", directory=place)
+    seen = preview_registrations("liar", directory=place)
     attempt(not seen.loaded and SECRET not in str(seen.problems), str(seen))
 
 
@@ -183,10 +183,10 @@ def test_without_a_sandbox_nothing_is_loaded(
     place = write_plugin("mark", f"open({str(trace)!r}, 'w')\ndef register(ctx): pass\n", root=tmp_path / "src")
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    seen = preview("mark", directory=place)
+    seen = preview_registrations("mark", directory=place)
     assert seen.problems[0].startswith("plugins are not loaded, since no sandbox can be made: the program bwrap")
     with pytest.raises(UserError, match="--no-sandbox"):
-        apart.look([str(place)])
+        apart.check_in_sandbox([str(place)])
     attempt(not seen.loaded and not trace.exists(), "it was loaded")
     assert main(["plugins", "check", "--no-sandbox", str(place)]) == 0 and trace.exists(), "the operator's word"
 
@@ -198,6 +198,6 @@ def test_nothing_is_left_behind(
     temporary.mkdir()
     empty = temporary.stat().st_mtime_ns
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))  # other tests have theirs in /tmp
-    assert preview("one", directory=place).loaded
+    assert preview_registrations("one", directory=place).loaded
     assert list(temporary.iterdir()) == []
     assert temporary.stat().st_mtime_ns > empty, "something was there"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.app.main import main
-from hermes_agent.plugins.supervise import Died, run_apart
+from hermes_agent.plugins.supervise import ChildDied, run_in_child
 
 Write = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]
@@ -220,7 +220,7 @@ def test_a_child_that_hangs_is_ended_and_what_it_did_is_known() -> None:
         tell("the hanging one")
         threading.Event().wait()
 
-    assert run_apart(work, limit_s=0.3) == Died("the hanging one", "no progress within 0.3 s")
+    assert run_in_child(work, limit_s=0.3) == ChildDied("the hanging one", "no progress within 0.3 s")
 
 
 def test_what_the_manifest_promises_and_register_does_is_compared(

@@ -42,7 +42,7 @@ def install(
     return path
 
 
-def problems(*roots: Path) -> list[closure.Problem]:
+def problems(*roots: Path) -> list[closure.PackageConflict]:
     return closure.find_problems(closure.read_closure(SITE, roots))
 
 

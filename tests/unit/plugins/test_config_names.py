@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.app.declared_options import found_plugins
+from hermes_agent.app.declared_options import find_plugins
 from hermes_agent.config import load
 from hermes_agent.cron import JobStore
 from hermes_agent.host import Host
-from hermes_agent.plugins.certain_names import misnamed_at_rest
-from hermes_agent.plugins.config_names import misnamed
+from hermes_agent.plugins.certain_names import find_certain_unknown_names
+from hermes_agent.plugins.config_names import find_unknown_names
 
 Write = Callable[..., Path]
 Start = Callable[..., Host]
@@ -72,7 +72,7 @@ WRONG = {
 
 @pytest.mark.parametrize("text", WRONG)
 def test_a_name_that_nothing_answers_to_is_an_error_with_the_nearest_one(text: str, home: Path, start: Start) -> None:
-    (finding,) = misnamed(start(text))
+    (finding,) = find_unknown_names(start(text))
     assert (str(finding), finding.level) == (f"{home}/config.yaml:1: {WRONG[text]}", "error")
 
 
@@ -96,14 +96,14 @@ RIGHT = (
 
 @pytest.mark.parametrize("text", RIGHT)
 def test_a_name_that_something_answers_to_is_taken(text: str, start: Start) -> None:
-    assert misnamed(start(text)) == []
+    assert find_unknown_names(start(text)) == []
 
 
 @pytest.mark.parametrize("text", [*WRONG, *RIGHT])
 def test_what_is_decided_without_a_host_is_what_a_host_says(text: str, home: Path, start: Start) -> None:
     host = start(text)
-    certain = misnamed_at_rest(host.config, found_plugins(home))
-    assert certain is None or certain == misnamed(host)
+    certain = find_certain_unknown_names(host.config, find_plugins(home))
+    assert certain is None or certain == find_unknown_names(host)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_host_is_asked_only_where_plugins_register_what_is_named(
 ) -> None:
     write_plugin("lab")
     (home / "config.yaml").write_text(text)
-    found = misnamed_at_rest(load(home), found_plugins(home))
+    found = find_certain_unknown_names(load(home), find_plugins(home))
     assert finds == (None if found is None else " ".join(finding.key_path for finding in found))
 
 
@@ -159,9 +159,9 @@ def test_what_plugins_register_at_run_time_counts(write_plugin: Write, start: St
         platforms: {pager: {enabled: true}, buzz: {enabled: true}}
         """
     )
-    assert misnamed(host) == []
-    assert misnamed(host, {"model": {"provider": "cloudy"}}) == [], "it is loaded when it is named"
-    (finding,) = misnamed(host, {"web": {"backend": "buzz-platform"}})
+    assert find_unknown_names(host) == []
+    assert find_unknown_names(host, {"model": {"provider": "cloudy"}}) == [], "it is loaded when it is named"
+    (finding,) = find_unknown_names(host, {"web": {"backend": "buzz-platform"}})
     assert finding.message.endswith("plugin `buzz-platform` does not run: run `hermes plugins enable buzz-platform` "
                                     "to activate")  # fmt: skip
 
@@ -171,7 +171,7 @@ def test_a_name_that_an_installed_plugin_may_bring_is_a_warning_until_it_runs(
 ) -> None:
     write_plugin("lab")
     host = start("toolsets: [lights]\nplugins: {disabled: [lights]}\ncontext: {engine: compresor}\n")
-    assert sorted((f.key_path, f.level) for f in misnamed(host)) == [
+    assert sorted((f.key_path, f.level) for f in find_unknown_names(host)) == [
         ("context.engine", "error"),
         ("plugins.disabled[0]", "error"),
         ("toolsets[0]", "warning"),
@@ -180,7 +180,7 @@ def test_a_name_that_an_installed_plugin_may_bring_is_a_warning_until_it_runs(
 
 def test_a_name_that_a_broken_plugin_may_have_is_a_warning(write_plugin: Write, start: Start) -> None:
     write_plugin("lab", "import nothing_of_that_name\ndef register(ctx): pass\n")
-    (finding,) = misnamed(start("plugins: {enabled: [lab]}\ntoolsets: [lights]\n"))
+    (finding,) = find_unknown_names(start("plugins: {enabled: [lab]}\ntoolsets: [lights]\n"))
     assert finding.level == "warning"
     assert finding.message.endswith("toolset `lights`; it may be of plugin `lab`, which did not load")
 
@@ -192,7 +192,7 @@ def test_a_name_that_a_plugin_without_its_key_may_have_is_a_warning(
     write_plugin("lab")
     manifest = home / "plugins" / "lab" / "plugin.yaml"
     manifest.write_text(f"{manifest.read_text()}\nrequires_env: [LAB_TOKEN]\n")
-    (finding,) = misnamed(start("plugins: {enabled: [lab]}\ntoolsets: [lights]\n"))
+    (finding,) = find_unknown_names(start("plugins: {enabled: [lab]}\ntoolsets: [lights]\n"))
     assert finding.level == "warning" and "plugin `lab`, which did not load" in finding.message
 
 

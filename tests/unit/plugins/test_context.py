@@ -443,7 +443,7 @@ def test_a_hook_that_dispatches_a_tool_does_not_run_for_ever(write_plugin: Write
 
     ctx.dispatch_tool("t", {})
 
-    assert host.hooks.settle(20)
+    assert host.hooks.wait_idle(20)
     assert calls == ["t"] * 8
 
 

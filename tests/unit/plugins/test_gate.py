@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.plugins.discovery import Discovery, Rejected
-from hermes_agent.plugins.gate import Gate, PluginSettings, decide, unknown_names
+from hermes_agent.plugins.discovery import Discovery, RejectedPlugin
+from hermes_agent.plugins.gate import Activation, PluginSettings, decide_activation, unknown_names
 from hermes_agent.plugins.manifest import PluginManifest
 
 
@@ -29,69 +29,71 @@ NOT_ENABLED = "not enabled in config (run `hermes plugins enable weather` to act
 @pytest.mark.parametrize(
     ("manifest", "section", "expected"),
     [
-        (plugin(), {}, Gate(False, "not enabled", NOT_ENABLED)),
-        (plugin(), {"enabled": None}, Gate(False, "not enabled", NOT_ENABLED)),
-        (plugin(), {"enabled": ["weather"]}, Gate(True, "enabled")),
-        (plugin("cat/w"), {"enabled": ["cat/w"]}, Gate(True, "enabled")),
-        (plugin("cat/w"), {"enabled": ["weather"]}, Gate(True, "enabled")),
+        (plugin(), {}, Activation(False, "not enabled", NOT_ENABLED)),
+        (plugin(), {"enabled": None}, Activation(False, "not enabled", NOT_ENABLED)),
+        (plugin(), {"enabled": ["weather"]}, Activation(True, "enabled")),
+        (plugin("cat/w"), {"enabled": ["cat/w"]}, Activation(True, "enabled")),
+        (plugin("cat/w"), {"enabled": ["weather"]}, Activation(True, "enabled")),
         (
             plugin("cat/w"),
             {"enabled": ["w"]},
-            Gate(False, "not enabled", "not enabled in config (run `hermes plugins enable cat/w` to activate)"),
+            Activation(False, "not enabled", "not enabled in config (run `hermes plugins enable cat/w` to activate)"),
         ),
         (
             plugin(),
             {"enabled": ["weather"], "disabled": ["weather"]},
-            Gate(False, "disabled", "disabled via config"),
+            Activation(False, "disabled", "disabled via config"),
         ),
         (
             plugin("cat/w"),
             {"enabled": ["cat/w"], "disabled": ["weather"]},
-            Gate(False, "disabled", "disabled via config"),
+            Activation(False, "disabled", "disabled via config"),
         ),
         (
             plugin(kind="exclusive"),
             {"enabled": ["weather"]},
-            Gate(False, "not enabled", "exclusive plugin — activate via <category>.provider config"),
+            Activation(False, "not enabled", "exclusive plugin — activate via <category>.provider config"),
         ),
-        (plugin(source="bundled", kind="backend"), {}, Gate(True, "enabled")),
-        (plugin(source="bundled"), {}, Gate(False, "not enabled", NOT_ENABLED)),
-        (plugin(source="declared"), {"auto_enable": True}, Gate(True, "enabled")),
-        (plugin(source="entrypoint"), {"auto_enable": True}, Gate(True, "enabled")),
-        (plugin(source="user"), {"auto_enable": True}, Gate(False, "not enabled", NOT_ENABLED)),
+        (plugin(source="bundled", kind="backend"), {}, Activation(True, "enabled")),
+        (plugin(source="bundled"), {}, Activation(False, "not enabled", NOT_ENABLED)),
+        (plugin(source="declared"), {"auto_enable": True}, Activation(True, "enabled")),
+        (plugin(source="entrypoint"), {"auto_enable": True}, Activation(True, "enabled")),
+        (plugin(source="user"), {"auto_enable": True}, Activation(False, "not enabled", NOT_ENABLED)),
         (
             plugin(source="declared"),
             {"auto_enable": True, "disabled": ["weather"]},
-            Gate(False, "disabled", "disabled via config"),
+            Activation(False, "disabled", "disabled via config"),
         ),
         (
             plugin(requires_env=["WEATHER_API_KEY"]),
             {"enabled": ["weather"]},
-            Gate(False, "disabled", "Plugin weather disabled (missing: WEATHER_API_KEY)", ("WEATHER_API_KEY",)),
+            Activation(False, "disabled", "Plugin weather disabled (missing: WEATHER_API_KEY)", ("WEATHER_API_KEY",)),
         ),
         (
             plugin(requires_env=["A_KEY", {"name": "B_KEY"}]),
             {"enabled": ["weather"]},
-            Gate(False, "disabled", "Plugin weather disabled (missing: A_KEY, B_KEY)", ("A_KEY", "B_KEY")),
+            Activation(False, "disabled", "Plugin weather disabled (missing: A_KEY, B_KEY)", ("A_KEY", "B_KEY")),
         ),
-        (plugin(requires_env=["A_KEY"]), {}, Gate(False, "not enabled", NOT_ENABLED)),
-        (plugin(requires_env=["A_KEY"], kind="backend"), {"enabled": ["weather"]}, Gate(True, "enabled")),
-        (plugin(requires_env=["A_KEY"], kind="platform"), {"enabled": ["weather"]}, Gate(True, "enabled")),
+        (plugin(requires_env=["A_KEY"]), {}, Activation(False, "not enabled", NOT_ENABLED)),
+        (plugin(requires_env=["A_KEY"], kind="backend"), {"enabled": ["weather"]}, Activation(True, "enabled")),
+        (plugin(requires_env=["A_KEY"], kind="platform"), {"enabled": ["weather"]}, Activation(True, "enabled")),
         (
             plugin(requires_env=["A_KEY"]),
             {"enabled": ["weather"], "entries": {"weather": {"ignore_missing_env": True}}},
-            Gate(True, "enabled"),
+            Activation(True, "enabled"),
         ),
     ],
 )
-def test_the_first_rule_that_fits_decides(manifest: PluginManifest, section: dict[str, Any], expected: Gate) -> None:
-    assert decide(manifest, settings(**section), nothing_set) == expected
+def test_the_first_rule_that_fits_decides(
+    manifest: PluginManifest, section: dict[str, Any], expected: Activation
+) -> None:
+    assert decide_activation(manifest, settings(**section), nothing_set) == expected
 
 
 def test_a_required_name_with_a_value_is_not_missing() -> None:
     manifest = plugin(requires_env=["A_KEY", "B_KEY"])
 
-    assert decide(manifest, settings(enabled=["weather"]), {"A_KEY": "x"}.__contains__).missing == ("B_KEY",)
+    assert decide_activation(manifest, settings(enabled=["weather"]), {"A_KEY": "x"}.__contains__).missing == ("B_KEY",)
 
 
 def test_the_operator_alone_lets_a_plugin_take_over_tools() -> None:
@@ -118,6 +120,6 @@ def test_a_name_that_nobody_answers_to_is_explained(name: str, text: str) -> Non
     found = Discovery()
     found.add(plugin("good", "good"))
     found.add(PluginManifest(name="other-name", key="other-name", source="user", path="/p/my-dir"))
-    found.rejected.append(Rejected("broken", "user", "/p/broken", "plugin.yaml: line 3: no"))
+    found.rejected.append(RejectedPlugin("broken", "user", "/p/broken", "plugin.yaml: line 3: no"))
 
     assert [u.text for u in unknown_names(settings(enabled=["good", name]), found)] == [text]

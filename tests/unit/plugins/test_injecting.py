@@ -47,7 +47,7 @@ def test_without_a_conversation_the_answer_is_no_with_the_contract_s_warning(
 
 
 def test_a_person_s_terminal_gets_it_from_any_thread_and_other_roles_are_flattened(host: Host) -> None:
-    front = host.inboxes.front = Front()
+    front = host.injected.front_end = Front()
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(context(host).inject_message("hello")))
     thread.start()
@@ -59,7 +59,7 @@ def test_a_person_s_terminal_gets_it_from_any_thread_and_other_roles_are_flatten
 
 
 def test_too_much_and_nothing_are_refused_with_a_warning(host: Host, caplog: pytest.LogCaptureFixture) -> None:
-    front = host.inboxes.front = Front()
+    front = host.injected.front_end = Front()
     assert [context(host).inject_message(text) for text in ("a", "b", "c", " ")] == [True, True, False, False]
     assert front.said == ["a", "b", "c"]
     assert caplog.messages == [
@@ -69,9 +69,9 @@ def test_too_much_and_nothing_are_refused_with_a_warning(host: Host, caplog: pyt
 
 
 def test_a_session_of_this_process_can_be_named(host: Host) -> None:
-    host.inboxes.front = Front()
-    host.inboxes.open("other")
+    host.injected.front_end = Front()
+    host.injected.open("other")
 
     assert context(host).inject_message("hello", session_id="other") is True
-    assert host.inboxes.take("other") == ["hello"]
-    assert host.inboxes.front.said == []
+    assert host.injected.take("other") == ["hello"]
+    assert host.injected.front_end.said == []

@@ -17,11 +17,11 @@ import pytest
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.models.catalogue import Catalogue
+from hermes_agent.models.catalogue import ProviderCatalog
 from hermes_agent.models.chosen import ClientPool
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
-from hermes_agent.models.selection import Selection
+from hermes_agent.models.selection import ModelSelection
 from hermes_agent.plugins.llm.client import PluginLlm
 from hermes_agent.plugins.llm.form import (
     PluginLlmCompleteResult,
@@ -91,13 +91,13 @@ class MemoryGround:
 
     def select_model(
         self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None
-    ) -> Selection:
+    ) -> ModelSelection:
         name = provider or (settings or {}).get("provider") or self.active
-        known = Catalogue().get(name)
+        known = ProviderCatalog().get(name)
         assert known is not None
-        endpoint = Endpoint(known, (settings or {}).get("base_url") or f"https://{name}.example/v1")
+        endpoint = ModelEndpoint(known, (settings or {}).get("base_url") or f"https://{name}.example/v1")
         chosen = model or (settings or {}).get("default") or "m-1"
-        return Selection(endpoint, chosen, "a test says so", lambda: self.model, max_tokens=77)
+        return ModelSelection(endpoint, chosen, "a test says so", lambda: self.model, max_tokens=77)
 
 
 Build = Callable[..., tuple[PluginLlm, MemoryModel]]
@@ -676,7 +676,7 @@ def test_a_sync_call_on_the_core_loop_is_an_error_that_names_the_other_form(buil
     llm, model = build()
 
     async def main() -> None:
-        await llm._ground.bridge.run(int)
+        await llm._services.bridge.run(int)
         with pytest.raises(RuntimeError) as caught:
             ask(llm, structured=method != "complete")
         assert str(caught.value) == f"ctx.llm.{method} would block the core loop: await ctx.llm.a{method} instead"
@@ -687,7 +687,7 @@ def test_a_sync_call_on_the_core_loop_is_an_error_that_names_the_other_form(buil
 
 def test_every_form_asks_on_the_core_loop(build: Build) -> None:
     llm, model = build()
-    bridge = llm._ground.bridge
+    bridge = llm._services.bridge
 
     async def handler() -> str:
         sync = llm.complete(HELLO)  # on the plugin loop, which it blocks
@@ -707,7 +707,7 @@ def test_every_form_asks_on_the_core_loop(build: Build) -> None:
 
 def test_as_many_calls_as_there_are_workers_do_not_wait_for_themselves(build: Build) -> None:
     llm, _ = build()
-    llm._ground.bridge = bridge = Bridge(workers=2)  # type: ignore[misc]
+    llm._services.bridge = bridge = Bridge(workers=2)  # type: ignore[misc]
 
     async def main() -> list[str]:
         async with asyncio.timeout(LIMIT_S):

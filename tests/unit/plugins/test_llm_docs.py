@@ -14,8 +14,8 @@ import pytest
 from hermes_agent import config
 from hermes_agent.host import Host
 from hermes_agent.plugins.llm.client import PluginLlm
-from hermes_agent.plugins.llm.trust import LivePolicy, Overrides, PluginLlmTrustError, check_overrides
-from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.plugins.llm.trust import LlmPermissions, Overrides, PluginLlmTrustError, check_overrides
+from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope
 from peers.raw import raw_server
 
@@ -34,7 +34,7 @@ def test_the_plugin_of_the_page_does_what_it_says(
         async with raw_server(json.dumps(answer).encode(), content_type="application/json") as server:
             model = f"model: {{default: m-1, provider: custom, base_url: '{server.base_url}', api_key: k}}\n"
             host = start("plugins: {enabled: [triage]}\n" + model)
-            scope = CallScope("s", "t", "u", tmp_path, Approvals(NobodyThere("in a test"), timeout_s=1))
+            scope = CallScope("s", "t", "u", tmp_path, Approvals(NoApprover("in a test"), timeout_s=1))
             async with asyncio.timeout(30):
                 call = host.dispatcher.run("c", "triage", {"messages": ["fire!", "help!"]}, scope, valid=["triage"])
                 scored = (await call).result
@@ -53,7 +53,7 @@ def test_the_config_of_the_page_is_valid_and_allows_what_it_says(home: Path) -> 
     (home / "config.yaml").write_text(FILES["config.yaml"])
     assert config.load(home).get("auxiliary.vision.model") == "google/gemini-2.5-flash"
 
-    policy = LivePolicy(home, "triage").read()
+    policy = LlmPermissions(home, "triage").read()
 
     check_overrides("triage", policy, Overrides("groq", "openai/GPT-4o-mini", "", ""))
     for refused in (("gemini", "", "", ""), ("", "x", "", ""), ("", "", "other", ""), ("", "", "", "default")):

@@ -18,7 +18,7 @@ from hermes_agent.host import Host
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.llm.client import PluginLlm
 from hermes_agent.plugins.llm.trust import PluginLlmTrustError
-from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope
 from peers import install
 from peers.scripted import ScriptedModel, scripted_model
@@ -99,7 +99,7 @@ def test_a_call_without_a_core_loop_is_one_request(scripted: Scripted, write_plu
     assert (result.text, result.provider, result.model) == ("Good day.", "custom", "m-1")
     assert result.usage.total_tokens == result.usage.input_tokens + result.usage.output_tokens > 0
     assert result.usage.cost_usd is None
-    spent = host.account.of("p")
+    spent = host.account.usage_of("p")
     assert (spent.llm_calls, spent.llm_input_tokens, spent.llm_output_tokens, spent.llm_cost_usd) == (
         1,
         result.usage.input_tokens,
@@ -210,7 +210,7 @@ def test_an_async_handler_gathers_calls_and_a_command_makes_one(
     script = [{"match": {"userMessage": f"translate {a}"}, "response": {"content": b}} for a, b in words.items()]
     with scripted(script) as model:
         host = start(configured(model))
-        scope = CallScope("s", "t", "u", tmp_path, Approvals(NobodyThere("in a test"), timeout_s=1))
+        scope = CallScope("s", "t", "u", tmp_path, Approvals(NoApprover("in a test"), timeout_s=1))
 
         async def main() -> tuple[str, str]:
             async with asyncio.timeout(30):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.plugins.manifest import BadManifest, PluginManifest, read_manifest
+from hermes_agent.plugins.manifest import InvalidManifest, PluginManifest, read_manifest
 
 
 def read(tmp_path: Path, text: str | bytes, init: str = "", *, category: str = "") -> PluginManifest:
@@ -128,7 +128,7 @@ def test_an_unknown_kind_is_taken_as_standalone_with_a_warning(
     ],
 )
 def test_a_manifest_that_cannot_be_used_says_where_and_why(tmp_path: Path, text: str | bytes, problem: str) -> None:
-    with pytest.raises(BadManifest) as caught:
+    with pytest.raises(InvalidManifest) as caught:
         read(tmp_path, text)
 
     assert problem in str(caught.value)
@@ -139,7 +139,7 @@ def test_a_bomb_of_aliases_is_refused_before_it_goes_off(tmp_path: Path) -> None
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     started = time.process_time()
 
-    with pytest.raises(BadManifest) as caught:
+    with pytest.raises(InvalidManifest) as caught:
         read(tmp_path, "\n".join([*lines, "requires_env: *a11"]))
 
     assert "grows to more than 20000 nodes by its aliases" in str(caught.value)
@@ -164,7 +164,7 @@ def test_a_pipe_in_the_place_of_a_manifest_does_not_hang(tmp_path: Path) -> None
     (tmp_path / "x").mkdir()
     os.mkfifo(tmp_path / "x" / "plugin.yaml")
 
-    with pytest.raises(BadManifest, match="is not a regular file"):
+    with pytest.raises(InvalidManifest, match="is not a regular file"):
         read_manifest(str(tmp_path / "x" / "plugin.yaml"), source="user")
 
 

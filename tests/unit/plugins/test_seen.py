@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.app.main import main
-from hermes_agent.plugins.seen import SEEN_NAME
+from hermes_agent.plugins.seen import CACHE_NAME
 
 Write = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]
@@ -84,7 +84,7 @@ def test_a_file_that_was_written_just_now_is_not_kept(home: Path, write_plugin: 
     os.utime(folder / "plugin.yaml", (later, later))
     listed(capsys)
 
-    assert "plugins/one" not in (home / SEEN_NAME).read_text()
+    assert "plugins/one" not in (home / CACHE_NAME).read_text()
 
 
 def test_a_config_that_names_a_variable_is_read_each_time(
@@ -102,28 +102,28 @@ def test_no_secret_of_the_config_is_kept(manifest: Path, home: Path, capsys: Cap
     settle(home / "config.yaml")
 
     assert listed(capsys) == ["enabled user 1.0 one"]
-    assert "hunter2" not in (home / SEEN_NAME).read_text()
+    assert "hunter2" not in (home / CACHE_NAME).read_text()
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", '{"program": 1, "seen": {}}', '{"seen": 3}', "[" * 100_000])
 def test_a_damaged_file_is_not_used(manifest: Path, home: Path, capsys: Capture, text: str) -> None:
-    (home / SEEN_NAME).write_text(text)
+    (home / CACHE_NAME).write_text(text)
 
     assert listed(capsys) == ["enabled user 1.0 one"]
 
 
 def test_what_another_program_kept_is_not_used(manifest: Path, home: Path, capsys: Capture) -> None:
-    document = json.loads((home / SEEN_NAME).read_text())
+    document = json.loads((home / CACHE_NAME).read_text())
     document["program"][0]["hermes"] = "0.0.1"
     document["seen"] = {name: [entry[0], ["wrong"]] for name, entry in document["seen"].items()}
-    (home / SEEN_NAME).write_text(json.dumps(document))
+    (home / CACHE_NAME).write_text(json.dumps(document))
 
     assert listed(capsys) == ["enabled user 1.0 one"]
 
 
 def test_a_home_where_nothing_can_be_kept_is_listed(manifest: Path, home: Path, capsys: Capture) -> None:
-    (home / SEEN_NAME).unlink()
-    (home / SEEN_NAME).mkdir()
+    (home / CACHE_NAME).unlink()
+    (home / CACHE_NAME).mkdir()
 
     assert listed(capsys) == ["enabled user 1.0 one"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hermes_agent.app.cli.gateway import _counts
 from hermes_agent.host import Host
-from hermes_agent.server.daemon import _line
+from hermes_agent.server.daemon import _status_line
 
 HANGS = """
 import threading
@@ -38,5 +38,5 @@ def test_it_is_shown_in_the_list_at_the_start_and_by_the_daemon(
     assert line in host.plugins.hints()
     assert f"      ! {line}" in host.plugins.plugin_text("slow").splitlines()
     assert _counts(host)["plugins_suspended"] == 1
-    assert "1 suspended" in _line("ready", lambda: _counts(host), 0, "")
+    assert "1 suspended" in _status_line("ready", lambda: _counts(host), 0, "")
     host.plugins._plugins["slow"].module.may_end.set()

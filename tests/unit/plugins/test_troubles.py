@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from hermes_agent.app.plugin_door import plugin_troubles
+from hermes_agent.app.plugin_door import troubles_as_json
 from hermes_agent.host import Host
 
 SLOW = """
@@ -24,7 +24,7 @@ SETTINGS = "plugins:\n  enabled: [slow, digger, breaks]\n  hook_timeout_s: 0.1\n
 
 
 def states(host: Host) -> dict[str, tuple[str, str]]:
-    return {one["plugin"]: (one["state"], one["reason"]) for one in plugin_troubles(host)}
+    return {one["plugin"]: (one["state"], one["reason"]) for one in troubles_as_json(host)}
 
 
 def test_a_plugin_that_fails_a_thread_that_dies_and_a_call_that_hangs_are_named_with_their_place(

@@ -8,7 +8,7 @@ import pytest
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import Approvals, NobodyThere, Refused, Told
+from hermes_agent.policy import ApprovalHooks, Approvals, NoApprover, Refusal
 
 
 def request(rule="r", tool="terminal"):
@@ -50,7 +50,7 @@ def test_session_covers_the_same_rule_and_no_other():
     first, again, other = decide(person, request("a"), request("a"), request("b"))
 
     assert (first, again) == (None, None)
-    assert isinstance(other, Refused)
+    assert isinstance(other, Refusal)
     assert [r.rule_key for r in person.asked] == ["a", "b"]
 
 
@@ -65,7 +65,7 @@ def test_a_grant_belongs_to_one_conversation():
 def test_a_denial_tells_the_model_what_was_denied():
     (answer,) = decide(Person("deny"), request())
 
-    assert answer == Refused("The user denied terminal (run a command). Do not try again; ask what to do instead.")
+    assert answer == Refusal("The user denied terminal (run a command). Do not try again; ask what to do instead.")
 
 
 def test_a_denial_is_not_remembered():
@@ -84,19 +84,19 @@ def test_silence_is_a_no():
                 raise
 
     silent = Silent()
-    assert decide(silent, request(), timeout_s=0.05) == [Refused("terminal was not approved: no answer within 0.05 s.")]
+    assert decide(silent, request(), timeout_s=0.05) == [Refusal("terminal was not approved: no answer within 0.05 s.")]
     assert silent.cancelled
 
 
 def test_nobody_there_is_a_no_with_the_reason():
-    (answer,) = decide(NobodyThere("in a scheduled job"), request())
+    (answer,) = decide(NoApprover("in a scheduled job"), request())
 
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Refusal)
     assert "nobody can be asked in a scheduled job" in answer.reason
 
 
 def test_the_reason_of_a_front_door_is_passed_on():
-    assert decide(Person(Refused("away")), request()) == [Refused("away")]
+    assert decide(Person(Refusal("away")), request()) == [Refusal("away")]
 
 
 @pytest.mark.parametrize("limit", ["once", "mandatory"])
@@ -114,14 +114,14 @@ def test_an_earlier_answer_covers_no_question_that_is_asked_each_time():
     person = Person("session", "deny")
     allowed, refused = decide(person, request(), replace(request(), mandatory=True))
 
-    assert (allowed, isinstance(refused, Refused)) == (None, True)
+    assert (allowed, isinstance(refused, Refusal)) == (None, True)
 
 
 @pytest.mark.parametrize("answer", [None, "", "for ever", "yes", True, 1])
 def test_an_answer_that_means_nothing_is_a_no(answer):
     (refused,) = decide(Person(answer), request())
 
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Refusal)
     assert repr(answer) in refused.reason
 
 
@@ -164,7 +164,7 @@ def test_an_approver_that_fails_grants_nothing_and_lets_the_next_be_asked():
             await approvals.decide(request())
         return await approvals.decide(request())
 
-    assert isinstance(asyncio.run(main()), Refused)
+    assert isinstance(asyncio.run(main()), Refusal)
 
 
 # -- who hears of it -----------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_an_approver_that_fails_grants_nothing_and_lets_the_next_be_asked():
 
 @pytest.mark.parametrize(
     ("answer", "choice"),
-    [("once", "once"), ("session", "session"), ("deny", "deny"), (Refused("nobody"), "deny"), ("nonsense", "deny")],
+    [("once", "once"), ("session", "session"), ("deny", "deny"), (Refusal("nobody"), "deny"), ("nonsense", "deny")],
 )
 def test_question_and_answer_are_told(answer, choice):
     told = heard(Person(answer))
@@ -200,7 +200,7 @@ def heard(person, timeout_s=5.0):
         hooks.add(name, lambda name=name, **kw: told.append((name, kw)), "p")
 
     async def main():
-        listener = Told(hooks, bridge, surface="gateway", session_key="s")
+        listener = ApprovalHooks(hooks, bridge, surface="gateway", session_key="s")
         approvals = Approvals(person, timeout_s=timeout_s, told=listener)
         await approvals.decide(request("r"), turn_id="t", tool_call_id="c")
 

@@ -9,14 +9,14 @@ import pytest
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.policy.network import (
     MODES,
+    HostTable,
+    HostTables,
     InvalidHost,
     Mode,
-    Table,
-    Tables,
-    entry_of,
+    explain_unruled,
     is_address,
-    parsed_host,
-    unruled,
+    parse_entry,
+    parse_host,
 )
 from hermes_agent.policy.network.table import groups
 
@@ -45,7 +45,7 @@ from hermes_agent.policy.network.table import groups
     ],
 )
 def test_a_host_has_one_spelling(text, host):
-    assert parsed_host(text) == host
+    assert parse_host(text) == host
     assert is_address(host) == (host[0].isdecimal() or ":" in host)
 
 
@@ -58,7 +58,7 @@ def test_a_host_has_one_spelling(text, host):
 )
 def test_what_is_no_host_is_refused(text):
     with pytest.raises(InvalidHost):
-        parsed_host(text)
+        parse_host(text)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_is_no_host_is_refused(text):
     ],
 )
 def test_an_entry_covers_what_it_names(entry, host, port, covered):
-    assert entry_of(entry).covers(host, port) is covered
+    assert parse_entry(entry).covers(host, port) is covered
 
 
 @pytest.mark.parametrize(
@@ -96,74 +96,78 @@ def test_an_entry_covers_what_it_names(entry, host, port, covered):
 )
 def test_an_entry_that_names_nothing_is_refused(text):
     with pytest.raises(InvalidHost):
-        entry_of(text)
+        parse_entry(text)
 
 
-def table(**config: Any) -> Table:
+def table(**config: Any) -> HostTable:
     values = {"network.hosts": (), "network.deny": (), **{name.replace("_", ".", 1): v for name, v in config.items()}}
-    return Table.of(values.get)
+    return HostTable.of(values.get)
 
 
 def test_a_denied_host_is_denied_at_each_port_though_it_is_listed():
     found = table(network_hosts=["*.example.org"], network_deny=["bad.example.org", "10.9.0.0/16"])
-    assert found.rule("good.example.org", 443).verdict == "listed"
-    assert found.rule("bad.example.org", 8443).verdict == "denied"
-    assert found.rule("other.example", 443).verdict == "unlisted"
+    assert found.judge("good.example.org", 443).verdict == "listed"
+    assert found.judge("bad.example.org", 8443).verdict == "denied"
+    assert found.judge("other.example", 443).verdict == "unlisted"
     assert found.denies_address("10.9.1.1", 1) and not found.denies_address("10.8.1.1", 1)
 
 
 def test_the_blocklist_of_sites_is_part_of_the_table():
     found = table(network_hosts=["www.bad.example"], security_website_blocklist={"domains": ["bad.example"]})
-    rule = found.rule("www.bad.example", 443)
+    rule = found.judge("www.bad.example", 443)
     assert rule.verdict == "denied" and "website_blocklist" in rule.why
-    assert found.rule("::1", 443).verdict == "unlisted"
+    assert found.judge("::1", 443).verdict == "unlisted"
 
 
 def test_a_private_address_is_opened_by_an_entry_that_names_the_address():
     found = table(network_hosts=["10.1.0.0/16:5432", "*.example.org"])
-    assert found.opens("10.1.2.3", 5432) and not found.opens("10.1.2.3", 443) and not found.opens("127.0.0.1", 443)
-    assert table(security_allow_private_urls=True).opens("127.0.0.1", 443)
+    assert (
+        found.opens_private("10.1.2.3", 5432)
+        and not found.opens_private("10.1.2.3", 443)
+        and not found.opens_private("127.0.0.1", 443)
+    )
+    assert table(security_allow_private_urls=True).opens_private("127.0.0.1", 443)
 
 
 def test_a_group_stands_for_its_hosts_and_an_unknown_one_is_named():
     found = table(network_hosts=["group:github", "group:registries"])
-    assert all(found.rule(host, 443).verdict == "listed" for host in (*groups()["github"], *groups()["python"]))
-    assert found.rule(groups()["gitlab"][0], 443).verdict == "unlisted"
+    assert all(found.judge(host, 443).verdict == "listed" for host in (*groups()["github"], *groups()["python"]))
+    assert found.judge(groups()["gitlab"][0], 443).verdict == "unlisted"
     with pytest.raises(ConfigError, match="'group:pyhton' is no group; there are python, "):
         table(network_hosts=["group:pyhton"])
 
 
 def test_every_group_has_hosts_that_are_understood():
     for name, hosts in groups().items():
-        assert hosts and all(entry_of(host).name == host for host in hosts), name
+        assert hosts and all(parse_entry(host).name == host for host in hosts), name
 
 
 def test_a_broken_list_denies_everything():
-    found = Tables({"network.hosts": ["a b"]}.get).now()
-    assert found.rule("example.org", 443) == ("denied", found.broken) and "'a b'" in found.broken
+    found = HostTables({"network.hosts": ["a b"]}.get).current()
+    assert found.judge("example.org", 443) == ("denied", found.broken) and "'a b'" in found.broken
 
 
 def test_always_counts_at_once_and_is_written_once(tmp_path):
     config = {"network.hosts": ["a.example"]}
-    tables = Tables(config.get, tmp_path)
-    assert tables.now().rule("b.example", 443).verdict == "unlisted"
-    tables.keep("b.example")
-    assert tables.now().rule("b.example", 443).verdict == "listed"
+    tables = HostTables(config.get, tmp_path)
+    assert tables.current().judge("b.example", 443).verdict == "unlisted"
+    tables.allow_always("b.example")
+    assert tables.current().judge("b.example", 443).verdict == "listed"
     assert (tmp_path / "config.yaml").read_text().count("example") == 2
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("backend", ["local", "docker", "singularity", "ssh", "modal", "a-plugin"])
 def test_what_the_table_does_not_rule_is_said(mode: Mode, backend: str) -> None:
-    said = unruled(backend, {"terminal.network": mode}.get)
+    said = explain_unruled(backend, {"terminal.network": mode}.get)
     if backend == "local":
-        assert said == "" and "network of this machine" in unruled(
+        assert said == "" and "network of this machine" in explain_unruled(
             backend, {"terminal.network": mode, "terminal.sandbox": "off"}.get
         )
     elif backend in ("docker", "singularity"):
         wanted = {"off": "", "on": "the network of its engine"}.get(mode, "all of the network (`on`) or none")
         assert wanted in said and bool(wanted) == bool(said)
-        assert "`network.deny` does not hold there" in unruled(
+        assert "`network.deny` does not hold there" in explain_unruled(
             backend, {"terminal.network": "on", "network.deny": ["evil.example"]}.get
         )
     else:

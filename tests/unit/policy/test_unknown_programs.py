@@ -8,7 +8,7 @@ import pytest
 
 from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.policy.shell import judge
-from hermes_agent.policy.smart import judgeable
+from hermes_agent.policy.smart import can_judge
 
 TABLE = (files("hermes_agent.policy.shell") / "known.txt").read_text("utf-8")
 
@@ -28,7 +28,7 @@ TABLE = (files("hermes_agent.policy.shell") / "known.txt").read_text("utf-8")
 )
 def test_the_question_names_the_program_and_the_word_that_decides(command: str, what: str) -> None:
     assert judge(command).keys == (f"unknown program: {what}",)
-    assert judge(command).unknown
+    assert judge(command).is_unknown
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_question_names_the_program_and_the_word_that_decides(command: str, 
     ],
 )
 def test_what_belongs_to_the_project_asks_for_help_or_only_looks_is_known(command: str) -> None:
-    assert not judge(command).dangerous
+    assert not judge(command).is_dangerous
 
 
 def test_an_answer_covers_that_program_alone() -> None:
@@ -54,7 +54,7 @@ def test_an_answer_covers_that_program_alone() -> None:
     assert kept.review("frobnicate y", confined=True).verdict == "allow"
     assert kept.review("frobnicate y && other-one", confined=True).verdict == "ask"
     assert CommandPolicy(allow=["frobnicate *"]).review("frobnicate y", confined=True).verdict == "allow"
-    assert judgeable(review.keys, "frobnicate x")
+    assert can_judge(review.keys, "frobnicate x")
 
 
 def test_an_answer_about_one_subcommand_covers_no_other() -> None:
@@ -73,7 +73,7 @@ def test_what_only_may_be_a_command_names_no_unknown_program() -> None:
 
 def test_arguments_of_known_and_project_programs_that_look_like_commands_are_text() -> None:
     for command in ('pytest -k "rm -rf /"', './run-tests "rm -rf /"', 'npm test -- --grep "rm -rf /"'):
-        assert not judge(command).dangerous, command
+        assert not judge(command).is_dangerous, command
     assert judge('frobnicate "rm -rf /"').hardline
 
 

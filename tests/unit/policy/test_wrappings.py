@@ -53,7 +53,7 @@ def test_what_must_never_run_is_refused_in_every_wrapping(command: str, attempt:
 def test_what_is_dangerous_asks_in_every_wrapping(command: str, attempt: Callable[[bool, str], None]) -> None:
     for text in wrapped(command):
         if "nobody-knows" not in text:  # there, only what must never run is looked for
-            attempt(judge(text).dangerous, text)
+            attempt(judge(text).is_dangerous, text)
 
 
 DISKS = """
@@ -104,7 +104,7 @@ def test_no_program_writes_a_disk(command: str) -> None:
     ],
 )
 def test_looking_at_a_disk_is_harmless(command: str) -> None:
-    assert not judge(command).dangerous
+    assert not judge(command).is_dangerous
 
 
 FED = [
@@ -176,9 +176,9 @@ def test_variables_that_load_or_evaluate_something_ask() -> None:
         *("NODE_OPTIONS='--require ./x.js' node y.js", "PYTHONSTARTUP=x python3", "GIT_CONFIG_GLOBAL=x git log"),
         *("RUBYOPT=-rx ruby y.rb", "GOFLAGS=-toolexec=sh go build", "echo 'rm -rf /' > x; BASH_ENV=x bash y"),
     ):
-        assert judge(text).dangerous, text
+        assert judge(text).is_dangerous, text
     for text in ("PAGER=cat git log", "EDITOR=vim git commit", "GIT_SSH_COMMAND='ssh -i k' git fetch", "CC=clang make"):
-        assert not judge(text).dangerous, text
+        assert not judge(text).is_dangerous, text
 
 
 LEFT = {
@@ -243,7 +243,7 @@ def test_no_published_way_to_a_shell_a_library_or_the_network_is_harmless(attemp
         found = judge(with_command(text) if kind == "command" else text)
         seen.add(program)
         if not any(part in f"\n{text}" for part in LEFT):
-            attempt(found.dangerous or found.network, f"{program} ({kind}): {text}")
+            attempt(found.is_dangerous or found.network, f"{program} ({kind}): {text}")
     assert len(seen) > 200
 
 
@@ -283,4 +283,4 @@ def test_long_code_takes_no_time(form: str, piece: str) -> None:
     ],
 )
 def test_code_that_is_known_to_be_harmless_runs(command: str) -> None:
-    assert not judge(command).dangerous
+    assert not judge(command).is_dangerous

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.events import Event, TextDelta, ToolFinished, ToolStarted, TurnFinished
-from hermes_agent.core.messages import Content, Message, Usage, text_of
+from hermes_agent.core.messages import Content, Message, Usage, text_content
 from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.policy import Approver
-from hermes_agent.server import ServerSettings, build, serve
+from hermes_agent.server import HttpSettings, build, serve
 
 KEY = "key-of-this-test-0123456789"
 USAGE = Usage(12, 3, 4)
@@ -82,7 +82,7 @@ class ScriptedTalk:
         self.agent.options.append(options)
         self._playing = True
         if self._keep:
-            self.agent.stored.setdefault(self.session_id, []).append(text_of(content))
+            self.agent.stored.setdefault(self.session_id, []).append(text_content(content))
         async for event in self.agent.play(self, content):
             yield event
 
@@ -111,8 +111,8 @@ def says(*pieces: str, reason: Any = "answered") -> Play:
 
 async def echo(talk: ScriptedTalk, content: Content) -> AsyncIterator[Event]:
     """A turn that says what it was asked."""
-    yield TextDelta(text_of(content))
-    yield finished(text_of(content))
+    yield TextDelta(text_content(content))
+    yield finished(text_content(content))
 
 
 async def calculates(talk: ScriptedTalk, content: Content) -> AsyncIterator[Event]:
@@ -151,7 +151,7 @@ class Gate:
     async def play(self, talk: ScriptedTalk, content: Content) -> AsyncIterator[Event]:
         self.now += 1
         self.most = max(self.most, self.now)
-        self.begun.put_nowait(text_of(content))
+        self.begun.put_nowait(text_content(content))
         try:
             for event in self.first:
                 yield event
@@ -164,8 +164,8 @@ class Gate:
                 self.interrupted.set()
                 yield finished("", "interrupted")
                 return
-            yield TextDelta(text_of(content))
-            yield finished(text_of(content))
+            yield TextDelta(text_content(content))
+            yield finished(text_content(content))
         finally:
             self.now -= 1
 
@@ -200,7 +200,7 @@ async def serving(
 ) -> AsyncIterator[Running]:
     """Run a real server on a free port of 127.0.0.1; it is stopped at the end."""
     door = agent if hasattr(agent, "open") else ScriptedAgent(agent)
-    given = ServerSettings(**{"port": 0, "key": KEY, "drain_timeout_s": LIMIT_S, **settings})
+    given = HttpSettings(**{"port": 0, "key": KEY, "drain_timeout_s": LIMIT_S, **settings})
     counts = {"plugins": 1, "tools": 2}
     app = build(door, given, models=["scripted-1"], counts=lambda: counts, slash=slash, webhooks=webhooks)
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -17,7 +17,7 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ModelError, ModelErrorKind, UserError
 from hermes_agent.core.events import Event, Notice, TextDelta, ToolStarted
 from hermes_agent.core.messages import Content, Message, ToolCall
-from hermes_agent.policy import Refused
+from hermes_agent.policy import Refusal
 
 sys.path.insert(0, str(Path(__file__).parent))
 from scripted_door import (
@@ -249,7 +249,7 @@ def test_nobody_can_be_asked_over_http() -> None:
             await post(running, ASK)
             return await running.agent.opened[0].approver.ask(ApprovalRequest("terminal", "run `ls`", "ls", "terminal"))
 
-    assert isinstance(asyncio.run(run()), Refused)
+    assert isinstance(asyncio.run(run()), Refusal)
 
 
 CASES: list[tuple[ModelErrorKind, int, str, str | None]] = [

@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx
 
-from hermes_agent.agent.inbox import Inboxes
-from hermes_agent.agent.slash import Slash
-from hermes_agent.commands import CommandRegistry
+from hermes_agent.agent.inbox import InjectedMessages
+from hermes_agent.agent.slash import CommandRouter
+from hermes_agent.commands import CommandTable
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.skills import PluginSkills, SkillLibrary
@@ -28,12 +28,12 @@ from scripted_door import LIMIT_S, Gate, Running, ScriptedAgent, echo, serving
 
 
 class World:
-    """A real `Slash` with a command `scan` and a skill `tea`."""
+    """A real `CommandRouter` with a command `scan` and a skill `tea`."""
 
     def __init__(self, home: Path) -> None:
         self.bridge = Bridge()
-        self.commands = CommandRegistry()
-        self.inboxes = Inboxes()
+        self.commands = CommandTable()
+        self.inboxes = InjectedMessages()
         self.asked: list[tuple[str, str, str]] = []
         (home / "skills" / "tea").mkdir(parents=True)
         (home / "skills" / "tea" / "SKILL.md").write_text("Warm the pot.\n")
@@ -47,7 +47,7 @@ class World:
             disabled_plugins=list,
         )
         self.commands.register("scan-it", self.scan, plugin="p")
-        self.slash = Slash(
+        self.slash = CommandRouter(
             self.commands, SkillCommands(library), self.bridge, self.inboxes, self.hooks, cwd=home, approval_timeout_s=1
         )
 

@@ -237,8 +237,8 @@ def test_requests_one_after_the_other_with_length_or_chunks_are_served(piecemeal
 
 def test_a_daemon_has_the_hard_limit_of_open_files() -> None:
     code = (
-        "import resource; from hermes_agent.service.descriptors import raise_limit, within_descriptors;"
-        "print(raise_limit(), resource.getrlimit(resource.RLIMIT_NOFILE), within_descriptors(512))"
+        "import resource; from hermes_agent.service.descriptors import raise_file_limit, limit_connections;"
+        "print(raise_file_limit(), resource.getrlimit(resource.RLIMIT_NOFILE), limit_connections(512))"
     )
 
     def said(soft: int, hard: int) -> str:

@@ -21,7 +21,7 @@ import pytest
 from hermes_agent import __version__
 from hermes_agent.core.errors import UserError
 from hermes_agent.server import KEY_NAME
-from hermes_agent.service.control import ask
+from hermes_agent.service.control import request
 
 LIMIT_S = 30.0
 """A start imports everything; other tests run beside it."""
@@ -202,7 +202,7 @@ def test_the_commands_stop_reload_and_send_through_the_control_socket(start: Sta
     daemon = start(XDG_RUNTIME_DIR="", RUNTIME_DIRECTORY="")
     daemon.until("READY")
     with pytest.raises(UserError, match="expected one line of JSON"):
-        ask(daemon.home, {"op": "nonsense"})
+        request(daemon.home, {"op": "nonsense"})
     (daemon.home / "config.yaml").write_text("server: {port: zero}\n")
     broken = hermes(daemon.home, "reload")
     assert broken.returncode == 1

@@ -12,7 +12,7 @@ import pytest
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redact import MASK, redactor
-from hermes_agent.server import KEY_NAME, ServerSettings, file_key, with_key
+from hermes_agent.server import KEY_NAME, HttpSettings, file_key, with_key
 
 
 def test_the_first_start_makes_a_key_that_only_its_owner_reads_and_later_ones_take_it(tmp_path: Path) -> None:
@@ -28,18 +28,18 @@ def test_the_first_start_makes_a_key_that_only_its_owner_reads_and_later_ones_ta
 
 
 def test_a_configured_key_wins_and_makes_no_file(tmp_path: Path) -> None:
-    assert with_key(ServerSettings(key="configured-key-0123456789"), tmp_path).key == "configured-key-0123456789"
+    assert with_key(HttpSettings(key="configured-key-0123456789"), tmp_path).key == "configured-key-0123456789"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_key_is_masked_wherever_it_is_written(tmp_path: Path) -> None:
-    settings = with_key(ServerSettings(), tmp_path)
+    settings = with_key(HttpSettings(), tmp_path)
     assert redactor(f"key={settings.key}") == f"key={MASK}"
     assert settings.key not in repr(settings)
 
 
 def test_a_key_that_can_be_guessed_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with_key(ServerSettings(key="short"), tmp_path)
+    with_key(HttpSettings(key="short"), tmp_path)
     assert "the HTTP server's key has 5 characters" in caplog.text
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from scripted_door import KEY, LIMIT_S, ScriptedAgent, echo, serving
 
-from hermes_agent.server import ServerSettings, build
+from hermes_agent.server import HttpSettings, build
 from hermes_agent.server.chat_request import read_chat_request
-from hermes_agent.server.reply import Refusal
+from hermes_agent.server.reply import HttpError
 
 PATH = "/v1/chat/completions"
 USER = {"role": "user", "content": "hi"}
@@ -81,7 +81,7 @@ WRONG: list[tuple[Any, str | None]] = [
 @pytest.mark.attack("doors")
 @pytest.mark.parametrize(("body", "param"), WRONG, ids=lambda value: json.dumps(value)[:60])
 def test_a_body_of_the_wrong_shape_is_refused_at_its_place(body: Any, param: str | None) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(HttpError) as caught:
         read_chat_request(json.dumps(body).encode(), ["scripted-1"])
     assert (caught.value.status, caught.value.param) == (400, param)
 
@@ -103,7 +103,7 @@ def test_a_body_of_the_wrong_shape_is_refused_at_its_place(body: Any, param: str
     ids=lambda body: repr(body[:40]),
 )
 def test_what_is_not_json_is_refused(body: bytes) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(HttpError) as caught:
         read_chat_request(body, [])
     assert (caught.value.status, caught.value.code) == (400, "invalid_request")
 
@@ -211,7 +211,7 @@ class InProcess:
     """The application without a socket, for many requests."""
 
     def __init__(self) -> None:
-        app = build(ScriptedAgent(echo), ServerSettings(key=KEY), models=["scripted-1"])
+        app = build(ScriptedAgent(echo), HttpSettings(key=KEY), models=["scripted-1"])
         self._http = httpx.ASGITransport(app, raise_app_exceptions=True)
 
     def __call__(self, method: str, path: str, content: bytes, headers: dict[str, bytes]) -> httpx.Response:

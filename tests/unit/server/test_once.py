@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import httpx
 
-from hermes_agent.delivery import Delivery, Inbound, Mailbox
-from hermes_agent.policy import NobodyThere
-from hermes_agent.server import ServerSettings, build
-from hermes_agent.server.once import Once
+from hermes_agent.delivery import DeliveryService, InboundMessage, Mailbox
+from hermes_agent.policy import NoApprover
+from hermes_agent.server import HttpSettings, build
+from hermes_agent.server.once import IdempotentRequests
 from hermes_agent.testing.chat import chat_host
 
 KEY = "k" * 20
@@ -17,7 +17,9 @@ class Door:
     def __init__(self, chat):
         host = chat.host.host
         self._run = chat.host._run
-        app = build(host.agent, ServerSettings(key=KEY), once=Once(host.delivery, host.agent.transcript))
+        app = build(
+            host.agent, HttpSettings(key=KEY), once=IdempotentRequests(host.delivery, host.agent.call_transcript)
+        )
         self._transport = httpx.ASGITransport(app)
 
     async def asked(self, text, key, session="s1"):
@@ -55,16 +57,18 @@ def test_a_turn_that_was_finished_but_not_told_is_told_by_the_next_daemon_and_no
         host = chat.host.host
 
         async def work_without_telling():
-            talk = await host.agent.open("s1", platform="api_server", approver=NobodyThere(""), principal="api_server")
-            held = await host.delivery.begin(Inbound("api_server", "s1", "1", ""))
-            await held.note(before=0)
+            talk = await host.agent.open("s1", platform="api_server", approver=NoApprover(""), principal="api_server")
+            held = await host.delivery.begin(InboundMessage("api_server", "s1", "1", ""))
+            await held.save_notes(before=0)
             async for _ in talk.turn("a"):
                 continue
             await talk.close("session_boundary")
 
         chat.host._run(work_without_telling())
         assert at.ask("a", "1") == 409  # it is being worked on, as far as this daemon knows
-        host.delivery = Delivery(lambda: Mailbox(host.home / "state.db"), host.bridge.lane("delivery"))
+        host.delivery = DeliveryService(
+            lambda: Mailbox(host.home / "state.db"), host.bridge.serial_executor("delivery")
+        )
         chat.host._run(host.delivery.start())
         at = Door(chat)
 

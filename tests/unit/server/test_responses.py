@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from scripted_door import LIMIT_S, calculates, echo, fails, says, serving
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.server.reply import Refusal
+from hermes_agent.server.reply import HttpError
 from hermes_agent.server.responses_request import read_responses_request
 
 
@@ -105,6 +105,6 @@ def test_a_stream_says_what_went_wrong_and_a_spent_budget_is_incomplete() -> Non
     ],
 )
 def test_what_cannot_be_done_is_refused_at_its_place(body: bytes, param: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(HttpError) as caught:
         read_responses_request(body, ["m"])
     assert caught.value.param == param

@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 
 from hermes_agent.server.asgi import App, Message, Receive, Scope
-from hermes_agent.server.body import CallerGone
-from hermes_agent.server.reply import Reply
-from hermes_agent.server.routes import Route, Routes, answering
+from hermes_agent.server.body import ClientDisconnected
+from hermes_agent.server.reply import HttpReply
+from hermes_agent.server.routes import HttpRoute, RouteTable, make_application
 
 
 def saying(what: str) -> App:
-    async def answer(scope: Scope, receive: Receive) -> Reply:
-        return Reply(200, f"{what} {scope['name']}".strip().encode())
+    async def answer(scope: Scope, receive: Receive) -> HttpReply:
+        return HttpReply(200, f"{what} {scope['name']}".strip().encode())
 
-    return answering(answer)
+    return make_application(answer)
 
 
-ROUTES = Routes(
+ROUTES = RouteTable(
     [
-        Route("/things", saying("list")),
-        Route("/things", saying("make"), "POST"),
-        Route("/things/", saying("show")),
-        Route("/things/", saying("change"), "POST"),
-        Route("/only", saying("posted"), "POST"),
+        HttpRoute("/things", saying("list")),
+        HttpRoute("/things", saying("make"), "POST"),
+        HttpRoute("/things/", saying("show")),
+        HttpRoute("/things/", saying("change"), "POST"),
+        HttpRoute("/only", saying("posted"), "POST"),
     ]
 )
 
@@ -78,8 +78,8 @@ def test_a_request_for_no_route_is_told_what_there_is(method: str, path: str, st
 
 
 def test_nothing_is_sent_to_a_caller_that_has_gone() -> None:
-    async def answer(scope: Scope, receive: Receive) -> Reply:
-        raise CallerGone
+    async def answer(scope: Scope, receive: Receive) -> HttpReply:
+        raise ClientDisconnected
 
-    assert ask("GET", "/", Routes([Route("/x", answering(answer))]))[0]["status"] == 404
-    assert ask("GET", "/x", Routes([Route("/x", answering(answer))])) == []
+    assert ask("GET", "/", RouteTable([HttpRoute("/x", make_application(answer))]))[0]["status"] == 404
+    assert ask("GET", "/x", RouteTable([HttpRoute("/x", make_application(answer))])) == []

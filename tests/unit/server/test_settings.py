@@ -16,17 +16,17 @@ import pytest
 from hermes_agent.config import load
 from hermes_agent.core.errors import EXIT_CONFIG, EXIT_FAILED, ConfigError, UserError
 from hermes_agent.credentials import Credentials
-from hermes_agent.server import ServerSettings, read_settings
+from hermes_agent.server import HttpSettings, read_settings
 from hermes_agent.server.listen import address_of, is_loopback, listen
 
 
-def settings(home: Path, config: str = "", **variables: str) -> ServerSettings:
+def settings(home: Path, config: str = "", **variables: str) -> HttpSettings:
     (home / "config.yaml").write_text(config)
     return read_settings(load(home), Credentials(home, dict(variables)))
 
 
 def test_without_any_setting_it_listens_on_loopback(tmp_path: Path) -> None:
-    assert settings(tmp_path) == ServerSettings()
+    assert settings(tmp_path) == HttpSettings()
 
 
 def test_variables_win_over_the_config(tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_a_port_in_use_is_named_with_the_setting() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UserError) as caught:
-            listen(ServerSettings(port=port))
+            listen(HttpSettings(port=port))
         with pytest.raises(UserError) as by_variable:
-            listen(ServerSettings(port=port, port_from="API_SERVER_PORT"))
+            listen(HttpSettings(port=port, port_from="API_SERVER_PORT"))
     assert caught.value.message == f"port {port} on 127.0.0.1 is in use"
     assert "server.port or the variable API_SERVER_PORT" in caught.value.hint
     assert by_variable.value.hint.endswith("with API_SERVER_PORT.")
@@ -124,7 +124,7 @@ def test_a_port_in_use_is_named_with_the_setting() -> None:
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a b", "." * 70])
 def test_a_host_that_is_no_address_of_this_machine_is_named(host: str) -> None:
     with pytest.raises(UserError) as caught:
-        listen(ServerSettings(host=host, port=0))
+        listen(HttpSettings(host=host, port=0))
     assert host in caught.value.message
     assert "API_SERVER_HOST" in caught.value.hint
 
@@ -139,7 +139,7 @@ def has_ipv6() -> bool:
 
 
 def test_localhost_means_each_of_its_addresses_with_one_port() -> None:
-    sockets = listen(ServerSettings(host="localhost", port=0))
+    sockets = listen(HttpSettings(host="localhost", port=0))
     try:
         assert all(is_loopback(one) for one in sockets)
         assert len({one.getsockname()[1] for one in sockets}) == 1
@@ -150,7 +150,7 @@ def test_localhost_means_each_of_its_addresses_with_one_port() -> None:
 
 @pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
 def test_an_ipv6_address_stands_in_brackets() -> None:
-    (one,) = listen(ServerSettings(host="::1", port=0))
+    (one,) = listen(HttpSettings(host="::1", port=0))
     with one:
         assert address_of(one) == f"[::1]:{one.getsockname()[1]}"
 
@@ -164,7 +164,7 @@ def test_connections_do_not_hold_small_answers_back() -> None:
             nodelay.set_result(peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
             writer.close()
 
-        (one,) = listen(ServerSettings(port=0))
+        (one,) = listen(HttpSettings(port=0))
         async with await asyncio.start_server(connected, sock=one):
             _, writer = await asyncio.open_connection(*one.getsockname())
             writer.close()
@@ -174,7 +174,7 @@ def test_connections_do_not_hold_small_answers_back() -> None:
 
 
 def test_every_address_is_not_loopback() -> None:
-    (one,) = listen(ServerSettings(host="0.0.0.0", port=0))
+    (one,) = listen(HttpSettings(host="0.0.0.0", port=0))
     with one:
         assert not is_loopback(one)
 

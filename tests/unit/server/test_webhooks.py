@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from hermes_agent.core.errors import ConfigError
-from hermes_agent.server import ServerSettings, build
-from hermes_agent.server.webhook_routes import filled, read_routes
+from hermes_agent.server import HttpSettings, build
+from hermes_agent.server.webhook_routes import fill_template, read_routes
 from hermes_agent.server.webhook_turns import WebhookTurns
 from hermes_agent.server.webhooks import WebhookEndpoint
 from hermes_agent.testing.chat import chat_host
@@ -55,7 +55,7 @@ class Door:
         found = routes(push=entry)
         host = chat.host.host
         endpoint = WebhookEndpoint(found, host.delivery, clock=lambda: NOW)
-        self._app = build(host.agent, ServerSettings(key="k" * 20), webhooks=endpoint)
+        self._app = build(host.agent, HttpSettings(key="k" * 20), webhooks=endpoint)
         turns = WebhookTurns(found, host.agent, chat.gateway.compose, at_once=2)
         host.delivery.serve("webhook", turns.serve)
 
@@ -216,5 +216,5 @@ def test_a_route_without_a_secret_is_a_config_error_that_says_what_to_set():
 
 
 def test_values_of_a_template_are_never_read_as_a_template():
-    assert filled("{a} {b} {missing.x}", {"a": "{b}", "b": [1]}) == "{b} [\n 1\n] "
-    assert len(filled("{a}", {"a": "x" * 100_000})) < 9_000
+    assert fill_template("{a} {b} {missing.x}", {"a": "{b}", "b": [1]}) == "{b} [\n 1\n] "
+    assert len(fill_template("{a}", {"a": "x" * 100_000})) < 9_000

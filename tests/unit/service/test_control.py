@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.service.control import ControlSocket, ask, ask_at, socket_path
-from hermes_agent.service.state import describe_self, note, write_state
+from hermes_agent.service.control import ControlSocket, request, request_at, socket_path
+from hermes_agent.service.state import describe_self, write_note, write_state
 
 ASK = """
 import json, socket, sys
@@ -124,7 +124,7 @@ def test_a_path_of_any_length_is_fine_and_what_a_killed_daemon_left_is_replaced(
         control = ControlSocket(home, {}, {"hello": hello})
         await control.start()
         with pytest.raises(UserError, match="cannot control it"):  # this process is the daemon's own
-            await asyncio.to_thread(ask, home, {"op": "hello"})
+            await asyncio.to_thread(request, home, {"op": "hello"})
         await control.drain(0)
 
     asyncio.run(run())
@@ -132,12 +132,12 @@ def test_a_path_of_any_length_is_fine_and_what_a_killed_daemon_left_is_replaced(
 
 def test_without_a_daemon_or_a_socket_the_reason_is_told(tmp_path):
     with pytest.raises(UserError, match="has no control socket"):
-        ask(tmp_path, {"op": "hello"})
+        request(tmp_path, {"op": "hello"})
     write_state(tmp_path, describe_self("file", {}))
     (tmp_path / "run").mkdir()
-    note(tmp_path, "control", str(tmp_path / "run" / "control.sock"))
+    write_note(tmp_path, "control", str(tmp_path / "run" / "control.sock"))
     with pytest.raises(UserError, match="does not answer at"):
-        ask(tmp_path, {"op": "hello"})
+        request(tmp_path, {"op": "hello"})
 
 
 def test_a_long_answer_comes_whole(tmp_path):
@@ -151,7 +151,7 @@ def test_a_long_answer_comes_whole(tmp_path):
 
     async def run():
         async with await asyncio.start_unix_server(answer, path):
-            return await asyncio.to_thread(ask_at, path, {"op": "session"}, timeout_s=60)
+            return await asyncio.to_thread(request_at, path, {"op": "session"}, timeout_s=60)
 
     assert asyncio.run(run())["said"] == said
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import EXIT_LOCKED, LockHeld, UserError
-from hermes_agent.service.lock import LOCK_NAME, HomeLock, holder
+from hermes_agent.service.lock import LOCK_NAME, HomeLock, lock_holder
 
 HOLD = """
 import sys
@@ -51,7 +51,7 @@ def test_a_second_daemon_is_refused_and_told_who_has_the_home(tmp_path: Path) ->
             f"Stop it first (`systemctl stop hermes-agent` or `kill {process.pid}`),"
             " or set HERMES_HOME to another directory."
         )
-        assert holder(tmp_path) == process.pid
+        assert lock_holder(tmp_path) == process.pid
     finally:
         process.kill()
         process.wait(60)
@@ -62,7 +62,7 @@ def test_a_daemon_that_was_killed_leaves_the_home_free(tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait(60)
     assert (tmp_path / LOCK_NAME).read_text() == f"{process.pid}\n"
-    assert holder(tmp_path) is None
+    assert lock_holder(tmp_path) is None
     with HomeLock(tmp_path):
         assert (tmp_path / LOCK_NAME).read_text() == f"{os.getpid()}\n"
 
@@ -88,8 +88,8 @@ def test_a_released_lock_can_be_taken_again_and_names_nobody(tmp_path: Path) -> 
     lock.release()
     assert (tmp_path / LOCK_NAME).read_text() == ""
     with HomeLock(tmp_path):
-        assert holder(tmp_path) == os.getpid()
-    assert holder(tmp_path) is None
+        assert lock_holder(tmp_path) == os.getpid()
+    assert lock_holder(tmp_path) is None
 
 
 def test_the_lock_is_private_and_two_homes_do_not_meet(tmp_path: Path) -> None:
@@ -100,6 +100,6 @@ def test_the_lock_is_private_and_two_homes_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_a_home_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert holder(tmp_path / "none") is None
+    assert lock_holder(tmp_path / "none") is None
     with pytest.raises(UserError, match=r"none/gateway\.lock"):
         HomeLock(tmp_path / "none").acquire()

@@ -17,10 +17,10 @@ import pytest
 from hermes_agent.app.cli import logs
 from hermes_agent.core.errors import UserError
 from hermes_agent.service.context import log_context
-from hermes_agent.service.entries import LogEntry, Wanted, as_text, from_journal, from_line
+from hermes_agent.service.entries import LogEntry, LogFilter, as_text, from_journal, from_line
 from hermes_agent.service.log_file import LogFile
-from hermes_agent.service.log_journal import Journal
-from hermes_agent.service.log_source import choose, parse_since
+from hermes_agent.service.log_journal import JournalReader
+from hermes_agent.service.log_source import choose_reader, parse_since
 from hermes_agent.service.rotating import RotatingFile
 from hermes_agent.service.state import DaemonState, write_state
 
@@ -55,7 +55,7 @@ def test_a_record_is_read_as_it_was_written(log: Log, tmp_path: Path) -> None:
             raise ValueError("no")
         except ValueError:
             logger.exception("failed: 2=2\nsecond line")
-    (entry,) = LogFile(tmp_path / "logs" / "agent.log").recent(9, Wanted())
+    (entry,) = LogFile(tmp_path / "logs" / "agent.log").recent(9, LogFilter())
     assert (entry.level, entry.logger) == ("ERROR", "hermes_agent.test")
     assert dict(entry.fields) == {"session": "s1", "turn": "t 1", "plugin": 'we"ird\\'}
     assert entry.message.startswith("failed: 2=2\nsecond line\nTraceback (most recent call last):\n  File ")
@@ -65,17 +65,17 @@ def test_a_record_is_read_as_it_was_written(log: Log, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "shown"),
     [
-        (Wanted(), ["a", "b", "c\nmore", "d"]),
-        (Wanted(level="INFO"), ["b", "c\nmore", "d"]),
-        (Wanted(level="WARNING"), ["c\nmore", "d"]),
-        (Wanted(session="s1"), ["b", "c\nmore"]),
-        (Wanted(session="s1", level="ERROR"), ["c\nmore"]),
-        (Wanted(plugin="calculator"), ["c\nmore"]),
-        (Wanted(plugin="nobody"), []),
+        (LogFilter(), ["a", "b", "c\nmore", "d"]),
+        (LogFilter(level="INFO"), ["b", "c\nmore", "d"]),
+        (LogFilter(level="WARNING"), ["c\nmore", "d"]),
+        (LogFilter(session="s1"), ["b", "c\nmore"]),
+        (LogFilter(session="s1", level="ERROR"), ["c\nmore"]),
+        (LogFilter(plugin="calculator"), ["c\nmore"]),
+        (LogFilter(plugin="nobody"), []),
     ],
 )
 def test_records_are_filtered_with_their_continued_lines(
-    log: Log, tmp_path: Path, wanted: Wanted, shown: list[str]
+    log: Log, tmp_path: Path, wanted: LogFilter, shown: list[str]
 ) -> None:
     logger = log()
     logger.debug("a")
@@ -93,9 +93,9 @@ def test_the_last_records_come_from_older_files_when_the_newest_has_too_few(log:
         logger.info("record %02d", n)
     assert (tmp_path / "logs" / "agent.log.3").exists()
     file = LogFile(tmp_path / "logs" / "agent.log")
-    assert messages(file.recent(7, Wanted())) == [f"record {n:02d}" for n in range(5, 12)]
-    assert messages(LogFile(file.path).recent(99, Wanted())) == [f"record {n:02d}" for n in range(12)]
-    assert LogFile(file.path).recent(0, Wanted()) == []
+    assert messages(file.recent(7, LogFilter())) == [f"record {n:02d}" for n in range(5, 12)]
+    assert messages(LogFile(file.path).recent(99, LogFilter())) == [f"record {n:02d}" for n in range(12)]
+    assert LogFile(file.path).recent(0, LogFilter()) == []
 
 
 def test_following_survives_one_rotation_and_several_between_two_looks(log: Log, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_following_survives_one_rotation_and_several_between_two_looks(log: Log,
         return count is not None
 
     file = LogFile(tmp_path / "logs" / "agent.log")
-    seen = messages(file.recent(5, Wanted())) + messages(file.follow(Wanted(), wait))
+    seen = messages(file.recent(5, LogFilter())) + messages(file.follow(LogFilter(), wait))
     assert seen == [f"record {n:02d}" for n in range(13)]
 
 
@@ -128,8 +128,8 @@ def test_following_begins_before_there_is_a_file_and_filters(log: Log, tmp_path:
         return step is not None
 
     file = LogFile(tmp_path / "logs" / "agent.log")
-    assert file.recent(5, Wanted()) == []
-    assert [as_text(e)[-8:] for e in file.follow(Wanted(level="ERROR"), wait)] == [": second", "and more"]
+    assert file.recent(5, LogFilter()) == []
+    assert [as_text(e)[-8:] for e in file.follow(LogFilter(level="ERROR"), wait)] == [": second", "and more"]
 
 
 def test_a_file_that_was_removed_by_hand_does_not_bring_old_records_back(log: Log, tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def test_a_file_that_was_removed_by_hand_does_not_bring_old_records_back(log: Lo
         return step is not None
 
     file = LogFile(path)
-    assert messages(file.recent(1, Wanted())) == ["record 04"]
-    assert messages(file.follow(Wanted(), wait)) == ["new"]
+    assert messages(file.recent(1, LogFilter())) == ["record 04"]
+    assert messages(file.follow(LogFilter(), wait)) == ["new"]
 
 
 def test_a_follower_starts_with_the_rotated_files_when_the_newest_is_missing(log: Log, tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ def test_a_follower_starts_with_the_rotated_files_when_the_newest_is_missing(log
         return go_on
 
     file = LogFile(path)
-    assert [as_text(entry) for entry in file.recent(1, Wanted())] == [last]
-    assert messages(file.follow(Wanted(), wait)) == ["new"]
+    assert [as_text(entry) for entry in file.recent(1, LogFilter())] == [last]
+    assert messages(file.follow(LogFilter(), wait)) == ["new"]
 
 
 def test_a_line_is_shown_when_it_is_complete_and_a_truncated_file_is_read_from_its_start(tmp_path: Path) -> None:
@@ -185,14 +185,14 @@ def test_a_line_is_shown_when_it_is_complete_and_a_truncated_file_is_read_from_i
         return True
 
     file = LogFile(path)
-    assert messages(file.recent(5, Wanted())) == ["one, and a long line"]
-    assert messages(file.follow(Wanted(), wait)) == ["two", "new"]
+    assert messages(file.recent(5, LogFilter())) == ["one, and a long line"]
+    assert messages(file.follow(LogFilter(), wait)) == ["two", "new"]
 
 
 def test_a_follower_in_another_thread_sees_every_record_of_a_file_that_rotates(log: Log, tmp_path: Path) -> None:
     logger = log(max_bytes=3000, backups=100)
     file = LogFile(tmp_path / "logs" / "agent.log")
-    file.recent(0, Wanted())
+    file.recent(0, LogFilter())
     seen: list[str] = []
     done = threading.Event()
     writing_ended = threading.Event()
@@ -201,7 +201,7 @@ def test_a_follower_in_another_thread_sees_every_record_of_a_file_that_rotates(l
         def wait() -> bool:
             return not writing_ended.wait(0.002) or len(seen) < 2000
 
-        for entry in file.follow(Wanted(), wait):
+        for entry in file.follow(LogFilter(), wait):
             seen.append(entry.message)
         done.set()
 
@@ -216,7 +216,7 @@ def test_a_follower_in_another_thread_sees_every_record_of_a_file_that_rotates(l
 
 def test_a_message_that_looks_like_a_record_stays_part_of_its_own(log: Log, tmp_path: Path) -> None:
     log().info("real\n2026-01-01 00:00:00.000+00:00 ERROR root: forged session=s9")
-    assert LogFile(tmp_path / "logs" / "agent.log").recent(5, Wanted(level="ERROR")) == []
+    assert LogFile(tmp_path / "logs" / "agent.log").recent(5, LogFilter(level="ERROR")) == []
 
 
 def test_a_structured_entry_of_the_journal_is_read() -> None:
@@ -286,26 +286,26 @@ def test_since_refuses_what_is_no_time() -> None:
 
 
 def test_the_daemons_record_decides_between_journal_and_file(tmp_path: Path) -> None:
-    assert isinstance(choose(tmp_path), LogFile)
+    assert isinstance(choose_reader(tmp_path), LogFile)
     write_state(tmp_path, DaemonState(1, 0, "file", "h.service"))
-    assert isinstance(choose(tmp_path), LogFile)
-    assert choose(tmp_path, source="journal") == Journal("h.service", "system")
+    assert isinstance(choose_reader(tmp_path), LogFile)
+    assert choose_reader(tmp_path, source="journal") == JournalReader("h.service", "system")
     write_state(tmp_path, DaemonState(1, 0, "journal", "h.service", "user", "id"))
-    assert choose(tmp_path) == Journal("h.service", "user", "id")
-    assert isinstance(choose(tmp_path, source="file"), LogFile)
-    assert choose(tmp_path, unit="other") == Journal("other.service", None)
+    assert choose_reader(tmp_path) == JournalReader("h.service", "user", "id")
+    assert isinstance(choose_reader(tmp_path, source="file"), LogFile)
+    assert choose_reader(tmp_path, unit="other") == JournalReader("other.service", None)
     write_state(tmp_path, DaemonState(1, 0, "journal", None, "system", "id"))
-    assert choose(tmp_path) == Journal(None, "system", "id")
+    assert choose_reader(tmp_path) == JournalReader(None, "system", "id")
 
 
 def test_the_journal_of_an_unknown_unit_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="hermes logs --unit hermes-agent"):
-        choose(tmp_path, source="journal")
+        choose_reader(tmp_path, source="journal")
 
 
 def run_logs(*argv: str) -> int:
     parser = argparse.ArgumentParser()
-    logs.add(parser.add_subparsers())
+    logs.add_logs(parser.add_subparsers())
     args = parser.parse_args(["logs", *argv])
     status: int = args.run(args)
     return status

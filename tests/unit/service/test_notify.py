@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.redact import redactor
-from hermes_agent.service.notify import Notifier
-from hermes_agent.service.watchdog import beat
+from hermes_agent.service.notify import ServiceNotifier
+from hermes_agent.service.watchdog import feed_watchdog
 
 
 def listen(address: str) -> socket.socket:
@@ -25,12 +25,12 @@ def listen(address: str) -> socket.socket:
     return manager
 
 
-def notifier_at(address: str | Path, *, watchdog_s: float | None = None) -> Notifier:
+def notifier_at(address: str | Path, *, watchdog_s: float | None = None) -> ServiceNotifier:
     """Open one as the daemon does."""
     os.environ["NOTIFY_SOCKET"] = str(address)
     if watchdog_s is not None:
         os.environ["WATCHDOG_USEC"] = str(round(watchdog_s * 1e6))
-    return Notifier.open()
+    return ServiceNotifier.open()
 
 
 def received(manager: socket.socket) -> list[str]:
@@ -75,8 +75,8 @@ def test_opening_takes_the_variables_from_the_environment_so_that_no_child_has_t
     child = "import os, sys; sys.exit('NOTIFY_SOCKET' in os.environ or 'WATCHDOG_USEC' in os.environ)"
     code = (
         "import subprocess, sys\n"
-        "from hermes_agent.service.notify import Notifier\n"
-        "Notifier.open()\n"
+        "from hermes_agent.service.notify import ServiceNotifier\n"
+        "ServiceNotifier.open()\n"
         f"sys.exit(subprocess.call([sys.executable, '-c', {child!r}]))"
     )
     env = {**os.environ, "NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}
@@ -93,7 +93,7 @@ def test_without_a_socket_every_call_does_nothing(
 ) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     monkeypatch.setenv("WATCHDOG_USEC", "2000000")
-    notifier = Notifier.open()
+    notifier = ServiceNotifier.open()
     for call in (notifier.ready, notifier.stopping, notifier.reloading, notifier.alive, notifier.close):
         call()
     notifier.status("x")
@@ -152,7 +152,7 @@ def test_the_beat_feeds_the_watchdog_only_while_there_is_progress(
     asked: list[bool] = []
     answers = [True, False, False, True]
 
-    async def run(notifier: Notifier) -> None:
+    async def run(notifier: ServiceNotifier) -> None:
         done = asyncio.Event()
 
         def is_alive() -> bool:
@@ -162,7 +162,7 @@ def test_the_beat_feeds_the_watchdog_only_while_there_is_progress(
             asked.append(answers[len(asked)])
             return asked[-1]
 
-        task = asyncio.create_task(beat(notifier, 0.001, is_alive))
+        task = asyncio.create_task(feed_watchdog(notifier, 0.001, is_alive))
         await asyncio.wait_for(done.wait(), 5)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -182,14 +182,14 @@ def test_the_beat_feeds_the_watchdog_only_while_there_is_progress(
 
 
 def test_a_question_for_progress_that_raises_counts_as_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def run(notifier: Notifier) -> None:
+    async def run(notifier: ServiceNotifier) -> None:
         asked = asyncio.Event()
 
         def is_alive() -> bool:
             asked.set()
             raise ValueError("broken")
 
-        task = asyncio.create_task(beat(notifier, 60, is_alive))
+        task = asyncio.create_task(feed_watchdog(notifier, 60, is_alive))
         await asyncio.wait_for(asked.wait(), 5)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -203,4 +203,4 @@ def test_a_question_for_progress_that_raises_counts_as_none(tmp_path: Path, capl
 
 
 def test_without_a_watchdog_the_beat_ends_at_once() -> None:
-    asyncio.run(asyncio.wait_for(beat(Notifier(), None), 5))
+    asyncio.run(asyncio.wait_for(feed_watchdog(ServiceNotifier(), None), 5))

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from hermes_agent.core.errors import RetryLater
-from hermes_agent.service.shutdown import Drain, Shutdown
+from hermes_agent.service.shutdown import Shutdown, TurnDrain
 
 
 def test_sigterm_asks_for_the_end_and_a_second_one_hurries() -> None:
@@ -72,7 +72,7 @@ def test_the_first_reason_stays() -> None:
 
 def test_a_drain_waits_for_running_turns_and_refuses_new_ones() -> None:
     async def run() -> tuple[bool, float, int]:
-        drain = Drain(retry_after_s=7)
+        drain = TurnDrain(retry_after_s=7)
         release = asyncio.Event()
 
         async def turn() -> None:
@@ -96,7 +96,7 @@ def test_a_drain_waits_for_running_turns_and_refuses_new_ones() -> None:
 
 def test_a_turn_that_does_not_end_is_left_to_the_caller() -> None:
     async def run() -> tuple[bool, int]:
-        drain = Drain()
+        drain = TurnDrain()
         with drain.turn():
             return await drain.wait_idle(0.01), drain.running
 
@@ -105,7 +105,7 @@ def test_a_turn_that_does_not_end_is_left_to_the_caller() -> None:
 
 def test_a_hurried_stop_does_not_wait() -> None:
     async def run() -> bool:
-        drain, hurry = Drain(), asyncio.Event()
+        drain, hurry = TurnDrain(), asyncio.Event()
         hurry.set()
         with drain.turn():
             return await asyncio.wait_for(drain.wait_idle(600, hurry=hurry), 5)
@@ -115,7 +115,7 @@ def test_a_hurried_stop_does_not_wait() -> None:
 
 def test_an_idle_drain_is_done_at_once_and_a_failed_turn_is_no_longer_counted() -> None:
     async def run() -> bool:
-        drain = Drain()
+        drain = TurnDrain()
         with pytest.raises(ZeroDivisionError), drain.turn():
             raise ZeroDivisionError
         return await asyncio.wait_for(drain.wait_idle(600), 5)

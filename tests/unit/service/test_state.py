@@ -10,7 +10,7 @@ import pytest
 from hermes_agent.service.state import (
     STATE_NAME,
     DaemonState,
-    Unit,
+    SystemdUnit,
     describe_self,
     own_unit,
     read_state,
@@ -22,21 +22,21 @@ from hermes_agent.service.state import (
 @pytest.mark.parametrize(
     ("cgroup", "unit"),
     [
-        ("0::/system.slice/hermes-agent.service\n", Unit("hermes-agent.service", "system")),
-        ("0::/system.slice/hermes-agent.service/payload\n", Unit("hermes-agent.service", "system")),
-        ("0::/a.slice/a-b.slice/hermes@one.service\n", Unit("hermes@one.service", "system")),
+        ("0::/system.slice/hermes-agent.service\n", SystemdUnit("hermes-agent.service", "system")),
+        ("0::/system.slice/hermes-agent.service/payload\n", SystemdUnit("hermes-agent.service", "system")),
+        ("0::/a.slice/a-b.slice/hermes@one.service\n", SystemdUnit("hermes@one.service", "system")),
         (
             "0::/user.slice/user-1000.slice/user@1000.service/app.slice/hermes.service\n",
-            Unit("hermes.service", "user"),
+            SystemdUnit("hermes.service", "user"),
         ),
-        ("12:pids:/x\n1:name=systemd:/system.slice/h.service\n0::/\n", Unit("h.service", "system")),
+        ("12:pids:/x\n1:name=systemd:/system.slice/h.service\n0::/\n", SystemdUnit("h.service", "system")),
         ("0::/user.slice/user-1000.slice/session-2.scope\n", None),
         ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/term.scope\n", None),
         ("0::/\n", None),
         ("", None),
     ],
 )
-def test_the_unit_is_read_from_the_cgroup(cgroup: str, unit: Unit | None) -> None:
+def test_the_unit_is_read_from_the_cgroup(cgroup: str, unit: SystemdUnit | None) -> None:
     assert unit_of(cgroup) == unit
 
 

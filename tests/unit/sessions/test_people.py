@@ -10,7 +10,7 @@ import pytest
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message
-from hermes_agent.sessions import People, Transcript
+from hermes_agent.sessions import Principals, Transcript
 from hermes_agent.sessions.transcript import SCHEMA
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
@@ -18,18 +18,18 @@ from test_turn import Bench, events_of
 
 
 def test_a_principal_sees_itself_and_those_that_the_operator_puts_beside_it() -> None:
-    people = People({"ann": ["local", "telegram:1"], "family": ["telegram:1", "telegram:2"]})
-    assert people.seen_by("telegram:3") == {"telegram:3"}
-    assert people.seen_by("telegram:1") == {"telegram:1", "local", "telegram:2"}
-    assert people.seen_by("telegram:2") == {"telegram:1", "telegram:2"}
-    assert people.seen_by("local") == {"local", "api_server", "telegram:1"}
-    assert people.seen_by("api_server") == {"api_server"}
+    people = Principals({"ann": ["local", "telegram:1"], "family": ["telegram:1", "telegram:2"]})
+    assert people.visible_to("telegram:3") == {"telegram:3"}
+    assert people.visible_to("telegram:1") == {"telegram:1", "local", "telegram:2"}
+    assert people.visible_to("telegram:2") == {"telegram:1", "telegram:2"}
+    assert people.visible_to("local") == {"local", "api_server", "telegram:1"}
+    assert people.visible_to("api_server") == {"api_server"}
     assert (people.name_of("telegram:1"), people.name_of("telegram:3")) == ("ann", "telegram:3")
 
 
 def test_a_session_of_another_principal_is_neither_listed_nor_found_nor_opened(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["hello", "again", "ours"])
-    bench.agent.people = People({"family": ["telegram:1", "telegram:2"]})
+    bench.agent.principals = Principals({"family": ["telegram:1", "telegram:2"]})
 
     async def work() -> None:
         await events_of(await bench.open("s1", principal="telegram:1"), "secret")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attack.racing import exchanging
-from hermes_agent.skills.document import fits_platform, parse_document, wanted_variables
+from hermes_agent.skills.document import fits_platform, parse_document, required_variables
 from hermes_agent.skills.files import is_plain_path, open_inside
 
 
@@ -52,7 +52,7 @@ def test_variables_are_named_in_three_places() -> None:
         "setup: {collect_secrets: [{env_var: D}, {env_var: A}]}\n---\n"
     )
 
-    assert wanted_variables(document) == ["A", "B", "C", "D"]
+    assert required_variables(document) == ["A", "B", "C", "D"]
 
 
 def test_paths_that_lead_elsewhere_are_known() -> None:

@@ -75,10 +75,10 @@ def test_a_plugin_s_skill_is_used_by_its_qualified_name(commands: SkillCommands)
     text = message(commands, "pot:brew", "now") or ""
 
     assert "[Bundle context: This skill is part of the 'pot' plugin.]" in text
-    assert "pot" not in str(sorted(commands.all("cli")))
+    assert "pot" not in str(sorted(commands.offered("cli")))
 
 
 def test_what_is_not_offered_is_no_command(commands: SkillCommands) -> None:
-    assert sorted(commands.all("cli")) == ["b", "c", "d", "e", "tea-time"]
+    assert sorted(commands.offered("cli")) == ["b", "c", "d", "e", "tea-time"]
     assert message(commands, "f") is None
     assert message(commands, "nothing") is None

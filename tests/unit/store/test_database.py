@@ -9,7 +9,7 @@ import pytest
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.store import Database, Schema
-from hermes_agent.store.restore_points import points
+from hermes_agent.store.restore_points import list_restore_points
 
 ONE = "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT NOT NULL);"
 TWO = "ALTER TABLE note ADD COLUMN mood TEXT;"
@@ -119,16 +119,16 @@ def test_the_file_is_copied_before_tables_in_use_are_changed_and_a_few_copies_st
     path = tmp_path / "state.db"
     steps = [ONE]
     Database(path, [Schema("notes", tuple(steps)), Schema("other", ("CREATE TABLE other (x);",))]).close()
-    assert points(path) == []
+    assert list_restore_points(path) == []
     for number in range(7):
         with sqlite3.connect(path) as raw:
             raw.execute("INSERT INTO note (text) VALUES (?)", (str(number),))
         steps.append(f"CREATE TABLE more_{number} (x);")
         Database(path, [Schema("notes", tuple(steps)), Schema(f"new_{number}", ("SELECT 1;",))]).close()
 
-    assert len(points(path)) == 5
-    assert {stat.S_IMODE(one.stat().st_mode) for one in points(path)} == {0o600}
-    newest = next(one for one in points(path) if one.name.endswith("-notes-7.db"))
+    assert len(list_restore_points(path)) == 5
+    assert {stat.S_IMODE(one.stat().st_mode) for one in list_restore_points(path)} == {0o600}
+    newest = next(one for one in list_restore_points(path) if one.name.endswith("-notes-7.db"))
     with sqlite3.connect(newest) as copy:
         assert copy.execute("SELECT count(*) FROM note").fetchone() == (7,)
         assert not copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'more_6'").fetchall()

@@ -6,8 +6,8 @@ from hermes_agent.app.main import main
 from hermes_agent.core.messages import Message
 from hermes_agent.service.lock import HomeLock
 from hermes_agent.sessions import SCHEMA, Transcript
-from hermes_agent.store.restore_points import points
-from hermes_agent.store.upkeep import check, expire
+from hermes_agent.store.restore_points import list_restore_points
+from hermes_agent.store.upkeep import check_database, expire_rows
 
 DAY = 86400.0
 
@@ -43,24 +43,24 @@ def left(path):
 
 def test_what_nobody_used_for_long_goes_with_its_messages_and_the_file_shrinks(path):
     before = path.stat().st_size
-    assert expire(path, (SCHEMA,), 4.5, 0, now=1e9) == 6
+    assert expire_rows(path, (SCHEMA,), 4.5, 0, now=1e9) == 6
 
     assert left(path) == ["s1", "s2", "s3", "s4"]
-    assert check(path).rows["messages"] == 4
+    assert check_database(path).rows["messages"] == 4
     assert path.stat().st_size < before * 0.6  # four of ten, and the empty tables
 
 
 def test_a_file_that_is_too_big_loses_its_oldest_sessions_but_none_of_the_last_day(path):
-    expire(path, (SCHEMA,), 0, 1.1, now=1e9)
+    expire_rows(path, (SCHEMA,), 0, 1.1, now=1e9)
     assert left(path)[0] == "s1"
     assert 2 <= len(left(path)) <= 5
-    expire(path, (SCHEMA,), 0, 0.001, now=1e9 - DAY / 2)
+    expire_rows(path, (SCHEMA,), 0, 0.001, now=1e9 - DAY / 2)
 
     assert left(path) == ["s1"]
 
 
 def test_zero_keeps_everything(path):
-    assert expire(path, (SCHEMA,), 0, 0, now=9e9) == 0
+    assert expire_rows(path, (SCHEMA,), 0, 0, now=9e9) == 0
     assert len(left(path)) == 10
 
 
@@ -83,8 +83,8 @@ def test_a_restore_point_is_listed_and_put_back_and_what_was_there_is_kept(path,
         db.execute("DELETE FROM sessions WHERE id <> 's1'")
         db.execute("DROP TABLE compactions")
     Transcript(path).close()
-    name = points(path)[0].name
-    expire(path, (SCHEMA,), 0.1, 0)
+    name = list_restore_points(path)[0].name
+    expire_rows(path, (SCHEMA,), 0.1, 0)
     assert left(path) == []
     assert main(["state", "restore-points"]) == 0
     assert name in capsys.readouterr().out

@@ -9,11 +9,15 @@ import pty
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from hermes_agent.terminal.beside import LinesBeside
-from hermes_agent.terminal.line_editor import Entry, SlashCompleter, hint_for
-from hermes_agent.terminal.waiting import MAX_WAITING, Said, Waiting
+from hermes_agent.terminal.beside import TypedLines
+from hermes_agent.terminal.line_editor import CompletionEntry, SlashCompleter, hint_for
+from hermes_agent.terminal.waiting import MAX_QUEUED, InputQueue, QueuedInput
 
-ENTRIES = [Entry("scan", "<pattern>", "Find files"), Entry("scandal", "", "Tell"), Entry("help", "", "Help")]
+ENTRIES = [
+    CompletionEntry("scan", "<pattern>", "Find files"),
+    CompletionEntry("scandal", "", "Tell"),
+    CompletionEntry("help", "", "Help"),
+]
 
 
 def completions(text: str) -> list[tuple[str, str]]:
@@ -35,14 +39,19 @@ def test_beside_a_whole_name_stands_what_may_follow() -> None:
 
 def test_plugins_come_before_what_was_typed_and_too_much_is_refused() -> None:
     called: list[int] = []
-    waiting = Waiting(lambda: called.append(1))
-    assert waiting.type("typed") and waiting.push("first") and waiting.push("second")
-    assert [waiting.take() for _ in range(4)] == [Said("first", False), Said("second", False), Said("typed"), None]
+    waiting = InputQueue(lambda: called.append(1))
+    assert waiting.add_typed("typed") and waiting.add_injected("first") and waiting.add_injected("second")
+    assert [waiting.take() for _ in range(4)] == [
+        QueuedInput("first", False),
+        QueuedInput("second", False),
+        QueuedInput("typed"),
+        None,
+    ]
     assert len(called) == 2
 
-    assert all(waiting.type("x") for _ in range(MAX_WAITING))
-    assert not waiting.type("x")
-    assert not waiting.push("x")
+    assert all(waiting.add_typed("x") for _ in range(MAX_QUEUED))
+    assert not waiting.add_typed("x")
+    assert not waiting.add_injected("x")
     assert len(called) == 2
 
 
@@ -50,7 +59,7 @@ def test_whole_lines_are_read_while_the_block_lasts_and_none_in_a_pause() -> Non
     async def work() -> list[str | None]:
         keyboard, terminal = pty.openpty()
         lines: asyncio.Queue[str | None] = asyncio.Queue()
-        beside = LinesBeside(terminal, lines.put_nowait)
+        beside = TypedLines(terminal, lines.put_nowait)
         seen = []
         with beside.reading():
             os.write(keyboard, b"one\ntw")

@@ -7,7 +7,7 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.events import Notice, TextDelta, ToolFinished, ToolStarted, TurnFinished
 from hermes_agent.core.messages import Usage
 from hermes_agent.terminal.approver import TerminalApprover
-from hermes_agent.terminal.render import Renderer, plain, tool_line
+from hermes_agent.terminal.render import Renderer, printable, tool_line
 
 
 def test_a_turn_reads_as_tool_line_result_and_answer() -> None:
@@ -42,7 +42,7 @@ def test_what_a_tool_returns_cannot_steer_the_terminal() -> None:
     out = io.StringIO()
     Renderer(out, out).show(ToolFinished("c", "t", "\x1b]0;owned\x07\x1b[2J\r\x9b31m", "ok", 1))
     assert not set(out.getvalue()) & {"\x1b", "\x07", "\r", "\x9b"}
-    assert plain("a\tb\nc\x1b") == "a\tb\nc\N{REPLACEMENT CHARACTER}"
+    assert printable("a\tb\nc\x1b") == "a\tb\nc\N{REPLACEMENT CHARACTER}"
 
 
 def test_a_long_call_is_one_line_with_its_end_marked() -> None:

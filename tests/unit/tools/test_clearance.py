@@ -11,7 +11,7 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.testing import call as call_of
 from hermes_agent.testing import plugin_host
 from hermes_agent.tools import current_scope
-from hermes_agent.tools.clearance import CLEARED_S, Clearance, fingerprint
+from hermes_agent.tools.clearance import CLEARANCE_S, Clearance, fingerprint
 
 ARGS = {"command": "make", "n": [1, {"a": 2}]}
 
@@ -35,7 +35,7 @@ def test_an_approval_is_used_once_and_expires():
     now = [0.0]
     late, early = Clearance(call(), lambda: now[0]), Clearance(call(), lambda: now[0])
     assert (early.take(call()), early.take(call())) == (True, False)
-    now[0] = CLEARED_S + 1
+    now[0] = CLEARANCE_S + 1
     assert not late.take(call())
 
 
@@ -53,7 +53,7 @@ def test_a_call_that_is_not_the_one_that_was_shown_is_asked_about_again(late):
 
         def on_the_way(*, tool_name, args, next_call, **_):
             if tool_name == "act" and late == "untrusted text":
-                host.current().dispatcher.run_here("c", "get_page", {"to": "x"}, current_scope.get())
+                host.current().dispatcher.run_inline("c", "get_page", {"to": "x"}, current_scope.get())
             if tool_name == "act" and late == "a second run":
                 host.current().tools.dispatch("act", args)
             return next_call({"to": "other"} if tool_name == "act" and late == "other arguments" else args)

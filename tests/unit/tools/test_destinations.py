@@ -12,10 +12,10 @@ import pytest
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import Approvals, Refused
-from hermes_agent.policy.network import InvalidHost, Tables
+from hermes_agent.policy import Approvals, Refusal
+from hermes_agent.policy.network import HostTables, InvalidHost
 from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry
-from hermes_agent.tools.destinations import destination
+from hermes_agent.tools.destinations import parse_destination
 from hermes_agent.tools.results import ResultStore
 
 
@@ -36,7 +36,7 @@ class Place:
     def __init__(self, tmp_path: Path, answer: Any, **network: Any) -> None:
         self.config = {f"network.{name}": value for name, value in network.items()}
         self.bridge, self.registry, self.person = Bridge(), ToolRegistry(), Person(answer)
-        tables = Tables(self.config.get)
+        tables = HostTables(self.config.get)
         results = ResultStore(tmp_path / "results")
         self.dispatcher = Dispatcher(
             self.registry, HookBus(self.bridge.wait_plugin), self.bridge, results, tables=tables
@@ -77,7 +77,7 @@ class Place:
     ],
 )
 def test_an_address_leads_to_one_host(address: str, found: Any) -> None:
-    assert destination(address) == found
+    assert parse_destination(address) == found
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_an_address_leads_to_one_host(address: str, found: Any) -> None:
 )
 def test_what_leads_nowhere_that_is_understood_is_said_to(address: str) -> None:
     with pytest.raises(InvalidHost):
-        destination(address)
+        parse_destination(address)
 
 
 @pytest.mark.attack("egress")
@@ -116,7 +116,7 @@ def test_with_ask_the_user_is_asked_about_the_host(tmp_path: Path, caplog: pytes
         assert place.call(url=url).status != "blocked"
     (asked,) = place.person.asked
     assert asked.summary == "let browser_navigate reach other.example" and asked.detail == "https://other.example/a"
-    place.person.answer = Refused("nobody is there")
+    place.person.answer = Refusal("nobody is there")
     assert place.call(url="https://third.example/").status == "blocked"
     lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("network: ")]
     assert lines[0] == "network: session=s tool=browser_navigate host=other.example port=443 verdict=allowed"

@@ -18,7 +18,7 @@ from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope
 from hermes_agent.tools.results import ResultStore
 
@@ -57,7 +57,7 @@ class House:
         self.tools.register(name, "t", schema, handler, owner=Owner(BUILTIN), **more)
 
     def scope(self, approver=None, **more):
-        approvals = Approvals(approver or NobodyThere("here"), timeout_s=5)
+        approvals = Approvals(approver or NoApprover("here"), timeout_s=5)
         return CallScope("s", "t", "u", self.cwd, approvals, "task", "cli", "r", self.cancelled, more)
 
     def run(self, args=None, name="calc", approver=None, **more):

@@ -12,9 +12,9 @@ import pytest
 
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.hooks import Deadlines, HookBus
+from hermes_agent.hooks import HookBus, HookDeadlines
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 
@@ -29,7 +29,7 @@ class House:
         self.bridge = Bridge()
         short = {"slow": SHORT_S, "slow-too": SHORT_S}
         self.hooks = HookBus(
-            self.bridge.wait_plugin, run_steps=self.bridge.run_steps_here, deadlines=Deadlines(LIMIT_S, short)
+            self.bridge.wait_plugin, run_steps=self.bridge.run_steps_inline, deadlines=HookDeadlines(LIMIT_S, short)
         )
         self.tools = ToolRegistry()
         self.relaxed: set[str] = set()
@@ -52,7 +52,7 @@ class House:
         self.release.wait(LIMIT_S)
 
     def scope(self):
-        approvals = Approvals(NobodyThere("here"), timeout_s=5)
+        approvals = Approvals(NoApprover("here"), timeout_s=5)
         return CallScope("s", "t", "u", self.path, approvals, "task", "cli", "r", threading.Event(), {})
 
     def run(self, args=None, name="calc"):
@@ -263,7 +263,7 @@ def test_a_nested_call_whose_guard_hangs_is_blocked_and_the_outer_one_goes_on(ho
 
     def outer(args, **kwargs):
         threads.append(threading.get_ident())
-        inner = house.dispatcher.run_here("c2", "calc", {}, house.scope())
+        inner = house.dispatcher.run_inline("c2", "calc", {}, house.scope())
         threads.append(threading.get_ident())
         return f"outer saw: {json.loads(inner.result)['error']}"
 
@@ -281,7 +281,7 @@ def test_a_hook_whose_own_nested_call_hangs_overruns_itself(house):
 
     def guard(tool_name, **kwargs):
         if tool_name == "calc":
-            house.dispatcher.run_here("c2", "stuck", {}, house.scope())
+            house.dispatcher.run_inline("c2", "stuck", {}, house.scope())
 
     house.add("stuck", lambda args, **kw: house.hang() or "never in time")
     house.hooks.add("pre_tool_call", guard, "slow")

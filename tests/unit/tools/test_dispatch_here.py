@@ -12,9 +12,9 @@ import pytest
 
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.hooks import Deadlines, HookBus
+from hermes_agent.hooks import HookBus, HookDeadlines
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 
@@ -28,9 +28,9 @@ class House:
         self.bridge = Bridge(workers=2)
         self.hooks = HookBus(
             self.bridge.wait_plugin,
-            run_steps=self.bridge.run_steps_here,
-            deadlines=Deadlines(LIMIT_S, {"slow": 0.2}),
-            later=self.bridge.later,
+            run_steps=self.bridge.run_steps_inline,
+            deadlines=HookDeadlines(LIMIT_S, {"slow": 0.2}),
+            later=self.bridge.call_later,
             spawn=self.bridge.spawn,
         )
         self.tools = ToolRegistry()
@@ -50,8 +50,8 @@ class House:
         self.release.wait(LIMIT_S)
 
     def call(self) -> str:
-        scope = CallScope("s", "t", "u", self.path, Approvals(NobodyThere("here"), timeout_s=5))
-        return self.dispatcher.run_here("c1", "calc", {}, scope).result
+        scope = CallScope("s", "t", "u", self.path, Approvals(NoApprover("here"), timeout_s=5))
+        return self.dispatcher.run_inline("c1", "calc", {}, scope).result
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def house(tmp_path):
     it = House(tmp_path)
     yield it
     it.release.set()
-    it.hooks.settle(LIMIT_S)
+    it.hooks.wait_idle(LIMIT_S)
     it.bridge.close()
 
 
@@ -123,7 +123,7 @@ def test_tools_and_hooks_that_call_tools_themselves_wait_for_no_worker_of_the_po
     schema = {"name": "outer", "description": "d", "parameters": {"type": "object", "properties": {}}}
     house.tools.register("outer", "t", schema, handler, owner=Owner(BUILTIN))
     house.hooks.add("post_tool_call", lambda **kw: None, "p")
-    scope = CallScope("s", "t", "u", house.path, Approvals(NobodyThere("here"), timeout_s=5))
+    scope = CallScope("s", "t", "u", house.path, Approvals(NoApprover("here"), timeout_s=5))
 
     async def main():
         return await asyncio.gather(*(house.dispatcher.run(f"c{n}", "outer", {}, scope) for n in range(8)))

@@ -13,9 +13,9 @@ import pytest
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.hooks import Deadlines, HookBus
+from hermes_agent.hooks import HookBus, HookDeadlines
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 
@@ -28,7 +28,7 @@ class House:
     def __init__(self, path: Path) -> None:
         self.bridge = Bridge()
         self.hooks = HookBus(
-            self.bridge.wait_plugin, run_steps=self.bridge.run_steps_here, off_loop=self.bridge.off_loop
+            self.bridge.wait_plugin, run_steps=self.bridge.run_steps_inline, off_loop=self.bridge.off_loop
         )
         self.middleware = self.hooks.middleware
         self.tools = ToolRegistry()
@@ -43,7 +43,7 @@ class House:
         self.tools.register(name, "t", schema, handler, owner=Owner(BUILTIN), **more)
 
     def scope(self, approver: Any = None) -> CallScope:
-        approvals = Approvals(approver or NobodyThere("here"), timeout_s=5)
+        approvals = Approvals(approver or NoApprover("here"), timeout_s=5)
         return CallScope("s", "t", "u", self.path, approvals, "task", "cli", "r", threading.Event(), {})
 
     def run(self, args: dict[str, Any], name: str = "add", approver: Any = None) -> Any:
@@ -85,7 +85,7 @@ def test_both_kinds_run_exactly_once_a_call(house, way):
     if way == "model":
         house.run({"n": 1})
     elif way == "dispatch_tool":
-        house.dispatcher.run_here("c1", "add", {"n": 1}, house.scope())
+        house.dispatcher.run_inline("c1", "add", {"n": 1}, house.scope())
     else:
 
         async def main() -> None:
@@ -146,7 +146,7 @@ def test_arguments_that_execution_middleware_changes_are_asked_about_again(house
 
 def test_execution_middleware_has_no_deadline_of_its_own(tmp_path):
     house = House(tmp_path)
-    house.hooks = HookBus(house.bridge.wait_plugin, deadlines=Deadlines(0.05), off_loop=house.bridge.off_loop)
+    house.hooks = HookBus(house.bridge.wait_plugin, deadlines=HookDeadlines(0.05), off_loop=house.bridge.off_loop)
     dispatcher = Dispatcher(house.tools, house.hooks, house.bridge, ResultStore(tmp_path / "r"))
     overdue = threading.Event()
 
@@ -173,7 +173,7 @@ def test_a_nested_call_of_the_handler_s_own_has_its_own_middleware(house):
     house.middleware.add(
         "tool_execution", lambda tool_name, next_call, **kw: names.append(tool_name) or next_call(), "p"
     )
-    house.add("outer", lambda args, **kw: house.dispatcher.run_here("c2", "add", {"n": 2}, house.scope()).result)
+    house.add("outer", lambda args, **kw: house.dispatcher.run_inline("c2", "add", {"n": 2}, house.scope()).result)
 
     assert house.run({}, "outer").result == "ran 2"
     assert names == ["outer", "add"]

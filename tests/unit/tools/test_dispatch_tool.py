@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.policy import NobodyThere
+from hermes_agent.policy import NoApprover
 from hermes_agent.testing import call, plugin_host
 from hermes_agent.tools import current_scope
 
@@ -65,7 +65,7 @@ def test_outside_a_conversation_a_call_works_where_the_config_says_and_so_do_tho
         with plugin_host(Probe(works), config={"terminal": {"cwd": cwd}}) as host:
             assert host.ctx.dispatch_tool("probe", {}) == "ran"
 
-    assert places == [(tmp_path / "there", NobodyThere)] * 4
+    assert places == [(tmp_path / "there", NoApprover)] * 4
 
 
 def test_middleware_and_hooks_see_it_once() -> None:

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from hermes_agent.contracts.owner import NOBODY, Owner, registering
+from hermes_agent.contracts.owner import NO_OWNER, Owner, registration_context
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.tools import ToolRegistry
 
@@ -45,8 +45,8 @@ def put(registry, owner, handler, *, toolset="file", name="patch", override=Fals
         (BUILT_IN, "file", PLUGIN, "mine", False, "kept"),
         (BUILT_IN, "file", PLUGIN, "mine", True, "forbidden"),
         (BUILT_IN, "file", PLUGIN, "file", True, "forbidden"),
-        (BUILT_IN, "file", NOBODY, "file", False, "kept"),
-        (BUILT_IN, "file", NOBODY, "file", True, "forbidden"),
+        (BUILT_IN, "file", NO_OWNER, "file", False, "kept"),
+        (BUILT_IN, "file", NO_OWNER, "file", True, "forbidden"),
         (BUILT_IN, "file", TRUSTED, "mine", False, "kept"),
         (BUILT_IN, "file", TRUSTED, "mine", True, "replaced"),
         (PLUGIN, "mine", PLUGIN, "other", False, "replaced"),
@@ -101,7 +101,7 @@ def test_a_forbidden_override_is_an_error_in_the_contracts_words(caplog):
 
 def test_whoever_registers_owns_also_from_partials_objects_and_submodules():
     registry = ToolRegistry()
-    with registering(PLUGIN):
+    with registration_context(PLUGIN):
         registry.register("a", "t", schema(), type("Handler", (), {"__call__": lambda self, args: ""})())
 
     assert registry.owner("a") == "weather"
@@ -112,7 +112,7 @@ def test_whoever_registers_owns_also_from_partials_objects_and_submodules():
     [
         (PLUGIN, "mine", True),
         (OTHER, "mine", False),
-        (NOBODY, "mine", False),
+        (NO_OWNER, "mine", False),
         (TRUSTED, "mine", True),
         (BUILT_IN, "mine", True),
         (OTHER, "mcp-x", True),
@@ -121,7 +121,7 @@ def test_whoever_registers_owns_also_from_partials_objects_and_submodules():
 def test_who_may_take_a_tool_away(remover, toolset, may):
     registry = ToolRegistry()
     put(registry, PLUGIN, old, toolset=toolset)
-    with registering(remover):
+    with registration_context(remover):
         if may:
             registry.deregister("patch")
         else:
@@ -141,7 +141,7 @@ def test_the_last_tool_of_a_toolset_takes_its_aliases_with_it():
     put(registry, BUILT_IN, old, name="b", toolset="mcp-x")
     registry.register_toolset_alias("x", "mcp-x")
     registry.register_toolset_alias("f", "file")
-    with registering(BUILT_IN):
+    with registration_context(BUILT_IN):
         registry.deregister("a")
         assert registry.get_toolset_alias_target("x") == "mcp-x"
         registry.deregister("b")
@@ -155,7 +155,7 @@ def test_every_change_raises_the_generation():
     state = registry.snapshot()
     put(registry, PLUGIN, old)
     seen.append(registry._generation)
-    with registering(PLUGIN):
+    with registration_context(PLUGIN):
         registry.deregister("patch")
     seen.append(registry._generation)
     registry.restore(state)

@@ -15,7 +15,7 @@ from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.testing import PluginHost, call, plugin_host
 from hermes_agent.tools.registry import ToolRegistry
-from hermes_agent.tools.search import BRIDGE, SearchSettings, ToolSearch
+from hermes_agent.tools.search import SEARCH_TOOLS, SearchSettings, ToolSearch
 
 WORDS = ["invoice", "weather", "ticket", "photo", "train"]
 
@@ -52,13 +52,13 @@ def names(host: PluginHost) -> list[str]:
 def test_below_the_threshold_every_tool_is_listed_and_nothing_of_the_search_is() -> None:
     with plugin_host(MANY, SMALL) as host:
         assert {"find_invoice", "send_train", "look_up"} <= set(names(host))
-        assert not set(BRIDGE) & set(names(host))
+        assert not set(SEARCH_TOOLS) & set(names(host))
 
 
 def test_above_it_the_large_toolsets_are_found_by_search_and_core_and_small_ones_stay() -> None:
     with plugin_host(MANY, SMALL, config=ON) as host:
         shown = names(host)
-        assert set(BRIDGE) <= set(shown)
+        assert set(SEARCH_TOOLS) <= set(shown)
         assert {"terminal", "read_file", "look_up"} <= set(shown)
         assert not {"find_invoice", "send_train"} & set(shown)
         assert shown == sorted(shown)
@@ -220,20 +220,20 @@ def test_every_tool_is_either_shown_or_to_be_found_and_what_is_shown_fits(
     shown, found = search.split(definitions, window=window)
 
     listed = {d["function"]["name"] for d in shown}
-    assert listed - {*BRIDGE} | {*found} == {"core", *weights}
+    assert listed - {*SEARCH_TOOLS} | {*found} == {"core", *weights}
     assert not listed & {*found}
-    assert bool(found) == (set(BRIDGE) <= listed)
+    assert bool(found) == (set(SEARCH_TOOLS) <= listed)
     weight = sum(
         len(json.dumps(d["function"], ensure_ascii=False)) // 4
         for d in definitions
         if d["function"]["name"] in listed & {*weights}
     )
-    assert weight < settings.room(window) or weight == 0
+    assert weight < settings.room_tokens(window) or weight == 0
     assert search.split(definitions, window=window) == (shown, found)
 
 
 def test_a_bare_call_of_the_bridge_at_the_registry_is_refused() -> None:
     with plugin_host() as host:
         assert "must be handled by the agent loop" in host.host.tools.dispatch("tool_call", {})
-        assert {host.host.tools.owner(name) for name in BRIDGE} == {BUILTIN}
+        assert {host.host.tools.owner(name) for name in SEARCH_TOOLS} == {BUILTIN}
         assert host.host.dispatcher.resolve(ToolCall("c", "tool_call", "{}"), ["echo"])[0] != "echo"

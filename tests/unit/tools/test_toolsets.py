@@ -60,8 +60,8 @@ def test_toolsets_that_contain_each_other_end() -> None:
 
 def test_a_platform_is_offered_its_bundle_and_what_plugins_bring() -> None:
     everything = {*BUILTINS, *PLUGINS} - {"lights", "room_topic"}
-    assert set(toolsets().offered("cli")) == everything | {"room_topic"}
-    assert "lights" in toolsets(platforms={"cli": ["hermes-cli", "homeassistant"]}).offered("cli")
+    assert set(toolsets().offered_tools("cli")) == everything | {"room_topic"}
+    assert "lights" in toolsets(platforms={"cli": ["hermes-cli", "homeassistant"]}).offered_tools("cli")
     assert toolsets().why_hidden("lights", "cli") == (
         "its toolset `homeassistant` is not among those of cli (platform_toolsets)"
     )
@@ -69,50 +69,50 @@ def test_a_platform_is_offered_its_bundle_and_what_plugins_bring() -> None:
 
 def test_a_selection_leaves_out_what_it_does_not_name() -> None:
     sets = toolsets(platforms={"telegram": ["file", "no_mcp"]}, known={"telegram": ["dice", "irc"]})
-    assert sets.offered("telegram") == ["read_file", "write_file"]
+    assert sets.offered_tools("telegram") == ["read_file", "write_file"]
     assert "MCP" in sets.why_hidden("mcp_time", "telegram")
-    assert "roll" in sets.offered("cli")
-    assert toolsets(platforms={"cli": []}).offered("cli") == ["mcp_git", "mcp_time", "roll", "room_topic"]
+    assert "roll" in sets.offered_tools("cli")
+    assert toolsets(platforms={"cli": []}).offered_tools("cli") == ["mcp_git", "mcp_time", "roll", "room_topic"]
 
 
 def test_a_toolset_of_a_plugin_that_came_after_the_selection_is_offered() -> None:
     sets = toolsets(platforms={"cli": ["file"]}, known={"cli": ["irc"]})
-    assert "roll" in sets.offered("cli")
-    assert "room_topic" not in sets.offered("cli")
+    assert "roll" in sets.offered_tools("cli")
+    assert "room_topic" not in sets.offered_tools("cli")
 
 
 def test_naming_an_mcp_server_leaves_the_others_out() -> None:
     for name in ("time", "mcp-time"):
-        offered = toolsets(platforms={"cli": ["file", name]}).offered("cli")
+        offered = toolsets(platforms={"cli": ["file", name]}).offered_tools("cli")
         assert "mcp_time" in offered
         assert "mcp_git" not in offered
 
 
 def test_the_default_holds_where_a_platform_names_none() -> None:
     sets = toolsets(default=("file",), platforms={"cli": ["terminal"]})
-    assert "terminal" not in sets.offered("telegram")
-    assert "terminal" in sets.offered("cli")
+    assert "terminal" not in sets.offered_tools("telegram")
+    assert "terminal" in sets.offered_tools("cli")
 
 
 def test_what_is_disabled_stays_away_also_from_a_task() -> None:
     sets = toolsets(disabled=["terminal", "hermes-irc"])
-    assert "terminal" not in sets.offered("cli", ["all"])
-    assert "room_topic" not in sets.offered("irc")
-    assert "read_file" in sets.offered("irc")
+    assert "terminal" not in sets.offered_tools("cli", ["all"])
+    assert "room_topic" not in sets.offered_tools("irc")
+    assert "read_file" in sets.offered_tools("irc")
     assert sets.why_hidden("terminal", "cli") == "its toolset `terminal` is in agent.disabled_toolsets"
 
 
 def test_a_task_is_limited_to_what_it_names() -> None:
-    assert toolsets().offered("cli", ["file", "dice"]) == ["read_file", "roll", "write_file"]
-    assert toolsets().offered("cli", []) == []
+    assert toolsets().offered_tools("cli", ["file", "dice"]) == ["read_file", "roll", "write_file"]
+    assert toolsets().offered_tools("cli", []) == []
 
 
 def test_a_tool_that_comes_later_is_judged_anew_and_a_wrong_name_is_told(caplog: pytest.LogCaptureFixture) -> None:
     sets = toolsets(platforms={"cli": ["fil"]})
-    assert "later" not in sets.offered("cli")
+    assert "later" not in sets.offered_tools("cli")
     assert "there is no toolset `fil`, which is named for cli" in caplog.text
     sets._registry.register("later", "later", {}, lambda args: "", owner=Owner("p"))
-    assert "later" in sets.offered("cli")
+    assert "later" in sets.offered_tools("cli")
 
 
 NAMES = st.sampled_from(
@@ -125,7 +125,7 @@ def test_what_is_offered_is_registered_not_disabled_and_within_the_task(
     named: list[str], disabled: list[str], wanted: list[str] | None
 ) -> None:
     sets = toolsets(platforms={"cli": named}, disabled=disabled)
-    offered = set(sets.offered("cli", wanted))
+    offered = set(sets.offered_tools("cli", wanted))
     assert offered <= {*BUILTINS, *PLUGINS}
     assert not offered & sets.resolve_all(name for name in disabled if not name.startswith("hermes-"))
     if wanted is not None:

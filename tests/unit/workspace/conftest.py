@@ -18,9 +18,9 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import Approvals, Choice, Refused
-from hermes_agent.policy.foreign import ForeignSettings, Provenance
-from hermes_agent.sessions import LOCAL, People
+from hermes_agent.policy import Approvals, Choice, Refusal
+from hermes_agent.policy.foreign import TaintSettings, TaintTracker
+from hermes_agent.sessions import LOCAL, Principals
 from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.workspace import tools as workspace_tools
@@ -31,10 +31,10 @@ from hermes_agent.workspace.checkpoints import Checkpoints
 class Person:
     """Answers every question the same way, and keeps the questions."""
 
-    answer: Choice | Refused = "deny"
+    answer: Choice | Refusal = "deny"
     asked: list[ApprovalRequest] = field(default_factory=list)
 
-    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
         self.asked.append(request)
         return self.answer
 
@@ -109,9 +109,9 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
     }
     bridge, registry = Bridge(), ToolRegistry()
     hooks = HookBus(bridge.wait_plugin)
-    provenance = Provenance(tmp_path / "words.db", ForeignSettings)
+    provenance = TaintTracker(tmp_path / "words.db", TaintSettings)
     dispatcher = Dispatcher(registry, hooks, bridge, ResultStore(tmp_path / "results"), provenance=provenance)
-    local = People().reader(LOCAL)
+    local = Principals().reader(LOCAL)
     settings_of = config.load(home)
     shells = workspace_tools.register(
         registry,
@@ -122,7 +122,7 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
         environ=environ,
         bridge=bridge,
         reader=lambda: local,
-        checkpoints=Checkpoints.of(home, settings_of.get, environ),
+        checkpoints=Checkpoints.from_config(home, settings_of.get, environ),
     )
     (home / "config.yaml").unlink()
     person = Person("once")
@@ -135,4 +135,4 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
         processes.kill(process)
     shells.close_all()
     bridge.close()
-    provenance.keeping.close()
+    provenance.store.close()

@@ -16,13 +16,13 @@ import pytest
 
 from contracts.terminal_places import ENVIRON, Place, settings
 from hermes_agent.workspace import bounds as bounds_module
-from hermes_agent.workspace.backends.local import Local
-from hermes_agent.workspace.bounds import Bounds, Limits
-from hermes_agent.workspace.bwrap import Bwrap
+from hermes_agent.workspace.backends.local import LocalBackend
+from hermes_agent.workspace.bounds import CommandLimits, ProcessLimits
+from hermes_agent.workspace.bwrap import BubblewrapSandbox
 from hermes_agent.workspace.cgroup import INNER, SCOPE, Cgroup
-from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.sandbox import Sandbox
-from hermes_agent.workspace.scope import Scope
+from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace.sandbox import SandboxSelector
+from hermes_agent.workspace.scope import SystemdScope
 
 FORKS = """
 import os, signal, time
@@ -69,20 +69,20 @@ exec(sys.stdin.read())
 MIB = 1 << 20
 
 
-def made(tmp_path: Path, limits: Limits, tmp_mb: int = 0) -> Place:
-    box = Bwrap(Places(str(tmp_path / "home"), str(tmp_path)), path=ENVIRON["PATH"], tmp_mb=tmp_mb)
-    sandbox = Sandbox([box])
+def made(tmp_path: Path, limits: ProcessLimits, tmp_mb: int = 0) -> Place:
+    box = BubblewrapSandbox(PathRules(str(tmp_path / "home"), str(tmp_path)), path=ENVIRON["PATH"], tmp_mb=tmp_mb)
+    sandbox = SandboxSelector([box])
     if not sandbox.works:
         pytest.skip(f"no sandbox can be made here: {sandbox.problem}")
     work = tmp_path / "work"
     work.mkdir()
-    return Place(Local(ENVIRON, sandbox=sandbox, bounds=Bounds(ENVIRON, limits)), str(work))
+    return Place(LocalBackend(ENVIRON, sandbox=sandbox, bounds=CommandLimits(ENVIRON, limits)), str(work))
 
 
 @pytest.fixture
 def held(tmp_path: Path) -> Place:
     """A sandbox of 200 MiB, 40 processes and 32 MiB of temporary space, held by a scope or a control group."""
-    place = made(tmp_path, Limits(200, 40), 32)
+    place = made(tmp_path, ProcessLimits(200, 40), 32)
     holds, label, how = place.backend.bounds.check()  # type: ignore[attr-defined]
     if "of a command, by a" not in how:
         pytest.skip(f"{label}: {how}")
@@ -175,7 +175,7 @@ def test_a_command_that_reached_a_limit_is_told_which(held: Place) -> None:
 
 
 def test_an_operator_who_sets_zero_has_no_limit(tmp_path: Path) -> None:
-    place = made(tmp_path, Limits(0, 0))
+    place = made(tmp_path, ProcessLimits(0, 0))
     assert place.say("exec python3 -", stdin=FORKS.format(most=60).encode()).split()[-1] == "60"
     assert place.backend.bounds.check()[2].startswith("none (")  # type: ignore[attr-defined]
 
@@ -234,13 +234,13 @@ def test_three_gigabytes_and_300_processes_do_not_go_through_by_default(boxed, a
 
 
 def test_in_the_background_they_hold_too(held: Place, tmp_path: Path) -> None:
-    from hermes_agent.workspace.backends.backend import Call
-    from hermes_agent.workspace.background import Processes
+    from hermes_agent.workspace.backends.backend import BackendCommand
+    from hermes_agent.workspace.background import BackgroundProcesses
 
-    processes = Processes(tmp_path / "processes")
+    processes = BackgroundProcesses(tmp_path / "processes")
     Path(held.cwd, "many.py").write_text(FORKS.format(most=300))
     command = "exec python3 many.py"
-    start = held.backend.start(command, Call(command, held.cwd, 30, "task", root=held.cwd))
+    start = held.backend.start(command, BackendCommand(command, held.cwd, 30, "task", root=held.cwd))
     process = processes.start(start, command=command, cwd=held.cwd, backend="local", task_id="task", session_id="")
     limit = time.monotonic() + 20
     while b"\n" not in (said := processes.output(process)[0]) and time.monotonic() < limit:
@@ -295,10 +295,10 @@ def test_a_user_without_systemd_and_control_groups_has_limits_of_each_process(tm
 
 
 def test_root_without_both_is_told_that_processes_are_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Scope, "holds", False)
+    monkeypatch.setattr(SystemdScope, "is_effective", False)
     monkeypatch.setattr(Cgroup, "problem", "no control groups are mounted")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    bounds = Bounds(ENVIRON, Limits(200, 40))
+    bounds = CommandLimits(ENVIRON, ProcessLimits(200, 40))
     holds, label, how = bounds.check()
     assert (holds, label) == (False, "processes of the sandbox are not limited")
     assert "root" in how and "no control groups are mounted" in how
@@ -311,11 +311,11 @@ def test_an_old_kernel_counts_a_users_processes_together_and_is_given_no_number(
     class Old:
         release = "5.10.0-28-amd64"
 
-    monkeypatch.setattr(Scope, "holds", False)
+    monkeypatch.setattr(SystemdScope, "is_effective", False)
     monkeypatch.setattr(Cgroup, "problem", "none")
     monkeypatch.setattr(bounds_module.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(bounds_module.os, "uname", Old)
-    bounds = Bounds(ENVIRON, Limits(200, 40))
+    bounds = CommandLimits(ENVIRON, ProcessLimits(200, 40))
     assert "Linux 5.10.0-28-amd64 counts all processes of the user together" in bounds.check()[2]
     assert "ulimit -u" not in bounds.inside(["true"])[2]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from attack.racing import exchanging
-from hermes_agent.workspace.checkpoints import Checkpoints, Limits, Trouble, keeping
-from hermes_agent.workspace.places import Places
+from hermes_agent.workspace.checkpoints import CheckpointLimits, Checkpoints, GitError, keeping
+from hermes_agent.workspace.places import PathRules
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 
@@ -23,12 +23,12 @@ class Kept:
 
     def __init__(self, home: Path, user: Path, cwd: Path, **limits) -> None:
         self.home, self.user, self.cwd = home, user, cwd
-        self.limits = Limits(**{"enabled": True, **limits})
+        self.limits = CheckpointLimits(**{"enabled": True, **limits})
         self.checkpoints = self.fresh()
         self.turn = 0
 
     def fresh(self, **environ) -> Checkpoints:
-        places = Places(str(self.home), str(self.user))
+        places = PathRules(str(self.home), str(self.user))
         return Checkpoints(self.home, places, self.limits, {"PATH": os.environ["PATH"], **environ})
 
     def before(self, name: str = "", turn: str = "", session: str = "s", cwd: Path | None = None) -> str:
@@ -40,7 +40,7 @@ class Kept:
         return turn
 
     def ids(self) -> list[str]:
-        return [one.id for one in self.checkpoints.every()]
+        return [one.id for one in self.checkpoints.all()]
 
     def files(self) -> dict[str, str]:
         found = (path for path in self.cwd.rglob("*") if path.is_file() and ".git" not in path.parts)
@@ -92,7 +92,7 @@ def test_one_file_or_folder_is_put_back_alone(kept):
 
     kept.checkpoints.restore(kept.ids()[0], [str(kept.cwd / "c")])
     assert kept.files() == {"a": "new", "b": "new", "c/d": "old"}
-    with pytest.raises(Trouble, match="is not in"):
+    with pytest.raises(GitError, match="is not in"):
         kept.checkpoints.restore(kept.ids()[0], ["/etc/passwd"])
 
 
@@ -438,7 +438,7 @@ def test_a_folder_that_is_a_link_at_times_does_not_lead_what_is_put_back_elsewhe
                 with contextlib.suppress(OSError):
                     change()
             (outside / "empty" / "new").unlink(missing_ok=True)
-            with contextlib.suppress(Trouble):
+            with contextlib.suppress(GitError):
                 kept.checkpoints.restore(id_)
             status = (outside / "run").stat()
             held = (outside / "run").read_text() == "private" and status.st_mode & 0o777 == 0o600

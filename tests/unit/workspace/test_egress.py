@@ -21,10 +21,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.policy import Refused
+from hermes_agent.policy import Refusal
 from hermes_agent.workspace.egress import broker as broker_module
 from hermes_agent.workspace.egress import deciding, heads, inside, names
-from hermes_agent.workspace.egress.heads import BadHead, parsed_head
+from hermes_agent.workspace.egress.heads import BadHead, parse_head
 
 FULL = pytest.mark.skipif(not os.environ.get("HERMES_ATTACK_FULL"), reason="`make attack` runs it")
 """Of a case that repeats another one with other settings."""
@@ -274,7 +274,7 @@ def test_a_no_is_a_no_for_the_whole_call(networked, server, resolving):
 def test_where_nobody_can_be_asked_the_answer_is_no(networked, server, resolving):
     resolving["site.example"] = ["127.0.0.1"]
     place = networked("ask", "127.0.0.0/8:*")
-    place.person.answer = Refused("nobody can be asked in a test")
+    place.person.answer = Refusal("nobody can be asked in a test")
     assert "nobody can be asked in a test" in client(place, "proxy", "site.example", server.port)
     assert server.told == []
 
@@ -488,20 +488,20 @@ BAD_HEADS = [
 @pytest.mark.parametrize("data", BAD_HEADS)
 def test_a_head_that_can_be_read_in_two_ways_is_refused(data):
     with pytest.raises(BadHead):
-        parsed_head(data)
+        parse_head(data)
 
 
 def test_the_host_of_a_request_is_the_one_of_its_address():
-    head = parsed_head(b"POST http://A.Example:81/x HTTP/1.1\r\nHost: b\r\nContent-Length: 3\r\n\r\n")
+    head = parse_head(b"POST http://A.Example:81/x HTTP/1.1\r\nHost: b\r\nContent-Length: 3\r\n\r\n")
     assert (head.host, head.port) == ("a.example", 81)
     assert head.first == b"POST /x HTTP/1.1\r\nHost: A.Example:81\r\nContent-Length: 3\r\nConnection: close\r\n\r\n"
-    assert parsed_head(b"GET http://a.example?q HTTP/1.0\r\n\r\n").first.startswith(b"GET /?q HTTP/1.1")
-    assert parsed_head(b"CONNECT [::1]:443 HTTP/1.1\r\nHost: x\r\n\r\n") == ("::1", 443, b"")
+    assert parse_head(b"GET http://a.example?q HTTP/1.0\r\n\r\n").first.startswith(b"GET /?q HTTP/1.1")
+    assert parse_head(b"CONNECT [::1]:443 HTTP/1.1\r\nHost: x\r\n\r\n") == ("::1", 443, b"")
 
 
 @pytest.mark.attack("egress")
 def test_the_name_server_survives_every_datagram(attempt):
-    found = names.Names(lambda host: "")
+    found = names.NameTable(lambda host: "")
     question = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x07example\x00\x00\x01\x00\x01"
     assert found.answer(question).endswith(b"\x00\x04\xc6\x12\x00\x02") and found.host("198.18.0.2") == "a.example"
     assert found.answer(question[:-3] + b"\x1c\x00\x01")[6:8] == b"\0\0"  # AAAA: there is none
@@ -515,7 +515,7 @@ def test_the_name_server_survives_every_datagram(attempt):
 
 @pytest.mark.attack("egress")
 def test_a_task_has_a_bounded_number_of_names(attempt):
-    found = names.Names(lambda host: "")
+    found = names.NameTable(lambda host: "")
     given = [found.address(f"n{number}.example") for number in range(names.MOST_NAMES + 10)]
     attempt(given[-1] is None and given[names.MOST_NAMES - 1] is not None, "names")
     assert found.address("n0.example") == given[0] and found.host(str(given[5])) == "n5.example"
@@ -601,7 +601,7 @@ def test_a_connection_takes_at_most_five_milliseconds_more(networked, server):
 
 def test_to_join_the_network_of_the_session_costs_a_command_next_to_nothing(networked):
     place = networked("on")
-    box = place.registry.get("terminal").handler.made.shells.backend.sandbox.box
+    box = place.registry.get("terminal").handler.made.shells.backend.sandbox.selected
     place.call("terminal", command="true")
 
     def taken(network: str) -> float:

@@ -267,7 +267,7 @@ class FakeUnit:
     def __init__(self, networks: Any, key: str) -> None:
         self.channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel.settimeout(5)
-        self.channel.connect(networks.door())
+        self.channel.connect(networks.units_socket())
         self.channel.send(key.encode())
 
     def send(self, kind: str, value: Any, *fds: int) -> None:
@@ -361,7 +361,7 @@ def test_units_and_their_sockets_end_with_the_agent(
     in_units: Callable[..., Any], server: Server, resolving: dict[str, list[str]]
 ) -> None:
     networks = in_units("on").registry.get("terminal").handler.made.shells.networks
-    path = networks.door()
+    path = networks.units_socket()
     assert Path(path).is_socket()
     networks.close_all()
     assert not Path(path).parent.exists()

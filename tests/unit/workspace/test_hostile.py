@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.workspace.output import decode, strip_control
+from hermes_agent.workspace.output import decode_output, strip_sequences
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Without CR, which programs overwrite their progress with; a terminal is shown no tool's output as it is."""
@@ -103,7 +103,7 @@ HOSTILE = [
     )
 )
 def test_of_any_output_nothing_is_left_that_steers_a_terminal(data):
-    text = strip_control(decode(data, b"", 0))
+    text = strip_sequences(decode_output(data, b"", 0))
 
     assert not CONTROL.search(text)
     text.encode()

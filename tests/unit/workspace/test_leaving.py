@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope
 from hermes_agent.tools.scope import current_scope
 
@@ -65,9 +65,9 @@ def test_the_doctor_names_what_may_leave_and_what_names_nothing(place_with):
 
 @pytest.mark.parametrize("mode", ["off", "cron"])
 def test_nobody_there_is_a_no_with_approvals_off_and_in_a_job_that_may_do_everything(allowing, mode):
-    from hermes_agent.gateway.scheduled import _Approved
+    from hermes_agent.gateway.scheduled import _AllowingApprover
 
-    approver = NobodyThere("here") if mode == "off" else _Approved()
+    approver = NoApprover("here") if mode == "off" else _AllowingApprover()
     allowing.approvals = Approvals(approver, timeout_s=5, off=mode == "off")
     refused = allowing.outcome("terminal", {"command": "touch x", "unconfined": True})
     assert refused.status == "blocked" and "nobody can be asked" in json.loads(refused.result)["error"]
@@ -75,17 +75,17 @@ def test_nobody_there_is_a_no_with_approvals_off_and_in_a_job_that_may_do_everyt
 
 
 def test_a_subagent_of_a_parent_without_questions_may_not_leave(allowing):
-    from hermes_agent.agent.subagents import _Through
+    from hermes_agent.agent.subagents import _ParentApprover
 
-    parent = Approvals(NobodyThere("in the parent"), timeout_s=5, off=True)
-    allowing.approvals = Approvals(_Through(parent, "t"), timeout_s=5, off=True)
+    parent = Approvals(NoApprover("in the parent"), timeout_s=5, off=True)
+    allowing.approvals = Approvals(_ParentApprover(parent, "t"), timeout_s=5, off=True)
     assert allowing.outcome("terminal", {"command": "touch x", "unconfined": True}).status == "blocked"
 
 
 def test_a_call_past_the_pipeline_may_not_leave(allowing):
     args = {"command": "touch x", "unconfined": True}
     assert "approval" in allowing.registry.dispatch("terminal", dict(args))
-    scope = CallScope("s", "t", "u", allowing.cwd, Approvals(NobodyThere("here"), timeout_s=5, off=True))
+    scope = CallScope("s", "t", "u", allowing.cwd, Approvals(NoApprover("here"), timeout_s=5, off=True))
     token = current_scope.set(scope)
     try:
         assert "nobody can be asked" in allowing.registry.dispatch("terminal", dict(args))

@@ -269,17 +269,17 @@ def test_no_other_way_of_calling_the_kernel_passes_the_filter(boxed, attempt):
 
 def test_every_machine_has_a_filter_that_ends(monkeypatch):
     for machine in system_calls.MACHINES:
-        code = system_calls.program(machine)
+        code = system_calls.seccomp_filter(machine)
         assert code is not None and len(code) % 8 == 0 and len(code) // 8 < 256
         steps = [struct.unpack("=HBBI", code[i : i + 8]) for i in range(0, len(code), 8)]
         assert steps[-1][0] == 0x06
         assert all(at + 1 + max(step[1:3]) < len(steps) for at, step in enumerate(steps) if step[0] == 0x15)
-    assert system_calls.program("pdp11") is None
+    assert system_calls.seccomp_filter("pdp11") is None
 
 
 def answer(machine: str, audit: int, number: int, first: int) -> int:
     """Run a filter as the kernel does; the answer's error number, 0 for allowed."""
-    code = system_calls.program(machine)
+    code = system_calls.seccomp_filter(machine)
     assert code is not None
     at, held = 0, 0
     given = {0: number, 4: audit, 16 if sys.byteorder == "little" else 20: first & 0xFFFFFFFF}

@@ -220,20 +220,20 @@ TEXT = st.lists(LINE, min_size=1, max_size=12).map("\n".join)
 
 @given(TEXT, st.data())
 def test_a_unique_passage_is_replaced_exactly_and_back_again(text, data):
-    start = data.draw(st.integers(0, max(len(text) - 1, 0)))
-    old = text[start : data.draw(st.integers(start + 1, len(text) + 1))]
+    start = data.generate_image(st.integers(0, max(len(text) - 1, 0)))
+    old = text[start : data.generate_image(st.integers(start + 1, len(text) + 1))]
     new = "\u2603unseen\u2603"
     if not old or text.count(old) != 1:
         return
-    changed, count, how = fuzzy.replace(text, old, new)
+    changed, count, how = fuzzy.replace_passage(text, old, new)
 
-    assert (count, how) == (1, "exact") and fuzzy.replace(changed, new, old)[0] == text
+    assert (count, how) == (1, "exact") and fuzzy.replace_passage(changed, new, old)[0] == text
 
 
 @given(TEXT, st.text(max_size=10), st.text(max_size=10), st.booleans())
 def test_replacing_says_why_not_or_changes_as_many_lines_as_it_says(text, old, new, everywhere):
     try:
-        changed, count, _ = fuzzy.replace(text, old or "x", new, everywhere=everywhere)
+        changed, count, _ = fuzzy.replace_passage(text, old or "x", new, everywhere=everywhere)
     except ValueError as exc:
         assert str(exc)
     else:
@@ -245,8 +245,8 @@ def test_a_patch_made_of_two_texts_turns_one_into_the_other(before, data):
     before = [line for line in before if line.strip()]
     if not before:
         return
-    drop = data.draw(st.sets(st.integers(0, len(before) - 1)))
-    add = data.draw(st.dictionaries(st.integers(0, len(before)), LINE.filter(str.strip), max_size=3))
+    drop = data.generate_image(st.sets(st.integers(0, len(before) - 1)))
+    add = data.generate_image(st.dictionaries(st.integers(0, len(before)), LINE.filter(str.strip), max_size=3))
     lines, after = [], []
     for number, line in enumerate(before):
         if number in add:
@@ -255,15 +255,15 @@ def test_a_patch_made_of_two_texts_turns_one_into_the_other(before, data):
         lines.append(("-" if number in drop else " ") + line)
         if number not in drop:
             after.append(line)
-    change = patching.Change("update", "a", hunks=[patching.Hunk([], lines)])
+    change = patching.FilePatch("update", "a", hunks=[patching.Hunk([], lines)])
 
-    assert patching.apply("\n".join(before), change) == "\n".join(after)
+    assert patching.apply_patch("\n".join(before), change) == "\n".join(after)
 
 
 @given(st.text(max_size=300))
 def test_no_text_breaks_the_reader_of_patches(text):
     try:
-        changes = patching.parse(text)
+        changes = patching.parse_patch(text)
     except ValueError as exc:
         assert str(exc)
     else:

@@ -12,9 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.workspace import fuzzy, patching, syntax
-from hermes_agent.workspace.circumstances import Circumstances
-from hermes_agent.workspace.patch import Patch
-from hermes_agent.workspace.places import Places
+from hermes_agent.workspace.circumstances import ToolContext
+from hermes_agent.workspace.patch import PatchTool
+from hermes_agent.workspace.places import PathRules
 
 LINE = st.text(st.sampled_from("ab c\t'\u2019\u2013\u00a0{}*@+-#é"), max_size=10)
 LINES = st.lists(LINE, max_size=10)
@@ -28,7 +28,7 @@ def patched(files: dict[str, bytes], **args) -> tuple[dict[str, bytes], dict]:
         cwd.mkdir()
         for name, data in files.items():
             (cwd / name).write_bytes(data)
-        result = json.loads(Patch(Circumstances(Places(f"{place}/home", place), cwd))(args))
+        result = json.loads(PatchTool(ToolContext(PathRules(f"{place}/home", place), cwd))(args))
         return {str(p.relative_to(cwd)): p.read_bytes() for p in cwd.rglob("*") if p.is_file()}, result
 
 
@@ -108,14 +108,14 @@ def mangled(line: str, way: int) -> str:
 @settings(max_examples=150)
 @given(st.lists(LINE, min_size=1, max_size=12), LINES, st.data(), st.sampled_from(["\n", "\r\n", "mixed"]))
 def test_a_passage_that_is_written_otherwise_is_replaced_and_no_line_beside_it(lines, new, data, ends):
-    first = data.draw(st.integers(0, len(lines) - 1))
-    last = data.draw(st.integers(first, len(lines) - 1))
-    way = data.draw(st.integers(0, 3))
+    first = data.generate_image(st.integers(0, len(lines) - 1))
+    last = data.generate_image(st.integers(first, len(lines) - 1))
+    way = data.generate_image(st.integers(0, 3))
     old = [mangled(line, way) for line in lines[first : last + 1]]
     marks = [("\r" if ends == "\r\n" or (ends == "mixed" and number % 3 == 0) else "") for number in range(len(lines))]
     text = [line + mark for line, mark in zip(lines, marks, strict=True)]
     try:
-        changed, count, _ = fuzzy.replace("\n".join(text), "\n".join(old), "\n".join(new))
+        changed, count, _ = fuzzy.replace_passage("\n".join(text), "\n".join(old), "\n".join(new))
     except ValueError:
         return
     assert count == 1
@@ -144,7 +144,7 @@ def test_a_passage_that_is_written_otherwise_is_replaced_and_no_line_beside_it(l
 @given(st.lists(LINE.filter(str.strip), min_size=1, max_size=8), st.lists(LINE, min_size=1, max_size=4), END, st.data())
 def test_new_lines_end_as_the_lines_do_that_they_replace(lines, new, end, data):
     """Also in a file whose lines end differently elsewhere."""
-    at = data.draw(st.integers(0, len(lines) - 1))
+    at = data.generate_image(st.integers(0, len(lines) - 1))
     text = b"first\n" + "".join(line + end for line in lines).encode() + b"last\r\n"
     after, result = patched(
         {"a": text}, mode="replace", path="a", old_string=lines[at] + "\n", new_string="\n".join(new) + "\n"
@@ -169,15 +169,15 @@ def test_a_syntax_is_at_fault_when_its_reader_says_so(value, cut):
         right = True
     except ValueError:
         right = False
-    assert (syntax.fault("a.json", text) == "") is right
-    assert syntax.fault("a.txt", text) == ""
+    assert (syntax.syntax_error("a.json", text) == "") is right
+    assert syntax.syntax_error("a.txt", text) == ""
 
 
 @given(LINES, st.lists(st.tuples(st.sampled_from(" -+"), LINE), min_size=1, max_size=6))
 def test_a_hunk_that_fits_keeps_every_line_that_it_does_not_name(lines, hunk):
-    change = patching.Change("update", "a", hunks=[patching.Hunk([], [mark + line for mark, line in hunk])])
+    change = patching.FilePatch("update", "a", hunks=[patching.Hunk([], [mark + line for mark, line in hunk])])
     try:
-        after = patching.apply("\n".join(lines), change).split("\n")
+        after = patching.apply_patch("\n".join(lines), change).split("\n")
     except ValueError:
         return
     before = "\n".join(lines).split("\n")

@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attack.racing import exchanging
-from hermes_agent.workspace.circumstances import Circumstances
-from hermes_agent.workspace.patch import Patch
-from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.reading import ReadFile
-from hermes_agent.workspace.search import SearchFiles
-from hermes_agent.workspace.writing import WriteFile
+from hermes_agent.workspace.circumstances import ToolContext
+from hermes_agent.workspace.patch import PatchTool
+from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace.reading import ReadFileTool
+from hermes_agent.workspace.search import SearchFilesTool
+from hermes_agent.workspace.writing import WriteFileTool
 
 SECRET = os.urandom(12).hex()
 WORDS = """
@@ -60,7 +60,7 @@ class World:
         self.names = {self.cwd / "hard": secrets[0], self.cwd / "hard-key": secrets[5]}
         self.link()
         os.mkfifo(self.cwd / "pipe")
-        self.here = Circumstances(Places(str(home), str(self.user), str(base / "credentials")), self.cwd)
+        self.here = ToolContext(PathRules(str(home), str(self.user), str(base / "credentials")), self.cwd)
         self.before = self.outside()
 
     def link(self) -> None:
@@ -103,13 +103,16 @@ def alone(call: Any, *args: Any) -> dict[str, Any]:
 
 
 CALLS = (
-    lambda here, path: alone(ReadFile(here), {"path": path}),
-    lambda here, path: alone(WriteFile(here), {"path": path, "content": "owned"}),
-    lambda here, path: alone(Patch(here), {"mode": "replace", "path": path, "old_string": "s", "new_string": "owned"}),
-    lambda here, path: alone(Patch(here), {"mode": "patch", "patch": f"*** Add File: {path}\n+owned"}),
-    lambda here, path: alone(Patch(here), {"mode": "patch", "patch": f"*** Delete File: {path}"}),
+    lambda here, path: alone(ReadFileTool(here), {"path": path}),
+    lambda here, path: alone(WriteFileTool(here), {"path": path, "content": "owned"}),
     lambda here, path: alone(
-        Patch(here), {"mode": "patch", "patch": f"*** Update File: sub/f.txt\n*** Move to: {path}\n-harmless\n+owned"}
+        PatchTool(here), {"mode": "replace", "path": path, "old_string": "s", "new_string": "owned"}
+    ),
+    lambda here, path: alone(PatchTool(here), {"mode": "patch", "patch": f"*** Add File: {path}\n+owned"}),
+    lambda here, path: alone(PatchTool(here), {"mode": "patch", "patch": f"*** Delete File: {path}"}),
+    lambda here, path: alone(
+        PatchTool(here),
+        {"mode": "patch", "patch": f"*** Update File: sub/f.txt\n*** Move to: {path}\n-harmless\n+owned"},
     ),
 )
 
@@ -137,7 +140,7 @@ def test_no_spelling_of_a_path_searches_a_secret(world, path):
         if not os.path.realpath(os.path.join(world.cwd, path)).startswith(str(world.base)):
             return  # there is none
     for environ in ({"PATH": ""}, {"PATH": os.environ["PATH"]}):
-        result = alone(SearchFiles(world.here, environ, deadline_s=2), {"pattern": SECRET[:6], "path": path})
+        result = alone(SearchFilesTool(world.here, environ, deadline_s=2), {"pattern": SECRET[:6], "path": path})
         assert SECRET not in json.dumps(result), path
 
 
@@ -149,8 +152,8 @@ def test_a_directory_that_is_a_link_at_times_is_never_the_way_out(tmp_path, atte
     written = 0
     with exchanging(world.cwd / "real", world.cwd / "link"):
         for number in range(150):
-            written += "created" in alone(WriteFile(world.here), {"path": "real/g.txt", "content": str(number)})
-            alone(Patch(world.here), {"mode": "patch", "patch": "*** Delete File: real/f.txt"})
+            written += "created" in alone(WriteFileTool(world.here), {"path": "real/g.txt", "content": str(number)})
+            alone(PatchTool(world.here), {"mode": "patch", "patch": "*** Delete File: real/f.txt"})
             attempt(world.outside() == world.before, str(number))
 
     assert written > 0
@@ -163,10 +166,10 @@ def test_a_file_that_is_a_link_to_a_secret_at_times_is_never_read(tmp_path, atte
     read = 0
     with exchanging(world.cwd / "f.txt", world.cwd / "link"):
         for _ in range(150):
-            result = json.dumps(alone(ReadFile(world.here), {"path": "f.txt"}))
+            result = json.dumps(alone(ReadFileTool(world.here), {"path": "f.txt"}))
             attempt(SECRET not in result, result)
             read += "harmless" in result
-            alone(WriteFile(world.here), {"path": "f.txt", "content": "harmless\n"})
+            alone(WriteFileTool(world.here), {"path": "f.txt", "content": "harmless\n"})
 
     assert world.outside() == world.before
     assert read > 0
@@ -180,13 +183,13 @@ def test_a_directory_that_is_a_link_at_times_is_never_read_listed_or_searched_el
     (world.base / "credentials" / "f.txt").write_text(SECRET)
     (world.base / "credentials" / SECRET).mkdir()
     (world.cwd / "link").symlink_to(world.base / "credentials")
-    search, read = SearchFiles(world.here, {"PATH": ""}, deadline_s=5), 0
+    search, read = SearchFilesTool(world.here, {"PATH": ""}, deadline_s=5), 0
     with exchanging(world.cwd / "real", world.cwd / "link"):
         for number in range(120):
-            result = json.dumps(alone(ReadFile(world.here), {"path": "real/f.txt"}))
+            result = json.dumps(alone(ReadFileTool(world.here), {"path": "real/f.txt"}))
             attempt(SECRET not in result, result)
             read += "harmless" in result
-            result = json.dumps(alone(ReadFile(world.here), {"path": "real"}))
+            result = json.dumps(alone(ReadFileTool(world.here), {"path": "real"}))
             attempt(SECRET not in result, result)
             if number % 10 == 0:
                 result = json.dumps(alone(search, {"pattern": SECRET[:6], "path": "."}))
@@ -196,4 +199,4 @@ def test_a_directory_that_is_a_link_at_times_is_never_read_listed_or_searched_el
 
 def test_the_key_that_a_member_of_the_daemons_group_has_is_not_for_tools(tmp_path):
     key = tmp_path / ".local" / "state" / "hermes" / "daemon-key"
-    assert Places(str(tmp_path / ".hermes"), str(tmp_path)).secret(str(key)) == "it holds credentials"
+    assert PathRules(str(tmp_path / ".hermes"), str(tmp_path)).secret_reason(str(key)) == "it holds credentials"

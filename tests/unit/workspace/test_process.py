@@ -12,13 +12,13 @@ import time
 import pytest
 
 from hermes_agent.contracts.platform.locks import get_process_start_time
-from hermes_agent.core.foreign import fenced, pieces
+from hermes_agent.core.foreign import mark_untrusted, split_marked
 from hermes_agent.core.redact import redactor
 from hermes_agent.workspace import background
-from hermes_agent.workspace.background import Processes
-from hermes_agent.workspace.watching import Watcher
+from hermes_agent.workspace.background import BackgroundProcesses
+from hermes_agent.workspace.watching import ProcessWatcher
 
-HELLO = fenced("echo hello\nhello", "")
+HELLO = mark_untrusted("echo hello\nhello", "")
 
 
 def begin(workplace, command: str, **more) -> str:
@@ -43,7 +43,7 @@ def poll_until(workplace, name: str, text: str) -> str:
     raise AssertionError(output)
 
 
-def processes_of(workplace) -> Processes:
+def processes_of(workplace) -> BackgroundProcesses:
     return workplace.registry.get("process").handler.made.processes
 
 
@@ -176,7 +176,7 @@ def test_a_secret_in_its_output_or_its_command_is_masked(workplace):
 def test_another_agent_of_the_home_finds_it_again_with_its_output(workplace):
     name = begin(workplace, "echo first; until [ -e go ]; do sleep 0.02; done; echo second; exit 4")
     poll_until(workplace, name, "first")
-    again = Processes(workplace.home / "processes")
+    again = BackgroundProcesses(workplace.home / "processes")
     process = again.get(name, "t")
 
     assert (again.status(process), again.output(process)[0]) == ("running", b"first\n")
@@ -196,7 +196,7 @@ def test_what_went_while_nobody_looked_is_reported_lost(workplace):
     assert result["status"] == "lost" and "how it ended is not known" in result["note"]
     meta = workplace.home / "processes" / name / "meta.json"
     meta.write_text(json.dumps(json.loads(meta.read_text()) | {"keeper": os.getpid()}))
-    again = Processes(workplace.home / "processes")
+    again = BackgroundProcesses(workplace.home / "processes")
     assert again.status(again.get(name, "t")) == "lost"
 
 
@@ -226,14 +226,14 @@ def test_wrong_arguments_are_told(workplace, args):
 # -- telling ------------------------------------------------------------------------------------------------------
 
 
-def watcher(workplace) -> tuple[Watcher, list[tuple[str, str]]]:
+def watcher(workplace) -> tuple[ProcessWatcher, list[tuple[str, str]]]:
     told: list[tuple[str, str]] = []
 
     def announce(text: str, session: str) -> str:
         told.append((text, session))
         return "taken"
 
-    made = Watcher(
+    made = ProcessWatcher(
         processes_of(workplace),
         later=lambda s, f: None,
         spawn=lambda f: f(),
@@ -254,7 +254,7 @@ def last_line(text: str) -> str:
 def test_what_a_process_prints_has_the_source_of_its_words(workplace):
     begin(workplace, "echo result", notify_on_complete=True)
     told: list[str] = []
-    watching = Watcher(
+    watching = ProcessWatcher(
         processes_of(workplace),
         later=lambda seconds, work: None,
         spawn=lambda work: None,
@@ -265,9 +265,9 @@ def test_what_a_process_prints_has_the_source_of_its_words(workplace):
     )
     deadline = time.monotonic() + 60
     while not told and time.monotonic() < deadline:
-        watching.look()
+        watching.notify_new()
         time.sleep(0.05)
-    assert [piece.source for piece in pieces(told[0]) if piece.source] == ["others by process:"]
+    assert [piece.source for piece in split_marked(told[0]) if piece.source] == ["others by process:"]
 
 
 def test_the_end_is_told_once_to_its_session(workplace):
@@ -276,8 +276,8 @@ def test_the_end_is_told_once_to_its_session(workplace):
     ask(workplace, "wait", name)
     watching, told = watcher(workplace)
 
-    assert watching.look() is False and watching.look() is False
-    printed = fenced("echo result; exit 2\nresult", "")
+    assert watching.notify_new() is False and watching.notify_new() is False
+    printed = mark_untrusted("echo result; exit 2\nresult", "")
     assert told == [(f"[Background process {name} has ended: exit code 2]\n{printed}", "s")]
 
 
@@ -289,16 +289,16 @@ def test_an_end_that_no_turn_took_up_is_told_by_the_next_agent_and_one_that_was_
     def agent(*, open: bool = True, takes: str = "taken", said: bool = False) -> int:
         """Look once, as an agent that has just started; return how many texts it gave to the session."""
         before = len(told)
-        made = Watcher(
-            Processes(workplace.home / "processes"),  # its own, as in a new process
+        made = ProcessWatcher(
+            BackgroundProcesses(workplace.home / "processes"),  # its own, as in a new process
             later=lambda s, f: None,
             spawn=lambda f: f(),
             announce=lambda text, session: told.append(text) or takes,
             is_open=lambda session: open,
             was_said=lambda session, text: said and text in told[-1],
         )
-        made.look()
-        made.look()
+        made.notify_new()
+        made.notify_new()
         return len(told) - before
 
     assert agent(open=False) == 0, "the session belongs to another process"
@@ -318,12 +318,12 @@ def test_the_end_is_left_to_another_running_agent_that_tells_it(workplace):
     try:
         claim.write_text(f"{other.pid}:{get_process_start_time(other.pid)}")
         watching, told = watcher(workplace)
-        watching.look()
+        watching.notify_new()
         assert told == []
     finally:
         other.kill()
         other.wait()
-    watching.look()
+    watching.notify_new()
     assert len(told) == 1
 
 
@@ -333,7 +333,7 @@ def test_lines_printed_while_no_agent_ran_are_told_and_none_twice(workplace):
     told: list[str] = []
 
     def agent() -> None:
-        watching = Watcher(
+        watching = ProcessWatcher(
             processes_of(workplace),
             later=lambda s, f: None,
             spawn=lambda f: f(),
@@ -341,7 +341,7 @@ def test_lines_printed_while_no_agent_ran_are_told_and_none_twice(workplace):
             is_open=lambda session: True,
             was_said=lambda session, text: False,
         )
-        watching.look()
+        watching.notify_new()
 
     agent()
     ask(workplace, "submit", name, data="")
@@ -355,7 +355,7 @@ def test_of_two_agents_that_have_the_session_open_one_tells_a_line(workplace):
     name = begin(workplace, "read x; echo ready 1; read x; echo ready 2; read x", watch_patterns=["ready"])
     told: list[str] = []
     agents = [
-        Watcher(
+        ProcessWatcher(
             processes_of(workplace),
             later=lambda s, f: None,
             spawn=lambda f: f(),
@@ -370,7 +370,7 @@ def test_of_two_agents_that_have_the_session_open_one_tells_a_line(workplace):
             ask(workplace, "submit", name, data="")
             poll_until(workplace, name, line)
         for agent in agents:
-            assert agent.look() is True
+            assert agent.notify_new() is True
     assert told == ["ready 1", "ready 2"]
 
 
@@ -383,11 +383,11 @@ def test_lines_that_are_watched_for_are_told_whole_and_not_for_ever(workplace):
     poll_until(workplace, name, "half")
     watching, told = watcher(workplace)
 
-    assert watching.look() is True and told == []
+    assert watching.notify_new() is True and told == []
     for number in range(14):
         ask(workplace, "submit", name, data="")
         poll_until(workplace, name, "ready" if number else "dy")
-        watching.look()
+        watching.notify_new()
     assert last_line(told[0][0]) == "half of ready" and last_line(told[1][0]) == "ready 1"
     assert len(told) == 10 and last_line(told[-1][0]) == "(its patterns are not told any more)"
 
@@ -404,7 +404,7 @@ def test_what_begins_while_somebody_looks_is_looked_at_too(workplace):
         return "taken"
 
     ask(workplace, "wait", begin(workplace, "echo first", notify_on_complete=True))
-    watching = Watcher(
+    watching = ProcessWatcher(
         processes_of(workplace),
         later=lambda s, f: later.append(f),
         spawn=lambda f: f(),
@@ -425,7 +425,7 @@ def test_one_may_begin_while_another_is_looked_for(workplace):
     def look() -> None:
         while not stop.is_set():
             try:
-                processes.of("nobody")
+                processes.processes_of("nobody")
                 processes.watched()
             except RuntimeError as exc:
                 faults.append(exc)
@@ -433,7 +433,7 @@ def test_one_may_begin_while_another_is_looked_for(workplace):
 
     lookers = [threading.Thread(target=look) for _ in range(2)]
     begin(workplace, "true")
-    like = processes.of(workplace.task)[0]
+    like = processes.processes_of(workplace.task)[0]
     for looker in lookers:
         looker.start()
     for number in range(30_000):
@@ -465,7 +465,7 @@ def test_the_agent_looks_by_itself_and_the_session_hears_of_it(tmp_path, monkeyp
             heard.set()
             return True
 
-    host.inboxes.front = Front()
+    host.injected.front_end = Front()
     handler = host.tools.get("terminal").handler.made
     told = handler({"command": "echo hello", "background": True, "notify_on_complete": True}, session_id="s")
 
@@ -487,8 +487,8 @@ def test_a_session_that_is_opened_again_hears_what_ended_meanwhile(tmp_path, mon
 
     host = Host.build(tmp_path)
     heard = threading.Event()
-    host.inboxes.on_push = lambda session: heard.set()
-    host.inboxes.open("other")
-    host.inboxes.open("s")
-    assert heard.wait(60) and f"has ended: exit code 0]\n{HELLO}" in host.inboxes.take("s")[0]
+    host.injected.on_push = lambda session: heard.set()
+    host.injected.open("other")
+    host.injected.open("s")
+    assert heard.wait(60) and f"has ended: exit code 0]\n{HELLO}" in host.injected.take("s")[0]
     host.bridge.close()

@@ -11,9 +11,9 @@ import pytest
 from hermes_agent.app.main import main
 from hermes_agent.testing import call, plugin_host
 from hermes_agent.testing.chat import chat_host
-from hermes_agent.workspace.checkpoints import Checkpoints, Limits, Trouble
+from hermes_agent.workspace.checkpoints import CheckpointLimits, Checkpoints, GitError
 from hermes_agent.workspace.checkpoints.shadow import Checkpoint
-from hermes_agent.workspace.places import Places
+from hermes_agent.workspace.places import PathRules
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 
@@ -174,9 +174,9 @@ def test_a_beginning_that_several_ids_have_is_refused_with_their_names(kept):
         def every(self, near: str = "") -> list[Checkpoint]:
             return found
 
-    checkpoints = Two(kept, Places("", ""), Limits(), {})
+    checkpoints = Two(kept, PathRules("", ""), CheckpointLimits(), {})
     assert checkpoints.choose("2") is found[1] and checkpoints.choose("12342") is found[1]
-    with pytest.raises(Trouble, match=r"several checkpoints begin with '1234': 12341bcdef .*, 12342bcdef "):
+    with pytest.raises(GitError, match=r"several checkpoints begin with '1234': 12341bcdef .*, 12342bcdef "):
         checkpoints.choose("1234")
 
 

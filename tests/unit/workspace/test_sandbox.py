@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.workspace.bwrap import Bwrap
-from hermes_agent.workspace.exec_unit import ExecUnit
-from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.sandbox import Sandbox
-from hermes_agent.workspace.scope import Scope
+from hermes_agent.workspace.bwrap import BubblewrapSandbox
+from hermes_agent.workspace.exec_unit import SystemdSandbox
+from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace.sandbox import SandboxSelector
+from hermes_agent.workspace.scope import SystemdScope
 
 
 @pytest.fixture
@@ -292,35 +292,37 @@ def test_a_directory_of_the_system_is_read_only_as_a_place_of_work(boxed, cwd):
     ],
 )
 def test_a_home_and_the_system_are_no_places_of_work(user: str, cwd: str, can: bool) -> None:
-    assert Bwrap(Places(f"{user}/.hermes", user)).writable(cwd) is can
+    assert BubblewrapSandbox(PathRules(f"{user}/.hermes", user)).is_writable(cwd) is can
 
 
 # -- where there is none -------------------------------------------------------------------------------------
 
 
-def nowhere(tmp_path: Path) -> ExecUnit:
-    return ExecUnit(str(tmp_path / "exec.sock"), str(tmp_path))
+def nowhere(tmp_path: Path) -> SystemdSandbox:
+    return SystemdSandbox(str(tmp_path / "exec.sock"), str(tmp_path))
 
 
-def places(tmp_path: Path) -> Places:
-    return Places(str(tmp_path / "home"), str(tmp_path))
+def places(tmp_path: Path) -> PathRules:
+    return PathRules(str(tmp_path / "home"), str(tmp_path))
 
 
 def test_without_the_program_auto_asks_and_bwrap_refuses_with_the_way_out(tmp_path):
-    auto = Sandbox([nowhere(tmp_path), Bwrap(places(tmp_path), path=str(tmp_path))])
+    auto = SandboxSelector([nowhere(tmp_path), BubblewrapSandbox(places(tmp_path), path=str(tmp_path))])
     assert (auto.works, auto.refusal) == (False, "")
     missing = "the program bwrap (package bubblewrap) is not there"
     assert auto.problem == f"there is no socket {tmp_path}/exec.sock (hermes-exec.socket); {missing}"
-    strict = Sandbox(auto.boxes, mode="bwrap")
+    strict = SandboxSelector(auto.sandboxes, mode="bwrap")
     assert f"made: {missing}. `terminal.sandbox: bwrap` runs nothing without one; install" in strict.refusal
-    assert "runs nothing without one; enable hermes-exec.socket" in Sandbox(auto.boxes, mode="systemd").refusal
+    assert (
+        "runs nothing without one; enable hermes-exec.socket" in SandboxSelector(auto.sandboxes, mode="systemd").refusal
+    )
 
 
 def test_a_program_that_fails_is_quoted(tmp_path):
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\necho no namespaces here >&2; exit 1\n")
     fake.chmod(0o755)
-    assert Bwrap(places(tmp_path), path=str(tmp_path)).problem == f"{fake} says: no namespaces here"
+    assert BubblewrapSandbox(places(tmp_path), path=str(tmp_path)).problem == f"{fake} says: no namespaces here"
 
 
 def test_a_trial_that_does_not_end_says_so_and_for_how_long(tmp_path, monkeypatch):
@@ -330,12 +332,12 @@ def test_a_trial_that_does_not_end_says_so_and_for_how_long(tmp_path, monkeypatc
     for name in ("bwrap", "systemd-run"):
         (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
         (tmp_path / name).chmod(0o755)
-    assert Bwrap(places(tmp_path), path=str(tmp_path)).problem == f"{tmp_path}/bwrap does not run: {late}"
+    assert BubblewrapSandbox(places(tmp_path), path=str(tmp_path)).problem == f"{tmp_path}/bwrap does not run: {late}"
 
     (tmp_path / "systemd").mkdir()
     (tmp_path / "systemd/private").touch()
-    scope = Scope({"PATH": f"{tmp_path}:{os.defpath}", "XDG_RUNTIME_DIR": str(tmp_path)}, processes=40)
-    assert (scope.problem, scope.holds) == (f"{tmp_path}/systemd-run does not run: {late}", False)
+    scope = SystemdScope({"PATH": f"{tmp_path}:{os.defpath}", "XDG_RUNTIME_DIR": str(tmp_path)}, processes=40)
+    assert (scope.problem, scope.is_effective) == (f"{tmp_path}/systemd-run does not run: {late}", False)
 
     with socket.socket(socket.AF_UNIX) as listening:  # and starts no unit
         listening.bind(str(tmp_path / "exec.sock"))
@@ -347,7 +349,7 @@ def test_off_makes_no_box_and_tries_nothing_out(tmp_path):
     program = tmp_path / "bwrap"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     program.chmod(0o755)
-    sandbox = Sandbox([Bwrap(places(tmp_path), path=str(tmp_path))], mode="off")
+    sandbox = SandboxSelector([BubblewrapSandbox(places(tmp_path), path=str(tmp_path))], mode="off")
     assert (sandbox.works, sandbox.refusal, (tmp_path / "ran").exists()) == (False, "", False)
 
 

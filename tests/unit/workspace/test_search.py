@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.io.environment import tool_environment
-from hermes_agent.workspace.circumstances import Circumstances
-from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.search import SearchFiles
+from hermes_agent.workspace.circumstances import ToolContext
+from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace.search import SearchFilesTool
 
 RIPGREP = shutil.which("rg")
 
@@ -26,11 +26,11 @@ def search(request, workplace):
         if RIPGREP is None:
             pytest.skip("rg is not on the PATH")
         path = str(Path(RIPGREP).parent)
-    here = Circumstances(Places(str(workplace.home), str(workplace.cwd.parent)), workplace.cwd)
+    here = ToolContext(PathRules(str(workplace.home), str(workplace.cwd.parent)), workplace.cwd)
     environ = {**tool_environment(os.environ), "PATH": path}
 
     def call(**args):
-        return json.loads(SearchFiles(here, environ, deadline_s=args.pop("deadline_s", 30))(args))
+        return json.loads(SearchFilesTool(here, environ, deadline_s=args.pop("deadline_s", 30))(args))
 
     return call
 

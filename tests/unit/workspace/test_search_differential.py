@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.workspace.circumstances import Circumstances
-from hermes_agent.workspace.literals import required
-from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.search import SearchFiles
+from hermes_agent.workspace.circumstances import ToolContext
+from hermes_agent.workspace.literals import required_literals
+from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace.search import SearchFilesTool
 
 RIPGREP = shutil.which("rg")
 EXAMPLES = int(os.environ.get("HERMES_SEARCH_EXAMPLES", "12"))
@@ -87,7 +87,7 @@ GLOBS = st.sampled_from(
 def test_what_is_required_of_a_match_is_in_every_match(pattern, content):
     try:
         found = re.compile(pattern)
-        wanted = required(pattern)
+        wanted = required_literals(pattern)
     except re.error:
         return
     if wanted is None:
@@ -112,7 +112,7 @@ def test_what_is_required_of_a_match_is_in_every_match(pattern, content):
     ],
 )
 def test_the_longest_text_that_a_pattern_requires_is_found(pattern, texts):
-    assert required(pattern) == texts
+    assert required_literals(pattern) == texts
 
 
 @pytest.mark.skipif(RIPGREP is None, reason="rg is not on the PATH")
@@ -130,11 +130,11 @@ def test_rg_changes_the_time_that_a_search_takes_and_nothing_else(files, pattern
         for name, data in files.items():
             (cwd / name).parent.mkdir(parents=True, exist_ok=True)
             (cwd / name).write_bytes(data)
-        here = Circumstances(Places(f"{place}/home", place), cwd)
+        here = ToolContext(PathRules(f"{place}/home", place), cwd)
         args = {"pattern": pattern, "file_glob": glob, "output_mode": mode, "context": context}
         assert RIPGREP is not None
         found = [
-            json.loads(SearchFiles(here, {"PATH": path}, deadline_s=60)(args))
+            json.loads(SearchFilesTool(here, {"PATH": path}, deadline_s=60)(args))
             for path in ("", str(Path(RIPGREP).parent))
         ]
 

@@ -15,10 +15,10 @@ import pytest
 
 from contracts.terminal_places import Place, program, settings
 from hermes_agent.workspace import steering_watch
-from hermes_agent.workspace.backends.containers import Docker
-from hermes_agent.workspace.bwrap import Bwrap
-from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.steering import ANYWHERE, IN_HOME, is_harmless_key, reason
+from hermes_agent.workspace.backends.containers import DockerBackend
+from hermes_agent.workspace.bwrap import BubblewrapSandbox
+from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace.steering import ANYWHERE, IN_HOME, is_harmless_key, steering_reason
 from hermes_agent.workspace.steering_watch import FRESH_NS, SteeringFiles
 
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
@@ -311,9 +311,11 @@ def test_a_part_of_the_home_that_steers_programs_is_no_place_of_work(boxed, name
 
 
 def test_the_table_of_the_home_has_no_project_in_it() -> None:
-    places = Places("/home/ann/.hermes", "/home/ann")
-    assert all(not Bwrap(places).writable(f"/home/ann/{name}") for name in IN_HOME)
-    assert all(Bwrap(places).writable(f"/home/ann/{name}") for name in ("work", ".config/mine", ".dotfiles"))
+    places = PathRules("/home/ann/.hermes", "/home/ann")
+    assert all(not BubblewrapSandbox(places).is_writable(f"/home/ann/{name}") for name in IN_HOME)
+    assert all(
+        BubblewrapSandbox(places).is_writable(f"/home/ann/{name}") for name in ("work", ".config/mine", ".dotfiles")
+    )
 
 
 # -- what is left alone ----------------------------------------------------------------------------------------
@@ -392,10 +394,14 @@ def test_keys_of_a_repository(key: str, value: str, harmless: bool) -> None:
 
 
 def test_reasons_name_where_a_file_lies() -> None:
-    assert reason("/srv/work/src/main.py", "/home/ann") == ""
-    assert reason("/srv/work/Makefile", "/home/ann") == reason("/srv/work/package.json", "/home/ann") == ""
-    assert reason("/srv/work/.vscode/x", "/home/ann") == "in .vscode, which other programs of the user obey"
-    assert reason("/home/ann/.bashrc", "/home/ann").startswith("that the user's shell")
+    assert steering_reason("/srv/work/src/main.py", "/home/ann") == ""
+    assert (
+        steering_reason("/srv/work/Makefile", "/home/ann")
+        == steering_reason("/srv/work/package.json", "/home/ann")
+        == ""
+    )
+    assert steering_reason("/srv/work/.vscode/x", "/home/ann") == "in .vscode, which other programs of the user obey"
+    assert steering_reason("/home/ann/.bashrc", "/home/ann").startswith("that the user's shell")
 
 
 # -- cost ------------------------------------------------------------------------------------------------------
@@ -409,14 +415,14 @@ def test_a_directory_of_a_large_tree_is_read_again_only_when_it_changed(
     long_ago = time.time_ns() + 2 * FRESH_NS  # of what was read by then it is known whether it changed
     monkeypatch.setattr(steering_watch.time, "time_ns", lambda: long_ago)
     files = SteeringFiles()
-    files.before(str(tmp_path), mounts=True)
+    files.baseline(str(tmp_path), mounts=True)
     read: list[str] = []
     real = steering_watch._read
     monkeypatch.setattr(steering_watch, "_read", lambda top, path, now: read.append(path) or real(top, path, now))
-    before = files.before(str(tmp_path), mounts=True)
-    assert before.settle() == [] and read == []
+    before = files.baseline(str(tmp_path), mounts=True)
+    assert before.set_aside() == [] and read == []
     (tmp_path / "7" / "new").mkdir()
-    assert before.settle() == [] and sorted(read) == ["7", "7/new"]
+    assert before.set_aside() == [] and sorted(read) == ["7", "7/new"]
 
 
 # -- background processes --------------------------------------------------------------------------------------
@@ -490,8 +496,8 @@ def test_the_next_agent_sets_aside_what_a_command_planted_whose_agent_died(boxed
     (boxed.cwd / "sub/.vscode/a.json").write_text("the person's")
     looks = boxed.home / "cache/looks"
     code = (
-        "import sys; from pathlib import Path; from hermes_agent.workspace.steering_looks import SteeringLooks\n"
-        "looks = SteeringLooks(Path(sys.argv[1])); looks.begun(looks.before(sys.argv[2], mounts=False))\n"
+        "import sys; from pathlib import Path; from hermes_agent.workspace.steering_looks import SteeringChecks\n"
+        "looks = SteeringChecks(Path(sys.argv[1])); looks.begun(looks.before(sys.argv[2], mounts=False))\n"
         "Path(sys.argv[2], '.envrc').write_text('planted')\n"
     )
     subprocess.run([sys.executable, "-c", code, str(looks), str(boxed.cwd)], check=True)
@@ -505,7 +511,7 @@ def test_the_next_agent_sets_aside_what_a_command_planted_whose_agent_died(boxed
 def test_a_container_that_has_the_working_directory_plants_nothing_in_it(tmp_path: Path, attempt) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    backend = Docker(settings(docker_mount_cwd_to_workspace=True), program(tmp_path, "docker"), str(tmp_path))
+    backend = DockerBackend(settings(docker_mount_cwd_to_workspace=True), program(tmp_path, "docker"), str(tmp_path))
     place = Place(backend, str(work))
     done = place(f"echo x > {work}/.envrc; git init -q {work}/a; echo '[alias] x = !y' >> {work}/a/.git/config")
     attempt(not (work / ".envrc").exists() and "alias" not in (work / "a/.git/config").read_text(), str(done.held))

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from hermes_agent import config
-from hermes_agent.policy import Approvals, Refused
+from hermes_agent.policy import Approvals, Refusal
 
 
 def _alive(marker: str) -> list[str]:
@@ -67,7 +67,7 @@ def test_a_denied_command_does_not_run(workplace):
 
 
 def test_where_nobody_can_be_asked_no_command_runs(workplace):
-    workplace.person.answer = Refused("nobody is there")
+    workplace.person.answer = Refusal("nobody is there")
 
     assert workplace.call("terminal", command="touch ran") == {"error": "nobody is there"}
     assert not (workplace.cwd / "ran").exists()

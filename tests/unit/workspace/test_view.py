@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.workspace import gitconfig, protected
-from hermes_agent.workspace.bwrap import Bwrap
-from hermes_agent.workspace.places import Places
+from hermes_agent.workspace.bwrap import BubblewrapSandbox
+from hermes_agent.workspace.places import PathRules
 from hermes_agent.workspace.protected import Protected
 
 SECRET = "sk-of-the-user-4711"
@@ -149,8 +149,8 @@ def test_a_profile_sees_neither_the_main_home_nor_its_siblings(tmp_path, attempt
     names = ["auth.json", ".env", "state.db", "profiles/other/.env", "profiles/other/auth.json", "profiles/work/.env"]
     plant(user / main, names)
     cwd.mkdir()
-    places = Places(str(own), str(user))
-    box = Bwrap(places, path="/usr/bin:/bin")
+    places = PathRules(str(own), str(user))
+    box = BubblewrapSandbox(places, path="/usr/bin:/bin")
     if box.problem:
         pytest.skip(f"no sandbox can be made here: {box.problem}")
     argv, env = box.wrap(
@@ -160,20 +160,20 @@ def test_a_profile_sees_neither_the_main_home_nor_its_siblings(tmp_path, attempt
     assert done.stdout.endswith("end\n"), done
     attempt(SECRET not in done.stdout, f"cat in the sandbox, {main}")
     for name in names:
-        attempt(places.closed(str(user / main / name)) is not None, f"read_file {main}/{name}")
+        attempt(places.closed_reason(str(user / main / name)) is not None, f"read_file {main}/{name}")
 
 
 @pytest.mark.parametrize("path", ["/home/other/x", "/root/x", "/srv/x", "/var/lib/mysql/x", "/boot/x", "/mnt/x", "/x"])
 def test_other_homes_and_unlisted_places_of_the_system_are_closed(path):
-    places = Places("/home/ann/.hermes", "/home/ann")
-    assert "terminal.sandbox_paths" in str(places.unlisted(path))
-    assert places.about("/srv").unlisted("/srv/x") is None
-    assert Places("/home/ann/.hermes", "/home/ann", "", [path]).unlisted(path) is None
+    places = PathRules("/home/ann/.hermes", "/home/ann")
+    assert "terminal.sandbox_paths" in str(places.unlisted_reason(path))
+    assert places.for_cwd("/srv").unlisted_reason("/srv/x") is None
+    assert PathRules("/home/ann/.hermes", "/home/ann", "", [path]).unlisted_reason(path) is None
 
 
 @pytest.mark.parametrize("path", ["/usr/bin/env", "/etc/hosts", "/nix/store/x", "/tmp/x", "/", "/home", "/home/ann/x"])
 def test_programs_and_their_settings_are_listed(path):
-    assert Places("/home/ann/.hermes", "/home/ann").unlisted(path) is None
+    assert PathRules("/home/ann/.hermes", "/home/ann").unlisted_reason(path) is None
 
 
 def test_the_table_leads_to_no_other_home_through_the_list_itself(boxed):
@@ -236,7 +236,7 @@ def test_the_settings_of_git_are_shown_without_credentials(boxed):
 
 
 def test_a_config_of_git_keeps_what_a_repository_needs():
-    shown = gitconfig.without_credentials('[init]\n\tdefaultBranch = main\n[filter "lfs"]\n\tclean = git-lfs clean\n')
+    shown = gitconfig.strip_credentials('[init]\n\tdefaultBranch = main\n[filter "lfs"]\n\tclean = git-lfs clean\n')
     assert shown == '[init]\n\tdefaultBranch = main\n[filter "lfs"]\n\tclean = git-lfs clean\n'
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.home_files import Reader
+from hermes_agent.core.home_files import FileAccess
 from hermes_agent.workspace.guarding import closed_reason
-from hermes_agent.workspace.places import Places
+from hermes_agent.workspace.places import PathRules
 
 
 @pytest.fixture
@@ -91,19 +91,19 @@ def test_those_who_open_files_by_themselves_do_not_take_the_target_for_the_place
     hidden = home / ".a-hidden-directory" / "file"
     mine = tmp_path / "mine"
     mine.symlink_to(hidden.parent)
-    assert Places(str(tmp_path / "agent"), str(home)).unlisted(str(hidden)) is not None
-    assert closed_reason("file", tmp_path / "agent", mine, Reader()) is not None
+    assert PathRules(str(tmp_path / "agent"), str(home)).unlisted_reason(str(hidden)) is not None
+    assert closed_reason("file", tmp_path / "agent", mine, FileAccess()) is not None
 
 
 @pytest.mark.parametrize("home", [".hermes", ".hermes/profiles/work"])
 def test_in_the_directory_of_the_daemon_nobody_is_asked_and_the_home_around_it_asks(tmp_path: Path, home: str) -> None:
     user = tmp_path / "user"
     agent = user / home
-    rules = Places(str(agent), str(user))
+    rules = PathRules(str(agent), str(user))
     work = f"{agent}/workspace"
     assert rules.write_concern(f"{work}/note.txt", work) is None
     assert rules.write_concern(f"{work}/sub/config.yaml", f"{work}/sub") is None
-    assert rules.about(work).closed(f"{work}/note.txt") is None
+    assert rules.for_cwd(work).closed_reason(f"{work}/note.txt") is None
     for name in ("config.yaml", "skills/mine/SKILL.md", "workspace-of-mine/x"):
         assert rules.write_concern(f"{agent}/{name}", work).sensitive
     assert rules.write_concern(f"{work}/.envrc", work).sensitive

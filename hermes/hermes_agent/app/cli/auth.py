@@ -5,34 +5,34 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, one_of, print_json
+from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, exclusive, loaded_host, print_json
 from hermes_agent.config import hermes_home
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
 
 if TYPE_CHECKING:
-    from hermes_agent.credentials.logins import Login, Logins
-    from hermes_agent.credentials.oauth import Client
+    from hermes_agent.credentials.logins import Login, LoginStore
+    from hermes_agent.credentials.oauth import OAuthClient
     from hermes_agent.host import Host
-    from hermes_agent.models.providers import Provider
+    from hermes_agent.models.providers import ModelProvider
 
-__all__ = ["add", "show_address"]
+__all__ = ["add_auth", "show_address"]
 
-command = Command("auth", "sign in at model providers, and out again")
-add = command.add
-
-
-def _logins() -> Logins:
-    from hermes_agent.credentials.logins import Logins
-
-    return Logins(hermes_home() / "auth.json")
+auth_command = CliSubcommand("auth", "sign in at model providers, and out again")
+add_auth = auth_command.add
 
 
-@command.action(
+def _logins() -> LoginStore:
+    from hermes_agent.credentials.logins import LoginStore
+
+    return LoginStore(hermes_home() / "auth.json")
+
+
+@auth_command.action(
     "login",
     "store a key, or sign in where the provider offers it",
     argument("provider", metavar="PROVIDER", help="as in `model.provider`"),
     argument("--label", default="", help="its name, for `ctx.llm(profile=…)` and lists (default: PROVIDER)"),
-    one_of(
+    exclusive(
         argument("--api-key", action="store_true", help="store a key: it is asked for, or read from standard input"),
         argument("--device", action="store_true", help="sign in on another device, with a code"),
         argument("--browser", action="store_true", help="sign in with a browser on this machine"),
@@ -46,26 +46,26 @@ def _login(args: Args) -> None:
         provider = _provider(host, args.provider)
         client = _client(host, provider)
     label = args.label or provider.name
-    way = "" if args.api_key else _way(args, client)
+    way = "" if args.api_key else _sign_in_way(args, client)
     if way:
-        login = _signed_in(way, client, label, opens=not args.no_open)
+        login = _sign_in(way, client, label, opens=not args.no_open)
     elif args.device or args.browser:
-        raise UserError(_why_not(provider), hint="Store a key with --api-key.", exit_status=EXIT_USAGE)
+        raise UserError(_explain_no_sign_in(provider), hint="Store a key with --api-key.", exit_status=EXIT_USAGE)
     else:
         if not args.api_key:
-            print(_why_not(provider), file=sys.stderr)
-        login = Login(provider.name, label, API_KEY, _asked_key(provider))
+            print(_explain_no_sign_in(provider), file=sys.stderr)
+        login = Login(provider.name, label, API_KEY, _ask_key(provider))
     logins = _logins()
     logins.put(login)
     print(f"Stored in {logins.path} as {label!r}.")
 
 
-def _provider(host: Host, name: str) -> Provider:
-    from hermes_agent.models.providers import LOCAL, configured
+def _provider(host: Host, name: str) -> ModelProvider:
+    from hermes_agent.models.providers import LOCAL, provider_from_config
 
     known = host.model_providers.get(name)
     own = (host.config.get("providers") or {}).get(name)
-    provider = configured(name, own, known) if isinstance(own, dict) else known
+    provider = provider_from_config(name, own, known) if isinstance(own, dict) else known
     if provider is None or provider.name == LOCAL:
         raise UserError(
             f"{name!r} is no provider that one signs in at.",
@@ -75,18 +75,20 @@ def _provider(host: Host, name: str) -> Provider:
     return provider
 
 
-def _client(host: Host, provider: Provider) -> Client:
-    from hermes_agent.credentials.oauth import Client
+def _client(host: Host, provider: ModelProvider) -> OAuthClient:
+    from hermes_agent.credentials.oauth import OAuthClient
 
     said: dict[str, Any] = dict(provider.profile.oauth)
     own = (host.config.get("providers") or {}).get(provider.name)
     said |= {k: v for k, v in ((own or {}).get("oauth") or {}).items() if v}
     port = int(said.pop("redirect_port", 0) or 0)
-    texts = {name: str(said.get(name) or "") for name in Client._fields if name not in ("provider", "redirect_port")}
-    return Client(provider.name, redirect_port=port, **texts)
+    texts = {
+        name: str(said.get(name) or "") for name in OAuthClient._fields if name not in ("provider", "redirect_port")
+    }
+    return OAuthClient(provider.name, redirect_port=port, **texts)
 
 
-def _asked_key(provider: Provider) -> str:
+def _ask_key(provider: ModelProvider) -> str:
     import getpass  # termios: only who types a key pays for it
 
     if sys.stdin.isatty():
@@ -98,7 +100,7 @@ def _asked_key(provider: Provider) -> str:
     return key
 
 
-NEEDED = {
+REQUIRED_FIELDS = {
     "key": ("authorize_url", "key_url"),
     "device": ("client_id", "token_url", "device_url"),
     "browser": ("client_id", "token_url", "authorize_url"),
@@ -106,24 +108,24 @@ NEEDED = {
 """What each way to sign in takes of a profile's or the config's `oauth`."""
 
 
-def _way(args: Args, client: Client) -> str:
+def _sign_in_way(args: Args, client: OAuthClient) -> str:
     """Return the first way to sign in that is configured, of those that the flags allow; "" for none."""
-    wanted = ("device",) if args.device else ("key", "browser") if args.browser else tuple(NEEDED)
-    return next((way for way in wanted if all(getattr(client, name) for name in NEEDED[way])), "")
+    wanted = ("device",) if args.device else ("key", "browser") if args.browser else tuple(REQUIRED_FIELDS)
+    return next((way for way in wanted if all(getattr(client, name) for name in REQUIRED_FIELDS[way])), "")
 
 
-def _why_not(provider: Provider) -> str:
+def _explain_no_sign_in(provider: ModelProvider) -> str:
     """Return in one sentence what the user has to register, and where, to sign in."""
     if provider.profile.sign_in:
         return provider.profile.sign_in
     if provider.profile.signup_url:
         place = provider.profile.signup_url
         return f"{provider.display_name} has no sign-in that other programs may use: make a key at {place}."
-    names = ", ".join(NEEDED["device"])
+    names = ", ".join(REQUIRED_FIELDS["device"])
     return f"No sign-in is configured for {provider.name}: set {names} under `providers.{provider.name}.oauth`."
 
 
-def _signed_in(way: str, client: Client, label: str, *, opens: bool) -> Login:
+def _sign_in(way: str, client: OAuthClient, label: str, *, opens: bool) -> Login:
     from hermes_agent.credentials.oauth import sign_in_by_browser, sign_in_by_device, sign_in_for_key
 
     if way == "device":
@@ -141,14 +143,14 @@ def show_address(url: str, *, opens: bool) -> None:
         webbrowser.open(url)
 
 
-@command.action(
+@auth_command.action(
     "list",
     "what is stored",
     argument("provider", metavar="PROVIDER", nargs="?", default="", help="only those of this provider"),
     JSON,
 )
-def _list(args: Args) -> int:
-    found = _logins().of(args.provider)
+def _list_logins(args: Args) -> int:
+    found = _logins().entries(args.provider)
     if args.json:
         shown = ("provider", "label", "auth_type", "state", "expires_at")
         return print_json([{name: getattr(login, name) for name in shown} for login in found])
@@ -159,7 +161,7 @@ def _list(args: Args) -> int:
     return EXIT_OK
 
 
-@command.action(
+@auth_command.action(
     "logout",
     "forget what is stored",
     argument("provider", metavar="PROVIDER"),
@@ -175,18 +177,18 @@ def _logout(args: Args) -> int:
     return EXIT_OK
 
 
-@command.action(
+@auth_command.action(
     "status",
     "what the configured model is asked with; status 1 when nothing is there",
     argument("provider", metavar="PROVIDER", nargs="?", default="", help="another provider"),
     JSON,
 )
-def _status(args: Args) -> int:
+def _login_status(args: Args) -> int:
     with loaded_host() as host:
         selection = host.select_model(provider=args.provider, model="any" if args.provider else "")
-        keys = [each.endpoint for each in (selection, *selection.siblings)]
+        keys = [each.endpoint for each in (selection, *selection.with_other_keys)]
         needed = selection.endpoint.provider.needs_key
-        logins = {login.label: login for login in host.logins.of(selection.provider)}
+        logins = {login.label: login for login in host.logins.entries(selection.provider)}
     used = [key for key in keys if key.key or key.login]
     account, why_not = ("", "") if used else _account(selection.endpoint.provider)
     states = {key.key_name: logins[key.login].state if key.login in logins else "ready" for key in used}
@@ -205,7 +207,7 @@ def _status(args: Args) -> int:
     return EXIT_OK if good else EXIT_FAILED
 
 
-def _account(provider: Provider) -> tuple[str, str]:
+def _account(provider: ModelProvider) -> tuple[str, str]:
     """Return what requests are signed with where there is no key, or why nothing is there."""
     from hermes_agent.contracts.model_provider import NotSignedIn
 

@@ -19,11 +19,11 @@ __all__ = [
     "JSON",
     "YES",
     "Args",
-    "Command",
+    "CliSubcommand",
     "argument",
     "loaded_host",
-    "made_home",
-    "one_of",
+    "ensure_home",
+    "exclusive",
     "print_json",
     "print_rows",
 ]
@@ -40,7 +40,7 @@ def argument(*names: str, **settings: Any) -> Argument:
     return lambda parser: parser.add_argument(*names, **settings)
 
 
-def one_of(*arguments: Argument) -> Argument:
+def exclusive(*arguments: Argument) -> Argument:
     """Return arguments of which at most one may be given."""
 
     def add(parser: argparse._ActionsContainer) -> None:
@@ -55,7 +55,7 @@ JSON = argument("--json", action="store_true", help="print JSON")
 YES = argument("-y", "--yes", action="store_true", help="do not ask")
 
 
-class Command:
+class CliSubcommand:
     """One word after `hermes`. Its module decorates the functions that run it.
 
     Args:
@@ -65,14 +65,14 @@ class Command:
     def __init__(self, name: str, about: str, **settings: Any) -> None:
         self._name = name
         self._settings = {"help": about, **settings}
-        self._alone: tuple[Sequence[Argument], dict[str, Any]] | None = None
+        self._default: tuple[Sequence[Argument], dict[str, Any]] | None = None
         self._actions: list[tuple[str, dict[str, Any], Sequence[Argument], Run]] = []
 
-    def alone(self, *arguments: Argument, **defaults: Any) -> Callable[[Run], Run]:
+    def default(self, *arguments: Argument, **defaults: Any) -> Callable[[Run], Run]:
         """Declare what the command does without an action. `defaults`: of arguments that only actions have."""
 
         def declare(run: Run) -> Run:
-            self._alone = arguments, {**defaults, "run": lambda args: run(args) or EXIT_OK}
+            self._default = arguments, {**defaults, "run": lambda args: run(args) or EXIT_OK}
             return run
 
         return declare
@@ -89,11 +89,11 @@ class Command:
     def add(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         """Add it to the command line."""
         parser = subparsers.add_parser(self._name, **self._settings)
-        if self._alone is not None:
-            _set(parser, self._alone[0], **self._alone[1])
+        if self._default is not None:
+            _set(parser, self._default[0], **self._default[1])
         if self._actions:
             # prog: without it argparse makes a help formatter, which imports shutil
-            actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=self._alone is None)
+            actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=self._default is None)
             for name, settings, arguments, run in self._actions:
                 _set(actions.add_parser(name, **settings), arguments, run=run)
 
@@ -104,7 +104,7 @@ def _set(parser: argparse.ArgumentParser, arguments: Sequence[Argument], **defau
     parser.set_defaults(**defaults)
 
 
-def made_home() -> Path:
+def ensure_home() -> Path:
     """Return the home, made when it is not there."""
     from hermes_agent.config import hermes_home, make_home  # with YAML, for those who work with it
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from hermes_agent.app.cli.command import Args, Command, argument
+from hermes_agent.app.cli.command import Args, CliSubcommand, argument
 
-__all__ = ["add", "script"]
+__all__ = ["add_completion", "completion_script"]
 
-HOW = {
+INSTALL_HINTS = {
     "bash": 'eval "$(hermes completion bash)" in ~/.bashrc',
     "zsh": 'eval "$(hermes completion zsh)" in ~/.zshrc, after compinit',
     "fish": "hermes completion fish > ~/.config/fish/completions/hermes.fish",
@@ -34,26 +34,26 @@ complete -o default -F _hermes hermes
 """
 
 
-command = Command(
+completion_command = CliSubcommand(
     "completion",
     "print a completion script for the shell",
-    epilog="\n".join(f"{shell}: {text}" for shell, text in HOW.items()),
+    epilog="\n".join(f"{shell}: {text}" for shell, text in INSTALL_HINTS.items()),
     formatter_class=argparse.RawDescriptionHelpFormatter,
 )
-add = command.add
+add_completion = completion_command.add
 
 
-@command.alone(argument("shell", choices=sorted(HOW)))
-def _run(args: Args) -> int:
+@completion_command.default(argument("shell", choices=sorted(INSTALL_HINTS)))
+def _print_completion(args: Args) -> int:
     from hermes_agent.app.cli_main import build_parser  # it imports this module
 
-    print(script(args.shell, build_parser()), end="")
+    print(completion_script(args.shell, build_parser()), end="")
     return 0
 
 
-def script(shell: str, parser: argparse.ArgumentParser) -> str:
+def completion_script(shell: str, parser: argparse.ArgumentParser) -> str:
     """Return the script for `bash`, `zsh` or `fish`."""
-    commands = dict(_walk(parser, ""))
+    commands = dict(_walk_parser(parser, ""))
     if shell == "fish":
         return "".join(_fish(path, words) for path, words in commands.items())
     cases = "\n".join(f'      "{path}") candidates="{" ".join(words)}" ;;' for path, words in commands.items())
@@ -61,7 +61,7 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
     return f"autoload -U +X bashcompinit && bashcompinit\n{text}" if shell == "zsh" else text
 
 
-def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, list[str]]]:
+def _walk_parser(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, list[str]]]:
     """Yield every command (`""`, `config`, `config set`) with the words that may follow it."""
     words: list[str] = []
     below: list[tuple[str, argparse.ArgumentParser]] = []
@@ -75,7 +75,7 @@ def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, lis
             words += [str(c) for c in action.choices]
     yield path, words
     for name, child in below:
-        yield from _walk(child, f"{path} {name}".strip())
+        yield from _walk_parser(child, f"{path} {name}".strip())
 
 
 def _fish(path: str, words: list[str]) -> str:

@@ -10,19 +10,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.command import JSON, Args, Command, argument, print_json
+from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, print_json
 from hermes_agent.core.errors import EXIT_CONFIG, EXIT_OK, ConfigError, UserError
 
 if TYPE_CHECKING:
-    from hermes_agent.config import Finding
-    from hermes_agent.config.check import Report
+    from hermes_agent.config import ConfigFinding
+    from hermes_agent.config.check import ConfigReport
     from hermes_agent.host import Host
     from hermes_agent.plugins.discovery import Discovery
 
-__all__ = ["add"]
+__all__ = ["add_config"]
 
-command = Command("config", "show, change and check the config")
-add = command.add
+command = CliSubcommand("config", "show, change and check the config")
+add_config = command.add
 
 
 @command.action(
@@ -34,22 +34,22 @@ add = command.add
     argument("--label", default="", help="name for the findings in place of FILE and its lines"),
 )
 def _check(args: Args) -> int:
-    from hermes_agent.app.declared_options import declared_schema, found_plugins
+    from hermes_agent.app.declared_options import declared_schema, find_plugins
     from hermes_agent.config import hermes_home  # the config and YAML load for commands that need them
     from hermes_agent.config.check import check_file, check_home
 
-    found = found_plugins(hermes_home())
+    found = find_plugins(hermes_home())
     schema = declared_schema(hermes_home(), found)
     if args.file is None:
         report = check_home(hermes_home(), strict=args.strict, schema=schema)
-        if report.is_valid and (certain := _certain(found)) is not None:
+        if report.is_valid and (certain := _find_certain_unknown_names(found)) is not None:
             _add(report, certain)
         elif report.is_valid:
-            _add_misnamed(report)
+            _add_unknown_names(report)
     else:
         report = check_file(Path(args.file), strict=args.strict, label=args.label, schema=schema)
         if report.is_valid and report.unit == "key":
-            _add_misnamed(report, Path(args.file), args.label)
+            _add_unknown_names(report, Path(args.file), args.label)
     if args.json:
         print_json(report.as_json())
     else:
@@ -57,7 +57,7 @@ def _check(args: Args) -> int:
     return EXIT_OK if report.is_valid else EXIT_CONFIG
 
 
-def _certain(found: Discovery, values: dict[str, Any] | None = None) -> list[Finding] | None:
+def _find_certain_unknown_names(found: Discovery, values: dict[str, Any] | None = None) -> list[ConfigFinding] | None:
     """Return the names of the home that nothing answers to; None where plugins have to be loaded for it.
 
     Args:
@@ -65,47 +65,49 @@ def _certain(found: Discovery, values: dict[str, Any] | None = None) -> list[Fin
         values: what is checked in place of the home.
     """
     from hermes_agent.config import hermes_home, load  # as in _check
-    from hermes_agent.plugins.certain_names import misnamed_at_rest
+    from hermes_agent.plugins.certain_names import find_certain_unknown_names
     from hermes_agent.plugins.gate import PluginSettings
     from hermes_agent.plugins.memory_folder import add_memory_folder
 
     config = load(hermes_home())
     add_memory_folder(found, hermes_home(), PluginSettings.of(config.values).memory)
-    return misnamed_at_rest(config, found, values)
+    return find_certain_unknown_names(config, found, values)
 
 
-def _add_misnamed(report: Report, file: Path | None = None, label: str = "") -> None:
+def _add_unknown_names(report: ConfigReport, file: Path | None = None, label: str = "") -> None:
     """Add names that nothing answers to; plugins are loaded, since they bring names.
 
     Args:
         file: what is checked in place of the home.
         label: its name in the findings, which then have no lines.
     """
-    from hermes_agent.config import Finding, hermes_home, places  # as in _check
+    from hermes_agent.config import ConfigFinding, hermes_home, home_paths  # as in _check
     from hermes_agent.config.yamlfile import read_file
-    from hermes_agent.plugins.config_names import misnamed, misnamed_elsewhere
+    from hermes_agent.plugins.config_names import find_unknown_names, find_unknown_names_in_file
 
-    own = file is not None and file.resolve() == places(hermes_home()).editable.resolve()
+    own = file is not None and file.resolve() == home_paths(hermes_home()).editable.resolve()
     try:
         with _host_of_home() as host:
             if file is None:
-                found = misnamed(host)
+                found = find_unknown_names(host)
             elif own:
-                found = [finding for finding in misnamed(host) if Path(finding.file).resolve() == file.resolve()]
+                found = [
+                    finding for finding in find_unknown_names(host) if Path(finding.file).resolve() == file.resolve()
+                ]
             else:
-                found = misnamed_elsewhere(host, read_file(file, label or str(file)))
+                found = find_unknown_names_in_file(host, read_file(file, label or str(file)))
             if label:
                 found = [finding._replace(file=label, line=None, column=None) for finding in found]
     except UserError as error:  # another home than the one that is configured, or one that cannot be written
         if isinstance(error, ConfigError) and (file is None or own):  # the daemon would not start with it
-            report.errors.append(Finding("", None, None, "", error.message, "error"))
+            report.errors.append(ConfigFinding("", None, None, "", error.message, "error"))
         else:
-            report.notes.append(Finding("", None, None, "", f"names are not checked: {error.message}", "warning"))
+            report.notes.append(ConfigFinding("", None, None, "", f"names are not checked: {error.message}", "warning"))
         return
     _add(report, found)
 
 
-def _add(report: Report, found: list[Finding]) -> None:
+def _add(report: ConfigReport, found: list[ConfigFinding]) -> None:
     report.errors += [finding for finding in found if finding.level == "error"]
     report.notes += [finding for finding in found if finding.level != "error"]
 
@@ -140,32 +142,32 @@ def _items(value: Any) -> Iterable[tuple[str, Any]]:
     return value.items() if isinstance(value, dict) else ()
 
 
-def _refuse_misnamed(path: tuple[str | int, ...], values: dict[str, Any]) -> None:
+def _check_names(path: tuple[str | int, ...], values: dict[str, Any]) -> None:
     """Refuse a value that has a name that nothing answers to.
 
     Raises:
         ConfigError: it has.
     """
-    from hermes_agent.app.declared_options import found_plugins  # as in _check
+    from hermes_agent.app.declared_options import find_plugins  # as in _check
     from hermes_agent.config import hermes_home
     from hermes_agent.config.findings import config_error
-    from hermes_agent.config.names import has_names, names_in
+    from hermes_agent.config.names import find_names, has_names
 
     if path[:1] == ("network",):
-        from hermes_agent.policy.network import Table  # as in _check
+        from hermes_agent.policy.network import HostTable  # as in _check
 
         lists = {f"network.{key}": value for key, value in _items(values["network"]) if isinstance(value, list)}
-        Table.of(lists.get)
-    if not (has_names(path) and any(names_in(values))):
+        HostTable.of(lists.get)
+    if not (has_names(path) and any(find_names(values))):
         return
     try:
-        found = _certain(found_plugins(hermes_home()), values)
+        found = _find_certain_unknown_names(find_plugins(hermes_home()), values)
         if found is None:
             from hermes_agent.app.cli.command import loaded_host
-            from hermes_agent.plugins.config_names import misnamed
+            from hermes_agent.plugins.config_names import find_unknown_names
 
             with loaded_host() as host:
-                found = misnamed(host, values)
+                found = find_unknown_names(host, values)
     except UserError as error:
         print(f"names are not checked: {error.message}", file=sys.stderr)
         return
@@ -185,17 +187,17 @@ def _refuse_misnamed(path: tuple[str | int, ...], values: dict[str, Any]) -> Non
 def _show(args: Args) -> None:
     from hermes_agent.app.declared_options import declared_schema  # as in _check
     from hermes_agent.config import hermes_home, load
-    from hermes_agent.config.effective import dump
-    from hermes_agent.config.keypath import render
-    from hermes_agent.config.mask import shown
+    from hermes_agent.config.effective import dump_yaml
+    from hermes_agent.config.keypath import render_path
+    from hermes_agent.config.mask import masked
     from hermes_agent.config.values import walk
 
     config = load(hermes_home())
-    value = shown(config, changed=args.changed, schema=declared_schema(config.path.parent))
+    value = masked(config, changed=args.changed, schema=declared_schema(config.path.parent))
     if args.origin:
         leaves = [(path, item) for path, item in walk(value) if path]
         keys = [([p for p in path if isinstance(p, str)], path, item) for path, item in leaves]
-        lines = [(render(path), _flow(item), config.origin(tuple(names))) for names, path, item in keys]
+        lines = [(render_path(path), _flow(item), config.origin(tuple(names))) for names, path, item in keys]
         if args.json:
             print_json(
                 [{"key": key, "value": item, "origin": o} for (key, _, o), (_, item) in zip(lines, leaves, strict=True)]
@@ -206,7 +208,7 @@ def _show(args: Args) -> None:
     elif args.json:
         print_json(value)
     else:
-        print(dump(value), end="")
+        print(dump_yaml(value), end="")
 
 
 @command.action(
@@ -218,14 +220,14 @@ def _show(args: Args) -> None:
 def _get(args: Args) -> int:
     from hermes_agent.app.declared_options import declared_schema  # as in _check
     from hermes_agent.config import hermes_home, load
-    from hermes_agent.config.effective import dump
-    from hermes_agent.config.mask import shown
+    from hermes_agent.config.effective import dump_yaml
+    from hermes_agent.config.mask import masked
     from hermes_agent.config.schema import MISSING, default, lookup
 
     config = load(hermes_home())
     path = _key(args.key)
     schema = declared_schema(hermes_home())
-    value = shown(config, path, schema=schema)
+    value = masked(config, path, schema=schema)
     if value is MISSING and (node := lookup(path, schema)):
         value = default(node)
     if value is MISSING:
@@ -238,7 +240,7 @@ def _get(args: Args) -> int:
     if args.json:
         return print_json(value)
     if isinstance(value, dict | list):
-        print(dump(value) or "{}", end="" if value else "\n")
+        print(dump_yaml(value) or "{}", end="" if value else "\n")
     else:
         print(value if isinstance(value, str) else _flow(value))
     return EXIT_OK
@@ -252,39 +254,39 @@ def _get(args: Args) -> int:
 )
 def _set(args: Args) -> None:
     from hermes_agent.app.declared_options import declared_schema  # as in _check
-    from hermes_agent.config import hermes_home, places
-    from hermes_agent.config.document import Document
+    from hermes_agent.config import hermes_home, home_paths
+    from hermes_agent.config.document import ConfigDocument
     from hermes_agent.config.dotenv import write_env_value
     from hermes_agent.config.edit import parse_value, set_value
     from hermes_agent.config.findings import config_error
-    from hermes_agent.config.keypath import render
+    from hermes_agent.config.keypath import render_path
     from hermes_agent.config.schema import OPEN, is_secret, lookup
-    from hermes_agent.config.survey import without_effect
+    from hermes_agent.config.survey import keys_without_effect
     from hermes_agent.config.values import nested
     from hermes_agent.core.redact import MASK
 
     home = hermes_home()
     if _is_variable(args.key):
-        file = places(home).env
+        file = home_paths(home).env
         write_env_value(file, args.key, args.value)
         print(f"{args.key} = {MASK} ({file})")
         return
     path = _key(args.key)
     schema = declared_schema(home)
     value = parse_value(path, args.value, schema)
-    idle = without_effect(Document("", nested(path, value)))
+    idle = keys_without_effect(ConfigDocument("", nested(path, value)))
     if errors := [finding for finding in idle if finding.level == "error"]:
         raise config_error(errors)
-    _refuse_misnamed(path, nested(path, value))
+    _check_names(path, nested(path, value))
     file = set_value(home, path, value, schema=schema)
     secret = is_secret(path, schema)
-    print(f"{render(path)} = {MASK if secret else _flow(value)} ({file})")
+    print(f"{render_path(path)} = {MASK if secret else _flow(value)} ({file})")
     if secret:
         print(f"the value stands in plain text in {file}; `.env` or a credential is a better place", file=sys.stderr)
     elif lookup(path, schema) is OPEN:
         owner = (lookup(path[:-1], schema) or {}).get("x-owner")
         whose = f"not a key that plugin `{owner}` declares" if owner else "not ours; it is kept for plugins"
-        print(f"`{render(path)}` is {whose}", file=sys.stderr)
+        print(f"`{render_path(path)}` is {whose}", file=sys.stderr)
     for finding in idle:
         print(finding, file=sys.stderr)
 
@@ -295,14 +297,14 @@ def _set(args: Args) -> None:
     argument("key", metavar="KEY", help="dotted path, or the NAME of a variable in .env"),
 )
 def _unset(args: Args) -> None:
-    from hermes_agent.config import hermes_home, places  # as in _check
+    from hermes_agent.config import hermes_home, home_paths  # as in _check
     from hermes_agent.config.dotenv import read_env_file, write_env_value
     from hermes_agent.config.edit import unset_value
-    from hermes_agent.config.keypath import render
+    from hermes_agent.config.keypath import render_path
 
     home = hermes_home()
     if _is_variable(args.key):
-        file = places(home).env
+        file = home_paths(home).env
         if args.key not in read_env_file(file):
             raise UserError(f"{args.key} is not set in {file}")
         write_env_value(file, args.key, None)
@@ -310,21 +312,21 @@ def _unset(args: Args) -> None:
         return
     path = _key(args.key)
     file = unset_value(home, path)
-    print(f"{render(path)} removed ({file})")
+    print(f"{render_path(path)} removed ({file})")
 
 
 @command.action("path", "print the file that `set` changes")
 def _path(args: Args) -> None:
-    from hermes_agent.config import hermes_home, places  # as in _check
+    from hermes_agent.config import hermes_home, home_paths  # as in _check
 
-    print(places(hermes_home()).editable)
+    print(home_paths(hermes_home()).editable)
 
 
 def _key(text: str) -> tuple[str | int, ...]:
-    from hermes_agent.config.keypath import parse  # as in _check
+    from hermes_agent.config.keypath import parse_path  # as in _check
 
     try:
-        return parse(text)
+        return parse_path(text)
     except ValueError as error:
         raise UserError(str(error)) from None
 

@@ -9,67 +9,67 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.command import JSON, Args, Command, argument, made_home, one_of
-from hermes_agent.app.daemon_client import ask_daemon, daemon_door
+from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, ensure_home, exclusive
+from hermes_agent.app.daemon_client import ask_daemon, daemon_socket
 from hermes_agent.config import load
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
 if TYPE_CHECKING:
     from hermes_agent.host import Host
-    from hermes_agent.server import ServerSettings
-    from hermes_agent.service.handover import Handover
-    from hermes_agent.service.notify import Notifier
+    from hermes_agent.server import HttpSettings
+    from hermes_agent.service.handover import SocketHandover
+    from hermes_agent.service.notify import ServiceNotifier
 
-__all__ = ["add"]
+__all__ = ["add_gateway"]
 
 logger = logging.getLogger(__name__)
 
 RETURNS_WITHIN_S = 60.0
 """How long nobody may hold the home while it restarts."""
 
-command = Command("gateway", "run the daemon, ask how it does")
-add = command.add
+gateway_command = CliSubcommand("gateway", "run the daemon, ask how it does")
+add_gateway = gateway_command.add
 
 
-@command.action(
+@gateway_command.action(
     "run",
     "run the daemon in the foreground, with the HTTP server",
-    one_of(
+    exclusive(
         argument("-v", "--verbose", dest="log_level", action="store_const", const="DEBUG", help="log everything"),
         argument(
             "-q", "--quiet", dest="log_level", action="store_const", const="WARNING", help="log warnings and worse"
         ),
     ),
 )
-def _run(args: Args) -> int:
+def _run_daemon(args: Args) -> int:
     # In the function, here and below: no other command needs them, and start-up is to be quick.
     from hermes_agent.app.start import start_host
-    from hermes_agent.service.descriptors import raise_limit
-    from hermes_agent.service.handover import Handover
+    from hermes_agent.service.descriptors import raise_file_limit
+    from hermes_agent.service.handover import SocketHandover
     from hermes_agent.service.journal import stderr_is_journal
     from hermes_agent.service.lock import HomeLock
-    from hermes_agent.service.logs import start_ends
-    from hermes_agent.service.notify import Notifier
-    from hermes_agent.service.state import describe_self, noted, write_state
+    from hermes_agent.service.logs import end_start
+    from hermes_agent.service.notify import ServiceNotifier
+    from hermes_agent.service.state import describe_self, read_note, write_state
     from hermes_agent.service.watchdog import trace_hangs
 
-    handover = Handover(os.environ)  # these two first: no child process may find the sockets in its environment
-    notifier = Notifier.open()
+    handover = SocketHandover(os.environ)  # these two first: no child process may find the sockets in its environment
+    notifier = ServiceNotifier.open()
     trace_hangs()
-    home = made_home()
+    home = ensure_home()
     with HomeLock(home):
         try:
             host = start_host("daemon", log_level=args.log_level)
         except UserError:
-            start_ends()  # the reason comes last
+            end_start()  # the reason comes last
             raise
-        raise_limit()
+        raise_file_limit()
         try:
-            notes = {name: noted(home, name) for name in ("control", "http") if handover.follows}
+            notes = {name: read_note(home, name) for name in ("control", "http") if handover.follows}
             write_state(home, describe_self("journal" if stderr_is_journal(os.environ) else "file"), notes)
             _serve(host, notifier, handover)
         except UserError as exc:
-            start_ends()
+            end_start()
             logger.error("%s", exc)
             return exc.exit_status
         finally:
@@ -83,7 +83,7 @@ def _run(args: Args) -> int:
     return EXIT_OK
 
 
-@command.action(
+@gateway_command.action(
     "setup",
     "set up a chat platform: its settings, and who may talk",
     argument("platform", metavar="PLATFORM", nargs="?", help="which; without it, one of a list"),
@@ -92,7 +92,7 @@ def _setup(args: Args) -> int:
     from hermes_agent.app.gateway_setup import set_up
     from hermes_agent.app.start import start_host
 
-    made_home()
+    ensure_home()
     host = start_host()
     try:
         return set_up(host, args.platform)
@@ -100,28 +100,28 @@ def _setup(args: Args) -> int:
         host.bridge.close()
 
 
-def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
+def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> None:
     import asyncio
 
-    from hermes_agent.app.control_door import FOR_MEMBERS, operations
-    from hermes_agent.app.plugin_door import HostPlugins
+    from hermes_agent.app.control_door import FOR_MEMBERS, make_operations
+    from hermes_agent.app.plugin_door import PluginStatus
     from hermes_agent.host.memory_watch import MemoryWatch
-    from hermes_agent.io.core_loop import core_loop
+    from hermes_agent.io.core_loop import new_core_loop
     from hermes_agent.server import read_settings, with_key
     from hermes_agent.server.daemon import run_daemon
-    from hermes_agent.server.once import Once
-    from hermes_agent.server.reloading import Reloads
+    from hermes_agent.server.once import IdempotentRequests
+    from hermes_agent.server.reloading import ReloadSignal
     from hermes_agent.service.control import ControlSocket
-    from hermes_agent.service.logs import start_ends
-    from hermes_agent.service.state import note
+    from hermes_agent.service.logs import end_start
+    from hermes_agent.service.state import write_note
 
     settings = read_settings(host.config, host.credentials)
     if settings.enabled:
         settings = with_key(settings, host.home)
 
-    gateway = host.gateway(restart=handover.begin, restarted_for=handover.told)
-    plugins = HostPlugins(host, gateway.reload)
-    reloads = Reloads(plugins, notifier)
+    gateway = host.gateway(restart=handover.request_restart, restarted_for=handover.told)
+    plugins = PluginStatus(host, gateway.reload)
+    reloads = ReloadSignal(plugins, notifier)
     webhooks = None
     if host.config.get("webhooks"):  # few have any
         from hermes_agent.server.webhook_routes import read_routes
@@ -132,13 +132,15 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
         turns = WebhookTurns(routes, host.agent, gateway.compose, at_once=settings.max_concurrent_turns)
         host.delivery.serve("webhook", turns.serve)
         webhooks = WebhookEndpoint(routes, host.delivery)
-    asked = operations(host, gateway, reloads, at_once=settings.max_concurrent_turns)
+    asked = make_operations(host, gateway, reloads, at_once=settings.max_concurrent_turns)
     control = ControlSocket(host.home, os.environ, asked, FOR_MEMBERS, handover)
 
-    memory = MemoryWatch(lambda key: host.config.get(key), host.agent.relieve, handover.begin, host.bridge.run)
+    memory = MemoryWatch(
+        lambda key: host.config.get(key), host.agent.release_memory, handover.request_restart, host.bridge.run
+    )
 
     def ready() -> None:
-        start_ends()
+        end_start()
         host.mcp.start()
 
     async def main() -> None:
@@ -146,12 +148,12 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
             await run_daemon(
                 host.agent,
                 settings,
-                models=_models(host),
+                models=_model_name(host),
                 counts=lambda: _counts(host) | gateway.counts(),
                 notifier=notifier,
                 plugins=plugins,
                 slash=host.slash,
-                on_listen=lambda address: note(host.home, "http", address),
+                on_listen=lambda address: write_note(host.home, "http", address),
                 # drained from the end: adapters stay until the last answer is out, and the socket answers to the end
                 beside=[
                     control,
@@ -160,10 +162,10 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
                     host.delivery,
                     host.upkeep,
                     memory,
-                    host.make_clock(gateway.say, gateway.attach),
+                    host.make_clock(gateway.send_text, gateway.attach),
                 ],
                 reloads=reloads,
-                once=Once(host.delivery, host.agent.transcript),
+                once=IdempotentRequests(host.delivery, host.agent.call_transcript),
                 webhooks=webhooks,
                 handover=handover,
                 on_ready=ready,
@@ -171,11 +173,11 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
         finally:
             await host.aclose()
 
-    with asyncio.Runner(loop_factory=core_loop) as runner:
+    with asyncio.Runner(loop_factory=new_core_loop) as runner:
         runner.run(main())
 
 
-def _models(host: Host) -> list[str]:
+def _model_name(host: Host) -> list[str]:
     """The name of the configured model; a daemon without one starts, and tells who asks."""
     try:
         return [host.select_model().model]
@@ -192,67 +194,67 @@ def _counts(host: Host) -> dict[str, int]:
         "plugins": sum(record.enabled and not record.deferred for record in own),
         "plugins_failed": sum(record.status == "failed" for record in host.plugins.records),
         "plugins_suspended": len(host.hooks.suspended()),
-        "plugin_errors": sum(tally.errors for tally in host.account.all().values()),
+        "plugin_errors": sum(tally.errors for tally in host.account.usage_by_plugin().values()),
         "tools": len(host.tools),
         "sessions": len(host.agent.open_conversations),
         "resident_bytes": resident_bytes(),
     }
 
 
-@command.action("key", "print the key of the HTTP server, made when there is none")
+@gateway_command.action("key", "print the key of the HTTP server, made when there is none")
 def _key(args: Args) -> None:
     from hermes_agent.server import with_key
 
-    home = made_home()
+    home = ensure_home()
     print(with_key(_settings(home), home).key)
 
 
-@command.action("status", "say whether the daemon runs and answers (exit status 1: no)", JSON)
+@gateway_command.action("status", "say whether the daemon runs and answers (exit status 1: no)", JSON)
 def _status(args: Args) -> int:
-    from hermes_agent.app.gateway_status import as_text, from_outside, gather
+    from hermes_agent.app.gateway_status import collect_from_socket, collect_status, status_text
 
-    if (door := daemon_door(os.environ)) is not None:
-        found = from_outside(door)
+    if (door := daemon_socket(os.environ)) is not None:
+        found = collect_from_socket(door)
     else:
-        home = made_home()
-        found = gather(home, lambda: _settings(home).key)
-    print(json.dumps(found, indent=2) if args.json else as_text(found))
+        home = ensure_home()
+        found = collect_status(home, lambda: _settings(home).key)
+    print(json.dumps(found, indent=2) if args.json else status_text(found))
     well = found["running"] and found.get("http", {}).get("status") in ("ok", "off")
     return EXIT_OK if well else EXIT_FAILED
 
 
-def _ask(op: str, *, timeout_s: float = 30.0, **more: Any) -> dict[str, Any]:
-    home = made_home() if daemon_door(os.environ) is None else Path()
+def _ask_daemon(op: str, *, timeout_s: float = 30.0, **more: Any) -> dict[str, Any]:
+    home = ensure_home() if daemon_socket(os.environ) is None else Path()
     return ask_daemon(home, {"op": op, **more}, timeout_s=timeout_s)
 
 
-@command.action(
+@gateway_command.action(
     "stop",
     "let running turns finish, then end the daemon",
     argument("--now", action="store_true", help="do not wait for running turns; they go on at the next start"),
 )
 def _stop(args: Args) -> None:
-    from hermes_agent.service.lock import holder
+    from hermes_agent.service.lock import lock_holder
 
-    door = daemon_door(os.environ)
-    if door is None and holder(made_home()) is None:
+    door = daemon_socket(os.environ)
+    if door is None and lock_holder(ensure_home()) is None:
         print("not running")
         return
-    pid = _ask("stop", now=args.now)["pid"]
-    while door.exists() if door is not None else holder(made_home()) == pid:
+    pid = _ask_daemon("stop", now=args.now)["pid"]
+    while door.exists() if door is not None else lock_holder(ensure_home()) == pid:
         time.sleep(0.1)
     print(f"stopped (pid {pid})")
 
 
-@command.action("restart", "begin anew (an update, say) without refusing or losing anything")
+@gateway_command.action("restart", "begin anew (an update, say) without refusing or losing anything")
 def _restart(args: Args) -> int:
-    before = _ask("status")["started"]
-    _ask("restart")
+    before = _ask_daemon("status")["started"]
+    _ask_daemon("restart")
     silent_since = 0.0
     while True:
         time.sleep(0.2)
         try:
-            now = _ask("status")
+            now = _ask_daemon("status")
         except UserError as exc:  # between its end and its begin nobody answers
             silent_since = silent_since or time.monotonic()
             if time.monotonic() - silent_since > RETURNS_WITHIN_S:
@@ -264,22 +266,22 @@ def _restart(args: Args) -> int:
             return EXIT_OK
 
 
-@command.action("reload", "load plugins and config anew, and say what changed")
+@gateway_command.action("reload", "load plugins and config anew, and say what changed")
 def _reload(args: Args) -> None:
-    print("\n".join(_ask("reload", timeout_s=120)["told"]) or "nothing changed")
+    print("\n".join(_ask_daemon("reload", timeout_s=120)["told"]) or "nothing changed")
 
 
-@command.action(
+@gateway_command.action(
     "revive",
     "send again to a target that was given up",
     argument("target", metavar="TARGET", help="as `hermes gateway status` lists it, or all"),
 )
 def _revive(args: Args) -> None:
-    for target in _ask("revive", target=args.target)["revived"]:
+    for target in _ask_daemon("revive", target=args.target)["revived"]:
         print(f"{target}: what waited is sent now")
 
 
-def _settings(home: Path) -> ServerSettings:
+def _settings(home: Path) -> HttpSettings:
     from hermes_agent.credentials import Credentials
     from hermes_agent.server import read_settings
 

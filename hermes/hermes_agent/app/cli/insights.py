@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from hermes_agent.app.cli.command import JSON, Args, Command, argument, print_json
+from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, print_json
 from hermes_agent.config import hermes_home
 
-__all__ = ["add"]
+__all__ = ["add_insights"]
 
-COLUMNS = ("day", "model", "source", "cause", "plugin", "principal")
+INSIGHT_COLUMNS = ("day", "model", "source", "cause", "plugin", "principal")
 
-command = Command("insights", "tokens, cost and time by day, model, front door and cause")
-add = command.add
+insights_command = CliSubcommand("insights", "tokens, cost and time by day, model, front door and cause")
+add_insights = insights_command.add
 
 
 def _days(text: str) -> int:
@@ -22,21 +22,26 @@ def _days(text: str) -> int:
     return number
 
 
-@command.alone(
+@insights_command.default(
     argument("--days", type=_days, default=30, metavar="N", help="the last N days, today included (30)"),
-    argument("--by", choices=COLUMNS, metavar="|".join(COLUMNS), help="only one table (day, model, source and cause)"),
+    argument(
+        "--by",
+        choices=INSIGHT_COLUMNS,
+        metavar="|".join(INSIGHT_COLUMNS),
+        help="only one table (day, model, source and cause)",
+    ),
     argument("--source", default="", metavar="NAME", help="only this front door: cli, api_server, telegram, …"),
     JSON,
 )
-def _run(args: Args) -> int:
-    from hermes_agent.sessions import Ledger
+def _show_insights(args: Args) -> int:
+    from hermes_agent.sessions import UsageLedger
 
     path = hermes_home() / "state.db"
     columns = (args.by,) if args.by else ("day", "model", "source", "cause")
     tables = {}
     if path.exists():
-        ledger = Ledger(path)
-        tables = {column: ledger.by(column, days=args.days, source=args.source) for column in columns}
+        ledger = UsageLedger(path)
+        tables = {column: ledger.totals_by(column, days=args.days, source=args.source) for column in columns}
         ledger.close()
     if args.json:
         out = {c: {name or "": spent._asdict() for name, spent in table.items()} for c, table in tables.items()}

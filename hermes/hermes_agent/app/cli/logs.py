@@ -9,31 +9,31 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_agent.app.cli.command import Args, Command, argument
+from hermes_agent.app.cli.command import Args, CliSubcommand, argument
 from hermes_agent.config import hermes_home
 
 if TYPE_CHECKING:
-    from hermes_agent.service.entries import LogEntry, Wanted
+    from hermes_agent.service.entries import LogEntry, LogFilter
     from hermes_agent.service.log_file import LogFile
-    from hermes_agent.service.log_journal import Journal
+    from hermes_agent.service.log_journal import JournalReader
 
-__all__ = ["add"]
+__all__ = ["add_logs"]
 
 LEVELS = {level: level.upper() for level in ("debug", "info", "warning", "error", "critical")} | {"warn": "WARNING"}
 
-command = Command("logs", "show the log of the daemon and of the terminal")
-add = command.add
+logs_command = CliSubcommand("logs", "show the log of the daemon and of the terminal")
+add_logs = logs_command.add
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is no number of records")
     return int(text)
 
 
-@command.alone(
+@logs_command.default(
     argument("-f", "--follow", action="store_true", help="go on showing what is logged, until Ctrl-C"),
-    argument("-n", "--lines", type=_count, default=50, metavar="N", help="how many records (50)"),
+    argument("-n", "--lines", type=_parse_count, default=50, metavar="N", help="how many records (50)"),
     argument(
         "--level",
         type=str.lower,
@@ -56,28 +56,28 @@ def _count(text: str) -> int:
     ),
     argument("--unit", metavar="NAME", help="read the journal of this systemd unit"),
 )
-def _run(args: Args) -> None:
+def _show_logs(args: Args) -> None:
     # In the function: no other command needs them, and start-up is to be quick.
-    from hermes_agent.service.entries import Wanted
-    from hermes_agent.service.log_source import choose, parse_since
+    from hermes_agent.service.entries import LogFilter
+    from hermes_agent.service.log_source import choose_reader, parse_since
 
-    wanted = Wanted(
+    wanted = LogFilter(
         level=LEVELS[args.level],
         session=args.session,
         plugin=args.plugin,
         since=parse_since(args.since) if args.since else None,
     )
     home = hermes_home()
-    log = choose(home, source=args.source, unit=args.unit)
+    log = choose_reader(home, source=args.source, unit=args.unit)
     try:
         found = log.recent(args.lines, wanted)
-        _show(found, as_json=args.json)
+        _print_entries(found, as_json=args.json)
         if not found:
-            _explain(log, wanted, following=args.follow)
-        elif (note := _elsewhere(log, home)) and not args.json:
-            _say(note)
+            _explain_empty(log, wanted, following=args.follow)
+        elif (note := _other_log_hint(log, home)) and not args.json:
+            _print_note(note)
         if args.follow:
-            _show(log.follow(wanted), as_json=args.json)
+            _print_entries(log.follow(wanted), as_json=args.json)
     except KeyboardInterrupt:
         return
     except BrokenPipeError:
@@ -85,7 +85,7 @@ def _run(args: Args) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _show(entries: Iterable[LogEntry], *, as_json: bool) -> None:
+def _print_entries(entries: Iterable[LogEntry], *, as_json: bool) -> None:
     from hermes_agent.service.entries import as_json as json_form
     from hermes_agent.service.entries import as_text as text_form
 
@@ -94,35 +94,35 @@ def _show(entries: Iterable[LogEntry], *, as_json: bool) -> None:
         print(form(entry), flush=True)
 
 
-def _explain(log: LogFile | Journal, wanted: Wanted, *, following: bool) -> None:
+def _explain_empty(log: LogFile | JournalReader, wanted: LogFilter, *, following: bool) -> None:
     """Say on stderr why there is nothing to see."""
-    from hermes_agent.service.entries import Wanted
+    from hermes_agent.service.entries import LogFilter
     from hermes_agent.service.log_file import LogFile
 
     ahead = " Waiting for more." if following else ""
     if isinstance(log, LogFile) and not log.exists():
-        _say(
+        _print_note(
             f"Nothing is logged yet: there is no {log.path}, and no daemon has recorded with this home that it logs"
             f" to the journal. `hermes logs --unit hermes-agent` reads the journal of a unit.{ahead}"
         )
-    elif wanted != Wanted():
-        _say(f"No record in {_name(log)} matches.{ahead}")
+    elif wanted != LogFilter():
+        _print_note(f"No record in {_log_name(log)} matches.{ahead}")
     else:
-        _say(f"{_name(log)[0].upper()}{_name(log)[1:]} is empty.{ahead}")
+        _print_note(f"{_log_name(log)[0].upper()}{_log_name(log)[1:]} is empty.{ahead}")
     if not isinstance(log, LogFile) and log.may_be_hidden():
-        _say("This user may not read the whole journal: run it with sudo, or join the group systemd-journal.")
+        _print_note("This user may not read the whole journal: run it with sudo, or join the group systemd-journal.")
 
 
-def _elsewhere(log: LogFile | Journal, home: Path) -> str:
+def _other_log_hint(log: LogFile | JournalReader, home: Path) -> str:
     """Commands in a terminal log to the file even where the daemon logs to the journal."""
     from hermes_agent.service.log_file import LogFile
 
     if isinstance(log, LogFile) or not (home / "logs" / "agent.log").exists():
         return ""
-    return f"This was {_name(log)}; what commands in a terminal logged: hermes logs --source file"
+    return f"This was {_log_name(log)}; what commands in a terminal logged: hermes logs --source file"
 
 
-def _name(log: LogFile | Journal) -> str:
+def _log_name(log: LogFile | JournalReader) -> str:
     from hermes_agent.service.log_file import LogFile
 
     if isinstance(log, LogFile):
@@ -130,5 +130,5 @@ def _name(log: LogFile | Journal) -> str:
     return f"the journal of {log.unit}" if log.unit else f"the journal of invocation {log.invocation}"
 
 
-def _say(text: str) -> None:
+def _print_note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

@@ -6,43 +6,52 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, made_home, print_json, print_rows
+from hermes_agent.app.cli.command import (
+    JSON,
+    Args,
+    CliSubcommand,
+    argument,
+    ensure_home,
+    loaded_host,
+    print_json,
+    print_rows,
+)
 from hermes_agent.core.errors import EXIT_OK, EXIT_USAGE, UserError
 
 if TYPE_CHECKING:
-    from hermes_agent.mcp.settings import ServerSettings
+    from hermes_agent.mcp.settings import McpServerSettings
 
-__all__ = ["add"]
+__all__ = ["add_mcp"]
 
-command = Command("mcp", "servers of the Model Context Protocol, which bring tools")
-add = command.add
+mcp_command = CliSubcommand("mcp", "servers of the Model Context Protocol, which bring tools")
+add_mcp = mcp_command.add
 
-NAME = argument("name", metavar="NAME", help="as in mcp_servers")
+SERVER_NAME = argument("name", metavar="NAME", help="as in mcp_servers")
 
 
-@command.action("list", "show the servers of the config", JSON, aliases=["ls"])
-def _list(args: Args) -> int:
-    rows = [(one.name, _transport(one), _state(one), one.where) for one in _servers().values()]
+@mcp_command.action("list", "show the servers of the config", JSON, aliases=["ls"])
+def _list_servers(args: Args) -> int:
+    rows = [(one.name, _transport(one), _server_state(one), one.location) for one in _read_servers().values()]
     if args.json:
         return print_json([dict(zip(("name", "transport", "state", "where"), row, strict=True)) for row in rows])
     print_rows([("NAME", "TRANSPORT", "STATE", "PROGRAM OR ADDRESS"), *rows])
     return EXIT_OK
 
 
-def _transport(one: ServerSettings) -> str:
+def _transport(one: McpServerSettings) -> str:
     return "stdio" if one.command else "sse" if one.sse else "http"
 
 
-def _state(one: ServerSettings) -> str:
+def _server_state(one: McpServerSettings) -> str:
     return one.problem or ("on" if one.enabled else "off")
 
 
-@command.action("test", "connect to a server, and show its tools (exit status 1: it cannot be done)", NAME)
-def _test(args: Args) -> int:
-    server = _server(args.name)
+@mcp_command.action("test", "connect to a server, and show its tools (exit status 1: it cannot be done)", SERVER_NAME)
+def _test_server(args: Args) -> int:
+    server = _find_server(args.name)
     with loaded_host() as host:
         started = time.monotonic()
-        host.mcp.settle(server.connect_timeout_s, only=server.name)
+        host.mcp.wait_connected(server.connect_timeout_s, only=server.name)
         status = next(one for one in host.mcp.status() if one.name == server.name)
         took_s = time.monotonic() - started
     if status.state != "connected":
@@ -53,10 +62,10 @@ def _test(args: Args) -> int:
     return EXIT_OK
 
 
-@command.action(
+@mcp_command.action(
     "add",
     "write a server into the config",
-    NAME,
+    SERVER_NAME,
     argument("--url", default="", help="address of a server that speaks HTTP"),
     argument("--sse", action="store_true", help="it speaks the older protocol, with server-sent events"),
     argument("--header", metavar="NAME=VALUE", action="append", default=[], help="sent with each request"),
@@ -66,7 +75,7 @@ def _test(args: Args) -> int:
         "--command", dest="program", metavar="LINE", default="", help="a program and its arguments, as in a shell"
     ),
 )
-def _add(args: Args) -> int:
+def _add_server(args: Args) -> int:
     from hermes_agent.config.edit import set_value
 
     if bool(args.url) == bool(args.program):
@@ -77,74 +86,78 @@ def _add(args: Args) -> int:
         )
     words = shlex.split(args.program)
     server: dict[str, Any] = {"url": args.url} if args.url else {"command": words[0], "args": words[1:]}
-    server |= {"headers": _pairs(args.header), "env": _pairs(args.env), "auth": "oauth" if args.oauth else ""}
+    server |= {
+        "headers": _parse_pairs(args.header),
+        "env": _parse_pairs(args.env),
+        "auth": "oauth" if args.oauth else "",
+    }
     server["transport"] = "sse" if args.sse else ""
-    home = made_home()
-    if args.name in _servers():
+    home = ensure_home()
+    if args.name in _read_servers():
         raise UserError(f"there is an MCP server {args.name!r} already", hint=f"`hermes mcp remove {args.name}`")
     file = set_value(home, ("mcp_servers", args.name), {k: v for k, v in server.items() if v})
-    print(f"{args.name} is in {file}. `hermes mcp test {args.name}` tries it; {RELOAD}")
+    print(f"{args.name} is in {file}. `hermes mcp test {args.name}` tries it; {RELOAD_HINT}")
     return EXIT_OK
 
 
-@command.action("remove", "take a server out of the config, and forget who signed in", NAME, aliases=["rm"])
-def _remove(args: Args) -> int:
+@mcp_command.action("remove", "take a server out of the config, and forget who signed in", SERVER_NAME, aliases=["rm"])
+def _remove_server(args: Args) -> int:
     from hermes_agent.config.edit import unset_value
-    from hermes_agent.mcp.web import Tokens
+    from hermes_agent.mcp.web import TokenStore
 
-    server = _server(args.name)
-    file = unset_value(made_home(), ("mcp_servers", args.name))
-    Tokens(made_home(), server).path.unlink(missing_ok=True)
-    print(f"{args.name} is no more in {file}; {RELOAD}")
+    server = _find_server(args.name)
+    file = unset_value(ensure_home(), ("mcp_servers", args.name))
+    TokenStore(ensure_home(), server).path.unlink(missing_ok=True)
+    print(f"{args.name} is no more in {file}; {RELOAD_HINT}")
     return EXIT_OK
 
 
-@command.action(
+@mcp_command.action(
     "login",
     "sign in at a server (auth: oauth)",
-    NAME,
+    SERVER_NAME,
     argument("--no-open", action="store_true", help="print the address alone, do not open a browser"),
 )
-def _login(args: Args) -> int:
+def _login_server(args: Args) -> int:
     import asyncio  # most commands need neither it nor what signs in
 
     from hermes_agent.app.cli.auth import show_address
     from hermes_agent.config import load
     from hermes_agent.mcp import sdk
     from hermes_agent.mcp.web import sign_in
-    from hermes_agent.policy.network import Tables
+    from hermes_agent.policy.network import HostTables
 
-    server = _server(args.name)
+    server = _find_server(args.name)
     if server.oauth is None or not server.url:
         key = f"mcp_servers.{server.name}"
         raise UserError(f"nobody signs in at {server.name}", hint=f"Set `{key}.url`, and `{key}.auth` to `oauth`.")
-    if not sdk.is_there():
-        raise UserError(sdk.missing())
-    tables = Tables(load(made_home()).get)
-    asyncio.run(sign_in(server, made_home(), lambda url: show_address(url, opens=not args.no_open), tables))
-    print(f"Signed in at {server.name}; {RELOAD}")
+    if not sdk.is_installed():
+        raise UserError(sdk.mcp_install_hint())
+    tables = HostTables(load(ensure_home()).get)
+    asyncio.run(sign_in(server, ensure_home(), lambda url: show_address(url, opens=not args.no_open), tables))
+    print(f"Signed in at {server.name}; {RELOAD_HINT}")
     return EXIT_OK
 
 
-RELOAD = "a daemon that runs takes it over with `hermes gateway reload`."
+RELOAD_HINT = "a daemon that runs takes it over with `hermes gateway reload`."
 
 
-def _pairs(given: list[str]) -> dict[str, str]:
+def _parse_pairs(given: list[str]) -> dict[str, str]:
     for pair in given:
         if "=" not in pair:
             raise UserError(f"{pair!r} is no NAME=VALUE", exit_status=EXIT_USAGE)
     return dict(pair.split("=", 1) for pair in given)
 
 
-def _servers() -> dict[str, ServerSettings]:
+def _read_servers() -> dict[str, McpServerSettings]:
     from hermes_agent.config import load  # the config and YAML load for commands that need them
     from hermes_agent.mcp.settings import servers_of
 
-    return servers_of(load(made_home()).get("mcp_servers"))
+    return servers_of(load(ensure_home()).get("mcp_servers"))
 
 
-def _server(name: str) -> ServerSettings:
-    servers = _servers()
+def _find_server(name: str) -> McpServerSettings:
+    servers = _read_servers()
     if name not in servers:
         known = ", ".join(sorted(servers)) or "none"
         raise UserError(f"there is no MCP server {name!r} in the config", hint=f"There are: {known}.")

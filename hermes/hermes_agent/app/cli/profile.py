@@ -6,32 +6,39 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.app.cli.command import JSON, YES, Args, Command, argument, print_json
+from hermes_agent.app.cli.command import JSON, YES, Args, CliSubcommand, argument, print_json
 from hermes_agent.config import hermes_home, load, make_home
-from hermes_agent.config.profiles import ACTIVE, DEFAULT, Profile, profile_at, profiles, root_home
+from hermes_agent.config.profiles import (
+    ACTIVE_PROFILE_FILE,
+    DEFAULT_PROFILE,
+    HomeProfile,
+    profile_at,
+    profiles,
+    root_home,
+)
 from hermes_agent.core.errors import EXIT_OK, ConfigError, UserError
 from hermes_agent.io.files import write_atomic
 
-__all__ = ["add"]
+__all__ = ["add_profile"]
 
-CLONED = ("config.yaml", "config.local.yaml", ".env", "SOUL.md")
+CLONED_FILES = ("config.yaml", "config.local.yaml", ".env", "SOUL.md")
 """What a clone takes over. Not `auth.json`: a login is renewed by one home, and the other's would become void."""
 FIRST_PORT = 8642
 
-command = Command(
+profile_command = CliSubcommand(
     "profile",
     "several agents on this machine, each with a home of its own",
     epilog="`hermes -p NAME COMMAND` works in a profile once, `hermes profile use NAME` from now on.",
 )
-add = command.add
+add_profile = profile_command.add
 
-NAME = argument("name", metavar="NAME")
+PROFILE_NAME = argument("name", metavar="NAME")
 
 
-@command.alone(json=False)
-@command.action("list", "which there are, which is used, which daemons run", JSON)
-def _list(args: Args) -> int:
-    found = [_described(one, hermes_home()) for one in profiles()]
+@profile_command.default(json=False)
+@profile_command.action("list", "which there are, which is used, which daemons run", JSON)
+def _list_profiles(args: Args) -> int:
+    found = [_describe_profile(one, hermes_home()) for one in profiles()]
     if args.json:
         return print_json(found)
     width = max(len(one["name"]) for one in found)
@@ -41,25 +48,25 @@ def _list(args: Args) -> int:
     return EXIT_OK
 
 
-def _described(one: Profile, used: Path) -> dict[str, Any]:
-    from hermes_agent.service.lock import holder
+def _describe_profile(one: HomeProfile, used: Path) -> dict[str, Any]:
+    from hermes_agent.service.lock import lock_holder
 
     try:
         model = str(load(one.home).get("model.default") or "")
     except ConfigError:
         model = "(its config is wrong)"
-    pid = holder(one.home)
+    pid = lock_holder(one.home)
     return {"name": one.name, "home": str(one.home), "used": one.home == used, "pid": pid, "model": model}
 
 
-@command.action(
+@profile_command.action(
     "create",
     "make one",
-    NAME,
+    PROFILE_NAME,
     argument("--clone", action="store_true", help="begin with config, .env and SOUL.md of the present one"),
     argument("--clone-from", metavar="OTHER", help="the same of another one"),
 )
-def _create(args: Args) -> None:
+def _create_profile(args: Args) -> None:
     import shutil  # with every compressor: the help lists every command
 
     from hermes_agent.config.edit import set_value
@@ -70,7 +77,7 @@ def _create(args: Args) -> None:
     source = profile_at(args.clone_from).home if args.clone_from else hermes_home() if args.clone else None
     port = _free_port()
     make_home(made.home)
-    cloned = [] if source is None else [source / name for name in CLONED]
+    cloned = [] if source is None else [source / name for name in CLONED_FILES]
     for file in cloned:
         if file.is_file():
             shutil.copy2(file, made.home / file.name)
@@ -90,32 +97,32 @@ def _free_port() -> int:
     return next(port for port in range(FIRST_PORT, 65536) if port not in taken)
 
 
-@command.action("use", "work in one from now on, where neither -p nor HERMES_HOME says otherwise", NAME)
-def _use(args: Args) -> None:
+@profile_command.action("use", "work in one from now on, where neither -p nor HERMES_HOME says otherwise", PROFILE_NAME)
+def _use_profile(args: Args) -> None:
     found = profile_at(args.name)
-    write_atomic(root_home() / ACTIVE, found.name + "\n")
+    write_atomic(root_home() / ACTIVE_PROFILE_FILE, found.name + "\n")
     print(f"{found.name} is used from now on ({found.home})")
 
 
-@command.action(
-    "rename", "give one another name; its daemon must not run", NAME, argument("new_name", metavar="NEW_NAME")
+@profile_command.action(
+    "rename", "give one another name; its daemon must not run", PROFILE_NAME, argument("new_name", metavar="NEW_NAME")
 )
-def _rename(args: Args) -> None:
-    found, wanted = _own(args.name), profile_at(args.new_name, there=False)
+def _rename_profile(args: Args) -> None:
+    found, wanted = _find_named_profile(args.name), profile_at(args.new_name, there=False)
     if wanted.home.exists():
         raise UserError(f"there is a profile {args.new_name!r} already", hint="Choose another name.")
-    _unused(found)
+    _check_unused(found)
     found.home.rename(wanted.home)
-    _forget(found.name, wanted.name)
+    _replace_active(found.name, wanted.name)
     print(f"{args.name} is {args.new_name} now")
 
 
-@command.action("delete", "remove one with everything in it; its daemon must not run", NAME, YES)
-def _delete(args: Args) -> None:
+@profile_command.action("delete", "remove one with everything in it; its daemon must not run", PROFILE_NAME, YES)
+def _delete_profile(args: Args) -> None:
     import shutil  # as in _create
 
-    found = _own(args.name)
-    _unused(found)
+    found = _find_named_profile(args.name)
+    _check_unused(found)
     if not args.yes:
         try:
             said = input(f"Remove {found.home} with its sessions, memories and keys? Write its name: ")
@@ -124,28 +131,28 @@ def _delete(args: Args) -> None:
         if said.strip() != found.name:
             raise UserError("nothing is removed", hint="-y removes without a question.")
     shutil.rmtree(found.home)
-    _forget(found.name, "")
+    _replace_active(found.name, "")
     print(f"{found.name} is removed")
 
 
-def _own(name: str) -> Profile:
-    if name == DEFAULT:
+def _find_named_profile(name: str) -> HomeProfile:
+    if name == DEFAULT_PROFILE:
         raise UserError("the default home is no profile that can be renamed or removed", hint="It holds the others.")
     return profile_at(name)
 
 
-def _unused(found: Profile) -> None:
-    from hermes_agent.service.lock import holder
+def _check_unused(found: HomeProfile) -> None:
+    from hermes_agent.service.lock import lock_holder
 
-    if holder(found.home) is not None:
+    if lock_holder(found.home) is not None:
         raise UserError(
             f"the daemon of profile {found.name} runs", hint=f"`hermes -p {found.name} gateway stop` ends it."
         )
 
 
-def _forget(name: str, instead: str) -> None:
+def _replace_active(name: str, instead: str) -> None:
     """Let the profile that is used be another one, when it was this one; empty is the default home."""
-    place = root_home() / ACTIVE
+    place = root_home() / ACTIVE_PROFILE_FILE
     if place.is_file() and place.read_text(encoding="utf-8").strip() == name:
         if instead:
             write_atomic(place, instead + "\n")

@@ -8,24 +8,24 @@ import sys
 import time
 from pathlib import Path
 
-from hermes_agent.app.cli.command import Args, Command, argument, made_home
-from hermes_agent.app.daemon_client import ask_daemon, daemon_door
+from hermes_agent.app.cli.command import Args, CliSubcommand, argument, ensure_home
+from hermes_agent.app.daemon_client import ask_daemon, daemon_socket
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
-__all__ = ["add"]
+__all__ = ["add_send"]
 
-UNASKED_LIMIT = 2000
+DEFAULT_LENGTH_LIMIT = 2000
 """Characters of one message where the platform is not there to be asked."""
 
-command = Command(
+send_command = CliSubcommand(
     "send",
     "send a text to a chat",
     description="Send a text to a chat. It is stored first: when no daemon runs, the next one sends it.",
 )
-add = command.add
+add_send = send_command.add
 
 
-@command.alone(
+@send_command.default(
     argument(
         "--to",
         required=True,
@@ -37,15 +37,15 @@ add = command.add
     ),
     argument("text", nargs="*", metavar="TEXT", help="what to say; without it, or as -, standard input"),
 )
-def _run(args: Args) -> int:
-    from hermes_agent.service.lock import holder
+def _send_text(args: Args) -> int:
+    from hermes_agent.service.lock import lock_holder
 
     text = sys.stdin.read() if args.text in ([], ["-"]) else " ".join(args.text)
     if not text.strip():
         raise UserError("there is nothing to send", hint="Give a text, or pipe one in.")
-    home = made_home() if daemon_door(os.environ) is None else Path()
-    if daemon_door(os.environ) is None and holder(home) is None:
-        return _store(args, text, home)
+    home = ensure_home() if daemon_socket(os.environ) is None else Path()
+    if daemon_socket(os.environ) is None and lock_holder(home) is None:
+        return _store_text(args, text, home)
     question = {"op": "send", "to": args.to, "text": text, "wait_s": args.wait}
     answer = ask_daemon(home, question, timeout_s=args.wait + 30)
     print(f"{answer['state']}: {answer['reply']}")
@@ -53,18 +53,18 @@ def _run(args: Args) -> int:
     return EXIT_OK if sent else EXIT_FAILED
 
 
-def _store(args: Args, text: str, home: Path) -> int:
+def _store_text(args: Args, text: str, home: Path) -> int:
     from hermes_agent.contracts.platform.chunks import split_message
-    from hermes_agent.delivery import Mailbox, Reply
-    from hermes_agent.gateway.addressing import written_target
+    from hermes_agent.delivery import Mailbox, OutboundReply
+    from hermes_agent.gateway.addressing import parse_chat_target
 
     platform, _, rest = args.to.partition(":")
     if not rest:
         raise UserError(
             "no daemon runs, and it alone knows the home channel", hint=f"Say which chat: `--to {platform}:CHAT`."
         )
-    parts = tuple({"text": one} for one in split_message(text, UNASKED_LIMIT, None))
+    parts = tuple({"text": one} for one in split_message(text, DEFAULT_LENGTH_LIMIT, None))
     with contextlib.closing(Mailbox(home / "state.db")) as mailbox:
-        reply = mailbox.enqueue(Reply(written_target(platform, rest), parts), time.time())
+        reply = mailbox.enqueue(OutboundReply(parse_chat_target(platform, rest), parts), time.time())
     print(f"stored: {reply.id}; no daemon runs, the next one sends it")
     return EXIT_FAILED if args.wait else EXIT_OK

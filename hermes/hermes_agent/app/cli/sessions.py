@@ -11,51 +11,51 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hermes_agent.app import daemon_client
-from hermes_agent.app.cli.command import JSON, YES, Args, Command, argument, print_json
+from hermes_agent.app.cli.command import JSON, YES, Args, CliSubcommand, argument, print_json
 from hermes_agent.config import hermes_home, load
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
 if TYPE_CHECKING:
     from hermes_agent.sessions import SessionInfo, Transcript
 
-__all__ = ["add"]
+__all__ = ["add_sessions"]
 
 DAY_S = 86_400
 
-command = Command("sessions", "list, show, search, export and delete conversations")
-add = command.add
+sessions_command = CliSubcommand("sessions", "list, show, search, export and delete conversations")
+add_sessions = sessions_command.add
 
-ID = argument("id", metavar="ID", help="the id, or its beginning")
+SESSION_ID = argument("id", metavar="ID", help="the id, or its beginning")
 ALL = argument("--all", action="store_true", help="those of everybody, not only your own")
 SOURCE = argument("--source", metavar="NAME", help="only those of this front door: cli, api_server, …")
 
 
-def _open() -> Transcript | None:
+def _open_transcript() -> Transcript | None:
     """Return the transcript; None when nothing was ever said."""
     from hermes_agent.sessions import Transcript
 
-    daemon_client.refuse_at_a_door(os.environ, "sessions list and show")
+    daemon_client.refuse_remote(os.environ, "sessions list and show")
     path = hermes_home() / "state.db"
     return Transcript(path) if path.exists() else None
 
 
 @contextlib.contextmanager
-def _opened() -> Iterator[Transcript]:
-    transcript = _open()
+def _require_transcript() -> Iterator[Transcript]:
+    transcript = _open_transcript()
     if transcript is None:
         raise UserError("there are no sessions: nothing was said yet")
     with contextlib.closing(transcript):
         yield transcript
 
 
-def _of(args: Args) -> frozenset[str] | None:
+def _principals_of(args: Args) -> frozenset[str] | None:
     """Return whose sessions are meant; None: everybody's."""
-    from hermes_agent.sessions import LOCAL, People
+    from hermes_agent.sessions import LOCAL, Principals
 
-    return None if args.all else People(load(hermes_home()).get("people")).seen_by(LOCAL)
+    return None if args.all else Principals(load(hermes_home()).get("people")).visible_to(LOCAL)
 
 
-@command.action(
+@sessions_command.action(
     "list",
     "the sessions that were used last",
     argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)"),
@@ -63,28 +63,30 @@ def _of(args: Args) -> frozenset[str] | None:
     ALL,
     JSON,
 )
-def _list(args: Args) -> int:
-    if (door := daemon_client.daemon_door(os.environ)) is not None and not args.all:
-        found = daemon_client.my_sessions(door, args.limit, args.source)
+def _list_sessions(args: Args) -> int:
+    if (door := daemon_client.daemon_socket(os.environ)) is not None and not args.all:
+        found = daemon_client.list_sessions(door, args.limit, args.source)
     else:
-        transcript = _open()
-        found = transcript.recent(args.limit, source=args.source, of=_of(args)) if transcript else []
+        transcript = _open_transcript()
+        found = transcript.recent(args.limit, source=args.source, of=_principals_of(args)) if transcript else []
     if args.json:
         return print_json([_as_dict(session) for session in found])
     if not found:
         print("No sessions yet.")
     for session in found:
         where = session.source if session.principal in ("local", session.source) else session.principal
-        print(f"{session.id}  {_at(session.updated_at)}  {where:<10}  {session.message_count:>4}  {session.title}")
+        print(
+            f"{session.id}  {_format_time(session.updated_at)}  {where:<10}  {session.message_count:>4}  {session.title}"
+        )
     return EXIT_OK
 
 
-@command.action("show", "the transcript of one session", ID, ALL, JSON)
-def _show(args: Args) -> int:
-    if (door := daemon_client.daemon_door(os.environ)) is not None and not args.all:
-        session, messages = daemon_client.my_session(door, args.id)
+@sessions_command.action("show", "the transcript of one session", SESSION_ID, ALL, JSON)
+def _show_session(args: Args) -> int:
+    if (door := daemon_client.daemon_socket(os.environ)) is not None and not args.all:
+        session, messages = daemon_client.load_session(door, args.id)
     else:
-        transcript, session = _stored(args)
+        transcript, session = _stored_session(args)
         messages = transcript.messages(session.id)
     if args.json:
         return print_json({**_as_dict(session), "messages": [m.to_dict() for m in messages]})
@@ -99,17 +101,17 @@ def _show(args: Args) -> int:
     return EXIT_OK
 
 
-def _stored(args: Args) -> tuple[Transcript, SessionInfo]:
-    transcript = _open()
+def _stored_session(args: Args) -> tuple[Transcript, SessionInfo]:
+    transcript = _open_transcript()
     if transcript is None:
         raise UserError(f"there is no session {args.id!r}: nothing was said yet")
-    return transcript, transcript.find(args.id, of=_of(args))
+    return transcript, transcript.find(args.id, of=_principals_of(args))
 
 
-@command.action(
+@sessions_command.action(
     "replay",
     "run the turns of a session again, offline, and compare each request with the one that was sent",
-    ID,
+    SESSION_ID,
     ALL,
     JSON,
     description="Runs the turns of a session again over its stored answers and results. No model is asked and no"
@@ -119,10 +121,10 @@ def _stored(args: Args) -> tuple[Transcript, SessionInfo]:
 def _replay(args: Args) -> int:
     import asyncio
 
-    from hermes_agent.agent.replay import replay
+    from hermes_agent.agent.replay import replay_session
 
-    transcript, session = _stored(args)
-    turns = asyncio.run(replay(transcript, session.id))
+    transcript, session = _stored_session(args)
+    turns = asyncio.run(replay_session(transcript, session.id))
     if args.json:
         fields = ("turn_id", "requests", "differing", "unknown", "problem")
         changed = [{"changed": {str(number): plugins for number, plugins in t.changed}} for t in turns]
@@ -134,7 +136,7 @@ def _replay(args: Args) -> int:
     return int(any(t.differing for t in turns))
 
 
-@command.action(
+@sessions_command.action(
     "search",
     "find messages by their words",
     argument("words", metavar="WORD", nargs="+", help="quotes for a phrase, OR for either"),
@@ -148,21 +150,21 @@ def _replay(args: Args) -> int:
 def _search(args: Args) -> int:
     words = " ".join(f'"{word}"' if " " in word else word for word in args.words)
     sources = [args.source] if args.source else ()
-    with _opened() as transcript:
+    with _require_transcript() as transcript:
         hits = transcript.search(
-            words, of=_of(args), roles=args.role, sources=sources, sort=args.sort, limit=args.limit
+            words, of=_principals_of(args), roles=args.role, sources=sources, sort=args.sort, limit=args.limit
         )
     if args.json:
         return print_json([hit._asdict() for hit in hits])
     for hit in hits:
         text = " ".join(hit.snippet.split())
-        print(f"{hit.session_id}  {_at(hit.timestamp)}  {hit.role:<9}  {text}")
+        print(f"{hit.session_id}  {_format_time(hit.timestamp)}  {hit.role:<9}  {text}")
     if not hits:
         print("Nothing was found.")
     return EXIT_OK
 
 
-@command.action(
+@sessions_command.action(
     "export",
     "write sessions to a file, or to standard output",
     argument("id", metavar="ID", nargs="?", default="", help="one session; without it all of them"),
@@ -171,8 +173,8 @@ def _search(args: Args) -> int:
     ALL,
 )
 def _export(args: Args) -> int:
-    of, write = _of(args), _markdown if args.format == "markdown" else _jsonl
-    with _opened() as transcript:
+    of, write = _principals_of(args), _markdown if args.format == "markdown" else _jsonl
+    with _require_transcript() as transcript:
         sessions = [transcript.find(args.id, of=of)] if args.id else transcript.recent(-1, of=of)
         pieces = (piece for session in sessions for piece in write(transcript, session))
         if args.output == "-":
@@ -193,7 +195,7 @@ def _jsonl(transcript: Transcript, session: SessionInfo) -> Iterator[str]:
 
 
 def _markdown(transcript: Transcript, session: SessionInfo) -> Iterator[str]:
-    about = f"{session.id}, {_at(session.started_at)}, {session.source}, {session.model}"
+    about = f"{session.id}, {_format_time(session.started_at)}, {session.source}, {session.model}"
     yield f"# {session.title or session.id}\n\n{about}\n"
     for message in transcript.messages(session.id):
         name = f"tool {message.tool_name}" if message.role == "tool" else message.role
@@ -202,16 +204,18 @@ def _markdown(transcript: Transcript, session: SessionInfo) -> Iterator[str]:
     yield "\n"
 
 
-@command.action("rename", "give a session a title", ID, argument("title", metavar="TITLE", nargs="+"), ALL)
+@sessions_command.action(
+    "rename", "give a session a title", SESSION_ID, argument("title", metavar="TITLE", nargs="+"), ALL
+)
 def _rename(args: Args) -> None:
     title = " ".join(" ".join(args.title).split())
-    with _opened() as transcript:
-        session = transcript.find(args.id, of=_of(args))
+    with _require_transcript() as transcript:
+        session = transcript.find(args.id, of=_principals_of(args))
         transcript.set_title(session.id, title)
     print(f"{session.id}: {title}")
 
 
-@command.action(
+@sessions_command.action(
     "delete",
     "delete a session and what was said in it",
     argument("id", metavar="ID", nargs="+", help="the id, or its beginning"),
@@ -219,12 +223,12 @@ def _rename(args: Args) -> None:
     ALL,
 )
 def _delete(args: Args) -> int:
-    of = _of(args)
-    with _opened() as transcript:
-        return _let_go(transcript, [transcript.find(prefix, of=of) for prefix in args.id], sure=args.yes)
+    of = _principals_of(args)
+    with _require_transcript() as transcript:
+        return _delete_confirmed(transcript, [transcript.find(prefix, of=of) for prefix in args.id], sure=args.yes)
 
 
-@command.action(
+@sessions_command.action(
     "prune",
     "delete the sessions that were not used for long",
     argument("--older-than", type=float, required=True, metavar="DAYS", help="last used before so many days"),
@@ -232,19 +236,19 @@ def _delete(args: Args) -> int:
     YES,
     ALL,
 )
-def _prune(args: Args) -> int:
+def _prune_sessions(args: Args) -> int:
     before = time.time() - args.older_than * DAY_S
-    with _opened() as transcript:
-        old = [s for s in transcript.recent(-1, source=args.source, of=_of(args)) if s.updated_at < before]
+    with _require_transcript() as transcript:
+        old = [s for s in transcript.recent(-1, source=args.source, of=_principals_of(args)) if s.updated_at < before]
         if old:
-            return _let_go(transcript, old, sure=args.yes)
+            return _delete_confirmed(transcript, old, sure=args.yes)
     print("There are none.")
     return EXIT_OK
 
 
-def _let_go(transcript: Transcript, sessions: list[SessionInfo], *, sure: bool) -> int:
+def _delete_confirmed(transcript: Transcript, sessions: list[SessionInfo], *, sure: bool) -> int:
     for session in sessions:
-        print(f"{session.id}  {_at(session.updated_at)}  {session.message_count:>4}  {session.title}")
+        print(f"{session.id}  {_format_time(session.updated_at)}  {session.message_count:>4}  {session.title}")
     if not sure:
         if not sys.stdin.isatty():
             raise UserError("nothing was deleted: nobody is there to ask", hint="--yes deletes without asking.")
@@ -257,7 +261,7 @@ def _let_go(transcript: Transcript, sessions: list[SessionInfo], *, sure: bool) 
     return EXIT_OK
 
 
-def _at(stamp: float) -> str:
+def _format_time(stamp: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(stamp))
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 
-from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, print_json, print_rows
+from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, loaded_host, print_json, print_rows
 from hermes_agent.core.errors import EXIT_OK, UserError
 
-__all__ = ["add"]
+__all__ = ["add_skills"]
 
-COLUMNS = ("name", "source", "status", "description")
+SKILL_COLUMNS = ("name", "source", "status", "description")
 
-command = Command("skills", "list and show skills")
-add = command.add
+skills_command = CliSubcommand("skills", "list and show skills")
+add_skills = skills_command.add
 
 
-@command.action("list", "every skill, those of plugins too", JSON)
-def _list(args: Args) -> int:
+@skills_command.action("list", "every skill, those of plugins too", JSON)
+def _list_skills(args: Args) -> int:
     with loaded_host() as host:
         offered = {skill.place for skill in host.skills.offered("cli")}
         rows = [
@@ -26,26 +26,26 @@ def _list(args: Args) -> int:
                 "offered" if skill.place in offered else "not offered",
                 skill.document.description,
             )
-            for skill in host.skills.everything()
+            for skill in host.skills.all_skills()
             if not skill.flat
         ]
         rows += [(name, "plugin", "by name", skill.description) for name, skill in sorted(host.plugin_skills.items())]
     if args.json:
-        return print_json([dict(zip(COLUMNS, row, strict=True)) for row in rows])
+        return print_json([dict(zip(SKILL_COLUMNS, row, strict=True)) for row in rows])
     if not rows:
         print(f"No skills. Those of this home go to {host.skills.directory}/NAME/SKILL.md.")
     print_rows(rows)
     return EXIT_OK
 
 
-@command.action(
+@skills_command.action(
     "show",
     "what the model is given when it opens a skill",
     argument("name", metavar="NAME", help="name, category/name, or plugin:name"),
     argument("file", metavar="FILE", nargs="?", default="", help="a file of the skill"),
     JSON,
 )
-def _show(args: Args) -> int:
+def _show_skill(args: Args) -> int:
     from hermes_agent.skills.tools import SkillView
 
     with loaded_host() as host:

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, one_of, print_json, print_rows
+from hermes_agent.app.cli.command import (
+    JSON,
+    Args,
+    CliSubcommand,
+    argument,
+    exclusive,
+    loaded_host,
+    print_json,
+    print_rows,
+)
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
-__all__ = ["add"]
+__all__ = ["add_tools"]
 
-command = Command("tools", "list the tools, and say why one is or is not there")
-add = command.add
+tools_command = CliSubcommand("tools", "list the tools, and say why one is or is not there")
+add_tools = tools_command.add
 
 SERVERS_S = 20.0
 """Longest wait for MCP servers."""
 PLATFORM = argument("--platform", metavar="NAME", default="cli", help="cli (default), api_server, telegram, cron, …")
 TOOLSET = argument("toolset", metavar="TOOLSET", help="see `hermes tools list`")
-PLACE = one_of(
+PLACE = exclusive(
     PLATFORM, argument("--everywhere", action="store_true", help="for all platforms (agent.disabled_toolsets)")
 )
 
 
-@command.action("list", "show every tool, its toolset and its owner", JSON, PLATFORM, aliases=["ls"])
-def _list(args: Args) -> int:
+@tools_command.action("list", "show every tool, its toolset and its owner", JSON, PLATFORM, aliases=["ls"])
+def _list_tools(args: Args) -> int:
     from hermes_agent.plugins.explain import tool_rows  # with the plugins
 
     with loaded_host() as host:
-        host.mcp.settle(SERVERS_S)
+        host.mcp.wait_connected(SERVERS_S)
         rows = tool_rows(host.tools, host.toolsets, args.platform)
     if args.json:
         return print_json([row._asdict() for row in rows])
@@ -32,33 +41,33 @@ def _list(args: Args) -> int:
     return EXIT_OK
 
 
-@command.action(
+@tools_command.action(
     "explain",
     "say why the model is shown a tool, or is not (exit status 1)",
     argument("name", metavar="NAME", help="name of the tool"),
     PLATFORM,
 )
-def _explain(args: Args) -> int:
+def _explain_tool(args: Args) -> int:
     from hermes_agent.plugins.explain import explain_tool  # with the plugins
 
     with loaded_host() as host:
         if args.name.startswith("mcp__"):
-            host.mcp.settle(SERVERS_S)
+            host.mcp.wait_connected(SERVERS_S)
         said = explain_tool(args.name, host.tools, host.toolsets, host.plugins.records, args.platform)
     print(said)
-    return EXIT_OK if said.there else EXIT_FAILED
+    return EXIT_OK if said.is_available else EXIT_FAILED
 
 
-@command.action(
+@tools_command.action(
     "info",
     "show what the model is told of a tool, or the tools of a toolset",
     argument("name", metavar="NAME", help="name of a tool or a toolset"),
     JSON,
 )
-def _info(args: Args) -> int:
+def _tool_info(args: Args) -> int:
     with loaded_host() as host:
         if args.name.startswith("mcp"):
-            host.mcp.settle(SERVERS_S)
+            host.mcp.wait_connected(SERVERS_S)
         entry = host.tools.get(args.name)
         toolset = None if entry is not None else host.toolsets.get(args.name)
         tools = host.toolsets.resolve(args.name)
@@ -79,17 +88,17 @@ def _info(args: Args) -> int:
     return EXIT_OK
 
 
-@command.action("enable", "offer a toolset on a platform", TOOLSET, PLACE)
-def _enable(args: Args) -> int:
-    return _change(args, offer=True)
+@tools_command.action("enable", "offer a toolset on a platform", TOOLSET, PLACE)
+def _enable_toolset(args: Args) -> int:
+    return _change_toolset(args, offer=True)
 
 
-@command.action("disable", "offer a toolset on a platform no more", TOOLSET, PLACE)
-def _disable(args: Args) -> int:
-    return _change(args, offer=False)
+@tools_command.action("disable", "offer a toolset on a platform no more", TOOLSET, PLACE)
+def _disable_toolset(args: Args) -> int:
+    return _change_toolset(args, offer=False)
 
 
-def _change(args: Args, *, offer: bool) -> int:
+def _change_toolset(args: Args, *, offer: bool) -> int:
     from hermes_agent.config.edit import set_value
     from hermes_agent.core.registry import BUILTIN
 
@@ -101,12 +110,12 @@ def _change(args: Args, *, offer: bool) -> int:
         toolset_of = host.tools.get_tool_to_toolset_map()
         named = host.config.get(f"platform_toolsets.{args.platform}")
         if named is None:
-            named = sorted({toolset_of[tool] for tool in host.toolsets.offered(args.platform)})
+            named = sorted({toolset_of[tool] for tool in host.toolsets.offered_tools(args.platform)})
             named = [name for name in named if not name.startswith("mcp-")]
         plugins = sorted({toolset_of[tool] for tool in host.tools.names() if host.tools.owner(tool) != BUILTIN})
         home = host.home
     if args.everywhere:
-        set_value(home, ("agent", "disabled_toolsets"), _with(disabled, args.toolset, there=not offer))
+        set_value(home, ("agent", "disabled_toolsets"), _with_name(disabled, args.toolset, there=not offer))
         print(f"{args.toolset} is {'no longer disabled' if offer else 'disabled'} on every platform.")
         return EXIT_OK
     if offer and args.toolset in disabled:
@@ -114,12 +123,12 @@ def _change(args: Args, *, offer: bool) -> int:
             f"{args.toolset!r} is in agent.disabled_toolsets",
             hint=f"`hermes tools enable {args.toolset} --everywhere` takes it out.",
         )
-    set_value(home, ("platform_toolsets", args.platform), _with(named, args.toolset, there=offer))
+    set_value(home, ("platform_toolsets", args.platform), _with_name(named, args.toolset, there=offer))
     set_value(home, ("known_plugin_toolsets", args.platform), plugins)
     print(f"{args.toolset} is {'offered' if offer else 'no longer offered'} on {args.platform}.")
     return EXIT_OK
 
 
-def _with(names: list[str], name: str, *, there: bool) -> list[str]:
+def _with_name(names: list[str], name: str, *, there: bool) -> list[str]:
     rest = [other for other in names if other != name]
     return [*rest, name] if there else rest

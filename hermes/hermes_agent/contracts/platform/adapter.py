@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hermes_agent.contracts.platform import inbound, locks, outbound
-from hermes_agent.contracts.platform.calling import answers
-from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome, merged_text
+from hermes_agent.contracts.platform.calling import call_optional
+from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome, join_texts
 from hermes_agent.contracts.platform.names import Platform
-from hermes_agent.contracts.platform.outlet import Metadata, Outlet
-from hermes_agent.contracts.platform.registry import platform_being_made
+from hermes_agent.contracts.platform.outlet import MessageSender, Metadata
+from hermes_agent.contracts.platform.registry import platform_in_creation
 from hermes_agent.contracts.platform.results import SendResult, is_retryable_error, is_timeout_error
 from hermes_agent.contracts.platform.settings import PlatformConfig
 from hermes_agent.contracts.platform.source import SessionSource, build_session_key
@@ -33,7 +33,7 @@ BusyHandler = Callable[[MessageEvent, str], Awaitable[bool]]
 PostDelivery = Callable[[], Any]
 
 
-class BasePlatformAdapter(Outlet):
+class BasePlatformAdapter(MessageSender):
     """Connects the agent with one chat service.
 
     Args:
@@ -48,7 +48,7 @@ class BasePlatformAdapter(Outlet):
     gateway_runner: Any = None
 
     def __init__(self, config: PlatformConfig, platform: Platform | str | None = None) -> None:
-        known = platform if platform is not None else platform_being_made()
+        known = platform if platform is not None else platform_in_creation()
         if known is None:
             raise TypeError(f"{type(self).__name__}(config, platform): tell it which Platform it is")
         self.config = config
@@ -123,7 +123,7 @@ class BasePlatformAdapter(Outlet):
 
     async def handle_message(self, event: MessageEvent) -> None:
         """Take a message in: an adapter calls this for each; it returns before the message is answered."""
-        await inbound.take(self, event)
+        await inbound.receive_message(self, event)
 
     def build_source(
         self,
@@ -236,7 +236,7 @@ class BasePlatformAdapter(Outlet):
         """Tell the work on a session's message that it is to end, and show no typing."""
         if session_key in self._active_sessions:
             self._active_sessions[session_key].set()
-        await answers(self, "stop_typing", chat_id)
+        await call_optional(self, "stop_typing", chat_id)
 
     def has_pending_interrupt(self, session_key: str) -> bool:
         """Say whether the work on a session's message is to end."""
@@ -262,7 +262,7 @@ class BasePlatformAdapter(Outlet):
 
     async def cancel_background_tasks(self) -> None:
         """Stop everything that goes on."""
-        await inbound.cancel_everything(self)
+        await inbound.cancel_all(self)
 
     # -- for adapters --------------------------------------------------------------------------------------------
 
@@ -329,10 +329,10 @@ class BasePlatformAdapter(Outlet):
         try:
             while True:
                 if chat_id not in self._typing_paused:
-                    await answers(self, "send_typing", chat_id, metadata=metadata)
+                    await call_optional(self, "send_typing", chat_id, metadata=metadata)
                 await asyncio.sleep(interval)
         finally:
-            await answers(self, "stop_typing", chat_id)
+            await call_optional(self, "stop_typing", chat_id)
 
     def _event_session_key(self, event: MessageEvent) -> str:
         assert event.source is not None
@@ -358,7 +358,7 @@ class BasePlatformAdapter(Outlet):
 
     @staticmethod
     def _merge_caption(existing: str | None, new: str) -> str:
-        return merged_text(existing or "", new)
+        return join_texts(existing or "", new)
 
     @staticmethod
     def _is_retryable_error(error: str | None) -> bool:

@@ -9,10 +9,12 @@ if TYPE_CHECKING:
     from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
     from hermes_agent.contracts.platform.results import SendResult
 
-__all__ = ["attempter", "send_all", "sender"]
+__all__ = ["standalone_attempt", "send_standalone", "standalone_sender"]
 
 
-def sender(make: Callable[[Any], Any], begin: str, end: str = "") -> Callable[..., Awaitable[dict[str, Any]]]:
+def standalone_sender(
+    make: Callable[[Any], Any], begin: str, end: str = ""
+) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Return a `standalone_sender_fn`.
 
     Args:
@@ -31,19 +33,21 @@ def sender(make: Callable[[Any], Any], begin: str, end: str = "") -> Callable[..
     ) -> dict[str, Any]:
         adapter = make(config)
         try:
-            await _done(getattr(adapter, begin)())
-            return await send_all(
+            await _await_result(getattr(adapter, begin)())
+            return await send_standalone(
                 adapter, chat_id, message, media_files, thread_id=thread_id, force_document=force_document
             )
         except Exception as exc:  # noqa: BLE001 - whoever asked is told
             return {"success": False, "error": f"{type(exc).__name__}: {exc}"}
         finally:
-            await _done(getattr(adapter, end)() if end else None)
+            await _await_result(getattr(adapter, end)() if end else None)
 
     return send_alone
 
 
-def attempter(make: Callable[[Any], Any], begin: str, end: str = "") -> Callable[[Any], Coroutine[Any, Any, Any]]:
+def standalone_attempt(
+    make: Callable[[Any], Any], begin: str, end: str = ""
+) -> Callable[[Any], Coroutine[Any, Any, Any]]:
     """Return an `attempt_fn`: connect with a config, and disconnect; it raises what the adapter raises.
 
     What `begin` returns is what the attempt returns.
@@ -55,18 +59,18 @@ def attempter(make: Callable[[Any], Any], begin: str, end: str = "") -> Callable
     async def attempt(config: Any) -> Any:
         adapter = make(config)
         try:
-            return await _done(getattr(adapter, begin)())
+            return await _await_result(getattr(adapter, begin)())
         finally:
-            await _done(getattr(adapter, end)() if end else None)
+            await _await_result(getattr(adapter, end)() if end else None)
 
     return attempt
 
 
-async def _done(value: Any) -> Any:
+async def _await_result(value: Any) -> Any:
     return await value if isinstance(value, Awaitable) else value
 
 
-async def send_all(
+async def send_standalone(
     adapter: BasePlatformAdapter,
     chat_id: str,
     message: str,

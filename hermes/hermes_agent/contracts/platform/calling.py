@@ -13,7 +13,7 @@ from typing import Any
 
 from hermes_agent.contracts.platform.results import SendResult, as_send_result
 
-__all__ = ["answers", "call_connect", "call_get_chat_info", "call_send", "call_with_what_it_takes", "takes"]
+__all__ = ["call_optional", "call_connect", "call_get_chat_info", "call_send", "call_supported", "accepts"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ async def call_get_chat_info(adapter: Any, chat_id: str) -> dict[str, Any]:
     return {"name": chat_id, "type": "dm", **(found if isinstance(found, Mapping) else {})}
 
 
-def call_with_what_it_takes(
+def call_supported(
     function: Callable[..., Any], leading: tuple[tuple[str, Any], ...], offered: Mapping[str, Any]
 ) -> Any:
     """Call `function` with all of `leading`, and with those of `offered` that it names or `**` would take.
@@ -71,7 +71,7 @@ def call_with_what_it_takes(
     return function(*positional, **named, **taken)
 
 
-def takes(function: Callable[..., Any], name: str) -> bool:
+def accepts(function: Callable[..., Any], name: str) -> bool:
     """Say whether a function takes a keyword."""
     try:
         parameters = inspect.signature(function).parameters
@@ -80,7 +80,7 @@ def takes(function: Callable[..., Any], name: str) -> bool:
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
-async def answers(adapter: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+async def call_optional(adapter: Any, method: str, *args: Any, **kwargs: Any) -> Any:
     """Call an adapter's method for its effect; None when it has none, or it fails: that is logged and no more.
 
     Args:
@@ -91,7 +91,7 @@ async def answers(adapter: Any, method: str, *args: Any, **kwargs: Any) -> Any:
     if not callable(function):
         return None
     try:
-        value = call_with_what_it_takes(function, tuple(("", value) for value in args), kwargs)
+        value = call_supported(function, tuple(("", value) for value in args), kwargs)
         return await value if inspect.isawaitable(value) else value
     except Exception as exc:  # noqa: BLE001 - a plugin's code, called beside the answer: the answer goes on
         logger.warning("[%s] %s failed: %s: %s", _name(adapter), method, type(exc).__name__, exc)
@@ -99,7 +99,7 @@ async def answers(adapter: Any, method: str, *args: Any, **kwargs: Any) -> Any:
 
 
 async def _call(function: Callable[..., Any], leading: tuple[tuple[str, Any], ...], offered: Mapping[str, Any]) -> Any:
-    value = call_with_what_it_takes(function, leading, offered)
+    value = call_supported(function, leading, offered)
     return await value if inspect.isawaitable(value) else value
 
 

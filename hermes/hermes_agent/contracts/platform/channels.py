@@ -11,7 +11,7 @@ __all__ = ["resolve_channel_prompt", "resolve_channel_skills"]
 def resolve_channel_prompt(config_extra: dict[str, Any], channel_id: str, parent_id: str | None = None) -> str | None:
     """Return what a channel adds to the system prompt: `channel_prompts: {<id>: <text>}`; else its parent's."""
     prompts = config_extra.get("channel_prompts")
-    for value in _of(prompts, channel_id, parent_id):
+    for value in _channel_entries(prompts, channel_id, parent_id):
         text = str(value).strip() if value is not None else ""
         if text:
             return text
@@ -29,7 +29,7 @@ def resolve_channel_skills(
     if isinstance(bindings, list):
         listed = [b for b in bindings if isinstance(b, Mapping) and "id" in b]
         bindings = {str(b["id"]): b.get("skills") or b.get("skill") for b in listed}
-    for value in _of(bindings, channel_id, parent_id):
+    for value in _channel_entries(bindings, channel_id, parent_id):
         given = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else []
         names = list(dict.fromkeys(str(name).strip() for name in given if str(name).strip()))
         if names:
@@ -37,7 +37,7 @@ def resolve_channel_skills(
     return None
 
 
-def _of(table: Any, channel_id: str, parent_id: str | None) -> Iterator[Any]:
+def _channel_entries(table: Any, channel_id: str, parent_id: str | None) -> Iterator[Any]:
     """Yield what stands in `table` for the channel, then for its parent; YAML may have read an id as a number."""
     if not isinstance(table, Mapping):
         return

@@ -53,7 +53,7 @@ def split_message(content: str, max_length: int = 4096, len_fn: Length | None = 
     if length(content) <= max_length:
         return [content]
     if max_length < SMALLEST:
-        return _plainly(content, max_length, length)
+        return _split_plain(content, max_length, length)
     parts: list[str] = []
     rest, language = content, None
     while rest:
@@ -62,7 +62,7 @@ def split_message(content: str, max_length: int = 4096, len_fn: Length | None = 
             parts.append(opening + rest)
             break
         room = max_length - SUFFIX_ROOM - length(opening) - length(CLOSING)
-        piece = _piece(rest, max(room, 1), length)
+        piece = _first_part(rest, max(room, 1), length)
         rest = rest[len(piece) :]
         if rest[:1] in ("\n", " ") and piece[-1:] != "\n":
             rest = rest[1:]
@@ -71,7 +71,7 @@ def split_message(content: str, max_length: int = 4096, len_fn: Length | None = 
     return [f"{part} ({number}/{len(parts)})" for number, part in enumerate(parts, 1)] if len(parts) > 1 else parts
 
 
-def _plainly(content: str, max_length: int, length: Length) -> list[str]:
+def _split_plain(content: str, max_length: int, length: Length) -> list[str]:
     parts, rest = [], content
     while rest:
         piece = prefix_within(rest, max_length, length) or rest[:1]
@@ -80,7 +80,7 @@ def _plainly(content: str, max_length: int, length: Length) -> list[str]:
     return parts
 
 
-def _piece(text: str, room: int, length: Length) -> str:
+def _first_part(text: str, room: int, length: Length) -> str:
     """Return the beginning of `text` that goes into one message."""
     piece = prefix_within(text, room, length) or text[:1]
     if len(piece) == len(text):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from hermes_agent.contracts.platform.entry import PLUGIN_SOURCE, PlatformEntry
 from hermes_agent.contracts.platform.names import Platform
-from hermes_agent.contracts.platform.registry import Availability, PlatformRegistry
+from hermes_agent.contracts.platform.registry import PlatformAvailability, PlatformRegistry
 from hermes_agent.contracts.platform.settings import HomeChannel, PlatformConfig
 
 __all__ = ["GatewayConfig", "PlatformState", "gateway_config", "platform_states"]
@@ -49,7 +49,7 @@ class PlatformState(NamedTuple):
     name: str
     config: PlatformConfig | None
     """None when neither config nor environment say anything of it."""
-    why: str
+    reason: str
     """Why it is enabled, or is not: for people."""
 
     @property
@@ -97,7 +97,7 @@ def _state(
     entry: PlatformEntry,
     values: Mapping[str, Any],
     blocks: Mapping[str, Mapping[str, Any]],
-    available: Callable[[str], Availability],
+    available: Callable[[str], PlatformAvailability],
 ) -> PlatformState:
     name = entry.name
     block = blocks.get(name)
@@ -107,7 +107,7 @@ def _state(
         return PlatformState(name, config, f"platforms.{name}.enabled is false")
     config = config or PlatformConfig()
     config.extra.update(own)
-    seed = _asked_settings(entry.env_enablement_fn, (), "env_enablement_fn", name)
+    seed = _settings_of_function(entry.env_enablement_fn, (), "env_enablement_fn", name)
     home = seed.pop("home_channel", None)
     seeded = replace(config, enabled=True, extra={**config.extra, **seed})
     if isinstance(home, Mapping) and home.get("chat_id"):
@@ -119,7 +119,7 @@ def _state(
     said = config if block is not None or own else None
     if entry.source != PLUGIN_SOURCE:
         return PlatformState(name, said, f"platforms.{name}.enabled is not true")
-    if entry.is_connected is not None and not _ask(entry.is_connected, (seeded,), "is_connected", name):
+    if entry.is_connected is not None and not _call_platform(entry.is_connected, (seeded,), "is_connected", name):
         return PlatformState(name, said, "it is not configured" + _missing(entry))
     if not can.ok:
         return PlatformState(name, said, can.reason)
@@ -148,14 +148,14 @@ def _own_settings(entry: PlatformEntry, values: Mapping[str, Any], block: Mappin
     own = values.get(entry.name)
     said = {**block, **own} if isinstance(own, Mapping) else dict(block)
     said = {key: value for key, value in said.items() if value != {}}  # defaults of the schema, nobody's words
-    return _asked_settings(translate if said else None, (dict(values), said), "apply_yaml_config_fn", entry.name)
+    return _settings_of_function(translate if said else None, (dict(values), said), "apply_yaml_config_fn", entry.name)
 
 
-def _asked_settings(
+def _settings_of_function(
     function: Callable[..., dict[str, Any] | None] | None, args: Iterable[Any], what: str, name: str
 ) -> dict[str, Any]:
     """Return the settings that one of the platform's functions gives, none when it gives something else."""
-    given = _ask(function, args, what, name) if function is not None else None
+    given = _call_platform(function, args, what, name) if function is not None else None
     if given is not None and not isinstance(given, Mapping):
         logger.warning("Platform '%s': %s gave %s, not a dict", name, what, type(given).__name__)
         return {}
@@ -166,7 +166,7 @@ def _missing(entry: PlatformEntry) -> str:
     return f" (it asks for {', '.join(entry.required_env)})" if entry.required_env else ""
 
 
-def _ask(function: Callable[..., T], args: Iterable[Any], what: str, name: str) -> T | None:
+def _call_platform(function: Callable[..., T], args: Iterable[Any], what: str, name: str) -> T | None:
     """Call one of the platform's functions; one that fails says nothing, and the log says so."""
     try:
         return function(*args)

@@ -10,7 +10,7 @@ from hermes_agent.contracts.kind import Kind
 
 __all__ = ["PLATFORM", "PLUGIN_SOURCE", "SLACK_ACTION", "PlatformEntry", "cron_target"]
 
-PLATFORM = Kind("platform", "register_platform", "platform", used=True)
+PLATFORM = Kind("platform", "register_platform", "platform", is_used=True)
 SLACK_ACTION = Kind("slack_action", "register_slack_action_handler", "Slack action handler")
 
 PLUGIN_SOURCE = "plugin"

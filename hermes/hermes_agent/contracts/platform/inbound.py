@@ -11,22 +11,35 @@ import logging
 from typing import TYPE_CHECKING
 
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, merge_pending_message_event
-from hermes_agent.contracts.platform.reply import answer_inline, work_on
+from hermes_agent.contracts.platform.reply import answer_inline, process_message
 
 if TYPE_CHECKING:
     from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 
-__all__ = ["BYPASS", "cancel_everything", "cancel_session", "take"]
+__all__ = ["BYPASS", "cancel_all", "cancel_session", "receive_message"]
 
 logger = logging.getLogger(__name__)
 
-_ANSWERS = ("approve", "deny", "stop", "new", "reset", "steer", "queue", "q", "background", "bg", "btw", "restart")
-_QUESTIONS = ("status", "agents", "tasks", "help", "commands")
-BYPASS = frozenset((*_ANSWERS, *_QUESTIONS))
+_CONTROL_COMMANDS = (
+    "approve",
+    "deny",
+    "stop",
+    "new",
+    "reset",
+    "steer",
+    "queue",
+    "q",
+    "background",
+    "bg",
+    "btw",
+    "restart",
+)
+_STATUS_COMMANDS = ("status", "agents", "tasks", "help", "commands")
+BYPASS = frozenset((*_CONTROL_COMMANDS, *_STATUS_COMMANDS))
 """Commands that reach a session while it works."""
 
 
-async def take(adapter: BasePlatformAdapter, event: MessageEvent) -> None:
+async def receive_message(adapter: BasePlatformAdapter, event: MessageEvent) -> None:
     """Take a message in: the gateway's inbox has it when this returns, and the service may be told that it arrived.
 
     Without a gateway the work goes on in a task of the adapter's loop.
@@ -68,7 +81,7 @@ async def cancel_session(adapter: BasePlatformAdapter, key: str, *, discard_pend
         await asyncio.wait((task,))
 
 
-async def cancel_everything(adapter: BasePlatformAdapter) -> None:
+async def cancel_all(adapter: BasePlatformAdapter) -> None:
     """Stop all work of an adapter; what waits is forgotten."""
     adapter._pending_messages.clear()
     tasks = [task for task in adapter._background_tasks if task is not asyncio.current_task() and not task.done()]
@@ -93,18 +106,18 @@ async def _is_handled(adapter: BasePlatformAdapter, event: MessageEvent, key: st
 
 def _start(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
     adapter._active_sessions[key] = asyncio.Event()
-    task = asyncio.create_task(_session(adapter, event, key), name=f"session {key}")
+    task = asyncio.create_task(_run_session(adapter, event, key), name=f"session {key}")
     adapter._session_tasks[key] = task
     adapter._background_tasks.add(task)
     task.add_done_callback(adapter._background_tasks.discard)
 
 
-async def _session(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
+async def _run_session(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
     """Work on a message, then on what came meanwhile."""
     following: MessageEvent | None = event
     try:
         while following is not None:
-            await work_on(adapter, following, key)
+            await process_message(adapter, following, key)
             following = adapter._pending_messages.pop(key, None)
             if following is not None:
                 adapter._active_sessions[key] = asyncio.Event()

@@ -40,7 +40,7 @@ def acquire_scoped_lock(
         Whether it is ours now, and the record that was there: the other holder's when it is not.
     """
     with _record(scope, identity) as file:
-        present = _read(file)
+        present = _read_record(file)
         if present is not None and not _is_ours(present) and _is_alive(present):
             return False, present
         record = {
@@ -58,7 +58,7 @@ def acquire_scoped_lock(
 def release_scoped_lock(scope: str, identity: str) -> None:
     """Give the lock back; another process's is left alone."""
     with _record(scope, identity) as file:
-        present = _read(file)
+        present = _read_record(file)
         if present is not None and _is_ours(present):
             _write(file, "")
 
@@ -127,7 +127,7 @@ def _hash(identity: str) -> str:
     return hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def _read(file: int) -> dict[str, Any] | None:
+def _read_record(file: int) -> dict[str, Any] | None:
     text = os.pread(file, 65_536, 0)
     try:
         value = json.loads(text) if text.strip() else None

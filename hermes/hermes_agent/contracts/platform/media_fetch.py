@@ -17,14 +17,14 @@ from hermes_agent.contracts.platform.media_cache import (
 )
 from hermes_agent.contracts.platform.proxies import resolve_proxy_url
 from hermes_agent.core.errors import ConfigError
-from hermes_agent.io.http import check_host, opened
+from hermes_agent.io.http import check_host, open_url
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["cache_audio_from_url", "cache_image_from_url", "fetched", "ssrf_redirect_guard"]
+__all__ = ["cache_audio_from_url", "cache_image_from_url", "fetch_media", "ssrf_redirect_guard"]
 
-PAUSE_S = 0.3
+RETRY_PAUSE_S = 0.3
 """Before the second attempt; longer before each further one."""
 
 
@@ -38,12 +38,12 @@ async def cache_image_from_url(url: str, ext: str = ".jpg", retries: int = 2) ->
         ValueError: the address is not allowed, or what it gives is no picture or too large.
         httpx.HTTPError: it cannot be fetched.
     """
-    return cache_image_from_bytes(await fetched(url, retries, what="image"), ext)
+    return cache_image_from_bytes(await fetch_media(url, retries, what="image"), ext)
 
 
 async def cache_audio_from_url(url: str, ext: str = ".ogg", retries: int = 2) -> str:
     """Fetch and keep a recording, and return its path; fails as `cache_image_from_url` does."""
-    return cache_audio_from_bytes(await fetched(url, retries, what="audio"), ext)
+    return cache_audio_from_bytes(await fetch_media(url, retries, what="audio"), ext)
 
 
 async def ssrf_redirect_guard(response: httpx.Response) -> None:
@@ -56,7 +56,7 @@ async def ssrf_redirect_guard(response: httpx.Response) -> None:
         await check_host(str(response.next_request.url), private=_private_is_allowed())
 
 
-async def fetched(url: str, retries: int = 2, *, what: str = "*", max_bytes: int = MAX_INBOUND_BYTES) -> bytes:
+async def fetch_media(url: str, retries: int = 2, *, what: str = "*", max_bytes: int = MAX_INBOUND_BYTES) -> bytes:
     """Fetch a file and return it; fails as `cache_image_from_url` does.
 
     Args:
@@ -73,12 +73,12 @@ async def fetched(url: str, retries: int = 2, *, what: str = "*", max_bytes: int
         except httpx.TransportError:
             if attempt == retries:
                 raise
-        await asyncio.sleep(PAUSE_S * (attempt + 1))
+        await asyncio.sleep(RETRY_PAUSE_S * (attempt + 1))
     raise ValueError(f"retries is {retries}: expected 0 or more")
 
 
 async def _fetch(url: str, what: str, max_bytes: int) -> bytes:
-    async with opened(
+    async with open_url(
         url,
         private=_private_is_allowed(),
         accept=f"{what}/*, */*;q=0.5",

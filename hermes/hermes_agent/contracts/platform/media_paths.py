@@ -22,7 +22,7 @@ RECENT_S = 600
 """How long a file that was just written is trusted where `HERMES_MEDIA_DELIVERY_STRICT` is set."""
 
 _SYSTEM = ("/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/var/run", "/var/log", "/var/spool")
-_OF_THE_USER = (
+_PRIVATE_OF_USER = (
     ".ssh",
     ".gnupg",
     ".aws",
@@ -106,7 +106,7 @@ def _is_secret(real: Path) -> bool:
     home = _real(hermes_home())
     if _is_below(real, [home]) and not _is_below(real, _allowed_roots()):
         return True
-    own = [_real(Path.home() / name) for name in _OF_THE_USER]
+    own = [_real(Path.home() / name) for name in _PRIVATE_OF_USER]
     given = os.environ.get("CREDENTIALS_DIRECTORY")
     return _is_below(real, [*map(_real, map(Path, _SYSTEM)), *own, *([_real(Path(given))] if given else [])])
 

@@ -17,8 +17,8 @@ __all__ = [
     "extract_media",
     "is_animation_url",
     "local_path",
-    "without_code",
-    "without_json_media",
+    "blank_code",
+    "blank_json_media",
 ]
 
 AS_VOICE = "[[audio_as_voice]]"
@@ -66,7 +66,7 @@ def extract_media(text: str) -> tuple[list[tuple[str, bool]], str]:
         found.append((str(Path(path).expanduser()) if path.startswith("~/") else path, is_voice))
         return ""
 
-    return found, _tidy(_MEDIA.sub(take, bare), text)
+    return found, _close_gaps(_MEDIA.sub(take, bare), text)
 
 
 def extract_images(text: str) -> tuple[list[tuple[str, str]], str]:
@@ -93,7 +93,7 @@ def extract_images(text: str) -> tuple[list[tuple[str, str]], str]:
         if not in_code(match) and given.get("src", "").startswith(("http://", "https://")):
             found.append((match.start(), given["src"], given.get("alt", "")))
             spans.append(match.span())
-    return [(url, alt) for _, url, alt in sorted(found)], _tidy(_without(text, spans), text)
+    return [(url, alt) for _, url, alt in sorted(found)], _close_gaps(_remove_spans(text, spans), text)
 
 
 def extract_local_files(text: str) -> tuple[list[str], str]:
@@ -113,7 +113,7 @@ def extract_local_files(text: str) -> tuple[list[str], str]:
             spans.append(match.span())
             if str(path) not in found:
                 found.append(str(path))
-    return found, _tidy(_without(text, spans), text)
+    return found, _close_gaps(_remove_spans(text, spans), text)
 
 
 def is_animation_url(url: str) -> bool:
@@ -126,12 +126,12 @@ def local_path(url: str) -> str | None:
     return unquote(urlsplit(url).path) if url.startswith("file://") else None
 
 
-def without_code(text: str) -> str:
+def blank_code(text: str) -> str:
     """Return a text of the same length in which code and quotes are blank: tags in them are none."""
     return _QUOTED.sub(_blank, _CODE.sub(_blank, text))
 
 
-def without_json_media(text: str) -> str:
+def blank_json_media(text: str) -> str:
     """Return a text of the same length in which strings of JSON that hold a tag are blank."""
     return _JSON_TAG.sub(_blank, text)
 
@@ -140,13 +140,13 @@ def _blank(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match[0])
 
 
-def _without(text: str, spans: list[tuple[int, int]]) -> str:
+def _remove_spans(text: str, spans: list[tuple[int, int]]) -> str:
     for start, end in sorted(spans, reverse=True):
         text = text[:start] + text[end:]
     return text
 
 
-def _tidy(text: str, before: str) -> str:
+def _close_gaps(text: str, before: str) -> str:
     """Close the gaps that were left; a text that nothing was taken from stays as it is."""
     if text == before:
         return text

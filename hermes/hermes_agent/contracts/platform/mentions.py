@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["addressed", "as_command"]
+__all__ = ["strip_mention", "as_command"]
 
 
-def addressed(text: str, names: Iterable[str]) -> tuple[str, bool]:
+def strip_mention(text: str, names: Iterable[str]) -> tuple[str, bool]:
     """Return a text without the agent's name in front, and whether it names the agent.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hermes_agent.contracts.platform.source import SessionSource
 
-__all__ = ["MessageEvent", "MessageType", "ProcessingOutcome", "merge_pending_message_event", "merged_text"]
+__all__ = ["MessageEvent", "MessageType", "ProcessingOutcome", "merge_pending_message_event", "join_texts"]
 
 
 class MessageType(Enum):
@@ -116,14 +116,14 @@ def merge_pending_message_event(
             present.message_type = event.message_type
         present.media_urls.extend(event.media_urls)
         present.media_types.extend(event.media_types)
-        present.text = merged_text(present.text, event.text)
+        present.text = join_texts(present.text, event.text)
     elif merge_text and present.message_type is event.message_type is MessageType.TEXT:
-        present.text = merged_text(present.text, event.text)
+        present.text = join_texts(present.text, event.text)
     else:
         pending_messages[session_key] = event
 
 
-def merged_text(first: str, second: str) -> str:
+def join_texts(first: str, second: str) -> str:
     """Return both texts, a line each; a line that is there already is not added again."""
     lines = first.splitlines() if first else []
     return first if not second or second in lines else "\n".join(part for part in (first, second) if part)

@@ -11,23 +11,23 @@ import weakref
 from enum import Enum
 from typing import Any, Protocol
 
-__all__ = ["BUILTIN_PLATFORMS", "KnowsPlatforms", "Platform", "consult"]
+__all__ = ["BUILTIN_PLATFORMS", "PlatformLookup", "Platform", "add_lookup"]
 
 
-class KnowsPlatforms(Protocol):
+class PlatformLookup(Protocol):
     """Somebody who can say whether a name is a registered platform's."""
 
     def is_registered(self, name: str) -> bool: ...
 
 
-_consulted: weakref.WeakSet[Any] = weakref.WeakSet()
-_made: dict[str, Platform] = {}
+_lookups: weakref.WeakSet[Any] = weakref.WeakSet()
+_made_platforms: dict[str, Platform] = {}
 _lock = threading.Lock()
 
 
-def consult(registry: KnowsPlatforms) -> None:
+def add_lookup(registry: PlatformLookup) -> None:
     """Ask `registry` about names that are no members, for as long as it lives."""
-    _consulted.add(registry)
+    _lookups.add(registry)
 
 
 class Platform(Enum):
@@ -69,15 +69,15 @@ class Platform(Enum):
         present = cls._value2member_map_.get(name)
         if present is not None:
             return present  # type: ignore[return-value]  # typeshed calls it Enum
-        if not name or not any(registry.is_registered(name) for registry in tuple(_consulted)):
+        if not name or not any(registry.is_registered(name) for registry in tuple(_lookups)):
             return None
         with _lock:
-            if name not in _made:
+            if name not in _made_platforms:
                 member = object.__new__(cls)
                 member._value_ = name
                 member._name_ = name.upper().replace("-", "_")
-                _made[name] = member
-            return _made[name]
+                _made_platforms[name] = member
+            return _made_platforms[name]
 
     def __reduce_ex__(self, protocol: object) -> tuple[type[Platform], tuple[str]]:
         """Let a copy of a member be the member, also of one that was made on demand."""

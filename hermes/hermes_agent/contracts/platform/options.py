@@ -14,12 +14,12 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from hermes_agent.config import hermes_home, load, places
+from hermes_agent.config import hermes_home, home_paths, load
 from hermes_agent.config.dotenv import read_env_file, write_env_value
-from hermes_agent.config.home import Places
-from hermes_agent.contracts.platform.alone import attempter, sender
+from hermes_agent.config.home import HomePaths
+from hermes_agent.contracts.platform.alone import standalone_attempt, standalone_sender
 from hermes_agent.core.errors import UserError
-from hermes_agent.io.installation import how_to_install
+from hermes_agent.io.installation import install_hint
 
 __all__ = ["Option", "Options"]
 
@@ -83,12 +83,12 @@ class Options:
         """
         make = partial(self.made, adapter_class)
         if alone:
-            fields["standalone_sender_fn"] = sender(make, *alone)
+            fields["standalone_sender_fn"] = standalone_sender(make, *alone)
         if attempt or alone:
-            fields["attempt_fn"] = attempter(make, *(attempt or alone))
+            fields["attempt_fn"] = standalone_attempt(make, *(attempt or alone))
         name, upper = self.name, self.name.upper()
         if not all(map(find_spec, sdk)):
-            fields["install_hint"] = how_to_install(name)
+            fields["install_hint"] = install_hint(name)
         values = {
             "name": name,
             "adapter_factory": make,
@@ -159,7 +159,7 @@ class Options:
         Raises:
             UserError: the home is Nix's, or a value cannot be kept.
         """
-        where = places(hermes_home())
+        where = home_paths(hermes_home())
         if where.declared is not None:
             raise UserError(
                 f"nothing is written: this home is configured by Nix, platforms.{self.name} with it",
@@ -173,7 +173,9 @@ class Options:
 
     def _asked(self, option: Option, present: Any) -> Any:
         """Return the answer as a value of the option's type; None where it stays as it is."""
-        shown = "as it is" if option.secret and present else _shown(option.default if present is None else present)
+        shown = (
+            "as it is" if option.secret and present else _display_value(option.default if present is None else present)
+        )
         question = f"  {option.ask} (empty: {shown}): "
         while said := (getpass.getpass(question) if option.secret else input(question)).strip():
             try:
@@ -182,7 +184,7 @@ class Options:
                 print(f"  {exc}.")
         return None
 
-    def _keep(self, option: Option, value: Any, where: Places) -> None:
+    def _keep(self, option: Option, value: Any, where: HomePaths) -> None:
         if option.secret:
             write_env_value(where.env, option.env, value)
             os.environ[option.env] = value
@@ -215,7 +217,7 @@ class Options:
             raise ValueError(f"platforms.{self.name}.{option.key} is {given!r}: expected {kind}") from None
 
 
-def _shown(value: Any) -> str:
+def _display_value(value: Any) -> str:
     """Return a value as the setup shows it."""
     if isinstance(value, bool):
         return "yes" if value else "no"

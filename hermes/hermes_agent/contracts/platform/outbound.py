@@ -14,12 +14,12 @@ from hermes_agent.contracts.platform.results import SendResult, classify_send_er
 if TYPE_CHECKING:
     from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 
-__all__ = ["send_with_retry", "undeliverable"]
+__all__ = ["send_with_retry", "undeliverable_text"]
 
 logger = logging.getLogger(__name__)
 
 GAVE_UP = "⚠️ My answer could not be delivered: the connection failed several times. Please ask again."
-FINAL = ("forbidden", "not_found", "rate_limited", "too_long")
+PERMANENT_ERRORS = ("forbidden", "not_found", "rate_limited", "too_long")
 """Failures that another form of the text does not cure."""
 
 Sleep = Callable[[float], Awaitable[Any]]
@@ -58,14 +58,14 @@ async def send_with_retry(
         await _attempt(adapter, chat_id, GAVE_UP, None, metadata)
         return result
     kind = result.error_kind or classify_send_error(None, result.error or "")
-    if kind in FINAL:
+    if kind in PERMANENT_ERRORS:
         logger.error("[%s] not sent (%s): %s", adapter.name, kind, result.error)
         return result
     logger.warning("[%s] not sent, again as plain text: %s", adapter.name, result.error)
     return await _attempt(adapter, chat_id, strip_markdown(content) or content, reply_to, metadata)
 
 
-def undeliverable(what: str, caption: str | None, file_name: str | None = None) -> str:
+def undeliverable_text(what: str, caption: str | None, file_name: str | None = None) -> str:
     """Return what stands in the chat in place of a file; never its path."""
     named = f" ({file_name})" if file_name else ""
     return (f"{caption}\n" if caption else "") + f"⚠️ Couldn't deliver the {what} attachment{named}."

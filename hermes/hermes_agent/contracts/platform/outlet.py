@@ -14,20 +14,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes_agent.contracts.platform import media_paths, media_tags
-from hermes_agent.contracts.platform.calling import answers, call_send, call_with_what_it_takes
+from hermes_agent.contracts.platform.calling import call_optional, call_send, call_supported
 from hermes_agent.contracts.platform.chunks import Length, split_message
 from hermes_agent.contracts.platform.names import Platform
-from hermes_agent.contracts.platform.outbound import undeliverable
+from hermes_agent.contracts.platform.outbound import undeliverable_text
 from hermes_agent.contracts.platform.results import SendResult, as_send_result
 
-__all__ = ["Metadata", "Outlet"]
+__all__ = ["Metadata", "MessageSender"]
 
 logger = logging.getLogger(__name__)
 
 Metadata = Mapping[str, Any] | None
 
 
-class Outlet(abc.ABC):
+class MessageSender(abc.ABC):
     """The way out to one chat service."""
 
     supports_code_blocks: bool = False
@@ -187,14 +187,14 @@ class Outlet(abc.ABC):
         for number, (url, alt) in enumerate(images):
             if number and human_delay > 0:
                 await asyncio.sleep(human_delay)
-            await answers(self, "_picture", chat_id, url, alt, metadata)
+            await call_optional(self, "_picture", chat_id, url, alt, metadata)
 
     async def _picture(self, chat_id: str, url: str, alt: str, metadata: Metadata) -> SendResult:
         local = media_tags.local_path(url)
         method = "send_image_file" if local else "send_animation" if self._is_animation_url(url) else "send_image"
         about = {"caption": alt or None, "metadata": metadata}
         leading = (("", chat_id), ("", local or url))
-        return as_send_result(await call_with_what_it_takes(getattr(self, method), leading, about))
+        return as_send_result(await call_supported(getattr(self, method), leading, about))
 
     async def send_clarify(
         self,
@@ -287,8 +287,8 @@ class Outlet(abc.ABC):
         return media_paths.filter_local_delivery_paths(paths)
 
     # adapters of published plugins look for tags that were left over, and call these by upstream's names
-    _mask_protected_spans = staticmethod(media_tags.without_code)
-    _mask_json_string_media = staticmethod(media_tags.without_json_media)
+    _mask_protected_spans = staticmethod(media_tags.blank_code)
+    _mask_json_string_media = staticmethod(media_tags.blank_json_media)
 
     async def _undeliverable(
         self,
@@ -301,7 +301,7 @@ class Outlet(abc.ABC):
         metadata: Metadata,
     ) -> SendResult:
         logger.warning("[%s] this platform cannot send files: %s was not sent", self.name, path)
-        text = undeliverable(what, caption, file_name)
+        text = undeliverable_text(what, caption, file_name)
         return await call_send(self, chat_id, text, reply_to, metadata)
 
     @staticmethod

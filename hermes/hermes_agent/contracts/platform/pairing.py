@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.config import hermes_home
-from hermes_agent.contracts.platform.state_file import changing, read_object
+from hermes_agent.contracts.platform.state_file import change_json, read_json
 
-__all__ = ["CODE_TTL_S", "FAILURES_ALLOWED", "LOCKOUT_S", "MAX_PENDING", "REQUEST_EVERY_S", "PairingStore"]
+__all__ = ["CODE_TTL_S", "FAILURES_ALLOWED", "LOCKOUT_S", "MAX_PENDING", "REQUEST_INTERVAL_S", "PairingStore"]
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 """Letters and digits that nobody takes for one another: no I, O, 0, 1."""
@@ -25,13 +25,13 @@ CODE_TTL_S = 3600
 """A code that nobody approved is void after this."""
 MAX_PENDING = 3
 """Codes of one platform that wait at a time."""
-REQUEST_EVERY_S = 600
+REQUEST_INTERVAL_S = 600
 """A person gets one code in this time."""
 FAILURES_ALLOWED = 5
 """Wrong codes in a row; then the platform takes no approvals, and gives no codes, for `LOCKOUT_S`."""
 LOCKOUT_S = 3600
 
-Entry = dict[str, Any]
+PairingEntry = dict[str, Any]
 
 
 class PairingStore:
@@ -45,31 +45,31 @@ class PairingStore:
     """
 
     def __init__(self, profile: str | None = None) -> None:
-        self._folder = _home(profile) / "pairing"
+        self._folder = _home_of_profile(profile) / "pairing"
 
     def generate_code(self, platform: str, user_id: str, user_name: str = "") -> str | None:
         """Return a new code for a person, to be sent to them and approved by the operator.
 
-        None: they asked less than `REQUEST_EVERY_S` ago, `MAX_PENDING` codes wait, or the platform is locked.
+        None: they asked less than `REQUEST_INTERVAL_S` ago, `MAX_PENDING` codes wait, or the platform is locked.
         """
-        with changing(self._limits) as limits:
+        with change_json(self._limits) as limits:
             now = time.time()
             asked = f"{platform}:{user_id}"
-            if _locked(limits, platform, now) or now - _number(limits.get(asked)) < REQUEST_EVERY_S:
+            if _is_locked(limits, platform, now) or now - _number(limits.get(asked)) < REQUEST_INTERVAL_S:
                 return None
-            with changing(self._file(platform, "pending")) as pending:
+            with change_json(self._file(platform, "pending")) as pending:
                 _drop_expired(pending, now)
                 if len(pending) >= MAX_PENDING:
                     return None
                 code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
                 salt = secrets.token_hex(16)
                 entry = {"user_id": user_id, "user_name": user_name, "created_at": now, "salt": salt}
-                pending[secrets.token_hex(4)] = {**entry, "hash": _hash(code, salt)}
-            _forget_old(limits, now)
+                pending[secrets.token_hex(4)] = {**entry, "hash": _hash_code(code, salt)}
+            _drop_old(limits, now)
             limits[asked] = now
             return code
 
-    def approve_code(self, platform: str, code: str) -> Entry | None:
+    def approve_code(self, platform: str, code: str) -> PairingEntry | None:
         """Let in the person who has a code, and return `user_id` and `user_name`.
 
         Args:
@@ -77,47 +77,47 @@ class PairingStore:
 
         None: nobody has it, it has expired, or the platform is locked after `FAILURES_ALLOWED` wrong ones.
         """
-        with changing(self._limits) as limits:
+        with change_json(self._limits) as limits:
             now = time.time()
-            if _locked(limits, platform, now):
+            if _is_locked(limits, platform, now):
                 return None
-            with changing(self._file(platform, "pending")) as pending:
+            with change_json(self._file(platform, "pending")) as pending:
                 _drop_expired(pending, now)
-                found = _request(pending, code)
+                found = _find_request(pending, code)
                 entry = pending.pop(found) if found else None
             if entry is None:
                 _count_failure(limits, platform, now)
                 return None
             limits.pop(_failures(platform), None)
         person = {"user_id": str(entry["user_id"]), "user_name": str(entry.get("user_name") or "")}
-        with changing(self._file(platform, "approved")) as approved:
+        with change_json(self._file(platform, "approved")) as approved:
             approved[person["user_id"]] = {"user_name": person["user_name"], "approved_at": now}
         return person
 
     def is_approved(self, platform: str, user_id: str) -> bool:
         """Say whether a person was let in."""
-        return str(user_id) in read_object(self._file(platform, "approved"))
+        return str(user_id) in read_json(self._file(platform, "approved"))
 
     def revoke(self, platform: str, user_id: str) -> bool:
         """Take back what was approved; False when it never was."""
-        with changing(self._file(platform, "approved")) as approved:
+        with change_json(self._file(platform, "approved")) as approved:
             return approved.pop(str(user_id), None) is not None
 
-    def list_approved(self, platform: str | None = None) -> list[Entry]:
+    def list_approved(self, platform: str | None = None) -> list[PairingEntry]:
         """Return the people who were let in: `platform`, `user_id`, `user_name`, `approved_at` (seconds since 1970)."""
         return [
             {"platform": name, "user_id": user_id, **entry}
             for name in self._platforms(platform, "approved")
-            for user_id, entry in read_object(self._file(name, "approved")).items()
+            for user_id, entry in read_json(self._file(name, "approved")).items()
             if isinstance(entry, dict)
         ]
 
-    def list_pending(self, platform: str | None = None) -> list[Entry]:
+    def list_pending(self, platform: str | None = None) -> list[PairingEntry]:
         """Return who waits: `platform`, `request_id`, `user_id`, `user_name`, `age_minutes`; no codes."""
         now = time.time()
         waiting = []
         for name in self._platforms(platform, "pending"):
-            pending = read_object(self._file(name, "pending"))
+            pending = read_json(self._file(name, "pending"))
             _drop_expired(pending, now)
             for request_id, entry in pending.items():
                 who = {"user_id": entry.get("user_id", ""), "user_name": entry.get("user_name", "")}
@@ -129,7 +129,7 @@ class PairingStore:
         """Void the codes that wait, and return how many there were."""
         count = 0
         for name in self._platforms(platform, "pending"):
-            with changing(self._file(name, "pending")) as pending:
+            with change_json(self._file(name, "pending")) as pending:
                 count += len(pending)
                 pending.clear()
         return count
@@ -150,7 +150,7 @@ class PairingStore:
         return sorted(file.name.removesuffix(end) for file in self._folder.glob(f"[!._]*{end}"))
 
 
-def _home(profile: str | None) -> Path:
+def _home_of_profile(profile: str | None) -> Path:
     home = hermes_home()
     if profile is None:
         return home
@@ -162,22 +162,22 @@ def _home(profile: str | None) -> Path:
     return root / "profiles" / profile
 
 
-def _hash(code: str, salt: str) -> str:
+def _hash_code(code: str, salt: str) -> str:
     return hashlib.sha256(f"{salt}:{code}".encode()).hexdigest()
 
 
-def _request(pending: Entry, said: str) -> str:
+def _find_request(pending: PairingEntry, said: str) -> str:
     """Return the id of the request that a code, or the id itself, belongs to; empty when there is none."""
     said = said.strip()
     if said.lower() in pending:
         return said.lower()
     for request_id, entry in pending.items():
-        if secrets.compare_digest(_hash(said.upper(), str(entry.get("salt"))), str(entry.get("hash"))):
+        if secrets.compare_digest(_hash_code(said.upper(), str(entry.get("salt"))), str(entry.get("hash"))):
             return request_id
     return ""
 
 
-def _drop_expired(pending: Entry, now: float) -> None:
+def _drop_expired(pending: PairingEntry, now: float) -> None:
     for request_id, entry in list(pending.items()):
         if not isinstance(entry, dict) or not 0 <= now - _number(entry.get("created_at")) < CODE_TTL_S:
             del pending[request_id]
@@ -191,11 +191,11 @@ def _lockout(platform: str) -> str:
     return f"_lockout:{platform}"
 
 
-def _locked(limits: Entry, platform: str, now: float) -> bool:
+def _is_locked(limits: PairingEntry, platform: str, now: float) -> bool:
     return now < _number(limits.get(_lockout(platform)))
 
 
-def _count_failure(limits: Entry, platform: str, now: float) -> None:
+def _count_failure(limits: PairingEntry, platform: str, now: float) -> None:
     count = int(_number(limits.get(_failures(platform)))) + 1
     limits[_failures(platform)] = count
     if count >= FAILURES_ALLOWED:
@@ -203,10 +203,10 @@ def _count_failure(limits: Entry, platform: str, now: float) -> None:
         del limits[_failures(platform)]
 
 
-def _forget_old(limits: Entry, now: float) -> None:
+def _drop_old(limits: PairingEntry, now: float) -> None:
     """Drop the times of those who may ask again."""
     for asked, at in list(limits.items()):
-        if not asked.startswith("_") and now - _number(at) >= REQUEST_EVERY_S:
+        if not asked.startswith("_") and now - _number(at) >= REQUEST_INTERVAL_S:
             del limits[asked]
 
 

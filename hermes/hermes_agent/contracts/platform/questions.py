@@ -12,13 +12,13 @@ __all__ = [
     "APPROVALS",
     "CHOICE",
     "CONFIRM",
-    "Asked",
-    "Reactions",
-    "approvals",
-    "as_written",
-    "asks_leave",
-    "confirmations",
-    "may_press",
+    "ReactionQuestion",
+    "ReactionQuestions",
+    "approval_buttons",
+    "answer_text",
+    "approval_text",
+    "confirmation_buttons",
+    "may_answer",
 ]
 
 APPROVALS = {
@@ -33,10 +33,10 @@ CHOICE = "choice:"
 CONFIRM = "confirm-"
 """What the gateway's ids of questions about commands begin with."""
 NUMBERS = [f"{number}\ufe0f\u20e3" for number in range(1, 10)]
-KEPT = 100
+MAX_QUESTIONS = 100
 
 
-def approvals(*, permanent: bool, approval_id: str = "", session: bool = True) -> dict[str, tuple[str, str]]:
+def approval_buttons(*, permanent: bool, approval_id: str = "", session: bool = True) -> dict[str, tuple[str, str]]:
     """Return reaction and label of an approval's buttons, by command.
 
     Args:
@@ -51,17 +51,17 @@ def approvals(*, permanent: bool, approval_id: str = "", session: bool = True) -
     }
 
 
-def confirmations(confirm_id: str) -> dict[str, str]:
+def confirmation_buttons(confirm_id: str) -> dict[str, str]:
     """Return the labels of the buttons that ask whether a slash command is meant, by command."""
     return {f"approve {confirm_id}": "Yes", f"always {confirm_id}": "Always", f"cancel {confirm_id}": "Cancel"}
 
 
-def as_written(value: str, choice: str) -> str:
+def answer_text(value: str, choice: str) -> str:
     """Return what the presser of a button would have written: its command, or the choice that it is."""
     return choice if value.startswith(CHOICE) else f"/{value}"
 
 
-def may_press(
+def may_answer(
     adapter: BasePlatformAdapter, value: str, user_id: str, chat_type: str | None = None, chat_id: str | None = None
 ) -> bool:
     """Say whether somebody may press a button: one that asks about a command is for who gave it."""
@@ -70,48 +70,48 @@ def may_press(
     return asker == user_id if asker else adapter._is_sender_authorized(user_id, chat_type, chat_id) is not False
 
 
-def asks_leave(command: str, description: str, *, limit: int) -> str:
+def approval_text(command: str, description: str, *, limit: int) -> str:
     """Return the text of a request. `limit`: characters of the command that are shown."""
     return f"⚠️ The agent wants to {description or 'run this'}:\n```\n{command[:limit]}\n```"
 
 
-class Asked(NamedTuple):
+class ReactionQuestion(NamedTuple):
     """A question that reactions answer: what each stands for, and the thread that it was asked in."""
 
     answers: Mapping[str, str]
     thread: str | None = None
 
 
-class Reactions:
+class ReactionQuestions:
     """The last questions of an adapter that has no buttons: people answer them with a reaction."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, Asked] = {}
+        self._questions: dict[str, ReactionQuestion] = {}
 
     @staticmethod
-    def leave(
+    def approval_question(
         command: str, description: str, *, permanent: bool, approval_id: str, limit: int, session: bool = True
     ) -> tuple[str, dict[str, str]]:
         """Return the text of a request, and what each reaction to it stands for."""
-        offered = approvals(permanent=permanent, approval_id=approval_id, session=session)
+        offered = approval_buttons(permanent=permanent, approval_id=approval_id, session=session)
         answers = {emoji: f"/{said}" for said, (emoji, _) in offered.items()}
-        names = approvals(permanent=permanent, session=session)
+        names = approval_buttons(permanent=permanent, session=session)
         legend = ", ".join(f"{emoji} {name}" for name, (emoji, _) in names.items())
-        return f"{asks_leave(command, description, limit=limit)}\nReact with {legend}.", answers
+        return f"{approval_text(command, description, limit=limit)}\nReact with {legend}.", answers
 
     @staticmethod
-    def choice(question: str, choices: Sequence[str] | None) -> tuple[str, dict[str, str]]:
+    def choice_question(question: str, choices: Sequence[str] | None) -> tuple[str, dict[str, str]]:
         """Return the text of a question with numbered choices, and what each reaction to it stands for."""
         offered = [str(choice) for choice in choices or ()]
         lines = [f"❓ {question}", *(f"{number}. {choice}" for number, choice in enumerate(offered, 1))]
         return "\n".join(lines), dict(zip(NUMBERS, offered, strict=False))
 
-    def keep(self, message_id: str, answers: Mapping[str, str], thread: str | None) -> None:
+    def remember(self, message_id: str, answers: Mapping[str, str], thread: str | None) -> None:
         """Remember a question that was sent."""
-        self._asked[message_id] = Asked(answers, thread)
-        while len(self._asked) > KEPT:
-            del self._asked[next(iter(self._asked))]
+        self._questions[message_id] = ReactionQuestion(answers, thread)
+        while len(self._questions) > MAX_QUESTIONS:
+            del self._questions[next(iter(self._questions))]
 
-    def answered(self, message_id: str) -> Asked | None:
+    def find(self, message_id: str) -> ReactionQuestion | None:
         """Return the question that a message is; None when it is none."""
-        return self._asked.get(message_id)
+        return self._questions.get(message_id)

@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Self
 
-from hermes_agent.contracts.owner import Owner, current_owner, stand_in
+from hermes_agent.contracts.owner import Owner, current_owner, staged_store
 from hermes_agent.contracts.platform.entry import PLATFORM, PLUGIN_SOURCE, PlatformEntry
-from hermes_agent.contracts.platform.names import BUILTIN_PLATFORMS, Platform, consult
-from hermes_agent.core.registry import BUILTIN, Conflict, Registered, Registry
+from hermes_agent.contracts.platform.names import BUILTIN_PLATFORMS, Platform, add_lookup
+from hermes_agent.core.registry import BUILTIN, Conflict, Registry, RegistryEntry
 
-__all__ = ["Availability", "PlatformRegistry", "platform_being_made"]
+__all__ = ["PlatformAvailability", "PlatformRegistry", "platform_in_creation"]
 
 logger = logging.getLogger(__name__)
 
-_being_made: ContextVar[str] = ContextVar("hermes_platform_being_made", default="")
+_platform_in_creation: ContextVar[str] = ContextVar("hermes_platform_being_made", default="")
 
 
-class Availability(NamedTuple):
+class PlatformAvailability(NamedTuple):
     """Whether a platform could be connected on this machine."""
 
     ok: bool
@@ -32,9 +32,9 @@ class Availability(NamedTuple):
     """Its check is at fault: it raised, or is no plain function."""
 
 
-def platform_being_made() -> Platform | None:
+def platform_in_creation() -> Platform | None:
     """Return the platform whose `adapter_factory` runs in this context: what an adapter is that was not told."""
-    name = _being_made.get()
+    name = _platform_in_creation.get()
     return Platform(name) if name else None
 
 
@@ -47,7 +47,7 @@ class PlatformRegistry:
     def __init__(self) -> None:
         self._entries: Registry[PlatformEntry] = Registry(PLATFORM.label)
         self._deferred: dict[str, Callable[[], Any]] = {}
-        consult(self)
+        add_lookup(self)
 
     def register(self, entry: PlatformEntry) -> None:
         """Register a platform for whoever registers now; of the same owner the last one counts.
@@ -57,7 +57,7 @@ class PlatformRegistry:
         """
         owner = current_owner()
         try:
-            stand_in(self).add(entry, owner)
+            staged_store(self).add(entry, owner)
         except Conflict as exc:
             logger.warning("Platform '%s' was not registered: %s", entry.name, exc)
 
@@ -127,10 +127,10 @@ class PlatformRegistry:
         """Return what a plugin registered."""
         return self._entries.owned_by(owner)
 
-    def availability(self, name: str) -> Availability:
+    def availability(self, name: str) -> PlatformAvailability:
         """Ask `check_fn`; one that raises means no, with the exception as the reason."""
         entry = self.get(name)
-        return Availability(False, "nobody registered it") if entry is None else _availability(entry)
+        return PlatformAvailability(False, "nobody registered it") if entry is None else _availability(entry)
 
     def create_adapter(self, name: str, config: Any) -> Any:
         """Return a new adapter, or None with a line in the log that says why there is none.
@@ -148,17 +148,17 @@ class PlatformRegistry:
         if not _is_valid(entry, config):
             return None
         try:
-            with _making(name):
+            with _mark_creation(name):
                 return entry.adapter_factory(config)
         except Exception as exc:
             logger.error("Failed to create adapter for platform '%s': %s", name, exc, exc_info=True)
             return None
 
-    def snapshot(self) -> tuple[dict[str, Registered[PlatformEntry]], dict[str, Callable[[], Any]]]:
+    def snapshot(self) -> tuple[dict[str, RegistryEntry[PlatformEntry]], dict[str, Callable[[], Any]]]:
         """Return the state for `restore`."""
         return self._entries.snapshot(), dict(self._deferred)
 
-    def restore(self, state: tuple[dict[str, Registered[PlatformEntry]], dict[str, Callable[[], Any]]]) -> None:
+    def restore(self, state: tuple[dict[str, RegistryEntry[PlatformEntry]], dict[str, Callable[[], Any]]]) -> None:
         """Go back to a `snapshot`."""
         entries, deferred = state
         self._entries.restore(entries)
@@ -168,7 +168,7 @@ class PlatformRegistry:
         """Return a registry of its own with the same content, but for what `without` registered."""
         fork = copy.copy(self)
         fork._entries, fork._deferred = self._entries.fork(without), dict(self._deferred)
-        consult(fork)
+        add_lookup(fork)
         return fork
 
     def adopt(self, owner: str, fork: Self) -> None:
@@ -191,23 +191,27 @@ class PlatformRegistry:
 
 
 @contextlib.contextmanager
-def _making(name: str) -> Iterator[None]:
-    token = _being_made.set(name)
+def _mark_creation(name: str) -> Iterator[None]:
+    token = _platform_in_creation.set(name)
     try:
         yield
     finally:
-        _being_made.reset(token)
+        _platform_in_creation.reset(token)
 
 
-def _availability(entry: PlatformEntry) -> Availability:
+def _availability(entry: PlatformEntry) -> PlatformAvailability:
     try:
         answer = entry.check_fn()
     except (Exception, SystemExit) as exc:  # noqa: BLE001 - a plugin's code: the others go on
-        return Availability(False, f"its check failed: {type(exc).__name__}: {exc}", True)
+        return PlatformAvailability(False, f"its check failed: {type(exc).__name__}: {exc}", True)
     if inspect.iscoroutine(answer):
         answer.close()
-        return Availability(False, "its check_fn is a coroutine function: it must be a plain one", True)
-    return Availability(True, "") if answer else Availability(False, entry.install_hint or "its check says no")
+        return PlatformAvailability(False, "its check_fn is a coroutine function: it must be a plain one", True)
+    return (
+        PlatformAvailability(True, "")
+        if answer
+        else PlatformAvailability(False, entry.install_hint or "its check says no")
+    )
 
 
 def _is_valid(entry: PlatformEntry, config: Any) -> bool:

@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.contracts.platform.calling import answers
+from hermes_agent.contracts.platform.calling import call_optional
 from hermes_agent.contracts.platform.media_tags import (
     AS_DOCUMENT,
     AUDIO_EXTENSIONS,
@@ -17,27 +17,27 @@ from hermes_agent.contracts.platform.media_tags import (
 )
 from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
 from hermes_agent.contracts.platform.results import EphemeralReply, SendResult
-from hermes_agent.contracts.platform.session_context import in_session
+from hermes_agent.contracts.platform.session_context import bind_session
 
 if TYPE_CHECKING:
     from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 
-__all__ = ["answer_inline", "file_method", "reply_metadata", "run_callback", "work_on"]
+__all__ = ["answer_inline", "file_method", "reply_metadata", "run_callback", "process_message"]
 
 logger = logging.getLogger(__name__)
 
-FAILED = "⚠️ Something went wrong while I worked on this ({what}). Please try again; the log has the details."
+FAILURE_NOTICE = "⚠️ Something went wrong while I worked on this ({what}). Please try again; the log has the details."
 
 
-async def work_on(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
+async def process_message(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
     """Let the handler answer a message, and deliver what it says."""
     assert event.source is not None
     metadata = reply_metadata(event)
     typing = _start_typing(adapter, event.source.chat_id, metadata)
     outcome = ProcessingOutcome.FAILURE
     try:
-        await answers(adapter, "on_processing_start", event)
-        response = await _ask(adapter, event, key)
+        await call_optional(adapter, "on_processing_start", event)
+        response = await _call_handler(adapter, event, key)
         if await _deliver(adapter, event, response, {**metadata, "notify": True}):
             outcome = ProcessingOutcome.SUCCESS
     except asyncio.CancelledError:
@@ -45,22 +45,22 @@ async def work_on(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -
         raise
     except Exception as exc:
         logger.error("[%s] a message of %s failed: %r", adapter.name, key, exc, exc_info=True)
-        await _apologise(adapter, event, exc, metadata)
+        await _send_failure_notice(adapter, event, exc, metadata)
     finally:
         await _stop_typing(typing)
         if outcome is not ProcessingOutcome.CANCELLED:
             await run_callback(adapter, key)
-        await answers(adapter, "on_processing_complete", event, outcome)
+        await call_optional(adapter, "on_processing_complete", event, outcome)
 
 
 async def answer_inline(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
     """Answer a command while the session works on something else."""
     metadata = reply_metadata(event)
     try:
-        await _deliver(adapter, event, await _ask(adapter, event, key), metadata)
+        await _deliver(adapter, event, await _call_handler(adapter, event, key), metadata)
     except Exception as exc:
         logger.error("[%s] a command of %s failed: %r", adapter.name, key, exc, exc_info=True)
-        await _apologise(adapter, event, exc, metadata)
+        await _send_failure_notice(adapter, event, exc, metadata)
 
 
 def reply_metadata(event: MessageEvent) -> dict[str, Any]:
@@ -69,10 +69,10 @@ def reply_metadata(event: MessageEvent) -> dict[str, Any]:
     return {"thread_id": thread} if thread else {}
 
 
-async def _ask(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> Any:
+async def _call_handler(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> Any:
     assert event.source is not None
     assert adapter._message_handler is not None
-    with in_session(event.source, key):
+    with bind_session(event.source, key):
         response = adapter._message_handler(event)
         return await response if inspect.isawaitable(response) else response
 
@@ -94,7 +94,7 @@ async def _deliver(adapter: BasePlatformAdapter, event: MessageEvent, response: 
         arrived = result.success
         _delete_later(adapter, chat, response, result)
     if images:
-        await answers(adapter, "send_multiple_images", chat, images, metadata=metadata or None)
+        await call_optional(adapter, "send_multiple_images", chat, images, metadata=metadata or None)
     for path, is_voice in adapter.filter_media_delivery_paths(media):
         await _send_file(adapter, chat, path, metadata, as_document=AS_DOCUMENT in said and not is_voice)
     for path in adapter.filter_local_delivery_paths(files):
@@ -112,7 +112,7 @@ def file_method(path: str, *, as_document: bool) -> str:
 async def _send_file(
     adapter: BasePlatformAdapter, chat: str, path: str, metadata: dict[str, Any], *, as_document: bool
 ) -> None:
-    await answers(adapter, file_method(path, as_document=as_document), chat, path, metadata=metadata or None)
+    await call_optional(adapter, file_method(path, as_document=as_document), chat, path, metadata=metadata or None)
 
 
 def _delete_later(adapter: BasePlatformAdapter, chat: str, response: Any, result: SendResult) -> None:
@@ -122,20 +122,20 @@ def _delete_later(adapter: BasePlatformAdapter, chat: str, response: Any, result
 
     async def delete(message: str) -> None:
         await asyncio.sleep(ttl)
-        await answers(adapter, "delete_message", chat, message)
+        await call_optional(adapter, "delete_message", chat, message)
 
     task = asyncio.create_task(delete(result.message_id), name=f"delete {result.message_id}")
     adapter._background_tasks.add(task)
     task.add_done_callback(adapter._background_tasks.discard)
 
 
-async def _apologise(
+async def _send_failure_notice(
     adapter: BasePlatformAdapter, event: MessageEvent, exc: Exception, metadata: dict[str, Any]
 ) -> None:
     """Say that it failed; what failed stands in the log, not in the chat."""
     assert event.source is not None
-    text = FAILED.format(what=type(exc).__name__)
-    await answers(adapter, "_send_with_retry", event.source.chat_id, text, metadata=metadata or None)
+    text = FAILURE_NOTICE.format(what=type(exc).__name__)
+    await call_optional(adapter, "_send_with_retry", event.source.chat_id, text, metadata=metadata or None)
 
 
 def _start_typing(adapter: BasePlatformAdapter, chat: str, metadata: dict[str, Any]) -> asyncio.Task[None] | None:

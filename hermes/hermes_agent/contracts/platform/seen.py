@@ -76,7 +76,7 @@ class ThreadParticipationTracker:
     def __init__(self, platform_name: str, max_tracked: int = 500) -> None:
         self._platform = re.sub(r"[^A-Za-z0-9_-]+", "_", platform_name)
         self._max_tracked = max_tracked
-        self._threads: dict[str, None] = dict.fromkeys(_read(self._path))
+        self._threads: dict[str, None] = dict.fromkeys(_read_threads(self._path))
 
     @property
     def _path(self) -> Path:
@@ -103,7 +103,7 @@ class ThreadParticipationTracker:
         return thread_id in self._threads
 
 
-def _read(path: Path) -> list[str]:
+def _read_threads(path: Path) -> list[str]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

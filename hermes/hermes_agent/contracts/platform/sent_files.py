@@ -13,10 +13,10 @@ import stat
 from pathlib import Path
 
 from hermes_agent.config import hermes_home
-from hermes_agent.io.beneath import open_beneath, opened_directory
+from hermes_agent.io.beneath import hold_directory, open_beneath
 from hermes_agent.io.files import PRIVATE
 
-__all__ = ["FOLDER", "sent_copy"]
+__all__ = ["FOLDER", "copy_sent_file"]
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ FOLDER = "sent"
 PIECE_BYTES = 1 << 24
 
 
-def sent_copy(path: str) -> str | None:
+def copy_sent_file(path: str) -> str | None:
     """Return what is sent for a file that may be: its copy, or the file itself where no command can write to it.
 
     Args:
@@ -40,7 +40,7 @@ def sent_copy(path: str) -> str | None:
     directory, name = os.path.split(path)
     place = cache / FOLDER / os.urandom(8).hex()
     try:
-        with opened_directory(directory, make=False) as above:
+        with hold_directory(directory, make=False) as above:
             source = open_beneath(above, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         try:
             place.mkdir(mode=0o700, parents=True)

@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 
 from hermes_agent.config import hermes_home
-from hermes_agent.contracts.platform.state_file import changing, read_object
+from hermes_agent.contracts.platform.state_file import change_json, read_json
 
-__all__ = ["MAX_KEPT", "MAX_TEXT", "lookup", "record"]
+__all__ = ["MAX_SENT_TEXTS", "MAX_TEXT", "lookup", "record"]
 
 logger = logging.getLogger(__name__)
 
-MAX_KEPT = 1000
+MAX_SENT_TEXTS = 1000
 """Messages that are kept; the oldest are forgotten first."""
 MAX_TEXT = 4000
 """Characters of a text that are kept."""
@@ -28,11 +28,11 @@ def record(chat_id: str, message_id: str, text: str) -> None:
     if not chat_id or not message_id or not text:
         return
     try:
-        with changing(_file()) as sent:
-            key = _key(chat_id, message_id)
+        with change_json(_sent_texts_file()) as sent:
+            key = _message_key(chat_id, message_id)
             sent.pop(key, None)  # a text that is sent again is the newest
             sent[key] = {"text": text[:MAX_TEXT], "at": time.time()}
-            for oldest in list(sent)[: max(0, len(sent) - MAX_KEPT)]:
+            for oldest in list(sent)[: max(0, len(sent) - MAX_SENT_TEXTS)]:
                 del sent[oldest]
     except OSError as exc:
         logger.warning("the text of message %s is not kept: %s", message_id, exc)
@@ -40,14 +40,14 @@ def record(chat_id: str, message_id: str, text: str) -> None:
 
 def lookup(chat_id: str, message_id: str) -> str | None:
     """Return the text of a message that was sent; None when it is not known, or forgotten."""
-    found = read_object(_file()).get(_key(chat_id, message_id))
+    found = read_json(_sent_texts_file()).get(_message_key(chat_id, message_id))
     text = found.get("text") if isinstance(found, dict) else None
     return text if isinstance(text, str) else None
 
 
-def _key(chat_id: str, message_id: str) -> str:
+def _message_key(chat_id: str, message_id: str) -> str:
     return f"{chat_id}:{message_id}"
 
 
-def _file() -> Path:
+def _sent_texts_file() -> Path:
     return hermes_home() / "rich_sent_messages.json"

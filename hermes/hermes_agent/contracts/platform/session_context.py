@@ -13,7 +13,7 @@ from contextvars import ContextVar
 
 from hermes_agent.contracts.platform.source import SessionSource
 
-__all__ = ["get_session_env", "in_session"]
+__all__ = ["get_session_env", "bind_session"]
 
 _session: ContextVar[Mapping[str, str] | None] = ContextVar("hermes_session", default=None)
 
@@ -30,7 +30,7 @@ def get_session_env(name: str, default: str = "") -> str:
 
 
 @contextlib.contextmanager
-def in_session(source: SessionSource, key: str) -> Iterator[None]:
+def bind_session(source: SessionSource, key: str) -> Iterator[None]:
     """Work on a message of `source` inside the block."""
     values = {
         "PLATFORM": source.platform.value,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 from hermes_agent.contracts.platform.entry import SLACK_ACTION
-from hermes_agent.core.registry import Registered, Registry
+from hermes_agent.core.registry import Registry, RegistryEntry
 
 __all__ = ["SlackAction", "SlackActions", "callbacks_for"]
 
@@ -25,12 +25,12 @@ class SlackAction(NamedTuple):
     plugin: str
 
     @property
-    def shown(self) -> str:
+    def display_id(self) -> str:
         """The id as people write it."""
         return self.action_id.pattern if isinstance(self.action_id, re.Pattern) else str(self.action_id)
 
 
-_consulted: weakref.WeakSet[SlackActions] = weakref.WeakSet()
+_action_stores: weakref.WeakSet[SlackActions] = weakref.WeakSet()
 
 
 def callbacks_for(action: Mapping[str, Any]) -> list[Callable[..., Any]]:
@@ -39,10 +39,15 @@ def callbacks_for(action: Mapping[str, Any]) -> list[Callable[..., Any]]:
     Args:
         action: as Slack tells it, with `action_id`, `block_id` and `type`.
     """
-    return [one.callback for known in tuple(_consulted) for one in known.items() if _is_of(one.action_id, action)]
+    return [
+        one.callback
+        for known in tuple(_action_stores)
+        for one in known.items()
+        if _matches_action(one.action_id, action)
+    ]
 
 
-def _is_of(wanted: Any, action: Mapping[str, Any]) -> bool:
+def _matches_action(wanted: Any, action: Mapping[str, Any]) -> bool:
     if not isinstance(wanted, Mapping):
         wanted = {"action_id": wanted}
     told = ((said, str(action.get(key) or "")) for key, said in wanted.items())
@@ -53,7 +58,7 @@ class SlackActions:
     """In order of registration; two plugins may handle one id."""
 
     def __init__(self) -> None:
-        _consulted.add(self)
+        _action_stores.add(self)
         self._actions: Registry[SlackAction] = Registry(SLACK_ACTION.label)
 
     def add(self, action_id: Any, callback: Any, *, plugin: str) -> SlackAction:
@@ -76,17 +81,17 @@ class SlackActions:
         """Return the handlers."""
         return [action for _, action in self._actions.items()]
 
-    def snapshot(self) -> dict[str, Registered[SlackAction]]:
+    def snapshot(self) -> dict[str, RegistryEntry[SlackAction]]:
         """Return the state for `restore`."""
         return self._actions.snapshot()
 
-    def restore(self, state: dict[str, Registered[SlackAction]]) -> None:
+    def restore(self, state: dict[str, RegistryEntry[SlackAction]]) -> None:
         """Go back to a `snapshot`."""
         self._actions.restore(state)
 
     def owned_by(self, owner: str) -> list[str]:
         """Return the ids that a plugin handles."""
-        return [action.shown for action in self.items() if action.plugin == owner]
+        return [action.display_id for action in self.items() if action.plugin == owner]
 
     def remove_owner(self, owner: str) -> list[str]:
         """Forget the handlers of a plugin and return their ids."""

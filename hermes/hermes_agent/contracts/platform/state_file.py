@@ -15,7 +15,7 @@ from typing import Any
 from hermes_agent.config import hermes_home
 from hermes_agent.io.files import PRIVATE, write_atomic
 
-__all__ = ["adapter_file", "changing", "read_object"]
+__all__ = ["adapter_file", "change_json", "read_json"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ def adapter_file(platform: str, identity: str) -> Path:
     return hermes_home() / "gateway" / f"{platform}_{re.sub(r'[^A-Za-z0-9@._-]+', '_', identity)}.json"
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file; an empty one when it is not there, or is broken (then the log says so)."""
     try:
         return _object(path)
@@ -39,7 +39,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def changing(path: Path) -> Iterator[dict[str, Any]]:
+def change_json(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the object of a file, alone among all processes, and write it back (0600) when it was changed.
 
     Folders above it are made, 0700. A change that raises writes nothing. A broken file is kept beside it as

@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hermes_agent.models.embedded.availability import Availability, available, ways_to_get_a_model
+from hermes_agent.models.embedded.availability import LocalModelAvailability, check_availability, missing_model_error
 from hermes_agent.models.embedded.weights import PINS
 from hermes_agent.models.request import ModelClient
 
-__all__ = ["PINS", "Availability", "available", "client", "ways_to_get_a_model"]
+__all__ = ["PINS", "LocalModelAvailability", "check_availability", "make_client", "missing_model_error"]
 
 
-def client(local: Mapping[str, Any] | None = None, model: str = "") -> ModelClient:
+def make_client(local: Mapping[str, Any] | None = None, model: str = "") -> ModelClient:
     """Return a client of the embedded model; its process starts with the first request.
 
     Args:
         local: the block `model.local` of the configuration (`path`, `context_length`, `threads`, `idle_unload_s`).
         model: name of pinned weights; empty takes the first that were pulled.
     """
-    from hermes_agent.models.embedded.provider import EmbeddedClient  # asyncio: `hermes model list` needs none of it
-    from hermes_agent.models.embedded.server import ServerSettings
+    from hermes_agent.models.embedded.provider import LocalModelClient  # asyncio: `hermes model list` needs none of it
+    from hermes_agent.models.embedded.server import LocalServerSettings
 
     given = local or {}
-    there = available(given, model)
-    defaults = ServerSettings(there.path, there.model)
-    return EmbeddedClient(
-        ServerSettings(
+    there = check_availability(given, model)
+    defaults = LocalServerSettings(there.path, there.model)
+    return LocalModelClient(
+        LocalServerSettings(
             path=there.path,
             alias=there.model,
             threads=given.get("threads") or defaults.threads,

@@ -21,13 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import ContextTooLong
-from hermes_agent.core.masking import masked_message
+from hermes_agent.core.masking import mask_message
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.models.embedded.menu import LIMIT_TOOLS, MenuTool, choose, closed, describe, menu
-from hermes_agent.models.embedded.results import has_failed, numbers_without_source, show_result
+from hermes_agent.models.embedded.menu import (
+    LIMIT_TOOLS,
+    MenuTool,
+    build_menu,
+    choose_tools,
+    closed_object_schema,
+    describe_tools,
+)
+from hermes_agent.models.embedded.results import format_result, has_failed, numbers_without_source
 from hermes_agent.models.request import ModelRequest
 
-__all__ = ["FINAL_TOKENS", "Prompt", "answered_calls", "canonical", "prompt_for", "union_schema"]
+__all__ = ["FINAL_TOKENS", "ToolPrompt", "calls_with_results", "canonical_call", "build_prompt", "union_schema"]
 
 FINAL_TOKENS = 1024
 """Longest reply in tokens where the request sets no limit: about 90 s on two cores."""
@@ -38,7 +45,7 @@ OWN_SYSTEM_CHARS = 500
 The long part before them, written for a large model, is replaced by the short prompt here."""
 FILE_PARAMETERS = frozenset({"path", "file", "filename", "file_path", "command"})
 """Names of parameters by which a tool can look at a file."""
-BLIND_CALLS = 2
+MAX_BLIND_CALLS = 2
 """Calls in one turn after which an answer is allowed, although the file that the user names was in none of them."""
 STEPS_MAX = 6
 """Calls in one turn after which only an answer is allowed: more steps do not get this model nearer to one."""
@@ -60,13 +67,13 @@ _NAMES_FILE = re.compile(
 _TRANSLATE = MenuTool(
     "translate",
     "Translate a text.",
-    closed({"text": {"type": "string"}, "language": {"type": "string"}}, ["text", "language"]),
+    closed_object_schema({"text": {"type": "string"}, "language": {"type": "string"}}, ["text", "language"]),
     {"language": "Target language (e.g. 'de', 'fr')"},
     0,
 )
 """A tool of the examples."""
 
-_WHO = "You are Hermes, an assistant that runs as a small local model on this Linux machine."
+_ROLE = "You are Hermes, an assistant that runs as a small local model on this Linux machine."
 _FORM = """Reply with exactly one JSON object:
 {"action": "<tool>", "arguments": {...}} to use one of the tools below, or {"action": "final", "text": "..."} to \
 answer the person.
@@ -81,17 +88,17 @@ SAMPLING = ("top_p", "seed", "presence_penalty", "frequency_penalty", "logit_bia
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ToolPrompt:
     """What is sent to the model's server."""
 
     messages: tuple[dict[str, Any], ...]
     tools: tuple[MenuTool, ...]
     """The menu; empty when the answer is plain text."""
-    answered: frozenset[str]
+    answered_calls: frozenset[str]
     """Calls of this turn that have a result (`canonical`): asking for one of them again leads nowhere."""
-    only_final: bool
+    allows_only_text: bool
     """The turn has had its steps: the menu is described, but only an answer is allowed."""
-    only_call: bool
+    allows_only_call: bool
     """The user names a file, and no call of this turn had to do with it: an answer could only be invented."""
     sources: tuple[str, ...] | None
     """What the conversation says, when the last call failed: an answer has to admit that, and take its numbers from
@@ -104,11 +111,11 @@ class Prompt:
     """What the caller of the turn sets beside."""
 
     @property
-    def after_failure(self) -> bool:
+    def is_after_failure(self) -> bool:
         """Whether the last call failed."""
         return self.sources is not None
 
-    def objection(self, text: str) -> str:
+    def find_objection(self, text: str) -> str:
         """Return why the final text cannot be true, or "" if nothing speaks against it."""
         invented = numbers_without_source(text, self.sources) if self.sources is not None else []
         return f"an answer with {', '.join(invented)}, which no result has" if invented else ""
@@ -128,38 +135,38 @@ class Prompt:
             **self.sampling,
         }
         if self.tools:
-            tools = () if only_final or self.only_final else self.tools
-            pattern = _admission(without_digits=without_digits) if self.after_failure else ""
-            schema = union_schema(tools, None if tools and self.only_call else pattern)
+            tools = () if only_final or self.allows_only_text else self.tools
+            pattern = _failure_admission_pattern(without_digits=without_digits) if self.is_after_failure else ""
+            schema = union_schema(tools, None if tools and self.allows_only_call else pattern)
             body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
         elif self.response_format:
             body["response_format"] = self.response_format
         return body
 
 
-def prompt_for(request: ModelRequest, context_length: int) -> Prompt:
+def build_prompt(request: ModelRequest, context_length: int) -> ToolPrompt:
     """Retell the request for the embedded model, within `context_length` tokens.
 
     Raises:
         ModelError: `context_too_long`: the last message alone does not fit.
     """
-    request = replace(request, messages=[masked_message(message) for message in request.messages])
+    request = replace(request, messages=[mask_message(message) for message in request.messages])
     turn = _this_turn(request.messages)
     last = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
     called = {c.name for m in request.messages for c in m.tool_calls}
-    tools = menu(choose(request.tools, last, keep=called, limit=LIMIT_TOOLS))
+    tools = build_menu(choose_tools(request.tools, last, keep=called, limit=LIMIT_TOOLS))
     max_tokens = min(request.max_tokens or FINAL_TOKENS, context_length // 2)
     # a question of a program, beside any conversation: its system messages are the task itself
     own_chars = OWN_SYSTEM_CHARS if request.session_id or request.tools else context_length * CHARS_PER_TOKEN
     head = _head(request.messages, tools, own_chars)
     room = (context_length - max_tokens) * CHARS_PER_TOKEN - _length(head)
-    answered = answered_calls(turn)
-    return Prompt(
-        messages=(*head, *_fit(_retell(request.messages, tools), room)),
+    answered = calls_with_results(turn)
+    return ToolPrompt(
+        messages=(*head, *_fit_turns(_retell(request.messages, tools), room)),
         tools=tools,
-        answered=frozenset(answered),
-        only_final=len(answered) >= STEPS_MAX,
-        only_call=len(answered) < BLIND_CALLS and _takes_files(tools) and _is_unseen(last, turn),
+        answered_calls=frozenset(answered),
+        allows_only_text=len(answered) >= STEPS_MAX,
+        allows_only_call=len(answered) < MAX_BLIND_CALLS and _takes_files(tools) and _names_unread_file(last, turn),
         sources=_texts(request.messages) if tools and _ends_in_failure(turn) else None,
         max_tokens=max_tokens,
         temperature=(request.temperature or 0.0) if not tools or request.options.temperature is not None else 0.0,
@@ -175,16 +182,16 @@ def union_schema(tools: Iterable[MenuTool], final_pattern: str | None = "") -> d
         final_pattern: regular expression of the final text; empty for any text, None for no final text.
     """
     branches = [
-        closed({"action": {"const": tool.name}, "arguments": tool.parameters}, ["action", "arguments"])
+        closed_object_schema({"action": {"const": tool.name}, "arguments": tool.parameters}, ["action", "arguments"])
         for tool in tools
     ]
     if final_pattern is not None:
         text = {"type": "string"} | ({"pattern": final_pattern} if final_pattern else {"minLength": 1})
-        branches.append(closed({"action": {"const": "final"}, "text": text}, ["action", "text"]))
+        branches.append(closed_object_schema({"action": {"const": "final"}, "text": text}, ["action", "text"]))
     return {"oneOf": branches} if len(branches) > 1 else branches[0]
 
 
-def _admission(*, without_digits: bool) -> str:
+def _failure_admission_pattern(*, without_digits: bool) -> str:
     """Return the pattern of an answer that follows a failed call: it says first what could not be done.
 
     Without it this model states a result that no tool gave: the grammar lets a true sentence begin only.
@@ -193,13 +200,13 @@ def _admission(*, without_digits: bool) -> str:
     return f"^I could not {letters}+$"
 
 
-def answered_calls(turn: Sequence[Message]) -> list[str]:
+def calls_with_results(turn: Sequence[Message]) -> list[str]:
     """Return every call of `turn` that has a result, in `canonical` form."""
     answered = {m.tool_call_id for m in turn if m.role == "tool"}
-    return [canonical(c.name, c.arguments) for m in turn for c in m.tool_calls if c.id in answered]
+    return [canonical_call(c.name, c.arguments) for m in turn for c in m.tool_calls if c.id in answered]
 
 
-def canonical(name: str, arguments: str) -> str:
+def canonical_call(name: str, arguments: str) -> str:
     """Return a call in one spelling, for comparison."""
     try:
         return f"{name} {json.dumps(json.loads(arguments), sort_keys=True)}"
@@ -220,7 +227,7 @@ def _takes_files(tools: Sequence[MenuTool]) -> bool:
     return any(FILE_PARAMETERS & tool.parameters["properties"].keys() for tool in tools)
 
 
-def _is_unseen(question: str, turn: Sequence[Message]) -> bool:
+def _names_unread_file(question: str, turn: Sequence[Message]) -> bool:
     """Return whether the question names a file that is in the arguments of no call of the turn."""
     named = _NAMES_FILE.search(question)
     return named is not None and not any(Path(named[0]).name in c.arguments for m in turn for c in m.tool_calls)
@@ -239,8 +246,8 @@ def _head(messages: Sequence[Message], tools: Sequence[MenuTool], own_chars: int
     """
     own = _last_paragraphs("\n\n".join(m.text for m in messages if m.role == "system"), own_chars)
     if not tools:
-        return [_system([f"{_WHO} Answer briefly and truthfully.", *own])]
-    return [_system([f"{_WHO} {_FORM}", f"Tools:\n{describe(tools)}", *own]), *_examples(tools)]
+        return [_system([f"{_ROLE} Answer briefly and truthfully.", *own])]
+    return [_system([f"{_ROLE} {_FORM}", f"Tools:\n{describe_tools(tools)}", *own]), *_examples(tools)]
 
 
 def _system(paragraphs: Iterable[str]) -> dict[str, Any]:
@@ -274,7 +281,7 @@ def _final(text: str) -> dict[str, Any]:
 
 
 def _result(name: str, text: str, tool: MenuTool | None = None) -> dict[str, Any]:
-    return _user(show_result(name, text, tool))
+    return _user(format_result(name, text, tool))
 
 
 def _examples(tools: Sequence[MenuTool]) -> list[dict[str, Any]]:
@@ -332,7 +339,7 @@ def _retell(messages: Sequence[Message], tools: Sequence[MenuTool]) -> list[list
             for call in message.tool_calls:
                 turn.append(_call(call.name, _arguments(call)))
                 if call.id in results:
-                    turn.append(_user(show_result(call.name, results[call.id].text, offered.get(call.name))))
+                    turn.append(_user(format_result(call.name, results[call.id].text, offered.get(call.name))))
     return turns
 
 
@@ -347,7 +354,7 @@ def _length(messages: Iterable[dict[str, Any]]) -> int:
     return sum(len(m["content"]) + 4 * CHARS_PER_TOKEN for m in messages)  # 4: the template's marks around each
 
 
-def _fit(turns: list[list[dict[str, Any]]], room: int) -> list[dict[str, Any]]:
+def _fit_turns(turns: list[list[dict[str, Any]]], room: int) -> list[dict[str, Any]]:
     """Return the newest turns that fit into `room` characters; of the last one its oldest calls may go, too."""
     if not turns:
         return []

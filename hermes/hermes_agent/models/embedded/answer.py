@@ -1,7 +1,7 @@
 """What the embedded model said, as it comes: the final text piece by piece, or a call at the end.
 
 Models of the user's own, whose server has no grammar and no tool template, write a call as bare JSON, in a code fence
-or in `<tool_call>` tags, under one of several key names (`calls_in`).
+or in `<tool_call>` tags, under one of several key names (`find_calls`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from hermes_agent.models.embedded.menu import STRING_MAX
 
-__all__ = ["Call", "FinalText", "at_its_limit", "calls_in", "read_reply"]
+__all__ = ["ParsedToolCall", "FinalTextDecoder", "is_probably_cut", "find_calls", "read_reply"]
 
 _OPENING = re.compile(r'\s*\{\s*"action"\s*:\s*"final"\s*,\s*"text"\s*:\s*"')
 _WRITTEN = re.compile(r'(?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})*')
@@ -26,14 +26,14 @@ _NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ParsedToolCall:
     """A tool that the model wants to use."""
 
     name: str
     arguments: dict[str, Any]
 
 
-def read_reply(text: str) -> Call | str | None:
+def read_reply(text: str) -> ParsedToolCall | str | None:
     """Read one whole reply: a call, the final text, or None when it has neither form."""
     try:
         value = json.loads(text)
@@ -45,20 +45,20 @@ def read_reply(text: str) -> Call | str | None:
     if action == "final" and isinstance(final, str):
         return final
     if isinstance(action, str) and action != "final" and isinstance(arguments, dict):
-        return Call(action, arguments)
+        return ParsedToolCall(action, arguments)
     return None
 
 
-def at_its_limit(value: Any) -> bool:
+def is_probably_cut(value: Any) -> bool:
     """Say whether a string in `value` is as long as the grammar allows: it was probably cut there."""
     if isinstance(value, str):
         return len(value) >= STRING_MAX
     if isinstance(value, dict):
-        return any(at_its_limit(v) for v in value.values())
-    return isinstance(value, list) and any(at_its_limit(v) for v in value)
+        return any(is_probably_cut(v) for v in value.values())
+    return isinstance(value, list) and any(is_probably_cut(v) for v in value)
 
 
-class FinalText:
+class FinalTextDecoder:
     """Decodes the text of `{"action": "final", "text": "…"}` while it is being written."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ _NAME_KEYS = ("name", "action", "tool", "function")
 _ARGUMENT_KEYS = ("arguments", "parameters", "args", "input")
 
 
-def calls_in(text: str, names: Collection[str]) -> list[Call]:
+def find_calls(text: str, names: Collection[str]) -> list[ParsedToolCall]:
     """Return the calls of the tools `names` that `text` has in it, in order; everything else is prose.
 
     Arguments may be an object or a JSON text of one; a call without them has an empty object.
@@ -117,7 +117,7 @@ def _json_values(text: str) -> Iterator[Any]:
             yield value
 
 
-def _calls(value: Any, names: Collection[str]) -> Iterator[Call]:
+def _calls(value: Any, names: Collection[str]) -> Iterator[ParsedToolCall]:
     if isinstance(value, list):
         for item in value:
             yield from _calls(item, names)
@@ -133,7 +133,7 @@ def _calls(value: Any, names: Collection[str]) -> Iterator[Call]:
         return
     arguments = _arguments(next((value[k] for k in _ARGUMENT_KEYS if k in value), {}))
     if arguments is not None:
-        yield Call(name, arguments)
+        yield ParsedToolCall(name, arguments)
 
 
 def _arguments(value: Any) -> dict[str, Any] | None:

@@ -11,24 +11,34 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import EXIT_USAGE, UserError
-from hermes_agent.io.installation import how_to_install
-from hermes_agent.models.embedded.progress import human
-from hermes_agent.models.embedded.weights import DEFAULT, PINS, installed, location, pin
+from hermes_agent.io.installation import install_hint
+from hermes_agent.models.embedded.progress import format_bytes
+from hermes_agent.models.embedded.weights import DEFAULT, PINS, find_pin, installed_weights, weights_path
 
-__all__ = ["Availability", "Memory", "RUNTIME", "available", "free_disk", "memory", "ways_to_get_a_model"]
+__all__ = [
+    "LocalModelAvailability",
+    "MachineMemory",
+    "RUNTIME",
+    "check_availability",
+    "free_disk",
+    "read_memory",
+    "missing_model_error",
+]
 
 CGROUP_LIMITS = ("memory.max", "memory.high")
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MachineMemory:
     """Bytes; the smaller of what the machine and what the control group of this process has."""
 
     total: int
     available: int
 
 
-def memory(meminfo: Path = Path("/proc/meminfo"), cgroup_root: Path = Path("/sys/fs/cgroup")) -> Memory | None:
+def read_memory(
+    meminfo: Path = Path("/proc/meminfo"), cgroup_root: Path = Path("/sys/fs/cgroup")
+) -> MachineMemory | None:
     """Return the memory that this process may count on; None when the system does not say."""
     try:
         fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
@@ -38,8 +48,8 @@ def memory(meminfo: Path = Path("/proc/meminfo"), cgroup_root: Path = Path("/sys
         return None
     limit, used = _cgroup(cgroup_root)
     if limit is not None and limit < total:
-        return Memory(limit, min(available, max(0, limit - used)))
-    return Memory(total, available)
+        return MachineMemory(limit, min(available, max(0, limit - used)))
+    return MachineMemory(total, available)
 
 
 def _cgroup(root: Path, membership: Path = Path("/proc/self/cgroup")) -> tuple[int | None, int]:
@@ -82,7 +92,7 @@ OWN_OVERHEAD = 700_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Availability:
+class LocalModelAvailability:
     """What there is of the embedded model."""
 
     model: str
@@ -97,23 +107,23 @@ class Availability:
     """The extra `local` is installed. It is looked for, not imported."""
     memory_needed: int
     """Bytes."""
-    memory: Memory | None
+    memory: MachineMemory | None
     """None when the system does not say."""
 
     @property
-    def enough_memory(self) -> bool:
+    def has_enough_memory(self) -> bool:
         """The machine has the memory, whether or not it is free now."""
         return self.memory is None or self.memory.total >= self.memory_needed
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """It can be started."""
-        return self.weights and self.runtime and self.enough_memory
+        return self.weights and self.runtime and self.has_enough_memory
 
 
-def available(
+def check_availability(
     local: Mapping[str, Any] | None = None, model: str = "", *, environ: Mapping[str, str] | None = None
-) -> Availability:
+) -> LocalModelAvailability:
     """Look what is there; nothing is loaded.
 
     Args:
@@ -126,21 +136,21 @@ def available(
         path = Path(own).expanduser()
         there = path.is_file()
         needed = (path.stat().st_size if there else 0) + OWN_OVERHEAD
-        return Availability(path.stem, path, there, True, runtime, needed, memory())
-    there_are = installed(env)
-    weights = pin(model) if model in PINS else (there_are[0] if there_are else pin(DEFAULT))
-    return Availability(
+        return LocalModelAvailability(path.stem, path, there, True, runtime, needed, read_memory())
+    there_are = installed_weights(env)
+    weights = find_pin(model) if model in PINS else (there_are[0] if there_are else find_pin(DEFAULT))
+    return LocalModelAvailability(
         model=weights.name,
-        path=location(weights, env),
+        path=weights_path(weights, env),
         weights=weights in there_are,
         own_file=False,
         runtime=runtime,
         memory_needed=weights.memory,
-        memory=memory(),
+        memory=read_memory(),
     )
 
 
-def ways_to_get_a_model(there: Availability, *, wanted: str = "") -> UserError:
+def missing_model_error(there: LocalModelAvailability, *, wanted: str = "") -> UserError:
     """Return the error, ready to be raised, that lists every way to a model from where this machine is.
 
     Args:
@@ -157,7 +167,7 @@ def ways_to_get_a_model(there: Availability, *, wanted: str = "") -> UserError:
         "     and OPENROUTER_API_KEY=… in the environment, a credential or $HERMES_HOME/.env",
         "A server of your own (Ollama, llama.cpp, vLLM):\n"
         "     hermes config set model.base_url http://127.0.0.1:11434/v1\n     hermes config set model.default NAME",
-        f"The embedded model, on this machine and without a key{_embedded(there)}",
+        f"The embedded model, on this machine and without a key{_ways_for_local_model(there)}",
     ]
     hint = "Ways to get one:\n" + "\n".join(f"  {n}. {way}" for n, way in enumerate(ways, 1))
     on_nix = (
@@ -167,22 +177,22 @@ def ways_to_get_a_model(there: Availability, *, wanted: str = "") -> UserError:
     return UserError(what, hint=hint + on_nix, exit_status=EXIT_USAGE)
 
 
-def _embedded(there: Availability) -> str:
-    if there.usable:
+def _ways_for_local_model(there: LocalModelAvailability) -> str:
+    if there.is_usable:
         return ": it is there; choose it with\n     hermes config set model.provider local"
     lines = []
     if not there.runtime:
-        lines.append(how_to_install("local").strip("`"))
+        lines.append(install_hint("local").strip("`"))
     if not there.weights:
         if there.own_file:
             lines.append(f"model.local.path is {str(there.path)!r}, where no file is: put it there or correct the path")
         else:
             weights = PINS[there.model]
-            lines.append(f"hermes model pull        ({human(weights.size)} to {there.path.parent})")
-    if not there.enough_memory:
+            lines.append(f"hermes model pull        ({format_bytes(weights.size)} to {there.path.parent})")
+    if not there.has_enough_memory:
         assert there.memory is not None
         lines.append(
-            f"it takes {human(there.memory_needed)} of memory and this machine gives {human(there.memory.total)}: "
+            f"it takes {format_bytes(there.memory_needed)} of memory and this machine gives {format_bytes(there.memory.total)}: "
             "`hermes model list` has smaller ones"
         )
     return ":" + "".join(f"\n     {line}" for line in lines)

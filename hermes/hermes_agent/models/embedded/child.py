@@ -25,7 +25,7 @@ def main() -> int:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     sys.path.extend(entry for entry in settings["sys_path"] if entry not in sys.path)
-    _offer_to_the_memory_killer()
+    _prefer_for_oom_kill()
     # with two threads and a busy neighbour, OpenMP's spinning barriers cost a factor of 25; libgomp reads this at load
     os.environ["OMP_WAIT_POLICY"] = "passive"
     import xllamacpp  # after the environment above is set; 100 MB of native code, for this process alone
@@ -37,7 +37,7 @@ def main() -> int:
     os._exit(0)  # the native threads need no farewell, and joining them may take as long as a running request
 
 
-def _offer_to_the_memory_killer() -> None:
+def _prefer_for_oom_kill() -> None:
     """Let the kernel, when memory runs out, end this process rather than the agent."""
     with contextlib.suppress(OSError):  # a sandbox may hide the file; then the kernel decides by size
         Path("/proc/self/oom_score_adj").write_text("500")

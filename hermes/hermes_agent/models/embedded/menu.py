@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hermes_agent.core.tool_schemas import GRAMMAR, sanitised
+from hermes_agent.core.tool_schemas import GRAMMAR, adapt_schema
 
 __all__ = [
     "LIMIT_CHARS",
     "LIMIT_TOOLS",
     "STRING_MAX",
     "MenuTool",
-    "choose",
-    "closed",
-    "describe",
+    "choose_tools",
+    "closed_object_schema",
+    "describe_tools",
     "first_sentence",
     "full_line",
-    "menu",
+    "build_menu",
     "shorten_schema",
 ]
 
@@ -66,7 +66,7 @@ def first_sentence(text: str, limit: int = 160) -> str:
     return _cut(sentence, limit)
 
 
-def choose(
+def choose_tools(
     tools: Sequence[dict[str, Any]], text: str, *, keep: Iterable[str] = (), limit: int = LIMIT_TOOLS
 ) -> list[dict[str, Any]]:
     """Return at most `limit` of `tools`, in their order: all when they fit, else those nearest to `text`.
@@ -88,7 +88,7 @@ def choose(
     return [tools[i] for i in sorted(ranked[:limit])]
 
 
-def menu(tools: Iterable[dict[str, Any]]) -> tuple[MenuTool, ...]:
+def build_menu(tools: Iterable[dict[str, Any]]) -> tuple[MenuTool, ...]:
     """Shorten every tool that has a name."""
     out = []
     for tool in tools:
@@ -109,7 +109,7 @@ def menu(tools: Iterable[dict[str, Any]]) -> tuple[MenuTool, ...]:
     return tuple(out)
 
 
-def describe(tools: Sequence[MenuTool], limit: int = LIMIT_CHARS) -> str:
+def describe_tools(tools: Sequence[MenuTool], limit: int = LIMIT_CHARS) -> str:
     """Return one line a tool, with as much detail as fits into `limit` characters.
 
     Every tool gets the beginning of its first sentence. The whole description and the hints go to the tools with the
@@ -137,13 +137,15 @@ def shorten_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
     Only the shape stays (`type`, `enum`, `items`, `properties`, `required`, bounds); strings and arrays are bounded.
     """
-    whole = sanitised(schema, GRAMMAR)
+    whole = adapt_schema(schema, GRAMMAR)
     required = whole.get("required", [])
     optional = [name for name in whole["properties"] if name not in required][:OPTIONAL_MAX]
-    return closed({name: _shape(whole["properties"][name], 1) for name in [*required, *optional]}, required)
+    return closed_object_schema(
+        {name: _shape(whole["properties"][name], 1) for name in [*required, *optional]}, required
+    )
 
 
-def closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+def closed_object_schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     """Return the schema of an object with these properties and no others."""
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
@@ -168,7 +170,7 @@ def _shape(schema: dict[str, Any], depth: int) -> dict[str, Any]:
         return {"type": "array", "items": _shape(schema["items"], depth + 1), "maxItems": ITEMS_MAX}
     if kind == "object" and schema.get("properties"):
         properties = {name: _shape(value, depth + 1) for name, value in schema["properties"].items()}
-        return closed(properties, schema.get("required", []))
+        return closed_object_schema(properties, schema.get("required", []))
     return {"type": kind} if kind else {}
 
 

@@ -10,12 +10,12 @@ from hermes_agent.io.colour import has_colour
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-__all__ = ["BarProgress", "Progress", "human", "progress_for"]
+__all__ = ["DownloadBar", "DownloadProgress", "format_bytes", "make_progress"]
 
 STEP_PERCENT = 10
 
 
-class Progress:
+class DownloadProgress:
     """What a download tells about itself, in plain lines: for logs and pipes.
 
     A context manager; it shows nothing outside of the block.
@@ -34,7 +34,7 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         """Show nothing more."""
 
-    def at(self, done: int) -> None:
+    def advance(self, done: int) -> None:
         """Write a line when another ten percent are there.
 
         Args:
@@ -42,7 +42,7 @@ class Progress:
         """
         step = done * 100 // max(1, self._total) // STEP_PERCENT
         if step > self._said:
-            self.note(f"{self._title}: {step * STEP_PERCENT} % ({human(done)} of {human(self._total)})")
+            self.note(f"{self._title}: {step * STEP_PERCENT} % ({format_bytes(done)} of {format_bytes(self._total)})")
             self._said = step
 
     def note(self, text: str) -> None:
@@ -50,7 +50,7 @@ class Progress:
         print(text, file=self._stream, flush=True)
 
 
-class BarProgress(Progress):
+class DownloadBar(DownloadProgress):
     """A bar with amount, speed and time left, for a terminal."""
 
     _rich: RichProgress
@@ -74,7 +74,7 @@ class BarProgress(Progress):
     def __exit__(self, *error: object) -> None:
         self._rich.stop()
 
-    def at(self, done: int) -> None:
+    def advance(self, done: int) -> None:
         """Move the bar."""
         self._rich.update(self._task, completed=done)
 
@@ -83,13 +83,13 @@ class BarProgress(Progress):
         self._rich.console.print(text, markup=False, highlight=False)
 
 
-def progress_for(title: str, total: int, stream: TextIO | None = None) -> Progress:
+def make_progress(title: str, total: int, stream: TextIO | None = None) -> DownloadProgress:
     """Return a bar when `stream` (stderr) is a terminal, else lines."""
     out = sys.stderr if stream is None else stream
-    return BarProgress(title, total, out) if out.isatty() else Progress(title, total, out)
+    return DownloadBar(title, total, out) if out.isatty() else DownloadProgress(title, total, out)
 
 
-def human(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Return bytes in words: `1.12 GB`, `98.4 MB`, `512 B` (decimal, as disks are sold)."""
     if count >= 1_000_000_000:
         return f"{count / 1e9:.2f} GB"

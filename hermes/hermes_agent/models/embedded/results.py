@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hermes_agent.core.tool_errors import error_object
 from hermes_agent.models.embedded.menu import MenuTool, full_line
 
-__all__ = ["RESULT_CHARS", "has_failed", "numbers_without_source", "show_result"]
+__all__ = ["RESULT_CHARS", "has_failed", "numbers_without_source", "format_result"]
 
 RESULT_CHARS = 3000
 """A tool result beyond it loses its middle: reading 1000 tokens takes about 20 s."""
@@ -30,7 +30,7 @@ def has_failed(result: str) -> bool:
     return error_object(result) is not None
 
 
-def show_result(name: str, result: str, tool: MenuTool | None) -> str:
+def format_result(name: str, result: str, tool: MenuTool | None) -> str:
     """Return the text of the message that brings the result of a call.
 
     Args:
@@ -38,12 +38,12 @@ def show_result(name: str, result: str, tool: MenuTool | None) -> str:
     """
     failed = error_object(result)
     if failed is None:
-        return f"Result of {name}:\n{_shorten(_with_exit_status(result))}"
+        return f"Result of {name}:\n{_shorten_result(_with_exit_status(result))}"
     error = str(failed.pop("error")).removeprefix(_MARK)
     rest = {key: value for key, value in failed.items() if value not in (None, "", [], {})}
-    lines = [f"The call of {name} FAILED: {_shorten(error)}"]
+    lines = [f"The call of {name} FAILED: {_shorten_result(error)}"]
     if rest:
-        lines.append(_shorten(json.dumps(rest, ensure_ascii=False)))
+        lines.append(_shorten_result(json.dumps(rest, ensure_ascii=False)))
     if tool is not None:
         lines.append(f"What it takes: {full_line(tool).removeprefix('- ')}")
     return "\n".join([*lines, _AFTER])
@@ -65,7 +65,7 @@ def _with_exit_status(result: str) -> str:
     return f"{result}\nThe command ended with exit status {status}, not 0." if status else result
 
 
-def _shorten(text: str) -> str:
+def _shorten_result(text: str) -> str:
     if len(text) <= RESULT_CHARS:
         return text
     half = RESULT_CHARS // 2

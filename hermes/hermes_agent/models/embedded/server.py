@@ -22,7 +22,14 @@ from typing import NamedTuple
 
 from hermes_agent.core.errors import ModelError
 
-__all__ = ["CHILD_ENVIRONMENT", "EmbeddedServer", "Endpoint", "ServerSettings", "child_environment", "default_threads"]
+__all__ = [
+    "CHILD_ENVIRONMENT",
+    "LocalModelServer",
+    "ServerAddress",
+    "LocalServerSettings",
+    "child_environment",
+    "default_threads",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +52,7 @@ CHILD_ENVIRONMENT = (
 """All that the child gets of the agent's environment: no key, no credential directory, no notify socket."""
 
 
-class Endpoint(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where the running child answers."""
 
     base_url: str
@@ -55,7 +62,7 @@ class Endpoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerSettings:
+class LocalServerSettings:
     """How the model is loaded."""
 
     path: Path
@@ -72,7 +79,7 @@ class ServerSettings:
     """Mebibytes for prompts that were read before."""
 
 
-class EmbeddedServer:
+class LocalModelServer:
     """One child process with one model. It belongs to the event loop that first asks for it.
 
     Args:
@@ -82,7 +89,7 @@ class EmbeddedServer:
 
     def __init__(
         self,
-        settings: ServerSettings,
+        settings: LocalServerSettings,
         *,
         environ: Mapping[str, str] | None = None,
         start_deadline_s: float = START_DEADLINE_S,
@@ -94,7 +101,7 @@ class EmbeddedServer:
         self._program = program or Path(__file__).with_name("child.py")
         self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
-        self._endpoint: Endpoint | None = None
+        self._endpoint: ServerAddress | None = None
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._drain: asyncio.Task[None] | None = None
         self._closed = False
@@ -105,7 +112,7 @@ class EmbeddedServer:
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
-    async def endpoint(self) -> Endpoint:
+    async def ensure_started(self) -> ServerAddress:
         """Return where the child answers; start it when it does not run.
 
         Raises:
@@ -128,7 +135,7 @@ class EmbeddedServer:
                 raise
             return self._endpoint
 
-    async def died(self, within_s: float = 2.0) -> str | None:
+    async def exit_reason(self, within_s: float = 2.0) -> str | None:
         """Say how the child ended, or None when it still runs after `within_s` seconds."""
         process = self._process
         if process is None:
@@ -138,7 +145,7 @@ class EmbeddedServer:
         if not ended.done():
             ended.cancel()
             return None
-        return _ending(ended.result())
+        return _describe_exit(ended.result())
 
     def last_lines(self) -> str:
         """Return what the child printed last, for an error text."""
@@ -150,7 +157,7 @@ class EmbeddedServer:
         async with self._lock:
             await self._stop()
 
-    async def _start(self) -> Endpoint:
+    async def _start(self) -> ServerAddress:
         key = secrets.token_urlsafe(32)
         environ = os.environ if self._environ is None else self._environ
         self._stderr.clear()
@@ -169,18 +176,18 @@ class EmbeddedServer:
         self._drain = asyncio.create_task(self._collect(process.stderr), name="embedded-model-stderr")
         # the key travels through the pipe: arguments and environment can be read by others in /proc
         with contextlib.suppress(ConnectionError):  # it died at once: the next read says so
-            process.stdin.write(json.dumps(self._told(key)).encode() + b"\n")
+            process.stdin.write(json.dumps(self._read_address(key)).encode() + b"\n")
             await process.stdin.drain()
         line = await process.stdout.readline()
         if not line:
-            ending = _ending(await process.wait())
+            ending = _describe_exit(await process.wait())
             await self._drain
             raise self._failed(ending)
         url = str(json.loads(line)["url"])
         logger.info("embedded model ready: pid=%s model=%s", process.pid, self._settings.path.name)
-        return Endpoint(url, key)
+        return ServerAddress(url, key)
 
-    def _told(self, key: str) -> dict[str, object]:
+    def _read_address(self, key: str) -> dict[str, object]:
         settings = self._settings
         return {
             "path": str(settings.path.absolute()),
@@ -245,7 +252,7 @@ def default_threads() -> int:
     return max(1, len(os.sched_getaffinity(0)) - 1)
 
 
-def _ending(status: int) -> str:
+def _describe_exit(status: int) -> str:
     if status >= 0:
         return f"ended with status {status}"
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hermes_agent.core.errors import UserError
 
-__all__ = ["DEFAULT", "PINS", "Weights", "installed", "is_whole", "location", "models_dir", "pin"]
+__all__ = ["DEFAULT", "PINS", "Weights", "installed_weights", "is_whole", "weights_path", "models_dir", "find_pin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ PINS: Mapping[str, Weights] = {w.name: w for w in _ALL}
 """Every file that `hermes model pull` knows, by name."""
 
 
-def pin(name: str) -> Weights:
+def find_pin(name: str) -> Weights:
     """Return the weights of that name; an empty name is the default.
 
     Raises:
@@ -106,7 +106,7 @@ def models_dir(environ: Mapping[str, str] | None = None) -> Path:
     return base / "hermes" / "models"
 
 
-def location(weights: Weights, environ: Mapping[str, str] | None = None) -> Path:
+def weights_path(weights: Weights, environ: Mapping[str, str] | None = None) -> Path:
     """Return where these weights lie, or would lie."""
     return models_dir(environ) / weights.file
 
@@ -119,6 +119,6 @@ def is_whole(weights: Weights, path: Path) -> bool:
         return False
 
 
-def installed(environ: Mapping[str, str] | None = None) -> list[Weights]:
+def installed_weights(environ: Mapping[str, str] | None = None) -> list[Weights]:
     """Return the pinned weights that are there, the default first."""
-    return [w for w in _ALL if is_whole(w, location(w, environ))]
+    return [w for w in _ALL if is_whole(w, weights_path(w, environ))]

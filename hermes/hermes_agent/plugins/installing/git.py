@@ -14,7 +14,7 @@ from pathlib import Path
 from hermes_agent.core.errors import UserError
 from hermes_agent.io.environment import tool_environment
 from hermes_agent.io.processes import run
-from hermes_agent.plugins.installing.source import Source
+from hermes_agent.plugins.installing.source import PluginSource
 
 __all__ = ["LIMIT_S", "fetch_git"]
 
@@ -38,7 +38,7 @@ _SECRET_NAMES = ("SSH_AUTH_SOCK",)
 """Passed on: an agent that signs, and gives no key away."""
 
 
-def fetch_git(source: Source, target: Path, tell: Callable[[bytes], None] | None = None) -> str:
+def fetch_git(source: PluginSource, target: Path, tell: Callable[[bytes], None] | None = None) -> str:
     """Check out the source's ref into `target` (made here) and return the commit. `.git` is removed.
 
     Args:
@@ -50,7 +50,7 @@ def fetch_git(source: Source, target: Path, tell: Callable[[bytes], None] | None
     program = shutil.which("git")
     if program is None:
         raise UserError(
-            f"{source.shown} is fetched with the program git, which is not there", hint="Install git, and try again."
+            f"{source.label} is fetched with the program git, which is not there", hint="Install git, and try again."
         )
     target.mkdir(parents=True)
     git = _Git(program, target, tell)
@@ -69,7 +69,7 @@ class _Git:
     def __init__(self, program: str, directory: Path, tell: Callable[[bytes], None] | None) -> None:
         self._program, self._directory, self._tell = program, directory, tell
 
-    def __call__(self, *arguments: str, why: Source) -> str:
+    def __call__(self, *arguments: str, why: PluginSource) -> str:
         settings = [part for setting in _CONFIG for part in ("-c", setting)]
         done = run(
             [self._program, *settings, *arguments],
@@ -82,9 +82,9 @@ class _Git:
         )
         text = done.output.decode("utf-8", "replace")
         if done.timed_out:
-            raise UserError(f"{why.shown} was not fetched within {LIMIT_S:g} s", hint="Try again later.")
+            raise UserError(f"{why.label} was not fetched within {LIMIT_S:g} s", hint="Try again later.")
         if done.exit_code != 0:
-            raise UserError(f"{why.shown} cannot be fetched: {_last_words(text)}", hint=_hint(text, why))
+            raise UserError(f"{why.label} cannot be fetched: {_last_line(text)}", hint=_hint(text, why))
         return text
 
 
@@ -102,7 +102,7 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**tool_environment(environ), **kept, **own}
 
 
-def _last_words(text: str) -> str:
+def _last_line(text: str) -> str:
     """Return what git said about its failure, in one line."""
     lines = [line.strip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("fatal:", "error:", "remote:", "ssh:"))] or lines[-2:]
@@ -110,7 +110,7 @@ def _last_words(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in words)[:500]
 
 
-def _hint(text: str, source: Source) -> str:
+def _hint(text: str, source: PluginSource) -> str:
     if "couldn't find remote ref" in text:
         return "It has no such branch or tag; a commit is named by all 40 digits."
     if "could not read Username" in text or "Permission denied (publickey" in text:

@@ -19,15 +19,15 @@ from hermes_agent.io.processes import run
 from hermes_agent.plugins.discovery import entry_point_key
 from hermes_agent.plugins.entry_points import GROUP, GROUPS
 
-__all__ = ["Wheel", "build_wheel", "install_wheel", "uninstall"]
+__all__ = ["PluginWheel", "build_wheel", "install_wheel", "uninstall"]
 
 LIMIT_S = 900.0
 OUTPUT_BYTES = 64 * 1024
 AGENT = "hermes-agent"
-Tell = Callable[[bytes], None]
+OutputListener = Callable[[bytes], None]
 
 
-class Wheel(NamedTuple):
+class PluginWheel(NamedTuple):
     """A built package that brings plugins."""
 
     file: Path
@@ -38,7 +38,7 @@ class Wheel(NamedTuple):
     sha256: str
 
 
-def build_wheel(requirement: str, place: Path, tell: Tell | None = None) -> Wheel:
+def build_wheel(requirement: str, place: Path, tell: OutputListener | None = None) -> PluginWheel:
     """Fetch or build the wheel of a requirement, a folder, an sdist or a wheel, without its dependencies.
 
     Raises:
@@ -59,7 +59,7 @@ def build_wheel(requirement: str, place: Path, tell: Tell | None = None) -> Whee
     return wheel
 
 
-def install_wheel(wheel: Wheel, place: Path, tell: Tell | None = None) -> None:
+def install_wheel(wheel: PluginWheel, place: Path, tell: OutputListener | None = None) -> None:
     """Install the wheel and what it requires; nothing that is installed already changes its version.
 
     Raises:
@@ -79,7 +79,7 @@ def uninstall(distribution: str) -> None:
     _pip("uninstall", "--yes", "--", distribution, what=distribution, tell=None)
 
 
-def _pip(command: str, *arguments: str, what: str, tell: Tell | None) -> None:
+def _pip(command: str, *arguments: str, what: str, tell: OutputListener | None) -> None:
     environ = {k: v for k, v in os.environ.items() if k.startswith("PIP_")}  # the person's own settings of pip
     done = run(
         [sys.executable, "-m", "pip", command, "--no-input", "--disable-pip-version-check", *arguments],
@@ -95,10 +95,10 @@ def _pip(command: str, *arguments: str, what: str, tell: Tell | None) -> None:
     text = done.output.decode("utf-8", "replace")
     if "No module named pip" in text:
         raise UserError(f"{sys.executable} has no pip", hint=f"Install {what} with what installed hermes-agent.")
-    raise UserError(f"pip {command} {what} failed: {_words(text) or done.exit_code}")
+    raise UserError(f"pip {command} {what} failed: {_last_line(text) or done.exit_code}")
 
 
-def _words(text: str) -> str:
+def _last_line(text: str) -> str:
     """Return what pip said about its failure, in one line."""
     lines = [line.strip() for line in text.splitlines()]
     told = [line for line in lines if line and "note: This" not in line and "://" not in line]
@@ -115,7 +115,7 @@ def _installed(*, besides: str) -> list[str]:
     return sorted(found.values())
 
 
-def _read(file: Path) -> Wheel:
+def _read(file: Path) -> PluginWheel:
     name, version = file.name.split("-")[:2]
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
@@ -133,4 +133,4 @@ def _read(file: Path) -> Wheel:
         if parser.has_section(group)
         for name, value in parser[group].items()
     }
-    return Wheel(file, name.replace("_", "-"), version, plugins, digest)
+    return PluginWheel(file, name.replace("_", "-"), version, plugins, digest)

@@ -12,7 +12,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.discovery import BUNDLED, Discovery
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = ["adopt_examples", "carry_over", "collision", "put_in_place", "removed_place", "target_of"]
+__all__ = ["copy_examples", "copy_own_files", "name_collision", "put_in_place", "free_removed_folder", "target_folder"]
 
 EXAMPLE = ".example"
 REMOVED = ".removed"
@@ -22,12 +22,12 @@ _EXCHANGE = 2
 _AT_FDCWD = -100
 
 
-def target_of(home: Path, manifest: PluginManifest) -> Path:
+def target_folder(home: Path, manifest: PluginManifest) -> Path:
     """Return the folder that a plugin of this name is installed to. A name has no `/` (`manifest.name_problem`)."""
     return home / "plugins" / manifest.name
 
 
-def collision(manifest: PluginManifest, target: Path, found: Discovery) -> tuple[str, str, bool] | None:
+def name_collision(manifest: PluginManifest, target: Path, found: Discovery) -> tuple[str, str, bool] | None:
     """Say who has the plugin's name already.
 
     Returns:
@@ -61,7 +61,7 @@ def _remedy(present: PluginManifest) -> str:
             return "Change `name` in one plugin.yaml."
 
 
-def removed_place(home: Path, name: str) -> Path:
+def free_removed_folder(home: Path, name: str) -> Path:
     """Return a free place for a plugin that is taken away; nothing is deleted."""
     root = home / "plugins" / REMOVED
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -110,7 +110,7 @@ def _exchange(one: Path, other: Path) -> bool:
     return done == 0
 
 
-def adopt_examples(folder: Path) -> list[str]:
+def copy_examples(folder: Path) -> list[str]:
     """Copy each `NAME.example` at the plugin's root to NAME where there is none; return the names."""
     made = []
     for example in sorted(folder.glob(f"*{EXAMPLE}")):
@@ -121,7 +121,7 @@ def adopt_examples(folder: Path) -> list[str]:
     return made
 
 
-def carry_over(old: Path, staged: Path, own: Iterable[str]) -> None:
+def copy_own_files(old: Path, staged: Path, own: Iterable[str]) -> None:
     """Copy what belongs to the person, or was written by the plugin itself, from the old folder to the staged one.
 
     Args:

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.plugins.apart import look
+from hermes_agent.plugins.apart import check_in_sandbox
 from hermes_agent.plugins.check import read_outcome
 
-__all__ = ["LIMIT_S", "Preview", "preview"]
+__all__ = ["LIMIT_S", "RegistrationPreview", "preview_registrations"]
 
 LIMIT_S = 120.0
 _NO_NAMES = frozenset({"requires_env", "provides_tools"})
 
 
-class Preview(NamedTuple):
+class RegistrationPreview(NamedTuple):
     """What became of a plugin that was loaded for a look."""
 
     loaded: bool
@@ -27,7 +27,7 @@ class Preview(NamedTuple):
     """Why it was not loaded, and what it would have to go without."""
 
 
-def preview(key: str, *, directory: Path | None) -> Preview:
+def preview_registrations(key: str, *, directory: Path | None) -> RegistrationPreview:
     """Load a plugin in the sandbox and say what it registers.
 
     Args:
@@ -35,16 +35,16 @@ def preview(key: str, *, directory: Path | None) -> Preview:
         directory: of a directory plugin; None for one whose entry point is installed.
     """
     try:
-        looked = look([str(directory)] if directory else [], limit_s=LIMIT_S)
+        looked = check_in_sandbox([str(directory)] if directory else [], limit_s=LIMIT_S)
         if looked.outcome is None:
-            return Preview(False, {}, (looked.said.strip()[-500:] or looked.how,))
+            return RegistrationPreview(False, {}, (looked.output.strip()[-500:] or looked.how,))
         report = json.loads(read_outcome(looked.outcome).document(strict=False))
     except UserError as exc:
-        return Preview(False, {}, (exc.message,))
+        return RegistrationPreview(False, {}, (exc.message,))
     return _read(report, key, directory)
 
 
-def _read(report: Mapping[str, Any], key: str, directory: Path | None) -> Preview:
+def _read(report: Mapping[str, Any], key: str, directory: Path | None) -> RegistrationPreview:
     mine = [p for p in report["plugins"] if p["key"] == key and directory in (None, Path(p["path"]))]
     problems = [text for text in report["errors"] if f"`{key}`" in text]
     problems += [
@@ -58,4 +58,4 @@ def _read(report: Mapping[str, Any], key: str, directory: Path | None) -> Previe
     registers = {} if failed else {k: v for k, v in mine[0].items() if isinstance(v, list) and v and k not in _NO_NAMES}
     if not mine and not problems:
         problems = [*report["errors"]] or ["the check did not find it"]
-    return Preview(not failed, registers, tuple(problems))
+    return RegistrationPreview(not failed, registers, tuple(problems))

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from hermes_agent.core.errors import UserError
 
-__all__ = ["ARCHIVES", "Source", "parse_source"]
+__all__ = ["ARCHIVES", "PluginSource", "parse_source"]
 
 GITHUB = "https://github.com/"
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
@@ -24,7 +24,7 @@ _SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!//)\S+")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[\w., -]+\])?\s*((===?|~=|!=|[<>]=?).+|@\s*\S+)?")
 
 
-class Source(NamedTuple):
+class PluginSource(NamedTuple):
     """Where a plugin comes from."""
 
     kind: Literal["git", "directory", "archive", "pip"]
@@ -35,7 +35,7 @@ class Source(NamedTuple):
     subdir: str = ""
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """The source for people and for the record: without a password in it."""
         text = _without_password(self.location)
         if self.ref:
@@ -48,14 +48,14 @@ class Source(NamedTuple):
         return {"kind": self.kind, "source": where, "ref": self.ref, "subdir": self.subdir}
 
     @classmethod
-    def of_origin(cls, origin: Any) -> Source | None:
+    def of_origin(cls, origin: Any) -> PluginSource | None:
         """Read what `as_origin` gave; None when the record has no source."""
         if origin.get("kind") not in ("git", "directory", "archive", "pip") or not origin.get("source"):
             return None
         return cls(origin["kind"], origin["source"], origin.get("ref", ""), origin.get("subdir", ""))
 
 
-def parse_source(text: str, *, ref: str = "", cwd: Path) -> Source:
+def parse_source(text: str, *, ref: str = "", cwd: Path) -> PluginSource:
     """Understand the source of a plugin.
 
     Args:
@@ -76,9 +76,9 @@ def parse_source(text: str, *, ref: str = "", cwd: Path) -> Source:
     return source
 
 
-def _parse(text: str, cwd: Path) -> Source:
+def _parse(text: str, cwd: Path) -> PluginSource:
     if text.startswith("pip:"):
-        return Source("pip", text.removeprefix("pip:").strip())
+        return PluginSource("pip", text.removeprefix("pip:").strip())
     local = _local(text, cwd)
     if local is not None:
         return local
@@ -87,30 +87,30 @@ def _parse(text: str, cwd: Path) -> Source:
     short = _SHORT.fullmatch(text)
     if short is not None and not text.startswith("."):
         owner, repo, below, ref, subdir = short.groups()
-        return Source("git", f"{GITHUB}{owner}/{repo}.git", ref or "", (subdir or below or "").strip("/"))
+        return PluginSource("git", f"{GITHUB}{owner}/{repo}.git", ref or "", (subdir or below or "").strip("/"))
     if "/" not in text and _REQUIREMENT.fullmatch(text):
-        return Source("pip", text)
+        return PluginSource("pip", text)
     raise UserError(f"{text!r} is no source of a plugin that is known here", hint=FORMS)
 
 
-def _local(text: str, cwd: Path) -> Source | None:
+def _local(text: str, cwd: Path) -> PluginSource | None:
     path_text, _, subdir = text.partition("#")
     path = cwd / Path(path_text).expanduser()
     meant = text.startswith((".", "/", "~"))
     if path.is_dir() and (meant or path_text):
-        return Source("directory", str(path.resolve()), subdir=subdir.strip("/"))
+        return PluginSource("directory", str(path.resolve()), subdir=subdir.strip("/"))
     if path.is_file():
         if path.name.endswith(".whl"):
-            return Source("pip", str(path.resolve()))
+            return PluginSource("pip", str(path.resolve()))
         if path.name.lower().endswith(ARCHIVES):
-            return Source("archive", str(path.resolve()), subdir=subdir.strip("/"))
+            return PluginSource("archive", str(path.resolve()), subdir=subdir.strip("/"))
         raise UserError(f"{path} is neither a directory nor an archive", hint=FORMS)
     if meant:
         raise UserError(f"{path} is not there", hint=FORMS)
     return None
 
 
-def _git_url(text: str) -> Source:
+def _git_url(text: str) -> PluginSource:
     url, _, subdir = text.partition("#")
     ref = ""
     head, at, tail = url.rpartition("@")
@@ -123,14 +123,14 @@ def _git_url(text: str) -> Source:
             raise UserError(f"{text}: {parts.scheme}:// is no way to fetch a plugin", hint=FORMS)
         tree = re.fullmatch(r"(/[^/]+/[^/]+)/tree/([^/]+)(?:/(.+))?", parts.path)
         if parts.hostname == "github.com" and tree is not None:
-            return Source("git", f"{GITHUB[:-1]}{tree[1]}.git", tree[2], (subdir or tree[3] or "").strip("/"))
+            return PluginSource("git", f"{GITHUB[:-1]}{tree[1]}.git", tree[2], (subdir or tree[3] or "").strip("/"))
     before, git, below = url.partition(".git/")
     if git and not subdir:  # …/repo.git/subdir
         url, subdir = f"{before}.git", below
-    return Source("git", url, ref, subdir.strip("/"))
+    return PluginSource("git", url, ref, subdir.strip("/"))
 
 
-def _check(source: Source, text: str) -> None:
+def _check(source: PluginSource, text: str) -> None:
     if not source.location or source.location.startswith("-") or source.ref.startswith("-"):
         raise UserError(f"{text!r}: a source and a ref do not begin with `-` and are not empty", hint=FORMS)
     if ".." in source.subdir.split("/"):

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.config.bounded_yaml import Document, YamlRefused, read_yaml
+from hermes_agent.config.bounded_yaml import BoundedDocument, YamlRejected, read_yaml
 from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.installing.git import fetch_git
-from hermes_agent.plugins.installing.source import ARCHIVES, Source
+from hermes_agent.plugins.installing.source import ARCHIVES, PluginSource
 from hermes_agent.plugins.installing.unpack import copy_tree, unpack
-from hermes_agent.plugins.manifest import MANIFEST_NAMES, BadManifest, PluginManifest, read_manifest
+from hermes_agent.plugins.manifest import MANIFEST_NAMES, InvalidManifest, PluginManifest, read_manifest
 
-__all__ = ["MANIFEST_VERSION", "STAGING", "Staged", "fetch", "is_python_package", "read_staged", "staging"]
+__all__ = ["MANIFEST_VERSION", "STAGING", "StagedPlugin", "fetch", "is_python_package", "read_staged", "staging"]
 
 STAGING = ".staging"
 """Below `plugins/` of the home, so that the last step is a rename; discovery leaves it out."""
@@ -26,17 +26,17 @@ MANIFEST_VERSION = 1
 LEFTOVER_S = 24 * 3600
 """Age at which a staging folder that nobody removed is removed by the next one."""
 PACKAGE_FILES = ("pyproject.toml", "setup.py", "PKG-INFO")
-LOOKED_AT = ("pip_dependencies", "permissions")
+MANIFEST_FIELDS = ("pip_dependencies", "permissions")
 
 
-class Staged(NamedTuple):
+class StagedPlugin(NamedTuple):
     """A plugin that was fetched and may be put in its place."""
 
     manifest: PluginManifest
     """Its path is the staged folder, its source `user`."""
     origin: dict[str, Any]
     """What the record of the plugin will say about where it came from."""
-    document: Document
+    document: BoundedDocument
     """The manifest's text: `pip_dependencies`, `permissions`."""
 
     @property
@@ -76,7 +76,9 @@ def staging(home: Path) -> Iterator[Path]:
             root.rmdir()
 
 
-def fetch(source: Source, place: Path, tell: Callable[[bytes], None] | None = None) -> tuple[Path, dict[str, Any]]:
+def fetch(
+    source: PluginSource, place: Path, tell: Callable[[bytes], None] | None = None
+) -> tuple[Path, dict[str, Any]]:
     """Fetch the source below `place`; return the folder that it names, and its origin.
 
     Raises:
@@ -96,7 +98,7 @@ def fetch(source: Source, place: Path, tell: Callable[[bytes], None] | None = No
         case "pip":
             raise ValueError("a Python package is not fetched as a folder")
     folder = _plugin_folder(fetched, source)
-    copy_tree(folder, target, source.shown)
+    copy_tree(folder, target, source.label)
     return target, origin
 
 
@@ -106,7 +108,7 @@ def is_python_package(folder: Path) -> bool:
     return not has_manifest and any((folder / name).is_file() for name in PACKAGE_FILES)
 
 
-def read_staged(folder: Path, origin: Mapping[str, Any], shown: str) -> Staged:
+def read_staged(folder: Path, origin: Mapping[str, Any], shown: str) -> StagedPlugin:
     """Read the manifest of a fetched plugin.
 
     Args:
@@ -120,8 +122,8 @@ def read_staged(folder: Path, origin: Mapping[str, Any], shown: str) -> Staged:
         raise UserError(f"{shown} has no plugin.yaml", hint=_nearby(folder))
     try:
         manifest = read_manifest(str(file), source="user")
-        document = read_yaml(str(file), LOOKED_AT)
-    except (BadManifest, YamlRefused) as exc:
+        document = read_yaml(str(file), MANIFEST_FIELDS)
+    except (InvalidManifest, YamlRejected) as exc:
         raise UserError(f"the plugin.yaml of {shown} cannot be used: {exc}") from exc
     written = document.scalars.get("manifest_version", "")
     if written and not (written.isdigit() and int(written) <= MANIFEST_VERSION):
@@ -131,20 +133,20 @@ def read_staged(folder: Path, origin: Mapping[str, Any], shown: str) -> Staged:
             f"this release reads version {MANIFEST_VERSION}",
             hint="Update hermes-agent, or install an older version of the plugin with --ref.",
         )
-    return Staged(manifest, dict(origin), document)
+    return StagedPlugin(manifest, dict(origin), document)
 
 
-def _plugin_folder(fetched: Path, source: Source) -> Path:
+def _plugin_folder(fetched: Path, source: PluginSource) -> Path:
     folder = fetched / source.subdir if source.subdir else fetched
     if not folder.resolve().is_relative_to(fetched.resolve()) or not folder.is_dir():
-        raise UserError(f"{source.shown}: there is no folder {source.subdir!r}", hint=_nearby(fetched))
+        raise UserError(f"{source.label}: there is no folder {source.subdir!r}", hint=_nearby(fetched))
     inside = [path for path in folder.iterdir() if path.name != ".git"]
     if source.kind == "archive" and len(inside) == 1 and inside[0].is_dir():  # everything lies in one folder
         return inside[0]
     return folder
 
 
-def _basename(source: Source) -> str:
+def _basename(source: PluginSource) -> str:
     """Return the name of the folder that the source names: a manifest without a name takes it."""
     name = (source.subdir or source.location).rstrip("/").rpartition("/")[2].rpartition(":")[2]
     ending = next((e for e in (".git", *sorted(ARCHIVES, key=len, reverse=True)) if name.lower().endswith(e)), "")

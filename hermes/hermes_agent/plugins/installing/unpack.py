@@ -13,14 +13,14 @@ from typing import IO
 
 from hermes_agent.core.errors import UserError
 
-__all__ = ["Budget", "MAX_BYTES", "MAX_FILES", "MAX_RATIO", "copy_tree", "stays_inside", "unpack"]
+__all__ = ["ArchiveLimits", "MAX_BYTES", "MAX_FILES", "MAX_RATIO", "copy_tree", "stays_inside", "unpack"]
 
 MAX_FILES = 10_000
 MAX_BYTES = 256 * 1024 * 1024
 LEFT_OUT = frozenset({".git", "__pycache__", ".hg", ".svn"})
 
 
-class Budget:
+class ArchiveLimits:
     """How much a plugin may still bring.
 
     Args:
@@ -49,7 +49,7 @@ def copy_tree(source: Path, target: Path, name: str) -> None:
     Raises:
         UserError: something in it is no file, folder or inner link, or there is too much of it.
     """
-    budget = Budget(name)
+    budget = ArchiveLimits(name)
     root = source.resolve()
     for folder, folders, files in os.walk(root):
         here = Path(folder)
@@ -65,7 +65,7 @@ def copy_tree(source: Path, target: Path, name: str) -> None:
             _copy(here / entry, into / entry, root, budget)
 
 
-def _copy(path: Path, target: Path, root: Path, budget: Budget) -> None:
+def _copy(path: Path, target: Path, root: Path, budget: ArchiveLimits) -> None:
     info = path.lstat()
     name = path.relative_to(root)
     if stat.S_ISLNK(info.st_mode):
@@ -106,7 +106,7 @@ def unpack(archive: Path, target: Path) -> None:
     target.mkdir(parents=True)
     try:
         size = archive.stat().st_size
-        budget = _Growth(archive.name, size)
+        budget = _GrowthLimits(archive.name, size)
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
                 _unzip(opened, target, budget)
@@ -119,7 +119,7 @@ def unpack(archive: Path, target: Path) -> None:
         raise UserError(f"{archive} cannot be unpacked: {reason}") from exc
 
 
-class _Growth(Budget):
+class _GrowthLimits(ArchiveLimits):
     """A budget that also bounds how many times larger the content is."""
 
     def __init__(self, name: str, packed: int) -> None:
@@ -133,7 +133,7 @@ class _Growth(Budget):
             raise UserError(f"{self._archive} grows to more than {MAX_RATIO} times its size: it is not unpacked")
 
 
-def _unzip(archive: zipfile.ZipFile, target: Path, budget: Budget) -> None:
+def _unzip(archive: zipfile.ZipFile, target: Path, budget: ArchiveLimits) -> None:
     for member in archive.infolist():
         budget.spend(0)
         name = _safe_name(member.filename)
@@ -150,7 +150,7 @@ def _unzip(archive: zipfile.ZipFile, target: Path, budget: Budget) -> None:
             raise UserError(f"the archive has {member.filename!r}, which is neither a file nor a folder")
 
 
-def _untar(archive: tarfile.TarFile, target: Path, budget: Budget) -> None:
+def _untar(archive: tarfile.TarFile, target: Path, budget: ArchiveLimits) -> None:
     for member in archive:
         budget.spend(0)
         name = _safe_name(member.name)
@@ -181,7 +181,7 @@ def _folder(path: Path) -> None:
     path.mkdir(mode=0o755, parents=True, exist_ok=True)
 
 
-def _file(path: Path, read: Callable[[int], bytes], executable: int, budget: Budget) -> None:
+def _file(path: Path, read: Callable[[int], bytes], executable: int, budget: ArchiveLimits) -> None:
     _folder(path.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o755 if executable else 0o644), "wb") as out:

@@ -14,48 +14,48 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from hermes_agent.agent.settings import Cap, Limits, caps, limits_of, price_refusal, unpriced
+from hermes_agent.agent.settings import UsageCap, UsageLimits, find_unpriced, price_refusal, read_limits, usage_caps
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.hooks import HookBus
-from hermes_agent.models.attempts import Attempts
-from hermes_agent.models.chosen import ChosenModel, ClientPool, selections
+from hermes_agent.models.attempts import RequestAttempts
+from hermes_agent.models.chosen import ChosenModel, ClientPool, fallback_selections
 from hermes_agent.models.infos import cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest
-from hermes_agent.models.selection import Selection
-from hermes_agent.plugins.ground import ModelGround
+from hermes_agent.models.selection import ModelSelection
+from hermes_agent.plugins.ground import ModelServices
 from hermes_agent.plugins.llm.form import PluginLlmUsage
 from hermes_agent.plugins.llm.trust import Overrides
-from hermes_agent.sessions import LOCAL, UsageNote
+from hermes_agent.sessions import LOCAL, UsageRecord
 from hermes_agent.tools import current_scope
 
 __all__ = [
     "AUXILIARY_HOOKS",
-    "Asker",
-    "Route",
-    "SAME",
+    "ModelCaller",
+    "ModelRoute",
+    "MAIN_MODEL",
     "TIMEOUT_S",
-    "ask",
-    "route",
-    "route_of",
-    "selection_of",
-    "refusal_to_ask",
-    "told",
-    "usage_of",
+    "request_answer",
+    "find_route",
+    "find_task_route",
+    "task_selection",
+    "request_refusal",
+    "call_with_hooks",
+    "answer_usage",
 ]
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0
 """Longest wait for an answer where the call says nothing."""
-SAME = ("", "auto")
+MAIN_MODEL = ("", "auto")
 """Values of `auxiliary.<task>.provider` that mean the conversation's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ModelRoute:
     """Who answers a call."""
 
-    selection: Selection
+    selection: ModelSelection
     timeout_s: float = TIMEOUT_S
     """Where the call says nothing."""
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Route:
     """Who stands in, in place of `fallback_providers`; empty for them."""
 
 
-def route(ground: ModelGround, wanted: Overrides, *, images: bool) -> Route:
+def find_route(ground: ModelServices, wanted: Overrides, *, images: bool) -> ModelRoute:
     """Return who answers.
 
     With `images`, and unless the call names a provider, a model or a profile, `auxiliary.vision` when it is set:
@@ -78,9 +78,9 @@ def route(ground: ModelGround, wanted: Overrides, *, images: bool) -> Route:
     """
     vision = (ground.config.values.get("auxiliary") or {}).get("vision") or {}
     if images and not (wanted.provider or wanted.model or wanted.profile) and _is_set(vision):
-        found = route_of(ground, vision)
+        found = find_task_route(ground, vision)
     else:
-        found = Route(_chosen(ground, wanted))
+        found = ModelRoute(_choose_selection(ground, wanted))
     if images and found.selection.is_embedded:
         raise UserError(
             "The embedded model cannot see pictures.",
@@ -89,14 +89,14 @@ def route(ground: ModelGround, wanted: Overrides, *, images: bool) -> Route:
     return found
 
 
-def _chosen(ground: ModelGround, wanted: Overrides) -> Selection:
+def _choose_selection(ground: ModelServices, wanted: Overrides) -> ModelSelection:
     if wanted.provider:
         return ground.select_model(provider=wanted.provider, model=wanted.model, profile=wanted.profile)
     # a plugin that may choose the model stays with the provider: a name alone must not lead to another one
     return _with_model(ground.select_model(profile=wanted.profile), wanted.model)
 
 
-def _with_model(active: Selection, model: str) -> Selection:
+def _with_model(active: ModelSelection, model: str) -> ModelSelection:
     if not model or model == active.model:
         return active
     if active.is_embedded:
@@ -108,10 +108,10 @@ def _with_model(active: Selection, model: str) -> Selection:
 
 
 def _is_set(vision: Mapping[str, Any]) -> bool:
-    return bool(vision.get("provider", "") not in SAME or vision.get("model") or vision.get("base_url"))
+    return bool(vision.get("provider", "") not in MAIN_MODEL or vision.get("model") or vision.get("base_url"))
 
 
-def selection_of(ground: ModelGround, task: Mapping[str, Any]) -> Selection:
+def task_selection(ground: ModelServices, task: Mapping[str, Any]) -> ModelSelection:
     """Return who answers a side task.
 
     Args:
@@ -123,7 +123,7 @@ def selection_of(ground: ModelGround, task: Mapping[str, Any]) -> Selection:
     """
     provider, model = str(task.get("provider") or ""), str(task.get("model") or "")
     address, key = task.get("base_url") or "", task.get("api_key") or ""
-    if provider in SAME and not address:
+    if provider in MAIN_MODEL and not address:
         return _with_model(ground.select_model(), model)
     if not address and not key:
         return ground.select_model(provider=provider, model=model)
@@ -131,19 +131,19 @@ def selection_of(ground: ModelGround, task: Mapping[str, Any]) -> Selection:
     return ground.select_model(settings=block)
 
 
-def route_of(ground: ModelGround, task: Mapping[str, Any]) -> Route:
+def find_task_route(ground: ModelServices, task: Mapping[str, Any]) -> ModelRoute:
     """Return who answers a side task, by its settings.
 
     Raises:
-        UserError, ConfigError: see `selection_of`.
+        UserError, ConfigError: see `task_selection`.
     """
     effort = {"reasoning_effort": task["reasoning_effort"]} if task.get("reasoning_effort") else {}
     extra = {**(task.get("extra_body") or {}), **effort}
     timeout_s = float(task.get("timeout") or TIMEOUT_S)
-    return Route(selection_of(ground, task), timeout_s, extra, task.get("fallback_chain") or ())
+    return ModelRoute(task_selection(ground, task), timeout_s, extra, task.get("fallback_chain") or ())
 
 
-class Asker(NamedTuple):
+class ModelCaller(NamedTuple):
     """Why a model is asked, for the record."""
 
     cause: str
@@ -151,7 +151,9 @@ class Asker(NamedTuple):
     plugin: str = ""
 
 
-async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s: float, asker: Asker) -> ModelAnswer:
+async def request_answer(
+    ground: ModelServices, way: ModelRoute, request: ModelRequest, timeout_s: float, asker: ModelCaller
+) -> ModelAnswer:
     """Ask, again after a passing failure (`auxiliary.transient_retries`), and then who stands in.
 
     On the core loop the host's clients are used; on any other loop the call has one of its own.
@@ -160,14 +162,16 @@ async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s:
         UserError: a cap of the operator is reached (`limits`).
         ModelError: there is no answer, or none within `timeout_s` seconds.
     """
-    shared, values = ground.bridge.core_runs, ground.config.values
+    shared, values = ground.bridge.has_core_loop, ground.config.values
     found = _caps(ground)
     refusal = await ground.bridge.run(_cap_reached, ground, found) if shared else _cap_reached(ground, found)
     if refusal:
         raise UserError(refusal, hint="Raise the limit in the config, or wait until tomorrow.")
     clients = ground.clients if shared else ClientPool()
     selection, chain = way.selection, way.chain or values.get("fallback_providers")
-    chosen = clients.chosen(selection, lambda: selections(chain, lambda block: ground.select_model(settings=block)))
+    chosen = clients.make_chosen(
+        selection, lambda: fallback_selections(chain, lambda block: ground.select_model(settings=block))
+    )
     if refusal := _price_refusal(ground, found, chosen):
         raise UserError(refusal)
     retries = int((values.get("auxiliary") or {}).get("transient_retries") or 0)
@@ -176,8 +180,8 @@ async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s:
             if shared:
                 await ground.bridge.run(chosen.client.warm_up)
             began = time.monotonic()
-            attempts = Attempts(chosen, retries, partial(_price_refusal, ground, found))
-            answer = await _persistently(attempts, request, limit.when() or math.inf)
+            attempts = RequestAttempts(chosen, retries, partial(_price_refusal, ground, found))
+            answer = await _answer_with_retries(attempts, request, limit.when() or math.inf)
             _record(ground, answer, selection.provider, asker, time.monotonic() - began)
             return answer
     except TimeoutError:
@@ -191,61 +195,61 @@ async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s:
             await clients.aclose()
 
 
-def _limits(ground: ModelGround) -> Limits:
-    return limits_of(ground.config.values.get("limits") or {})
+def _limits(ground: ModelServices) -> UsageLimits:
+    return read_limits(ground.config.values.get("limits") or {})
 
 
-def _account() -> str:
+def _account_session() -> str:
     """Return the session on whose account a model is asked; empty for none."""
     scope = current_scope.get()
     return "" if scope is None else scope.account or scope.session_id
 
 
-def _caps(ground: ModelGround) -> list[Cap]:
+def _caps(ground: ModelServices) -> list[UsageCap]:
     """Return the caps that hold here."""
-    scope, session_id = current_scope.get(), _account()
+    scope, session_id = current_scope.get(), _account_session()
     platform = "" if scope is None else scope.platform
-    return caps(_limits(ground), {"session_id": session_id} if session_id else {}, platform)
+    return usage_caps(_limits(ground), {"session_id": session_id} if session_id else {}, platform)
 
 
-def _price_refusal(ground: ModelGround, found: Sequence[Cap], asked: ChosenModel) -> str:
+def _price_refusal(ground: ModelServices, found: Sequence[UsageCap], asked: ChosenModel) -> str:
     """Return why a model may not be asked at an unknown price; empty when it may. Warns where it is not counted."""
     limits = _limits(ground)
     if refusal := price_refusal(limits, found, asked.client, asked.name):
         return refusal
-    if why := unpriced(limits, found, asked.client, asked.name):
+    if why := find_unpriced(limits, found, asked.client, asked.name):
         logger.warning("%s: this call is not counted", why)
     return ""
 
 
-def refusal_to_ask(ground: ModelGround, selection: Selection) -> str:
+def request_refusal(ground: ModelServices, selection: ModelSelection) -> str:
     """Return why this model may not be asked now, by a cap or its unknown price; empty when it may. Blocks."""
     found = _caps(ground)
-    return _cap_reached(ground, found) or _price_refusal(ground, found, ClientPool().chosen(selection))
+    return _cap_reached(ground, found) or _price_refusal(ground, found, ClientPool().make_chosen(selection))
 
 
-def _cap_reached(ground: ModelGround, found: Sequence[Cap]) -> str:
+def _cap_reached(ground: ModelServices, found: Sequence[UsageCap]) -> str:
     """Return why no model may be asked any more (`limits`), empty when one may."""
     for cap in found:
-        if ground.ledger is not None and (sentence := cap.sentence(ground.ledger.spent(**cap.where))):
+        if ground.ledger is not None and (sentence := cap.sentence(ground.ledger.totals(**cap.usage_filter))):
             return sentence
     return ""
 
 
-def _record(ground: ModelGround, answer: ModelAnswer, provider: str, asker: Asker, seconds: float) -> None:
+def _record(ground: ModelServices, answer: ModelAnswer, provider: str, asker: ModelCaller, seconds: float) -> None:
     """Write the call down, in a worker that nobody waits for."""
     scope = current_scope.get()
     provider = answer.provider or provider
     logger.debug("model %s of %s answered for %s %s", answer.model, provider, asker.cause, asker.plugin)
     if ground.ledger is None:
         return
-    note = UsageNote(
+    note = UsageRecord(
         answer.usage,
         provider,
         answer.model,
         cause=asker.cause,
         plugin=asker.plugin,
-        session_id=_account(),
+        session_id=_account_session(),
         turn_id=scope.turn_id if scope is not None else "",
         source=scope.platform if scope is not None else "",
         principal=scope.principal if scope is not None else LOCAL,
@@ -255,16 +259,16 @@ def _record(ground: ModelGround, answer: ModelAnswer, provider: str, asker: Aske
     ground.bridge.spawn(partial(ground.ledger.record, note))
 
 
-async def _persistently(attempts: Attempts, request: ModelRequest, until: float) -> ModelAnswer:
+async def _answer_with_retries(attempts: RequestAttempts, request: ModelRequest, until: float) -> ModelAnswer:
     while True:
         try:
             return await _answer(attempts.chosen.client, attempts.request(request))
         except ModelError as exc:
-            lighter, before = _without_refused(request, exc), attempts.chosen
-            pause_s = 0.0 if lighter else attempts.failed(exc)
+            lighter, before = _drop_refused_field(request, exc), attempts.chosen
+            pause_s = 0.0 if lighter else attempts.record_failure(exc)
             if pause_s is None or asyncio.get_running_loop().time() + pause_s >= until:
                 raise
-            logger.info("%s", exc.message if lighter else attempts.again(exc, pause_s, before).log)
+            logger.info("%s", exc.message if lighter else attempts.retry_notice(exc, pause_s, before).log)
         request = lighter or request
         await asyncio.sleep(pause_s)
 
@@ -278,7 +282,7 @@ async def _answer(client: ModelClient, request: ModelRequest) -> ModelAnswer:
     return answer
 
 
-def _without_refused(request: ModelRequest, error: ModelError) -> ModelRequest | None:
+def _drop_refused_field(request: ModelRequest, error: ModelError) -> ModelRequest | None:
     """Return the request without the one field that the provider does not take; None when it is not about one."""
     if error.status not in (400, 422):
         return None
@@ -294,7 +298,7 @@ def _without_refused(request: ModelRequest, error: ModelError) -> ModelRequest |
     return None
 
 
-def usage_of(answer: ModelAnswer, provider: str) -> PluginLlmUsage:
+def answer_usage(answer: ModelAnswer, provider: str) -> PluginLlmUsage:
     """Return the tokens of an answer as plugins are given them, with the price where it is known."""
     usage = answer.usage
     details = usage.details.get("prompt_tokens_details")
@@ -314,11 +318,11 @@ AUXILIARY_HOOKS = ("pre_auxiliary_call", "post_auxiliary_call")
 """What observers of the calls of `ctx.llm` are told with; ours."""
 
 
-async def told(
+async def call_with_hooks(
     hooks: HookBus,
     plugin: str,
     purpose: str,
-    selection: Selection,
+    selection: ModelSelection,
     request: ModelRequest,
     work: Coroutine[Any, Any, ModelAnswer],
 ) -> ModelAnswer:

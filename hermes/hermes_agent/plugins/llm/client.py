@@ -9,20 +9,28 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hermes_agent.core.messages import Message
-from hermes_agent.credentials.logins import Logins
+from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.request import ModelAnswer, ModelRequest
-from hermes_agent.plugins.ground import ModelGround
-from hermes_agent.plugins.llm.asking import AUXILIARY_HOOKS, Asker, Route, ask, route, told, usage_of
+from hermes_agent.plugins.ground import ModelServices
+from hermes_agent.plugins.llm.asking import (
+    AUXILIARY_HOOKS,
+    ModelCaller,
+    ModelRoute,
+    answer_usage,
+    call_with_hooks,
+    find_route,
+    request_answer,
+)
 from hermes_agent.plugins.llm.form import (
-    Form,
     PluginLlmCompleteResult,
     PluginLlmStructuredResult,
+    StructuredForm,
     chat_messages,
     has_images,
-    parse,
+    parse_structured,
 )
-from hermes_agent.plugins.llm.trust import LivePolicy, Overrides, check_overrides, known_profile
+from hermes_agent.plugins.llm.trust import LlmPermissions, Overrides, check_overrides, known_profile
 from hermes_agent.service.context import log_context
 
 __all__ = ["PluginLlm"]
@@ -30,10 +38,10 @@ __all__ = ["PluginLlm"]
 logger = logging.getLogger(__name__)
 
 
-Note = Callable[[int, int, float | None], None]
+UsageListener = Callable[[int, int, float | None], None]
 
 
-class _Shape(NamedTuple):
+class _CallOptions(NamedTuple):
     """What a call may always say."""
 
     temperature: float | None
@@ -47,7 +55,7 @@ class _Call:
     """A call that may be made."""
 
     wanted: Overrides
-    route: Route
+    route: ModelRoute
     request: ModelRequest
     timeout_s: float
     purpose: str | None
@@ -71,13 +79,13 @@ class PluginLlm:
     """
 
     def __init__(
-        self, plugin_id: str, ground: ModelGround, note: Note | None = None, hooks: HookBus | None = None
+        self, plugin_id: str, ground: ModelServices, note: UsageListener | None = None, hooks: HookBus | None = None
     ) -> None:
         self._note = note
         self._hooks = hooks
         self.plugin_id = plugin_id
-        self._ground = ground
-        self._policy = LivePolicy(ground.home, plugin_id)
+        self._services = ground
+        self._policy = LlmPermissions(ground.home, plugin_id)
 
     def complete(
         self,
@@ -101,7 +109,7 @@ class PluginLlm:
         Raises:
             RuntimeError: it would block the core loop.
         """
-        shape = _Shape(temperature, max_tokens, timeout, purpose)
+        shape = _CallOptions(temperature, max_tokens, timeout, purpose)
         call = self._call(self._granted(provider, model, agent_id, profile), chat_messages(messages), shape, profile)
         return self._completed(call, self._wait("complete", call))
 
@@ -119,7 +127,7 @@ class PluginLlm:
         purpose: str | None = None,
     ) -> PluginLlmCompleteResult:
         """Do what `complete` does, on any loop."""
-        shape = _Shape(temperature, max_tokens, timeout, purpose)
+        shape = _CallOptions(temperature, max_tokens, timeout, purpose)
         call = self._call(self._granted(provider, model, agent_id, profile), chat_messages(messages), shape, profile)
         return self._completed(call, await self._await(call))
 
@@ -154,7 +162,7 @@ class PluginLlm:
             RuntimeError: it would block the core loop.
         """
         wanted = self._granted(provider, model, agent_id, profile)
-        form = Form.of(
+        form = StructuredForm.of(
             "complete_structured",
             instructions=instructions,
             blocks=input,
@@ -163,7 +171,7 @@ class PluginLlm:
             schema_name=schema_name,
             system_prompt=system_prompt,
         )
-        shape = _Shape(temperature, max_tokens, timeout, purpose)
+        shape = _CallOptions(temperature, max_tokens, timeout, purpose)
         call = self._call(wanted, form.messages, shape, profile, **form.response_format())
         return self._completed_structured(call, form, self._wait("complete_structured", call))
 
@@ -187,7 +195,7 @@ class PluginLlm:
     ) -> PluginLlmStructuredResult:
         """Do what `complete_structured` does, on any loop."""
         wanted = self._granted(provider, model, agent_id, profile)
-        form = Form.of(
+        form = StructuredForm.of(
             "acomplete_structured",
             instructions=instructions,
             blocks=input,
@@ -196,7 +204,7 @@ class PluginLlm:
             schema_name=schema_name,
             system_prompt=system_prompt,
         )
-        shape = _Shape(temperature, max_tokens, timeout, purpose)
+        shape = _CallOptions(temperature, max_tokens, timeout, purpose)
         call = self._call(wanted, form.messages, shape, profile, **form.response_format())
         return self._completed_structured(call, form, await self._await(call))
 
@@ -204,14 +212,14 @@ class PluginLlm:
         wanted = Overrides.of(provider, model, agent_id, profile)
         if any(wanted):
             check_overrides(self.plugin_id, self._policy.read(), wanted)
-            known_profile(wanted.profile, self._ground.config.values, Logins(self._ground.home / "auth.json"))
+            known_profile(wanted.profile, self._services.config.values, LoginStore(self._services.home / "auth.json"))
         return wanted
 
     def _call(
-        self, wanted: Overrides, messages: list[Message], shape: _Shape, profile: str | None, **extra: Any
+        self, wanted: Overrides, messages: list[Message], shape: _CallOptions, profile: str | None, **extra: Any
     ) -> _Call:
         timeout_s = None if shape.timeout is None else _seconds(shape.timeout)
-        way = route(self._ground, wanted, images=has_images(messages))
+        way = find_route(self._services, wanted, images=has_images(messages))
         request = ModelRequest(
             model=way.selection.model,
             messages=messages,
@@ -222,33 +230,39 @@ class PluginLlm:
         return _Call(wanted, way, request, timeout_s or way.timeout_s, shape.purpose, profile)
 
     def _wait(self, method: str, call: _Call) -> ModelAnswer:
-        bridge = self._ground.bridge
-        if bridge.is_core_here:
+        bridge = self._services.bridge
+        if bridge.is_core_thread:
             raise RuntimeError(f"ctx.llm.{method} would block the core loop: await ctx.llm.a{method} instead")
         return bridge.wait_core(self._ask(call))
 
     async def _await(self, call: _Call) -> ModelAnswer:
-        return await self._ground.bridge.on_core(self._ask(call))
+        return await self._services.bridge.on_core(self._ask(call))
 
     async def _ask(self, call: _Call) -> ModelAnswer:
         """Ask, and tell who listens before and after."""
-        work = ask(self._ground, call.route, call.request, call.timeout_s, Asker("plugin", self.plugin_id))
+        work = request_answer(
+            self._services, call.route, call.request, call.timeout_s, ModelCaller("plugin", self.plugin_id)
+        )
         if self._hooks is None or not any(map(self._hooks.has, AUXILIARY_HOOKS)):
             return await work
-        return await told(self._hooks, self.plugin_id, call.purpose or "", call.route.selection, call.request, work)
+        return await call_with_hooks(
+            self._hooks, self.plugin_id, call.purpose or "", call.route.selection, call.request, work
+        )
 
     def _completed(self, call: _Call, answer: ModelAnswer) -> PluginLlmCompleteResult:
         result = PluginLlmCompleteResult(**self._common(call, answer))
         self._log("complete", call, result.provider, result.model, f"tokens={result.usage.total_tokens}")
         return result
 
-    def _completed_structured(self, call: _Call, form: Form, answer: ModelAnswer) -> PluginLlmStructuredResult:
+    def _completed_structured(
+        self, call: _Call, form: StructuredForm, answer: ModelAnswer
+    ) -> PluginLlmStructuredResult:
         common = self._common(call, answer)
         if form.schema_name:
             common["audit"]["schema_name"] = form.schema_name
         content_type = "invalid"  # what the log says of an answer that does not match
         try:
-            parsed, content_type = parse(form, answer.message.text)
+            parsed, content_type = parse_structured(form, answer.message.text)
         finally:
             came = f"content_type={content_type} tokens={common['usage'].total_tokens}"
             self._log("complete_structured", call, common["provider"], common["model"], came)
@@ -263,7 +277,7 @@ class PluginLlm:
     def _common(self, call: _Call, answer: ModelAnswer) -> dict[str, Any]:
         selection = call.route.selection
         provider = answer.provider or selection.provider
-        usage = usage_of(answer, provider)
+        usage = answer_usage(answer, provider)
         if self._note is not None:
             self._note(usage.input_tokens, usage.output_tokens, usage.cost_usd)
         return {

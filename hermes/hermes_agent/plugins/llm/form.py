@@ -16,7 +16,7 @@ from typing import Any
 from hermes_agent.core.messages import Message
 
 __all__ = [
-    "Form",
+    "StructuredForm",
     "PluginLlmCompleteResult",
     "PluginLlmImageInput",
     "PluginLlmStructuredResult",
@@ -24,7 +24,7 @@ __all__ = [
     "PluginLlmUsage",
     "chat_messages",
     "has_images",
-    "parse",
+    "parse_structured",
 ]
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class PluginLlmStructuredResult(PluginLlmCompleteResult):
     """`json` when `parsed` is the answer, else `text`."""
 
 
-JSON_ALONE = (
+JSON_ONLY = (
     "Reply with one single JSON object and nothing else: no prose before or after it, and no code fences around it."
 )
 _FENCE = re.compile(r"\A```[\w-]*[ \t]*\r?\n?(.*?)\s*```\Z", re.DOTALL)
@@ -121,7 +121,7 @@ def has_images(messages: Iterable[Message]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class StructuredForm:
     """A structured call: what goes in, and what shape has to come out."""
 
     messages: list[Message]
@@ -140,7 +140,7 @@ class Form:
         json_mode: bool,
         schema_name: str | None,
         system_prompt: str | None,
-    ) -> Form:
+    ) -> StructuredForm:
         """Read the arguments of a structured call.
 
         Args:
@@ -155,7 +155,7 @@ class Form:
         if not parts:
             raise ValueError(f"{method} requires at least one input block")
         wants_json = bool(json_schema is not None or json_mode)
-        system = "\n\n".join(t for t in (system_prompt or "", JSON_ALONE if wants_json else "") if t.strip())
+        system = "\n\n".join(t for t in (system_prompt or "", JSON_ONLY if wants_json else "") if t.strip())
         text = instructions
         if schema_name:
             text += f"\n\nSchema name: {schema_name}"
@@ -172,7 +172,7 @@ class Form:
         return {"response_format": {"type": "json_object"}} if self.wants_json else {}
 
 
-def parse(form: Form, text: str) -> tuple[Any, str]:
+def parse_structured(form: StructuredForm, text: str) -> tuple[Any, str]:
     """Return the value of an answer and its content type, `json` or `text`.
 
     Raises:

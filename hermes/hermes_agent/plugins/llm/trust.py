@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from hermes_agent.config import load, stamp
 from hermes_agent.core.errors import ConfigError
-from hermes_agent.credentials.logins import Logins
-from hermes_agent.models.keys import known_profiles
+from hermes_agent.credentials.logins import LoginStore
+from hermes_agent.models.keys import list_key_profiles
 
-__all__ = ["LivePolicy", "Overrides", "PluginLlmTrustError", "check_overrides", "known_profile"]
+__all__ = ["LlmPermissions", "Overrides", "PluginLlmTrustError", "check_overrides", "known_profile"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Overrides(NamedTuple):
         return cls(*(str(value or "").strip() for value in wanted))
 
 
-_CHOOSING = {
+_OVERRIDE_VERBS = {
     "provider": "override the provider",
     "model": "override the model",
     "agent_id": "run completions against a non-default agent id",
@@ -53,7 +53,7 @@ def check_overrides(plugin_id: str, policy: Mapping[str, Any], wanted: Overrides
         PluginLlmTrustError: it wants something that is not allowed.
     """
     place = f"plugins.entries.{plugin_id}.llm"
-    for name, doing in _CHOOSING.items():
+    for name, doing in _OVERRIDE_VERBS.items():
         value = getattr(wanted, name)
         if value and policy.get(f"allow_{name}_override") is not True:
             raise PluginLlmTrustError(
@@ -69,7 +69,7 @@ def check_overrides(plugin_id: str, policy: Mapping[str, Any], wanted: Overrides
             )
 
 
-def known_profile(name: str, values: Mapping[str, Any], logins: Logins) -> None:
+def known_profile(name: str, values: Mapping[str, Any], logins: LoginStore) -> None:
     """Check the name of a credential.
 
     Args:
@@ -79,12 +79,12 @@ def known_profile(name: str, values: Mapping[str, Any], logins: Logins) -> None:
     Raises:
         ValueError: no provider has a credential of that name.
     """
-    known = known_profiles(values.get("providers"), logins) if name else ()
+    known = list_key_profiles(values.get("providers"), logins) if name else ()
     if name and name not in known:
         raise ValueError(f"unknown auth profile {name!r}; known: {', '.join(known)}")
 
 
-class LivePolicy:
+class LlmPermissions:
     """The permissions of one plugin as the config's files have them now: taking one back needs no restart.
 
     Args:

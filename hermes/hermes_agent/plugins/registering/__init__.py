@@ -3,6 +3,6 @@
 Their arguments and what they raise stand with the methods of `plugins.context.PluginContext`.
 """
 
-from hermes_agent.plugins.registering.registrant import Registrant
+from hermes_agent.plugins.registering.registrant import Registration
 
-__all__ = ["Registrant"]
+__all__ = ["Registration"]

@@ -9,7 +9,7 @@ from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.platform.entry import PLATFORM, PLUGIN_SOURCE, SLACK_ACTION, PlatformEntry
 from hermes_agent.core.registry import Conflict
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.registering.registrant import Registrant
+from hermes_agent.plugins.registering.registrant import Registration
 
 __all__ = ["is_deferred", "register_platform", "register_slack_action_handler"]
 
@@ -20,7 +20,7 @@ def is_deferred(manifest: PluginManifest) -> bool:
 
 
 def register_platform(
-    by: Registrant,
+    by: Registration,
     name: str,
     label: str,
     adapter_factory: Callable[..., Any],
@@ -46,14 +46,14 @@ def register_platform(
             raise TypeError(f"the {what} of platform {name!r} is {given!r}: expected something that can be called")
     owner = Owner(by.key, by.settings.may_override(by.manifest))
     try:
-        by.ground.platforms.add(entry, owner, builtin=by.manifest.source == "bundled")
+        by.services.platforms.add(entry, owner, builtin=by.manifest.source == "bundled")
     except Conflict as exc:
         by.refused(PLATFORM.label, exc.name, exc.owner)
     else:
         by.registered(PLATFORM, name)
 
 
-def register_slack_action_handler(by: Registrant, action_id: Any, callback: Any) -> None:
+def register_slack_action_handler(by: Registration, action_id: Any, callback: Any) -> None:
     """Keep a handler of one of Slack's buttons for when a Slack adapter connects."""
-    action = by.ground.slack_actions.add(action_id, callback, plugin=by.key)
-    by.registered(SLACK_ACTION, action.shown)
+    action = by.services.slack_actions.add(action_id, callback, plugin=by.key)
+    by.registered(SLACK_ACTION, action.display_id)

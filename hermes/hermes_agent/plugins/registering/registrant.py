@@ -9,11 +9,11 @@ from typing import TypeVar
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.core.registry import describe_owner
 from hermes_agent.plugins.gate import PluginSettings
-from hermes_agent.plugins.ground import Ground
+from hermes_agent.plugins.ground import HostServices
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.record import LoadedPlugin, Problem
+from hermes_agent.plugins.record import LoadedPlugin, RegistrationProblem
 
-__all__ = ["Registrant", "add_once"]
+__all__ = ["Registration", "add_once"]
 
 logger = logging.getLogger(__name__)
 
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Registrant:
+class Registration:
     """A plugin at the counter; whatever is registered with it belongs to that plugin."""
 
-    ground: Ground
+    services: HostServices
     record: LoadedPlugin
     settings: PluginSettings
 
@@ -62,7 +62,7 @@ class Registrant:
         text = f"{kind} `{shown}` belongs to {describe_owner(owner)}"
         if log:
             logger.warning("Plugin '%s' goes without its %s: %s", self.name, kind, text)
-        self.record.problems.append(Problem(kind, shown, owner, text, "rename it in one of the two"))
+        self.record.problems.append(RegistrationProblem(kind, shown, owner, text, "rename it in one of the two"))
 
 
 def add_once(items: list[T], item: T) -> None:

@@ -10,8 +10,8 @@ from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.skill import SKILL
 from hermes_agent.contracts.tool import TOOL
 from hermes_agent.core.registry import Conflict, describe_owner
-from hermes_agent.plugins.record import Problem
-from hermes_agent.plugins.registering.registrant import Registrant, add_once
+from hermes_agent.plugins.record import RegistrationProblem
+from hermes_agent.plugins.registering.registrant import Registration, add_once
 from hermes_agent.tools.names import name_problem
 
 __all__ = ["PluginToolOverrideError", "note_refused_tool", "register_skill", "register_tool"]
@@ -22,7 +22,7 @@ class PluginToolOverrideError(PermissionError):
 
 
 def register_tool(
-    by: Registrant,
+    by: Registration,
     name: str,
     toolset: str | None,
     schema: dict[str, Any] | None,
@@ -42,7 +42,7 @@ def register_tool(
             f"{by.key}.allow_tool_override: true in config.yaml to allow this plugin to replace "
             "built-in tools."
         )
-    tools = by.ground.tools
+    tools = by.services.tools
     tools.register(name, toolset or by.name, schema, handler, override=override, owner=Owner(by.key, may), **details)
     owner = tools.owner(name)
     if owner == by.key:
@@ -51,23 +51,23 @@ def register_tool(
         note_refused_tool(by, name, owner or "")
 
 
-def note_refused_tool(by: Registrant, name: str, owner: str) -> None:
+def note_refused_tool(by: Registration, name: str, owner: str) -> None:
     """Note that somebody else has the tool's name, or that it is none (`owner` is empty)."""
     problem = name_problem(name)
     if problem is not None:
-        add_once(by.record.problems, Problem(TOOL.label, str(name), "", problem, "rename it"))
+        add_once(by.record.problems, RegistrationProblem(TOOL.label, str(name), "", problem, "rename it"))
         return
     remedy = f"let the plugin register it with override=True and set plugins.entries.{by.key}.allow_tool_override: true"
     add_once(
         by.record.problems,
-        Problem(TOOL.label, name, owner, f"tool `{name}` belongs to {describe_owner(owner)}", remedy),
+        RegistrationProblem(TOOL.label, name, owner, f"tool `{name}` belongs to {describe_owner(owner)}", remedy),
     )
 
 
-def register_skill(by: Registrant, name: str, path: Path | str, *, description: str) -> None:
+def register_skill(by: Registration, name: str, path: Path | str, *, description: str) -> None:
     """Register a skill as `plugin:name`."""
     try:
-        skill = by.ground.plugin_skills.register(name, path, plugin=by.name, owner=by.key, description=description)
+        skill = by.services.plugin_skills.register(name, path, plugin=by.name, owner=by.key, description=description)
     except Conflict as exc:
         by.refused(SKILL.label, exc.name, exc.owner)
         return

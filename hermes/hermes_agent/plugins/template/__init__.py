@@ -14,12 +14,12 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.entry_points import GROUP
 from hermes_agent.plugins.manifest import name_problem
 
-__all__ = ["TEST", "Draft", "draft", "kinds"]
+__all__ = ["TEST", "TemplateFiles", "fill_template", "kinds"]
 
-FOLDERS_ALONE = ("model-provider",)
+FOLDER_KINDS = ("model-provider",)
 TEST = "python -m pytest tests"
 """How the tests are run, from inside of the plugin's folder."""
-FILES = Path(__file__).parent / "files"
+TEMPLATE_FOLDER = Path(__file__).parent / "files"
 _PART = re.compile(r"^### (.+)\n", re.MULTILINE)
 
 MANIFEST = """\
@@ -65,7 +65,7 @@ pythonpath = ["."]
 """
 
 
-class Draft(NamedTuple):
+class TemplateFiles(NamedTuple):
     """Files of a new plugin."""
 
     files: dict[str, str]
@@ -76,10 +76,10 @@ class Draft(NamedTuple):
 
 def kinds() -> list[str]:
     """Return the kinds of plugins that there are templates for."""
-    return sorted(file.stem for file in FILES.glob("*.txt"))
+    return sorted(file.stem for file in TEMPLATE_FOLDER.glob("*.txt"))
 
 
-def draft(name: str, kind: str, *, package: bool) -> Draft:
+def fill_template(name: str, kind: str, *, package: bool) -> TemplateFiles:
     """Return the files of a new plugin.
 
     Args:
@@ -94,7 +94,7 @@ def draft(name: str, kind: str, *, package: bool) -> Draft:
         raise UserError(problem or f"{name!r} cannot name a plugin: it must begin with a letter")
     if package and re.fullmatch(r"[\w.-]+", name) is None:
         raise UserError(f"{name!r} cannot name an entry point: only letters, digits, `_`, `-` and `.` go")
-    if package and kind in FOLDERS_ALONE:
+    if package and kind in FOLDER_KINDS:
         raise UserError(
             f"a {kind} is a directory plugin: its module registers it when it is imported, without `register`"
         )
@@ -121,11 +121,11 @@ def draft(name: str, kind: str, *, package: bool) -> Draft:
         files["plugin.yaml"] = MANIFEST.format(name=name, about=about) + extra
     install = "hermes plugins install . --enable"
     files["README.md"] = README.format(name=name, about=about, test=TEST, install=install)
-    return Draft(files, TEST if package else "hermes plugins check .")
+    return TemplateFiles(files, TEST if package else "hermes plugins check .")
 
 
 def _parts(kind: str, forms: dict[str, str]) -> dict[str, str]:
-    text = (FILES / f"{kind}.txt").read_text(encoding="utf-8")
+    text = (TEMPLATE_FOLDER / f"{kind}.txt").read_text(encoding="utf-8")
     for form, value in forms.items():
         text = text.replace(f"@{form}@", value)
     pieces = _PART.split(text)[1:]

@@ -1,7 +1,7 @@
 """Strangers' text: what it touched, and what is asked before it acts. Rule: `rule`; state: `provenance`."""
 
-from hermes_agent.policy.foreign.called import Called
-from hermes_agent.policy.foreign.guessing import guessed
-from hermes_agent.policy.foreign.provenance import ForeignSettings, Provenance
+from hermes_agent.policy.foreign.called import CheckedCall
+from hermes_agent.policy.foreign.guessing import guess_effect
+from hermes_agent.policy.foreign.provenance import TaintSettings, TaintTracker
 
-__all__ = ["Called", "ForeignSettings", "Provenance", "guessed"]
+__all__ = ["CheckedCall", "TaintSettings", "TaintTracker", "guess_effect"]

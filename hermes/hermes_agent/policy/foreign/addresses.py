@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from hermes_agent.policy.foreign.sites import canonical_host, is_domain, site_of
 
-__all__ = ["Address", "above", "address_of", "addresses", "canonical", "forms"]
+__all__ = ["Address", "parent_hosts", "parse_address", "find_addresses", "canonical_address", "address_forms"]
 
 MOST_NESTED = 8
 """URLs of a text that stand in one another."""
@@ -56,7 +56,7 @@ class Address(NamedTuple):
         return site_of(self.host.removeprefix("*."))
 
 
-def addresses(text: str, *, networked: bool = False, given: bool = False) -> Iterator[tuple[str, Address]]:
+def find_addresses(text: str, *, networked: bool = False, given: bool = False) -> Iterator[tuple[str, Address]]:
     """Yield the addresses of a text as they are written and as they are meant.
 
     Args:
@@ -78,7 +78,7 @@ def addresses(text: str, *, networked: bool = False, given: bool = False) -> Ite
                     yield match[0].rstrip(".,;:!?"), found
 
 
-def address_of(text: str) -> Address | None:
+def parse_address(text: str) -> Address | None:
     """Return the address that a text is as a whole, whatever signs are in it; None where it is none."""
     text = _shown(text.strip())
     head = _SCHEME.match(text)
@@ -166,13 +166,13 @@ def _made(scheme: str, user: str, host: str, port: int, more: str) -> Address:
     return Address(scheme, user, canonical_host(host), port, path, mark + query)
 
 
-def canonical(address: Address) -> Address:
+def canonical_address(address: Address) -> Address:
     """Return what an address is looked up as."""
     user = "" if (address.scheme, address.user) == ("ssh", "git") else address.user
     return address._replace(host=address.host.removeprefix("www."), user=user)
 
 
-def forms(address: Address) -> Iterator[Address]:
+def address_forms(address: Address) -> Iterator[Address]:
     """Yield the addresses that are known with one: itself, without its query, and what its path lies below.
 
     One of http counts for https, one without a scheme for both.
@@ -181,12 +181,12 @@ def forms(address: Address) -> Iterator[Address]:
     parts = address.path.split("/")[: MOST_SEGMENTS + 1]
     paths = ["/".join(parts[:length]) for length in range(len(parts), 0, -1)]
     for scheme in schemes:
-        known = canonical(address)._replace(scheme=scheme)
+        known = canonical_address(address)._replace(scheme=scheme)
         yield known
         yield from (known._replace(path=path, query="") for path in paths)
 
 
-def above(address: Address) -> Iterator[Address]:
+def parent_hosts(address: Address) -> Iterator[Address]:
     """Yield the hosts that the host of an address lies below, within its site, and itself without port and user."""
     labels, site = address.host.removeprefix("*.").split("."), address.site
     first = 0 if address.user or address.port or address.host.startswith("*.") else 1

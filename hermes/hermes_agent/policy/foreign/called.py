@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from hermes_agent.contracts.tool import Effect
 
-__all__ = ["Called"]
+__all__ = ["CheckedCall"]
 
 
-class Called(NamedTuple):
+class CheckedCall(NamedTuple):
     """A call of a tool."""
 
     name: str

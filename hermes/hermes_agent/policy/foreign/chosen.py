@@ -18,10 +18,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hermes_agent.policy.foreign.addresses import addresses
-from hermes_agent.policy.foreign.words import Index, is_number, words
+from hermes_agent.policy.foreign.addresses import find_addresses
+from hermes_agent.policy.foreign.words import WordIndex, is_number, split_words
 
-__all__ = ["Chosen"]
+__all__ = ["UserChoices"]
 
 MOST_RECORDS = 5_000
 """Of one conversation; a record beyond them chooses nothing."""
@@ -67,12 +67,12 @@ class _Record(NamedTuple):
     things: frozenset[str]
     """What kind of thing it is: words of the tool that told it."""
 
-    def gives(self, run: Run, tool: str) -> bool:
+    def has_value_for(self, run: Run, tool: str) -> bool:
         """Say whether it has a value for a tool; an identifier is one for tools of the same kind of thing."""
         return run in self.values or (run in self.identifiers and not self.things.isdisjoint(_things(tool)))
 
 
-class Chosen:
+class UserChoices:
     """What the person's words pick out, in one conversation."""
 
     def __init__(self) -> None:
@@ -81,14 +81,14 @@ class Chosen:
         self._lists: list[list[Run]] = []
         self._made: set[Run] = set()
 
-    def said(self, text: str) -> None:
+    def add_user_text(self, text: str) -> None:
         """Take up the patterns in a text of the person."""
         for match in _PATTERN.finditer(text):
-            fixed = [" ".join(words(part)) for part in _PLACE.split(match[2])]
+            fixed = [" ".join(split_words(part)) for part in _PLACE.split(match[2])]
             if any(len(word) >= TELLING for part in fixed for word in part.split()):
                 self._patterns.append(re.compile(" ?(.+) ?".join(map(re.escape, fixed))))
 
-    def told(self, document: str, tool: str) -> None:
+    def add_records(self, document: str, tool: str) -> None:
         """Take up the records of a service's JSON document; any other text has none."""
         found = list(_records(_parsed(document), _things(tool)))
         common = Counter(name for record in found for name in set(record.names))
@@ -97,23 +97,23 @@ class Chosen:
             self._records.append(record._replace(names=names))
         self._lists += [names for names in _lists(_parsed(document)) if len(self._lists) < MOST_RECORDS]
 
-    def made(self, document: str, arguments: Mapping[str, Any]) -> None:
+    def add_created(self, document: str, arguments: Mapping[str, Any]) -> None:
         """Take up what a call made: the identifiers in its result that it was not given."""
         given = json.dumps(arguments, default=str)
         for record in _mappings(_parsed(document)):
             for key, value in record.items():
                 if _IDENTIFYING.search(str(key)) and isinstance(value, str | int) and str(value) not in given:
-                    self._made.add(tuple(words(str(value))))
+                    self._made.add(tuple(split_words(str(value))))
 
-    def covers(self, text: str, person: Index, tool: str) -> bool:
+    def covers(self, text: str, person: WordIndex, tool: str) -> bool:
         """Say whether a value of a call is one that the person chose."""
-        run = tuple(words(text))
-        if not run or is_number(text.casefold()) or any(addresses(text, networked=not _NUMERIC.fullmatch(text))):
+        run = tuple(split_words(text))
+        if not run or is_number(text.casefold()) or any(find_addresses(text, networked=not _NUMERIC.fullmatch(text))):
             return False
         if run in self._made or any(self._fits(pattern, run) for pattern in self._patterns):
             return True
         return _is_wanted(tool, person) and (
-            any(r.gives(run, tool) and any(n != run and n in person for n in r.names) for r in self._records)
+            any(r.has_value_for(run, tool) and any(n != run and n in person for n in r.names) for r in self._records)
             or any(run in names and _is_only(run, names, person) for names in self._lists)
         )
 
@@ -145,23 +145,23 @@ def _records(document: Any, things: frozenset[str]) -> Iterator[_Record]:
         for key, value in mapping.items():
             if not isinstance(value, str | int | float) or isinstance(value, bool):
                 continue
-            run = tuple(words(str(value)))
+            run = tuple(split_words(str(value)))
             if 0 < len(run) <= LONGEST_NAME:
                 (identifiers if _IDENTIFYING.search(key) else values).add(run)
             if isinstance(value, str) and _NAMING.search(key):
-                names += [tuple(words(said)) for said in dict.fromkeys((value, _ENDING.sub("", value)))]
+                names += [tuple(split_words(said)) for said in dict.fromkeys((value, _ENDING.sub("", value)))]
         told = [name for name in names if len(name) <= LONGEST_NAME and _is_telling(name)]
         if told:
             yield _Record(told, frozenset(values), frozenset(identifiers), things)
 
 
 def _things(tool: str) -> frozenset[str]:
-    return frozenset(word.removesuffix("s") for word in words(tool.replace("_", " ")) if len(word) >= TELLING)
+    return frozenset(word.removesuffix("s") for word in split_words(tool.replace("_", " ")) if len(word) >= TELLING)
 
 
-def _is_wanted(tool: str, person: Index) -> bool:
+def _is_wanted(tool: str, person: WordIndex) -> bool:
     """Say whether the person used a word for what a tool does."""
-    name = words(tool.replace("_", " "))
+    name = split_words(tool.replace("_", " "))
     meant = {word for group in _VERBS if not group.isdisjoint(name) for word in group} or set(name[:1])
     return any((word,) in person for word in meant)
 
@@ -169,7 +169,7 @@ def _is_wanted(tool: str, person: Index) -> bool:
 def _lists(document: Any) -> Iterator[list[Run]]:
     for value in [document, *(v for m in _mappings(document) for v in m.values())]:
         if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
-            names = [tuple(words(v)) for v in value]
+            names = [tuple(split_words(v)) for v in value]
             if all(0 < len(name) <= LONGEST_LISTED for name in names):
                 yield names
 
@@ -178,7 +178,7 @@ def _is_telling(name: Sequence[str]) -> bool:
     return any(len(word) >= TELLING and not word.isdecimal() for word in name)
 
 
-def _is_only(run: Run, names: Sequence[Run], person: Index) -> bool:
+def _is_only(run: Run, names: Sequence[Run], person: WordIndex) -> bool:
     """Say whether a name has a word of the person's that no other name of its list has."""
     telling = [word for word in run if _is_telling((word,)) and (word,) in person]
     return any(sum(word in name for name in names) == 1 for word in telling)

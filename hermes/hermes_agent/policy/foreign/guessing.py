@@ -6,9 +6,9 @@ import functools
 
 from hermes_agent.contracts.tool import Effect
 
-__all__ = ["GUESSED_SENDING", "OWN", "guessed"]
+__all__ = ["GUESSED_SENDING", "OWN", "guess_effect"]
 
-READING = frozenset(
+READING_VERBS = frozenset(
     [
         "check",
         "count",
@@ -36,9 +36,9 @@ OWN = Effect("reads")
 
 
 @functools.lru_cache(maxsize=1024)
-def guessed(name: str) -> Effect:
+def guess_effect(name: str) -> Effect:
     """Return the effect of a plugin's tool that declares none: names that read, read what others wrote; others send."""
-    if READING.intersection(name.lower().replace("-", "_").split("_")):
+    if READING_VERBS.intersection(name.lower().replace("-", "_").split("_")):
         return GUESSED_READING
     return GUESSED_SENDING
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from hermes_agent.core.redact import redactor
 from hermes_agent.store import Database, Schema
 
-__all__ = ["SCHEMA", "Keeping", "Text"]
+__all__ = ["SCHEMA", "TaintStore", "TrackedText"]
 
 MOST_THINGS = 1_000
 """That the agent wrote strangers' text to."""
@@ -57,14 +57,14 @@ SCHEMA = Schema(
 )
 
 
-class Text(NamedTuple):
+class TrackedText(NamedTuple):
     """A text and where it comes from; an empty source is the person."""
 
     source: str
     text: str
 
 
-class Keeping:
+class TaintStore:
     """The tables; opened by the first use. From any thread."""
 
     def __init__(self, path: Path) -> None:
@@ -77,25 +77,25 @@ class Keeping:
             self._db = Database(self._path, (SCHEMA,))
         return self._db
 
-    def texts(self, session_id: str) -> list[Text]:
+    def texts(self, session_id: str) -> list[TrackedText]:
         """Return what was kept of a session, in its order."""
         sql = "SELECT source, text FROM foreign_texts WHERE session_id = ? ORDER BY id"
         with self._lock:
-            return [Text(row["source"], _unpacked(row["text"])) for row in self._open().read(sql, (session_id,))]
+            return [TrackedText(row["source"], _unpacked(row["text"])) for row in self._open().read(sql, (session_id,))]
 
-    def add(self, session_id: str, texts: list[Text]) -> None:
+    def add(self, session_id: str, texts: list[TrackedText]) -> None:
         """Keep texts of a session."""
         rows = [(session_id, text.source, _packed(text.text), time.time()) for text in texts]
         with self._lock, self._open().write() as db:
             db.executemany("INSERT INTO foreign_texts (session_id, source, text, at) VALUES (?, ?, ?, ?)", rows)
 
-    def things(self) -> dict[str, Text]:
+    def items(self) -> dict[str, TrackedText]:
         """Return by name what strangers' text was written to: files, memory, skills, scheduled prompts."""
         sql = "SELECT name, source, text FROM foreign_things ORDER BY at"
         with self._lock:
-            return {row["name"]: Text(row["source"], _unpacked(row["text"])) for row in self._open().read(sql)}
+            return {row["name"]: TrackedText(row["source"], _unpacked(row["text"])) for row in self._open().read(sql)}
 
-    def touch(self, name: str, text: Text) -> None:
+    def mark_item(self, name: str, text: TrackedText) -> None:
         """Keep that a thing has a stranger's text; beyond `MOST_THINGS` and `MOST_FILES` the oldest go."""
         sql = "INSERT OR REPLACE INTO foreign_things (name, source, text, at) VALUES (?, ?, ?, ?)"
         packed = _packed(text.text)
@@ -108,13 +108,13 @@ class Keeping:
                 (_NOTHING, most),
             )
 
-    def answered(self, text: str, session_ids: Iterable[str]) -> None:
+    def save_answer(self, text: str, session_ids: Iterable[str]) -> None:
         """Keep what was heard before an answer that its caller keeps: the texts of these sessions; of none, nothing."""
         rows = [(_digest(text), session_id, time.time()) for session_id in (list(session_ids) or [""])]
         with self._lock, self._open().write() as db:
             db.executemany("INSERT OR REPLACE INTO foreign_answers VALUES (?, ?, ?)", rows)
 
-    def heard_before(self, text: str) -> list[str] | None:
+    def sessions_before_answer(self, text: str) -> list[str] | None:
         """Return the sessions with what was heard before an answer; None for one that nobody here gave."""
         sql = "SELECT session_id FROM foreign_answers WHERE digest = ?"
         with self._lock:

@@ -21,11 +21,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.tool import Effect
-from hermes_agent.policy.foreign.addresses import Address, above, address_of, addresses
-from hermes_agent.policy.foreign.chosen import Chosen
-from hermes_agent.policy.foreign.words import Index, is_number, plain, values, words
+from hermes_agent.policy.foreign.addresses import Address, find_addresses, parent_hosts, parse_address
+from hermes_agent.policy.foreign.chosen import UserChoices
+from hermes_agent.policy.foreign.words import WordIndex, is_number, normalize, split_values, split_words
 
-__all__ = ["Finding", "Sources", "findings", "is_copied"]
+__all__ = ["TaintFinding", "TaintSources", "find_tainted_values", "is_copied"]
 
 LONG = 8
 """Words of the longest argument that is no content."""
@@ -47,7 +47,7 @@ _CHAT = re.compile(
 )
 
 
-class Finding(NamedTuple):
+class TaintFinding(NamedTuple):
     """A value of a call that comes from strangers."""
 
     parameter: str
@@ -56,18 +56,18 @@ class Finding(NamedTuple):
     """Of the foreign text that has it; -1 when none has it word by word."""
 
 
-class Sources(NamedTuple):
+class TaintSources(NamedTuple):
     """Whose words are whose."""
 
-    person: Index
-    foreign: Index
+    person: WordIndex
+    foreign: WordIndex
     """What strangers wrote in this conversation, or what was kept of it elsewhere."""
     here: bool
     """Whether strangers' text is in this conversation."""
-    chosen: Chosen
+    chosen: UserChoices
     """What the person chose without saying it."""
 
-    def brought(self, run: Sequence[str]) -> int | None:
+    def find_source(self, run: Sequence[str]) -> int | None:
         """Return the number of the foreign text that has a run which the person did not say; None: there is none."""
         number = self.foreign.find(run)
         if number is None:
@@ -77,9 +77,9 @@ class Sources(NamedTuple):
         return number
 
 
-def findings(
-    effect: Effect, arguments: Mapping[str, Any], fixed: frozenset[str], sources: Sources, tool: str = ""
-) -> list[Finding]:
+def find_tainted_values(
+    effect: Effect, arguments: Mapping[str, Any], fixed: frozenset[str], sources: TaintSources, tool: str = ""
+) -> list[TaintFinding]:
     """Return the values of a call that its person must be asked about.
 
     Args:
@@ -87,9 +87,9 @@ def findings(
     """
     if effect.does == "reads":
         return []
-    found: dict[tuple[str, str], Finding] = {}
+    found: dict[tuple[str, str], TaintFinding] = {}
     inside = [(effect.decides[0], name) for name in effect.named(arguments)] if effect.named else []
-    for parameter, value in (*_leaves(arguments), *inside):
+    for parameter, value in (*_leaf_values(arguments), *inside):
         top = parameter.partition(".")[0]
         beside = bool(effect.decides) and top not in effect.decides
         if top in fixed or (beside and effect.does != "sends"):
@@ -103,56 +103,56 @@ def findings(
             networked = _NETWORK.search(text) is not None
             looked = [*_addresses(_JOINED.sub("", text), sources, networked=networked), *_run(text, sources)]
         else:
-            content = beside or len(words(text)) > LONG
+            content = beside or len(split_words(text)) > LONG
             looked = [] if content and effect.does == "writes" else [*_addresses(text, sources)]
             looked += [] if content else _chats(text, sources)
             if not content and not sources.chosen.covers(text, sources.person, tool):
                 looked += _decisive(text, sources, isinstance(value, str))
         for said, number in looked:
-            found.setdefault((parameter, plain(said)), Finding(parameter, said, number))
+            found.setdefault((parameter, normalize(said)), TaintFinding(parameter, said, number))
     return list(found.values())
 
 
-def is_copied(text: str, sources: Sources) -> bool:
+def is_copied(text: str, sources: TaintSources) -> bool:
     """Say whether a stored text has four words in a row, or a value, that a stranger said and the person did not."""
-    return any(len(run) >= 4 or _is_pointed(run) for run, _ in _parts(words(text), sources))
+    return any(len(run) >= 4 or _is_pointed(run) for run, _ in _parts(split_words(text), sources))
 
 
 Looked = Iterator[tuple[str, int]]
 
 
-def _addresses(text: str, sources: Sources, *, networked: bool = False) -> Looked:
-    for said, address in addresses(text, networked=networked):
-        if sources.person.giver(address) is None:
-            number = _theirs(address, said, sources)
+def _addresses(text: str, sources: TaintSources, *, networked: bool = False) -> Looked:
+    for said, address in find_addresses(text, networked=networked):
+        if sources.person.address_source(address) is None:
+            number = _address_source(address, said, sources)
             if number is not None or sources.here:
                 yield said, -1 if number is None else number
-    for value in values(text):
-        run = words(value)
+    for value in split_values(text):
+        run = split_words(value)
         if is_number(value) and run not in sources.person:
             number = sources.foreign.find(run)
             if number is not None or sources.here:
                 yield value, -1 if number is None else number
 
 
-def _theirs(address: Address, said: str, sources: Sources) -> int | None:
+def _address_source(address: Address, said: str, sources: TaintSources) -> int | None:
     """Return the number of the foreign text that has an address, or a host that it lies below."""
-    known = (sources.foreign.giver(each) for each in (address, *above(address)))
-    return next((number for number in known if number is not None), sources.foreign.find(words(said)))
+    known = (sources.foreign.address_source(each) for each in (address, *parent_hosts(address)))
+    return next((number for number in known if number is not None), sources.foreign.find(split_words(said)))
 
 
-def _chats(text: str, sources: Sources) -> Looked:
+def _chats(text: str, sources: TaintSources) -> Looked:
     """Yield a short argument that names a chat, by platform or sign, which the person did not name."""
     if _CHAT.fullmatch(text.strip()):
-        chat = words(text.rpartition(":")[2] if text.count(":") == 1 else text.partition(":")[2] or text)
+        chat = split_words(text.rpartition(":")[2] if text.count(":") == 1 else text.partition(":")[2] or text)
         number = sources.foreign.find(chat)
         if chat not in sources.person and (number is not None or sources.here):
             yield text.strip(), -1 if number is None else number
 
 
-def _decisive(text: str, sources: Sources, is_text: bool) -> Looked:
-    run = words(text)
-    number = sources.brought(run) if run else None
+def _decisive(text: str, sources: TaintSources, is_text: bool) -> Looked:
+    run = split_words(text)
+    number = sources.find_source(run) if run else None
     if number is not None:
         yield text.strip(), number
     elif run not in sources.person:
@@ -164,46 +164,46 @@ def _decisive(text: str, sources: Sources, is_text: bool) -> Looked:
                 return
 
 
-def _run(text: str, sources: Sources) -> Looked:
-    run = words(text)
+def _run(text: str, sources: TaintSources) -> Looked:
+    run = split_words(text)
     if len(run) <= LONG:
         yield from _decisive(text, sources, is_text=False)
         return
-    for value in values(text):
-        part = words(value)
-        if len(part) > 1 and (number := sources.brought(part)) is not None:
+    for value in split_values(text):
+        part = split_words(value)
+        if len(part) > 1 and (number := sources.find_source(part)) is not None:
             yield value, number
     yield from ((" ".join(p), n) for p, n in _parts(run, sources) if len(p) > 2)
 
 
-def _remembered(text: str, sources: Sources) -> Looked:
+def _remembered(text: str, sources: TaintSources) -> Looked:
     yield from _run(text, sources)
-    telling = {w for w in words(text) if len(w) >= TELLING and (w,) not in sources.person}
+    telling = {w for w in split_words(text) if len(w) >= TELLING and (w,) not in sources.person}
     theirs = {w: n for w in sorted(telling) if (n := sources.foreign.find((w,))) is not None}
     if len(theirs) > 1 and 2 * len(theirs) > len(telling):
         yield " ".join(text.split()), next(iter(theirs.values()))
 
 
-def _opened(text: str, sources: Sources) -> Looked:
+def _opened(text: str, sources: TaintSources) -> Looked:
     """An address that a person or a page gave may be opened; one that was made up may carry words out.
 
     It may be made up where the person named the host and no stranger's text is from its site or about it; whoever has
     a host that nobody named may be the stranger, and learns all that the address says.
     """
-    whole = address_of(text)
-    for said, address in [(text, whole)] if whole is not None else addresses(text, networked=True):
+    whole = parse_address(text)
+    for said, address in [(text, whole)] if whole is not None else find_addresses(text, networked=True):
         address = address._replace(query=address.query.partition("#")[0])
-        if sources.person.giver(address) is not None or sources.foreign.giver(address) is not None:
+        if sources.person.address_source(address) is not None or sources.foreign.address_source(address) is not None:
             continue
-        number = sources.foreign.site_giver(address.site)
+        number = sources.foreign.site_source(address.site)
         if number is None:
             root = address._replace(path="", query="")
-            if not sources.here or sources.person.giver(root) is not None:
+            if not sources.here or sources.person.address_source(root) is not None:
                 continue
         yield said, -1 if number is None else number
 
 
-def _parts(run: Sequence[str], sources: Sources) -> Iterator[tuple[Sequence[str], int]]:
+def _parts(run: Sequence[str], sources: TaintSources) -> Iterator[tuple[Sequence[str], int]]:
     """Yield the longest runs that strangers brought; words that the person said one by one are no stranger's."""
     begin = 0
     while begin < len(run):
@@ -211,7 +211,7 @@ def _parts(run: Sequence[str], sources: Sources) -> Iterator[tuple[Sequence[str]
         while end < len(run) and run[begin : end + 1] in sources.foreign:
             end += 1
         part = run[begin:end]
-        number = sources.brought(part) if part else None
+        number = sources.find_source(part) if part else None
         if number is not None and not all((w,) in sources.person and not _could_be_chance((w,)) for w in part):
             yield part, number
         begin = max(end, begin + 1)
@@ -227,12 +227,12 @@ def _is_pointed(run: Sequence[str]) -> bool:
     return any(len(w) > 2 and any(c.isdigit() for c in w) for w in run)
 
 
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _leaf_values(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _leaves(item, f"{name}.{key}" if name else str(key))
+            yield from _leaf_values(item, f"{name}.{key}" if name else str(key))
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _leaves(item, name)
+            yield from _leaf_values(item, name)
     elif value is not None and not isinstance(value, bool):
         yield name, value

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
-from hermes_agent.policy.foreign.keeping import Keeping, Text
-from hermes_agent.policy.foreign.words import MOST_RUN, Index, values, words
+from hermes_agent.policy.foreign.keeping import TaintStore, TrackedText
+from hermes_agent.policy.foreign.words import MOST_RUN, WordIndex, split_values, split_words
 
-__all__ = ["Things", "changed_since", "fetches", "paths_in"]
+__all__ = ["TaintedItems", "find_changed", "fetches", "find_paths"]
 
 MOST_LOOKED = 50_000
 """Entries of folders that are looked at after one command."""
@@ -64,12 +64,12 @@ _SYSTEM = ("/proc", "/sys", "/dev", "/usr", "/bin", "/sbin", "/lib", "/etc", "/b
 
 def fetches(command: str) -> bool:
     """Say whether a command brings what others wrote."""
-    if _FETCHING.intersection(words(command)) or _INSTALLING.search(command):
+    if _FETCHING.intersection(split_words(command)) or _INSTALLING.search(command):
         return True
-    return any("://" in value for value in values(command))
+    return any("://" in value for value in split_values(command))
 
 
-def paths_in(command: str, cwd: Path, *, surely: bool = False) -> list[str]:
+def find_paths(command: str, cwd: Path, *, surely: bool = False) -> list[str]:
     """Return the paths that a command may mean by its words, with the names that downloads get.
 
     Args:
@@ -93,17 +93,17 @@ def _at_home(name: str) -> Path:
         return Path(name)
 
 
-class Things:
+class TaintedItems:
     """The things by name, and an index of the texts that the agent wrote to them. Not safe for threads."""
 
-    def __init__(self, keeping: Keeping) -> None:
-        self._keeping = keeping
-        self._by_name: dict[str, Text] | None = None
+    def __init__(self, keeping: TaintStore) -> None:
+        self._store = keeping
+        self._by_name: dict[str, TrackedText] | None = None
         self._above: dict[str, str] = {}
         """Folders with a file of others somewhere below, and which one."""
-        self._called: dict[str, list[str]] = {}
+        self._short_names: dict[str, list[str]] = {}
         """The files by the last part of their names."""
-        self.index = Index()
+        self.index = WordIndex()
         self.sources: list[str] = []
         """Of the texts in the index: text number -2 is the first."""
 
@@ -112,28 +112,28 @@ class Things:
         """Whether somebody has looked yet."""
         return self._by_name is not None
 
-    def load(self) -> dict[str, Text]:
+    def load(self) -> dict[str, TrackedText]:
         """Return all of them."""
         if self._by_name is None:
-            self._by_name = self._keeping.things()
+            self._by_name = self._store.items()
             for name, kept in self._by_name.items():
-                self._take_up(name, kept)
+                self._index(name, kept)
         return self._by_name
 
-    def touch(self, name: str, kept: Text) -> None:
+    def mark(self, name: str, kept: TrackedText) -> None:
         """Keep that a thing has strangers' words."""
         known = self.load()
         if name in known and not kept.text:
             return
         known[name] = kept
-        self._keeping.touch(name, kept)
-        self._take_up(name, kept)
+        self._store.mark_item(name, kept)
+        self._index(name, kept)
 
-    def _take_up(self, name: str, kept: Text) -> None:
+    def _index(self, name: str, kept: TrackedText) -> None:
         for folder in PurePath(name).parents if name.startswith("/") else ():
             self._above.setdefault(str(folder), name)
         if name.startswith("/"):
-            self._called.setdefault(name.rpartition("/")[2], []).append(name)
+            self._short_names.setdefault(name.rpartition("/")[2], []).append(name)
         if kept.text:
             self.index.add(kept.text, -2 - len(self.sources))
             self.sources.append(kept.source)
@@ -151,11 +151,11 @@ class Things:
             return ""
         if source := self.source_of(str(cwd)):
             return source
-        paths = paths_in(command, cwd)
+        paths = find_paths(command, cwd)
         for path in paths:
             if source := self.source_of(path):
                 return source
-            around = str(cwd).startswith(path) and _RECURSIVE.isdisjoint(words(command))
+            around = str(cwd).startswith(path) and _RECURSIVE.isdisjoint(split_words(command))
             if path in self._above and not around:
                 return known[self._above[path]].source
         return self._matched(command, paths, cwd)
@@ -167,8 +167,8 @@ class Things:
             return ""
         if _OF_HERE.search(command) is not None:
             return known[self._above[str(cwd)]].source
-        moved = not _MOVING.isdisjoint(words(command))
-        meant = [name for path in paths for name in self._called.get(path.rpartition("/")[2], ())]
+        moved = not _MOVING.isdisjoint(split_words(command))
+        meant = [name for path in paths for name in self._short_names.get(path.rpartition("/")[2], ())]
         for name in meant if moved or not all(map(os.path.lexists, paths)) else ():
             if name.startswith(f"{cwd}/"):
                 return known[name].source
@@ -179,13 +179,13 @@ class Things:
     def source_of_text(self, text: str) -> str | None:
         """Return what strangers' text was written to, when a text is a part of that or mostly from there."""
         self.load()
-        said = words(text) if len(self.index) else []
+        said = split_words(text) if len(self.index) else []
         runs = [self.index.find(said[i : i + MOST_RUN]) for i in range(len(said) - MOST_RUN + 1)]
         known = [number for number in runs if number is not None]
         return self.sources[-2 - known[0]] if 2 * len(known) > len(runs) else None
 
 
-def changed_since(roots: Sequence[str], since: float) -> list[str]:
+def find_changed(roots: Sequence[str], since: float) -> list[str]:
     """Return the files below some folders that were made or changed since a moment; a new folder stands for its files.
 
     A root is never named itself, and neither is a system's folder looked into.

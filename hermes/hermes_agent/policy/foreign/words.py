@@ -9,9 +9,9 @@ import unicodedata
 import urllib.parse
 from collections.abc import Iterator, Sequence
 
-from hermes_agent.policy.foreign.addresses import Address, addresses, canonical, forms
+from hermes_agent.policy.foreign.addresses import Address, address_forms, canonical_address, find_addresses
 
-__all__ = ["MOST_RUN", "Index", "decoded", "is_number", "plain", "values", "words"]
+__all__ = ["MOST_RUN", "WordIndex", "decode_parts", "is_number", "normalize", "split_values", "split_words"]
 
 MOST_RUN = 4
 """Words of the longest run that is indexed; a longer one is there when each of its runs of that length is."""
@@ -26,7 +26,7 @@ _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrtbf\"/]))")
 _CODED = re.compile(r"(?:[A-Za-z0-9+/_-]{16,}+\s?+)++={0,2}")
 
 
-def plain(text: str) -> str:
+def normalize(text: str) -> str:
     """Return a text as it reads: without width, case, signs that have no shape, zeros that say nothing."""
     if not text.isascii():
         text = "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
@@ -34,25 +34,25 @@ def plain(text: str) -> str:
     return _ORDINAL.sub(r"\1", text)
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words and numbers of a text in their order."""
-    return [w.lstrip("0") or "0" if w.isdecimal() else w for w in _WORD.findall(plain(text))]
+    return [w.lstrip("0") or "0" if w.isdecimal() else w for w in _WORD.findall(normalize(text))]
 
 
-def decoded(text: str) -> Iterator[str]:
+def decode_parts(text: str) -> Iterator[str]:
     """Yield the texts that stand in a text in base64, hexadecimal digits, percent signs, JSON or HTML's entities."""
     if "\\" in text:
         plain_text = _ESCAPED.sub(_sign, text)
         if plain_text != text:
             yield plain_text
-            yield from decoded(plain_text)
+            yield from decode_parts(plain_text)
             return
     for match in _CODED.finditer(text):
         parts = match[0].split()
         for token in dict.fromkeys(("".join(parts), *parts)):
             if (found := _text_in(token)) is not None:
                 yield found
-                yield from decoded(found)
+                yield from decode_parts(found)
     if "%" in text or "&" in text:
         import html  # few texts have such signs, and a start has none
 
@@ -82,9 +82,9 @@ def _text_in(token: str) -> str | None:
     return None
 
 
-def values(text: str) -> Iterator[str]:
+def split_values(text: str) -> Iterator[str]:
     """Yield what stands between blanks, quotes and brackets."""
-    return (found for v in _VALUE.findall(plain(text)) if (found := v.strip(".:!?*/")))
+    return (found for v in _VALUE.findall(normalize(text)) if (found := v.strip(".:!?*/")))
 
 
 def is_number(value: str) -> bool:
@@ -92,7 +92,7 @@ def is_number(value: str) -> bool:
     return _NUMBER.search(value) is not None
 
 
-class Index:
+class WordIndex:
     """The runs of words and the addresses of some texts, each with the number of the text that had it first.
 
     The texts are taken up by the first look: in a conversation without foreign text nobody looks.
@@ -106,37 +106,37 @@ class Index:
         self._sites: dict[str, int] = {}
 
     def __len__(self) -> int:
-        self._take_up()
+        self._index_pending()
         return len(self._runs)
 
     def add(self, text: str, number: int = 0) -> None:
         """Add a text, with what is encoded in it."""
         self._waiting.append((text, number))
 
-    def hear_from(self, origin: str, number: int) -> None:
+    def add_origin(self, origin: str, number: int) -> None:
         """Note that whoever has the sites that are named here said something."""
         self._origins.append((origin, number))
 
-    def _take_up(self) -> None:
+    def _index_pending(self) -> None:
         waiting, self._waiting = self._waiting, []
         for text, number in waiting:
-            for said in (text, *decoded(text)):
-                run = words(said)
+            for said in (text, *decode_parts(text)):
+                run = split_words(said)
                 for length in range(1, MOST_RUN + 1):
                     for part in _runs(run, length):
                         self._runs.setdefault(part, number)
-                for address in {found: None for _, found in addresses(said, networked=True, given=True)}:
+                for address in {found: None for _, found in find_addresses(said, networked=True, given=True)}:
                     self._sites.setdefault(address.site, number)
-                    for form in forms(address):
+                    for form in address_forms(address):
                         self._places.setdefault(hash(form), number)
         origins, self._origins = self._origins, []
         for origin, number in origins:
-            for _, address in addresses(origin):
+            for _, address in find_addresses(origin):
                 self._sites.setdefault(address.site, number)
 
     def find(self, run: Sequence[str]) -> int | None:
         """Return the number of the text that has these words one after another; None: there is none."""
-        self._take_up()
+        self._index_pending()
         number = None
         for part in _runs(run, min(len(run), MOST_RUN)):
             number = self._runs.get(part)
@@ -144,14 +144,14 @@ class Index:
                 return None
         return number
 
-    def giver(self, address: Address) -> int | None:
+    def address_source(self, address: Address) -> int | None:
         """Return the number of the text that gives an address, or one that it is the beginning of."""
-        self._take_up()
-        return self._places.get(hash(canonical(address)))
+        self._index_pending()
+        return self._places.get(hash(canonical_address(address)))
 
-    def site_giver(self, site: str) -> int | None:
+    def site_source(self, site: str) -> int | None:
         """Return the number of a text from a site or about it."""
-        self._take_up()
+        self._index_pending()
         return self._sites.get(site)
 
     def __contains__(self, run: Sequence[str]) -> bool:

@@ -1,23 +1,23 @@
 """Which hosts commands and tools may reach: one table for all of them (`network` in the config)."""
 
-from hermes_agent.policy.network.backends import unruled
-from hermes_agent.policy.network.hosts import Entry, InvalidHost, entry_of, entry_text, is_address, parsed_host
-from hermes_agent.policy.network.journal import journal
-from hermes_agent.policy.network.table import GROUP, MODES, Mode, Rule, Table, Tables
+from hermes_agent.policy.network.backends import explain_unruled
+from hermes_agent.policy.network.hosts import HostEntry, InvalidHost, format_entry, is_address, parse_entry, parse_host
+from hermes_agent.policy.network.journal import log_connection
+from hermes_agent.policy.network.table import GROUP, MODES, HostTable, HostTables, HostVerdict, Mode
 
 __all__ = [
     "GROUP",
     "MODES",
-    "Entry",
+    "HostEntry",
     "InvalidHost",
     "Mode",
-    "Rule",
-    "Table",
-    "Tables",
-    "entry_of",
-    "entry_text",
+    "HostVerdict",
+    "HostTable",
+    "HostTables",
+    "parse_entry",
+    "format_entry",
     "is_address",
-    "journal",
-    "parsed_host",
-    "unruled",
+    "log_connection",
+    "parse_host",
+    "explain_unruled",
 ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["unruled"]
+__all__ = ["explain_unruled"]
 
 _CONTAINERS = ("docker", "singularity")
 """Backends whose commands have the network of an engine, or none."""
 
 
-def unruled(backend: str, get: Callable[[str], Any]) -> str:
+def explain_unruled(backend: str, get: Callable[[str], Any]) -> str:
     """Return why the table of hosts does not decide about the connections of commands; empty when it does.
 
     Args:

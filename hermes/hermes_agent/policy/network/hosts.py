@@ -7,7 +7,7 @@ import re
 import socket
 from typing import NamedTuple
 
-__all__ = ["WEB_PORTS", "Entry", "InvalidHost", "entry_of", "entry_text", "is_address", "parsed_host"]
+__all__ = ["WEB_PORTS", "HostEntry", "InvalidHost", "parse_entry", "format_entry", "is_address", "parse_host"]
 
 WEB_PORTS = frozenset({22, 80, 443})
 """Ports that an entry without a port covers: SSH, HTTP and HTTPS."""
@@ -25,7 +25,7 @@ class InvalidHost(ValueError):
     """A text is no host; the message says which and why."""
 
 
-def parsed_host(text: str) -> str:
+def parse_host(text: str) -> str:
     """Return the one spelling of a host: a lower-case ASCII name without the last dot, or an IP address.
 
     Numbers count as `getaddrinfo` takes them: `0x7f.1`, `2130706433` and `::ffff:127.0.0.1` are 127.0.0.1.
@@ -69,11 +69,11 @@ def _address(given: str, text: str) -> Address:
 
 
 def is_address(host: str) -> bool:
-    """Say whether a host, as `parsed_host` returns it, is an IP address."""
+    """Say whether a host, as `parse_host` returns it, is an IP address."""
     return ":" in host or host.rpartition(".")[2].isdecimal()
 
 
-class Entry(NamedTuple):
+class HostEntry(NamedTuple):
     """One entry of a list of hosts."""
 
     name: str
@@ -85,14 +85,14 @@ class Entry(NamedTuple):
     """None: each."""
 
     def covers(self, host: str, port: int) -> bool:
-        """Say whether a host, as `parsed_host` returns it, and a port are meant."""
+        """Say whether a host, as `parse_host` returns it, and a port are meant."""
         if self.ports is not None and port not in self.ports:
             return False
         if self.addresses is not None:
-            return self.holds(host)
+            return self.contains_address(host)
         return host.endswith(f".{self.name}") if self.below else host == self.name
 
-    def holds(self, address: str) -> bool:
+    def contains_address(self, address: str) -> bool:
         """Say whether an IP address is one of the entry's."""
         try:
             return self.addresses is not None and ipaddress.ip_address(address) in self.addresses
@@ -100,7 +100,7 @@ class Entry(NamedTuple):
             return False
 
 
-def entry_of(text: str, *, ports: frozenset[int] | None = WEB_PORTS) -> Entry:
+def parse_entry(text: str, *, ports: frozenset[int] | None = WEB_PORTS) -> HostEntry:
     """Return what an entry names: `host`, `*.domain`, an address or `network/bits`, each with or without `:port`.
 
     Args:
@@ -114,22 +114,22 @@ def entry_of(text: str, *, ports: frozenset[int] | None = WEB_PORTS) -> Entry:
         given, ports = split[1], _ports(split[2], text)
     if "/" in given:
         try:
-            return Entry("", False, ipaddress.ip_network(given.replace("[", "").replace("]", "")), ports)
+            return HostEntry("", False, ipaddress.ip_network(given.replace("[", "").replace("]", "")), ports)
         except ValueError as exc:
             raise InvalidHost(f"{text[:100]!r} is not a network: {exc}") from None
     below = given.startswith("*.")
-    name = parsed_host(given.removeprefix("*."))
+    name = parse_host(given.removeprefix("*."))
     try:
         address = ipaddress.ip_network(name)
     except ValueError:
-        return Entry(name, below, None, ports)
+        return HostEntry(name, below, None, ports)
     if below:
         raise InvalidHost(f"{text[:100]!r}: there are no hosts below an address")
-    return Entry("", False, address, ports)
+    return HostEntry("", False, address, ports)
 
 
-def entry_text(host: str, port: int) -> str:
-    """Return the entry that names a host, as `parsed_host` returns it, and a port."""
+def format_entry(host: str, port: int) -> str:
+    """Return the entry that names a host, as `parse_host` returns it, and a port."""
     name = f"[{host}]" if ":" in host else host
     return name if port in WEB_PORTS else f"{name}:{port}"
 

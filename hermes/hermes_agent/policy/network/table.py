@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from hermes_agent.core.errors import ConfigError
-from hermes_agent.io.http import may_connect
-from hermes_agent.policy.network.hosts import Entry, InvalidHost, entry_of
+from hermes_agent.io.http import is_allowed_address
+from hermes_agent.policy.network.hosts import HostEntry, InvalidHost, parse_entry
 from hermes_agent.policy.sites import blocked_site
 
-__all__ = ["GROUP", "MODES", "Mode", "Rule", "Table", "Tables", "groups"]
+__all__ = ["GROUP", "MODES", "Mode", "HostVerdict", "HostTable", "HostTables", "groups"]
 
 GROUP = "group:"
 """What an entry that names a group begins with."""
@@ -24,7 +24,7 @@ listed ones, too."""
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 
-class Rule(NamedTuple):
+class HostVerdict(NamedTuple):
     """What the lists say about a destination."""
 
     verdict: Literal["listed", "denied", "unlisted"]
@@ -32,11 +32,11 @@ class Rule(NamedTuple):
     """The key and the entry that deny it."""
 
 
-class Table(NamedTuple):
+class HostTable(NamedTuple):
     """The lists of the operator."""
 
-    hosts: tuple[Entry, ...] = ()
-    denied: tuple[Entry, ...] = ()
+    hosts: tuple[HostEntry, ...] = ()
+    denied: tuple[HostEntry, ...] = ()
     blocklist: Any = None
     private: bool = False
     """Addresses of private networks may be asked without an entry (`security.allow_private_urls`)."""
@@ -44,7 +44,7 @@ class Table(NamedTuple):
     """Why the lists cannot be read; everything is denied then."""
 
     @classmethod
-    def of(cls, get: Callable[[str], Any]) -> Table:
+    def of(cls, get: Callable[[str], Any]) -> HostTable:
         """Read the lists; `get` returns what a key of the config says.
 
         Raises:
@@ -57,17 +57,17 @@ class Table(NamedTuple):
             get("security.allow_private_urls") is True,
         )
 
-    def rule(self, host: str, port: int) -> Rule:
+    def judge(self, host: str, port: int) -> HostVerdict:
         """Return what the lists say about a host, as `parsed_host` returns it, and a port."""
         if self.broken:
-            return Rule("denied", self.broken)
+            return HostVerdict("denied", self.broken)
         if any(entry.covers(host, port) for entry in self.denied):
-            return Rule("denied", "`network.deny` names it")
+            return HostVerdict("denied", "`network.deny` names it")
         if (blocked := blocked_site(self.blocklist, f"https://[{host}]" if ":" in host else host)) is not None:
-            return Rule("denied", blocked["message"])
-        return Rule("listed" if any(entry.covers(host, port) for entry in self.hosts) else "unlisted")
+            return HostVerdict("denied", blocked["message"])
+        return HostVerdict("listed" if any(entry.covers(host, port) for entry in self.hosts) else "unlisted")
 
-    def names(self, host: str) -> bool:
+    def is_listed(self, host: str) -> bool:
         """Say whether `network.hosts` names a host, at whatever port."""
         return any(entry.covers(host, port) for entry in self.hosts for port in entry.ports or (443,))
 
@@ -79,16 +79,16 @@ class Table(NamedTuple):
         """Say whether a list forbids an IP address that a name leads to."""
         return any(entry.addresses is not None and entry.covers(address, port) for entry in self.denied)
 
-    def may_ask(self, address: str, port: int) -> bool:
+    def may_connect(self, address: str, port: int) -> bool:
         """Say whether an IP address may be connected to: a public one, or one that an entry names as such."""
-        return may_connect(address, self.opens(address, port)) and not self.denies_address(address, port)
+        return is_allowed_address(address, self.opens_private(address, port)) and not self.denies_address(address, port)
 
-    def opens(self, address: str, port: int) -> bool:
+    def opens_private(self, address: str, port: int) -> bool:
         """Say whether an IP address of a private network may be asked: a list names the address itself."""
         return self.private or any(e.addresses is not None and e.covers(address, port) for e in self.hosts)
 
 
-class Tables:
+class HostTables:
     """The table as the config says now, and with what users allowed for good in this process.
 
     Args:
@@ -99,43 +99,43 @@ class Tables:
     def __init__(self, get: Callable[[str], Any], home: Path | None = None) -> None:
         self._get, self._home = get, home
         self._added: list[str] = []
-        self._read: tuple[list[Any], Table] | None = None
+        self._read: tuple[list[Any], HostTable] | None = None
 
-    def now(self) -> Table:
+    def current(self) -> HostTable:
         """Return the table; where the lists are broken, one that denies everything."""
         given = [self._get(key) for key in _KEYS]
         if self._read is None or self._read[0] != [*given, list(self._added)]:
             try:
-                table = Table.of(self._get)
+                table = HostTable.of(self._get)
                 added = tuple(_entries("network.hosts", self._added))
                 table = table._replace(hosts=(*table.hosts, *added))
             except ConfigError as exc:
-                table = Table(broken=exc.message)
+                table = HostTable(broken=exc.message)
             self._read = [*given, list(self._added)], table
         return self._read[1]
 
     @property
-    def tools(self) -> Mode:
+    def tool_mode(self) -> Mode:
         """What becomes of hosts that no list names where tools ask for them."""
         mode: Mode = self._get("network.tools") or "on"
         return mode
 
-    def tool_rule(self, host: str, port: int) -> Rule:
+    def judge_for_tool(self, host: str, port: int) -> HostVerdict:
         """Return what a tool does with a destination: `listed` is allowed, and where `unlisted` the user is asked."""
-        rule, mode = self.now().rule(host, port), self.tools
+        rule, mode = self.current().judge(host, port), self.tool_mode
         if rule.verdict == "unlisted" and mode == "on":
-            return Rule("listed")
+            return HostVerdict("listed")
         if rule.verdict == "unlisted" and mode == "hosts":
-            return Rule("denied", "`network.hosts` does not name it (`network.tools` is `hosts`)")
+            return HostVerdict("denied", "`network.hosts` does not name it (`network.tools` is `hosts`)")
         return rule
 
     @property
     def restricts_tools(self) -> bool:
         """Whether there is a destination that tools do not reach, or ask about."""
-        table = self.now()
-        return self.tools != "on" or bool(table.denied or table.blocklist or table.broken)
+        table = self.current()
+        return self.tool_mode != "on" or bool(table.denied or table.blocklist or table.broken)
 
-    def keep(self, text: str) -> None:
+    def allow_always(self, text: str) -> None:
         """Add an entry to `network.hosts`, here and in the file.
 
         Raises:
@@ -153,11 +153,11 @@ class Tables:
 _KEYS = ("network.hosts", "network.deny", "security.website_blocklist", "security.allow_private_urls")
 
 
-def _entries(key: str, texts: Sequence[str], **ports: Any) -> Iterator[Entry]:
+def _entries(key: str, texts: Sequence[str], **ports: Any) -> Iterator[HostEntry]:
     for text in texts:
         try:
             for name in _members(str(text).strip()):
-                yield entry_of(name, **ports)
+                yield parse_entry(name, **ports)
         except InvalidHost as exc:
             raise ConfigError(f"{key}: {exc}", hint="docs/operator/network.md says what an entry is.") from None
 

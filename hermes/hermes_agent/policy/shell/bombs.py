@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hermes_agent.policy.shell.script import Command
-from hermes_agent.policy.shell.tree import below, descend, text_of
+from hermes_agent.policy.shell.script import ShellCommand
+from hermes_agent.policy.shell.tree import descend, descendants, node_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -42,9 +42,9 @@ def forks_itself(name: str, body: Node) -> bool:
     """Say whether a function starts itself more than once, or in the background: it doubles for ever."""
 
     def calls(node: Node) -> int:
-        return sum(text_of(n) == name for n in below(node, ("command_name",)))
+        return sum(node_text(n) == name for n in descendants(node, ("command_name",)))
 
-    return any(calls(p) > 1 for p in below(body, ("pipeline",))) or (calls(body) > 0 and _backgrounds(body))
+    return any(calls(p) > 1 for p in descendants(body, ("pipeline",))) or (calls(body) > 0 and _backgrounds(body))
 
 
 def _backgrounds(node: Node) -> bool:
@@ -53,8 +53,8 @@ def _backgrounds(node: Node) -> bool:
 
 def restarts(root: Node, path: str) -> bool:
     """Say whether the script in a file starts that file in the background, in a loop, or more than once."""
-    starts = [node for node in below(root, ("command",)) if _starts(node, path)]
-    if not starts or _ENDS.search(text_of(root)):
+    starts = [node for node in descendants(root, ("command",)) if _starts(node, path)]
+    if not starts or _ENDS.search(node_text(root)):
         return False
     kinds = ("while_statement", "for_statement", "c_style_for_statement", "pipeline")
     inner = any(_within(node, kinds) for node in starts)
@@ -62,7 +62,7 @@ def restarts(root: Node, path: str) -> bool:
 
 
 def _starts(node: Node, path: str) -> bool:
-    words = [text_of(child) for child in node.named_children if not child.type.endswith("_redirect")]
+    words = [node_text(child) for child in node.named_children if not child.type.endswith("_redirect")]
     while words and words[0].rpartition("/")[2] in _STARTERS:
         words = [word for word in words[1:] if not word.startswith("-")]
         if words and _same(words[0], path, anywhere=True):
@@ -92,16 +92,16 @@ def loops_for_ever(node: Node) -> bool:
     if body is None:
         return False
     if node.type == "c_style_for_statement":
-        endless = _FOR.match(text_of(node)) is not None
+        endless = _FOR.match(node_text(node)) is not None
     else:
-        condition = text_of(node.child_by_field_name("condition")).strip().rstrip(";").strip()
-        endless = (_FALSE if text_of(node).startswith("until") else _TRUE).fullmatch(condition) is not None
-    return endless and not any(map(_holds_up, below(body, ("command",))))
+        condition = node_text(node.child_by_field_name("condition")).strip().rstrip(";").strip()
+        endless = (_FALSE if node_text(node).startswith("until") else _TRUE).fullmatch(condition) is not None
+    return endless and not any(map(_holds_up, descendants(body, ("command",))))
 
 
 def _holds_up(node: Node) -> bool:
     """Say whether a command of a loop waits for something, or ends the loop."""
-    words = text_of(node).split()
+    words = node_text(node).split()
     behind = node.next_sibling
     if not words or (behind is not None and behind.type == "&"):
         return False
@@ -114,11 +114,11 @@ def _holds_up(node: Node) -> bool:
 
 def leaves_running(node: Node) -> bool:
     """Say whether a piece of script leaves processes in the background."""
-    waits = any(text_of(n) == "wait" for n in below(node, ("command_name",)))
-    return not waits and (_backgrounds(node) or _DETACHES.search(text_of(node)) is not None)
+    waits = any(node_text(n) == "wait" for n in descendants(node, ("command_name",)))
+    return not waits and (_backgrounds(node) or _DETACHES.search(node_text(node)) is not None)
 
 
-def endless_input(stage: Node, made: Iterable[Command]) -> bool:
+def endless_input(stage: Node, made: Iterable[ShellCommand]) -> bool:
     """Say whether a stage of a pipeline writes for ever."""
     for command in made:
         zero = any(arg in ("/dev/zero", "/dev/urandom", "/dev/random") for arg in command.args)
@@ -129,11 +129,11 @@ def endless_input(stage: Node, made: Iterable[Command]) -> bool:
         ):
             return True
     return any(
-        loops_for_ever(n) for kind in ("while_statement", "c_style_for_statement") for n in below(stage, (kind,))
+        loops_for_ever(n) for kind in ("while_statement", "c_style_for_statement") for n in descendants(stage, (kind,))
     )
 
 
-def floods(made: Iterable[Command]) -> bool | None:
+def floods(made: Iterable[ShellCommand]) -> bool | None:
     """Say whether a stage starts a process for all that it reads at once; None where it lets only a part through."""
     commands = list(made)
     if any(c.name in _CUTS or (c.name == "sed" and re.search(r"\dq\b", c.text)) for c in commands):

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from hermes_agent.policy.shell.paths import is_credential
-from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, UNTOLD, Found, Guess
+from hermes_agent.policy.shell.script import NETWORK, UNDETERMINED, UNKNOWN, NestedCode, PossibleScript
 
 __all__ = ["read", "table", "texts"]
 
@@ -113,11 +113,11 @@ def _language(name: str) -> _Language:
     )
 
 
-def read(name: str, text: str) -> Found:
-    """Return what code in a language runs; `UNTOLD` where a name of it is not known to be harmless."""
+def read(name: str, text: str) -> NestedCode:
+    """Return what code in a language runs; `UNDETERMINED` where a name of it is not known to be harmless."""
     language = _language(name)
     if name in ("prolog", "lisp", "scheme") and re.fullmatch(r"[a-z][a-z_]*", text) and text not in RISKY:
-        return Found()  # it calls what a file defines
+        return NestedCode()  # it calls what a file defines
     if name == "javascript":
         text = re.sub(r"(?<![.\w])constructor(?=\s*\([^)]*\)\s*\{)", "", text)
     if name == "lua":
@@ -126,11 +126,13 @@ def read(name: str, text: str) -> Found:
     problem = len(text) > LONGEST or _unknown_name(name, bare, literals, language) or UNKNOWN in text.strip()
     if not problem and not _DYNAMIC.search(bare):
         read = (shlex.quote(path[1:-1]) for path in literals if is_credential(path[1:-1]))
-        return Found((*(f": > {shlex.quote(m[2])}" for m in _WRITES.finditer(text)), *(f"cat {path}" for path in read)))
-    marks = {UNTOLD}
+        return NestedCode(
+            (*(f": > {shlex.quote(m[2])}" for m in _WRITES.finditer(text)), *(f"cat {path}" for path in read))
+        )
+    marks = {UNDETERMINED}
     if re.search(r"(?i)socket|http|\bnet\b|\btcp\b|download|\burl\b|ftp|fetch", text):
         marks.add(NETWORK)
-    return Found(tuple(texts(text, literals)), frozenset(marks))
+    return NestedCode(tuple(texts(text, literals)), frozenset(marks))
 
 
 def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
@@ -161,7 +163,7 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
         found.append(":(){ :|:& };:")
     for one in dict.fromkeys(found[: MOST_TEXTS * 4]):
         if len(one.strip()) > 3 and _runs_something(one):
-            yield Guess(one)
+            yield PossibleScript(one)
 
 
 def _runs_something(text: str) -> bool:

@@ -6,11 +6,11 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from hermes_agent.policy.shell.paths import place
-from hermes_agent.policy.shell.planted import built
-from hermes_agent.policy.shell.script import UNTOLD, Command, Found
+from hermes_agent.policy.shell.paths import resolve_place
+from hermes_agent.policy.shell.planted import build_commands
+from hermes_agent.policy.shell.script import UNDETERMINED, NestedCode, ShellCommand
 
-__all__ = ["made", "read_source", "runs"]
+__all__ = ["compiled_programs", "read_source", "compiled_files"]
 
 _COMPILERS = re.compile(
     r"(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|tcc|c99|c89|rustc|gfortran|gdc|dmd|ghc|ocamlopt|nim|zig|fpc|valac|cobc)(?:-[\d.]+)?$"
@@ -35,7 +35,7 @@ _IMPORTS = re.compile(
 _FORKS = re.compile(r"(?:while|for)\s*\([^{};]*(?:;[^{};]*;[^{};]*)?\)\s*\{?[^{}]*\bfork\b|loop\s*\{[^{}]*\bfork\b")
 
 
-def made(command: Command) -> Iterator[tuple[str, str]]:
+def compiled_programs(command: ShellCommand) -> Iterator[tuple[str, str]]:
     """Yield the programs that a compiler makes, and the source of each; `-` is what it reads."""
     if _COMPILERS.match(command.name):
         sources = [o for o in command.operands if o == "-" or _SOURCE.search(o)]
@@ -43,28 +43,30 @@ def made(command: Command) -> Iterator[tuple[str, str]]:
         named += [a[2:] for a in command.args if re.match(r"-o[^-]", a)]
         stem = posixpath.basename(sources[0]).rpartition(".")[0] if sources else ""
         for source in sources:
-            yield from ((place(command, name), source) for name in named or ("a.out", stem))
+            yield from ((resolve_place(command, name), source) for name in named or ("a.out", stem))
     elif command.name == "javac":
-        yield from ((place(command, o.removesuffix(".java")), o) for o in command.operands if o.endswith(".java"))
+        yield from (
+            (resolve_place(command, o.removesuffix(".java")), o) for o in command.operands if o.endswith(".java")
+        )
     elif command.name in ("go", "make", "gmake"):
         for operand in command.operands:
             name = operand.rpartition(".")[0] if operand.endswith(".go") else operand
             endings = (".go",) if command.name == "go" else (".c", ".cc", ".cpp")
-            yield from ((place(command, name), f"{name}{ending}") for ending in endings)
+            yield from ((resolve_place(command, name), f"{name}{ending}") for ending in endings)
 
 
-def runs(command: Command) -> tuple[str, ...]:
+def compiled_files(command: ShellCommand) -> tuple[str, ...]:
     """Return the compiled files that a command may run."""
     if command.name in ("java", "tcc", "go", "rust-script", "runghc", "zig"):
-        return tuple(place(command, operand) for operand in command.operands)
-    return (place(command, command.words[0].text),) if command.words and "/" in command.words[0].text else ()
+        return tuple(resolve_place(command, operand) for operand in command.operands)
+    return (resolve_place(command, command.words[0].text),) if command.words and "/" in command.words[0].text else ()
 
 
-def read_source(text: str) -> Found:
+def read_source(text: str) -> NestedCode:
     """Return what a source runs, once it is compiled: nothing, where it only calculates and prints."""
-    found = built(text)
+    found = build_commands(text)
     if _FORKS.search(text):
-        found += Found((":(){ :|:& };:",))
+        found += NestedCode((":(){ :|:& };:",))
     headers = re.findall(r'(?m)^\s*#\s*include\s*[<"]([^>"]+)[>"]', text)
     bare = re.sub(
         r'"(?:\\.|[^"\\\n])*"',
@@ -72,4 +74,4 @@ def read_source(text: str) -> Found:
         _IMPORTS.sub("", re.sub(r"//[^\n]*|/\*.*?\*/|#\s*include[^\n]*", "", text, flags=re.DOTALL)),
     )
     harmless = all(map(_HEADERS.match, headers)) and not _POWER.search(bare)
-    return found if harmless else found + Found(marks=frozenset({UNTOLD}))
+    return found if harmless else found + NestedCode(marks=frozenset({UNDETERMINED}))

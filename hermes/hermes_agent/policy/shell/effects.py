@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from hermes_agent.policy.shell import code, lines, python, special, streams
 from hermes_agent.policy.shell.known import is_installed, is_known, is_project
-from hermes_agent.policy.shell.paths import place
+from hermes_agent.policy.shell.paths import resolve_place
 from hermes_agent.policy.shell.script import (
     CHANGES,
     DESTROYS,
@@ -19,22 +19,31 @@ from hermes_agent.policy.shell.script import (
     NETWORK,
     REVEALS,
     SENDS,
+    UNDETERMINED,
     UNKNOWN,
     UNLISTED,
-    UNTOLD,
-    Command,
-    Found,
-    Guess,
-    Word,
+    NestedCode,
+    PossibleScript,
+    ShellCommand,
+    ShellWord,
 )
-from hermes_agent.policy.shell.table import Arguments, Effect, Program, arguments, entry, is_a, subcommand, variable
+from hermes_agent.policy.shell.table import (
+    Arguments,
+    Program,
+    ProgramEffect,
+    find_program,
+    find_variable,
+    is_a,
+    parse_arguments,
+    split_subcommand,
+)
 
-__all__ = ["assigned", "effects", "meant", "read_code"]
+__all__ = ["assignment_effects", "find_effects", "possible_programs", "read_code"]
 
-Written = Callable[[Command, str], str | None]
+ReadText = Callable[[ShellCommand, str], str | None]
 """Returns the text of a file that the script itself wrote, as far as known."""
 _PLAIN = frozenset({"data", "is", "device", "assign", "sub", "special", "writes", "into", "chdir", "values", ""})
-_MARKS = {"unknown": UNTOLD, "library": LIBRARY, "network": NETWORK, "changes": CHANGES} | {
+_MARKS = {"unknown": UNDETERMINED, "library": LIBRARY, "network": NETWORK, "changes": CHANGES} | {
     mark: mark for mark in (INSTALLS, REVEALS, DESTROYS, LATER, SENDS)
 }
 _ASKS_HELP = (("--help",), ("--version",), ("-version",), ("-V",))
@@ -73,34 +82,34 @@ _HARD_TEXT = re.compile(
 )
 
 
-def effects(command: Command, written: Written) -> Found:
+def find_effects(command: ShellCommand, written: ReadText) -> NestedCode:
     """Return the commands and scripts that a command runs, and what of it cannot be told."""
     unknown = not is_known(command)
-    program = entry(command.name)
+    program = find_program(command.name)
     if program is None:
-        suspected = Found.of(_suspected(command)) if unknown or _is_path(command) else Found()
-        return suspected + Found(marks=frozenset({UNLISTED}) if unknown else frozenset())
-    found = Found(marks=frozenset({UNLISTED}) if unknown else frozenset())
-    found += Found.of(special.parts(command)) if program.has("special") else Found()
-    found += _of(command, program, arguments(command, program), written)
+        suspected = NestedCode.of(_suspected(command)) if unknown or _is_path(command) else NestedCode()
+        return suspected + NestedCode(marks=frozenset({UNLISTED}) if unknown else frozenset())
+    found = NestedCode(marks=frozenset({UNLISTED}) if unknown else frozenset())
+    found += NestedCode.of(special.nested_parts(command)) if program.has("special") else NestedCode()
+    found += _of(command, program, parse_arguments(command, program), written)
     if program.has("assign"):
         for word in command.words[1:]:
             name, equals, value = word.text.partition("=")
             if not equals and not word.text.startswith("-"):
                 break
-            found += assigned(command, name, value, written) if equals else Found()
+            found += assignment_effects(command, name, value, written) if equals else NestedCode()
     if program.has("sub"):
-        rest, _ = subcommand(command)
-        below = entry(f"{command.name}|{rest[0].text}") if rest else None
+        rest, _ = split_subcommand(command)
+        below = find_program(f"{command.name}|{rest[0].text}") if rest else None
         if below is not None:
-            found += _of(command, below, arguments(command, below, rest[1:]), written)
+            found += _of(command, below, parse_arguments(command, below, rest[1:]), written)
             if below.has("special"):
-                found += Found.of(special.parts(command, rest))
+                found += NestedCode.of(special.nested_parts(command, rest))
     return found
 
 
-def _of(command: Command, program: Program, args: Arguments, written: Written) -> Found:
-    found = Found()
+def _of(command: ShellCommand, program: Program, args: Arguments, written: ReadText) -> NestedCode:
+    found = NestedCode()
     own = command.words[0].text.startswith(("./", "../")) if command.words else False  # a project's, of that name
     helps = command.args[-1:] in _ASKS_HELP or own
     for effect in program.effects:
@@ -108,52 +117,54 @@ def _of(command: Command, program: Program, args: Arguments, written: Written) -
             continue
         if effect.kind in _MARKS:
             if not helps and (not effect.slots or any(_given(slot, args, command) for slot in effect.slots)):
-                found += Found(marks=frozenset({_MARKS[effect.kind]}))
+                found += NestedCode(marks=frozenset({_MARKS[effect.kind]}))
         else:
             found += _slots(command, effect, args, written, helps=helps)
     return found
 
 
-def _given(slot: str, args: Arguments, command: Command) -> bool:
-    return command.fed if slot == "stdin" else args.given(slot)
+def _given(slot: str, args: Arguments, command: ShellCommand) -> bool:
+    return command.has_input if slot == "stdin" else args.has(slot)
 
 
-def _slots(command: Command, effect: Effect, args: Arguments, written: Written, *, helps: bool) -> Found:
-    found = Found()
+def _slots(
+    command: ShellCommand, effect: ProgramEffect, args: Arguments, written: ReadText, *, helps: bool
+) -> NestedCode:
+    found = NestedCode()
     for slot in effect.slots:
         if slot == "stdin":
             if command.stdin is not None:
                 found += read_code(effect.kind, command.stdin)
-            elif not command.fed and not helps and effect.kind not in _QUIET:
-                found += Found(marks=frozenset({UNTOLD}))
+            elif not command.has_input and not helps and effect.kind not in _QUIET:
+                found += NestedCode(marks=frozenset({UNDETERMINED}))
         elif effect.kind == "argv":
             words = args.rest(slot)
             if len(words) == 1 and " " in words[0].text:  # `xterm -e 'ls -l'`
-                found += Found((words[0].text,))
+                found += NestedCode((words[0].text,))
             elif words:
-                found += Found((_from_directory(special.run_by(command, words), args),))
+                found += NestedCode((_from_directory(special.inner_command(command, words), args),))
         elif effect.kind == "setting":
-            outside = any(_elsewhere(command, value) for value in args.values(slot))
-            found += Found(marks=frozenset({UNTOLD}) if outside else frozenset())
+            outside = any(_is_foreign_program(command, value) for value in args.values(slot))
+            found += NestedCode(marks=frozenset({UNDETERMINED}) if outside else frozenset())
         elif effect.kind.startswith("file "):
             for name in args.values(slot):
                 text = written(command, name)
-                found += Found() if text is None else read_code(effect.kind[5:], text)
+                found += NestedCode() if text is None else read_code(effect.kind[5:], text)
         else:
             for text in args.values(slot):
                 found += read_code(effect.kind, text)
     return found
 
 
-def _from_directory(command: Command, args: Arguments) -> Command:
+def _from_directory(command: ShellCommand, args: Arguments) -> ShellCommand:
     """Return a command as it runs where `env -C`, `sudo -D` and the like put it."""
-    program = entry(command.via[-1])
+    program = find_program(command.via[-1])
     slots = [slot for e in program.effects if e.kind == "chdir" for slot in e.slots] if program is not None else []
     there = next((value for slot in slots for value in args.values(slot)), "")
-    return replace(command, cwd=place(command, there)) if there else command
+    return replace(command, cwd=resolve_place(command, there)) if there else command
 
 
-def meant(command: Command) -> Iterator[str]:
+def possible_programs(command: ShellCommand) -> Iterator[str]:
     """Yield the programs that a name may be with a glob in it, or with variables that may be empty."""
     name = command.name
     bare = name.replace(UNKNOWN, "")
@@ -163,65 +174,65 @@ def meant(command: Command) -> Iterator[str]:
         yield from (program for program in _DESTROYERS if fnmatchcase(program, name))
 
 
-def _directory(command: Command) -> str:
-    return place(command, command.words[0].text.rpartition("/")[0])
+def _directory(command: ShellCommand) -> str:
+    return resolve_place(command, command.words[0].text.rpartition("/")[0])
 
 
-def read_code(language: str, text: str) -> Found:
+def read_code(language: str, text: str) -> NestedCode:
     """Return what a text in a language runs, as far as it can be told."""
     if language in ("shell", "powershell"):
         unknown = UNKNOWN in text and not text.replace(UNKNOWN, "").strip()
-        return Found((text,), frozenset({UNTOLD}) if unknown or language == "powershell" else frozenset())
+        return NestedCode((text,), frozenset({UNDETERMINED}) if unknown or language == "powershell" else frozenset())
     if language == "python":
         return python.read(text)
     if language in streams.READERS:
         return streams.READERS[language](text)
-    if language in lines.known():
-        return lines.read(language, text)
+    if language in lines.line_languages():
+        return lines.read_line_language(language, text)
     return code.read(language, text)
 
 
-def assigned(command: Command, name: str, value: str, written: Written) -> Found:
+def assignment_effects(command: ShellCommand, name: str, value: str, written: ReadText) -> NestedCode:
     """Return what is run because a variable has a value."""
     if name == "PATH" and re.match(r"/(?:var/)?tmp\b|/dev/shm\b", value):
-        return Found(marks=frozenset({UNTOLD}))  # programs of the usual names may lie there
-    program = variable(name)
+        return NestedCode(marks=frozenset({UNDETERMINED}))  # programs of the usual names may lie there
+    program = find_variable(name)
     if name.startswith(("BASH_ALIASES[", "BASH_CMDS[")):
-        return Found((value,), frozenset({UNTOLD}))  # another program has a name from here on
+        return NestedCode((value,), frozenset({UNDETERMINED}))  # another program has a name from here on
     if name.endswith("SHELL") and is_a(value.rpartition("/")[2], "shell"):
-        return Found()  # one shell in the place of another
+        return NestedCode()  # one shell in the place of another
     if program is None or not value.replace(UNKNOWN, "").strip():
-        return Found()
-    whole = Arguments((), ((Word(value), 0),), (Word(value),))
-    script = program.has("shell") and _elsewhere(command, value)
-    found = Found(marks=frozenset({UNTOLD}) if script else frozenset())
+        return NestedCode()
+    whole = Arguments((), ((ShellWord(value), 0),), (ShellWord(value),))
+    script = program.has("shell") and _is_foreign_program(command, value)
+    found = NestedCode(marks=frozenset({UNDETERMINED}) if script else frozenset())
     for effect in program.effects:
         found += _of(replace(command, stdin=""), Program((effect._replace(slots=("0",)),)), whole, written)
     return found
 
 
-def _elsewhere(command: Command, text: str) -> bool:
+def _is_foreign_program(command: ShellCommand, text: str) -> bool:
     """Say whether a text names a program neither of the working directory nor of where programs are installed."""
     words = text.strip("\"'|! ").split()
     runs = bool(words) and (
         is_a(words[0].rpartition("/")[2], "shell") or is_a(words[0].rpartition("/")[2], "interpreter")
     )
     script = next((w for w in words[1:] if not w.startswith("-")), "") if runs and "-c" not in words else ""
-    names = [place(command, word.strip("\"'")) for word in (*words[:1], script) if word]
+    names = [resolve_place(command, word.strip("\"'")) for word in (*words[:1], script) if word]
     return any(name.startswith(("/", "~", "../")) and not is_installed(name) for name in names)
 
 
-def _is_path(command: Command) -> bool:
+def _is_path(command: ShellCommand) -> bool:
     return bool(command.words) and "/" in command.words[0].text
 
 
-def _suspected(command: Command) -> Iterator[Command | str | Found]:
+def _suspected(command: ShellCommand) -> Iterator[ShellCommand | str | NestedCode]:
     """Look at the arguments of a program that the table does not know: it may run them."""
     project = is_project(command)
     for index, word in enumerate(command.words[1:], 1):
         if _SHELL_PATH.match(word.text):
-            yield Found(marks=frozenset({UNTOLD}))
+            yield NestedCode(marks=frozenset({UNDETERMINED}))
         if _HARD.search(word.text) and index + 1 < len(command.words):
-            yield special.run_by(command, command.words[index:])
+            yield special.inner_command(command, command.words[index:])
         elif not project and any(c.isspace() for c in word.text) and _HARD_TEXT.search(word.text):
-            yield Guess(word.text)
+            yield PossibleScript(word.text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hermes_agent.policy.shell.tree import below, text_of
+from hermes_agent.policy.shell.tree import descendants, node_text
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -31,10 +31,10 @@ def prints_secret(node: Node, known: Container[str]) -> bool:
     Args:
         known: the variables that the script sets itself.
     """
-    if text_of(node.child_by_field_name("name")) not in _PRINTERS or _goes_elsewhere(node):
+    if node_text(node.child_by_field_name("name")) not in _PRINTERS or _goes_elsewhere(node):
         return False
     kinds = ("simple_expansion", "expansion")
-    return any(_reveals(text_of(one), known) for one in below(node, kinds))
+    return any(_reveals(node_text(one), known) for one in descendants(node, kinds))
 
 
 def _reveals(text: str, known: Container[str]) -> bool:
@@ -51,13 +51,13 @@ def _goes_elsewhere(node: Node) -> bool:
     while above is not None:
         if above.type == "redirected_statement":
             targets = [c for c in above.named_children if c.type == "file_redirect"]
-            if any(not re.search(r">&\s*[12]|/dev/(?:std|tty|fd)", text_of(c)) for c in targets):
+            if any(not re.search(r">&\s*[12]|/dev/(?:std|tty|fd)", node_text(c)) for c in targets):
                 return True
         elif above.type in ("command_substitution", "process_substitution"):
             return True
         elif above.type == "pipeline":
             stages = [c for c in above.named_children if c.start_byte >= inner.end_byte]
-            if any(text_of(c).split(None, 1)[0] not in _FILTERS for c in stages if text_of(c).strip()):
+            if any(node_text(c).split(None, 1)[0] not in _FILTERS for c in stages if node_text(c).strip()):
                 return True
         inner = above
         above = above.parent

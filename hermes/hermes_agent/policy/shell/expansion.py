@@ -6,15 +6,22 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hermes_agent.policy.shell.script import UNKNOWN, Command, Word
-from hermes_agent.policy.shell.words import ansi_c, braces, changed, quoted, unescaped, unquoted
+from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand, ShellWord
+from hermes_agent.policy.shell.words import (
+    apply_expansion,
+    decode_ansi_c,
+    expand_braces,
+    shift_quoted,
+    unescape,
+    unshift_quoted,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 __all__ = ["Expander"]
 
-Substitute = Callable[["Node"], tuple[str, tuple[Command, ...]]]
+Substitute = Callable[["Node"], tuple[str, tuple[ShellCommand, ...]]]
 
 MOST_EXPANDED = 1_000_000
 """Characters that all variables of a script may become: `a=$a$a` doubles."""
@@ -31,20 +38,20 @@ class Expander:
         self.variables: dict[str, str] = {"HOME": "~", "HERMES_HOME": "~/.hermes", "IFS": " "}
         self.positional: list[str] | None = []
         """`$1`, `$2`, …; None where they are not known."""
-        self.arrays: dict[str, list[Word]] = {}
+        self.arrays: dict[str, list[ShellWord]] = {}
         self.references: dict[str, str] = {}
         """Names that stand for another variable (`declare -n`)."""
         self.room = MOST_EXPANDED
         """What is left of that; below zero nothing is expanded any more."""
         self._in_quotes = False
         self._substitute = substitute
-        self._sources: list[Command] = []
-        self._substituted: list[Command] = []
+        self._sources: list[ShellCommand] = []
+        self._substituted: list[ShellCommand] = []
 
-    def words(self, node: Node) -> list[Word]:
+    def words(self, node: Node) -> list[ShellWord]:
         """Return the words that a node of the tree becomes; often one, none when it expands to nothing."""
         if _text(node) in ('"$@"', "$@", "$*") and self.positional:
-            return self._taken([Word(value) for value in self.positional])
+            return self._taken([ShellWord(value) for value in self.positional])
         whole = re.fullmatch(r'"?\$\{(\w+)\[[@*]\]\}"?', _text(node))
         if whole is not None and (array := self._referred(whole[1])) in self.arrays:
             return self._taken(self.arrays[array])
@@ -56,8 +63,8 @@ class Expander:
         finally:
             self._sources, self._substituted = outer
         pieces = [raw] if _is_quoted(node) else raw.split()
-        found = [word for piece in pieces for word in braces(piece)]
-        return [Word(unquoted(text), sources, substituted) for text in found]
+        found = [word for piece in pieces for word in expand_braces(piece)]
+        return [ShellWord(unshift_quoted(text), sources, substituted) for text in found]
 
     def document(self, node: Node) -> str:
         """Return the text of a here-document."""
@@ -66,7 +73,7 @@ class Expander:
         for child in node.named_children:
             if child.type != "heredoc_content":
                 parts += [text[position - node.start_byte : child.start_byte - node.start_byte]]
-                parts += [unquoted(self._raw(child)).encode()]
+                parts += [unshift_quoted(self._raw(child)).encode()]
                 position = child.end_byte
         return b"".join([*parts, text[position - node.start_byte :]]).decode("utf-8", "replace")
 
@@ -91,13 +98,13 @@ class Expander:
         text = _text(node)
         match node.type:
             case "word" | "extglob_pattern" | "regex":
-                return unescaped(text)
+                return unescape(text)
             case "string":
                 return self._string(node)
             case "raw_string":
-                return quoted(text[1:-1])
+                return shift_quoted(text[1:-1])
             case "ansi_c_string":
-                return quoted(ansi_c(text[2:-1]))
+                return shift_quoted(decode_ansi_c(text[2:-1]))
             case "simple_expansion":
                 return self._variable(text[1:])
             case "expansion":
@@ -113,9 +120,9 @@ class Expander:
                 return UNKNOWN
         return text if node.child_count == 0 or node.type == "brace_expression" else self._joined(node)
 
-    def _taken(self, words: list[Word]) -> list[Word]:
+    def _taken(self, words: list[ShellWord]) -> list[ShellWord]:
         self.room -= sum(len(word.text) + 32 for word in words)
-        return words if self.room >= 0 else [Word(UNKNOWN)]
+        return words if self.room >= 0 else [ShellWord(UNKNOWN)]
 
     def _joined(self, node: Node) -> str:
         return (" " if node.type == "array" else "").join(self._raw(child) for child in node.named_children)
@@ -127,14 +134,16 @@ class Expander:
         outer, self._in_quotes = self._in_quotes, True
         for child in node.named_children:
             parts.append(
-                quoted(_in_quotes(raw[position - start : child.start_byte - start].decode("utf-8", "replace")))
+                shift_quoted(_in_quotes(raw[position - start : child.start_byte - start].decode("utf-8", "replace")))
             )
             inner = _in_quotes(_text(child)) if child.type == "string_content" else self._raw(child)
-            parts.append(quoted(inner))
+            parts.append(shift_quoted(inner))
             position = child.end_byte
         self._in_quotes = outer
         parts.append(
-            quoted(_in_quotes(raw[position - start : max(position - start, len(raw) - 1)].decode("utf-8", "replace")))
+            shift_quoted(
+                _in_quotes(raw[position - start : max(position - start, len(raw) - 1)].decode("utf-8", "replace"))
+            )
         )
         return "".join(parts)
 
@@ -171,7 +180,7 @@ class Expander:
                 self._raw(child)  # for the commands in it
             name = self._value(cut[1][1:]) if cut[1][0] == "!" else cut[1]
             value = self._variable(name)
-            made = UNKNOWN if UNKNOWN in value else changed(value, cut[2], cut[3])
+            made = UNKNOWN if UNKNOWN in value else apply_expansion(value, cut[2], cut[3])
             self.room -= len(made)
             return made if self.room >= 0 else UNKNOWN
         match = re.fullmatch(r"([A-Za-z_]\w*|[0-9@*])(?::?([-=+?])(.*))?", body, re.DOTALL)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from importlib.resources import files
 
-from hermes_agent.policy.shell.paths import is_temporary, place
-from hermes_agent.policy.shell.script import UNKNOWN, Command
-from hermes_agent.policy.shell.table import Program, arguments, entry, subcommand
+from hermes_agent.policy.shell.paths import is_temporary, resolve_place
+from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand
+from hermes_agent.policy.shell.table import Program, find_program, parse_arguments, split_subcommand
 
-__all__ = ["is_installed", "is_known", "is_project", "is_undecided", "label", "reads"]
+__all__ = ["is_installed", "is_known", "is_project", "is_undecided", "unknown_label", "is_harmless_use"]
 
 _INSTALLED = re.compile(r"/(?:(?:usr|opt|nix/store|snap|run/current-system)/|s?bin/)|~/\.(?:local|cargo|npm)")
 _RUNNERS = frozenset({"poetry", "pdm", "hatch", "rye", "pixi", "pipenv", "uv", "bundle", "bundler", "rbenv", "tox"})
@@ -46,41 +46,41 @@ def is_installed(path: str) -> bool:
     return _INSTALLED.match(path) is not None
 
 
-def is_project(command: Command) -> bool:
+def is_project(command: ShellCommand) -> bool:
     """Say whether the program is the project's: it lies below the working directory, or a project's tool runs it."""
     path = command.words[0].text
     if "/" in path:
-        return not path.startswith(("/", "~")) or is_temporary(place(command, path))
+        return not path.startswith(("/", "~")) or is_temporary(resolve_place(command, path))
     return command.via[-1:] != () and command.via[-1] in _RUNNERS
 
 
-def reads(command: Command) -> bool:
+def is_harmless_use(command: ShellCommand) -> bool:
     """Say whether a program that has power is used in a way that is known to have none."""
     return bool(_words(command.name)) and _allowed(command)
 
 
-def is_known(command: Command) -> bool:
+def is_known(command: ShellCommand) -> bool:
     """Say whether the program is known, with what it is told to do."""
     name = command.name
     if not name or UNKNOWN in name or re.search(r"[*?]|\[.+\]", name) or is_project(command):
         return True  # no program, one that other rules ask about, or a project's own
     if command.args[-1:] and command.args[-1] in _HELP and len(command.args) < 4:
         return _words(name) is not None or not any(arg.startswith("-") for arg in command.args[:-1])
-    path = place(command, command.words[0].text)
+    path = resolve_place(command, command.words[0].text)
     if path.startswith(("/", "~")) and "/" in command.words[0].text and not is_installed(path):
         return False
     return _allowed(command) or is_undecided(command)
 
 
-def is_undecided(command: Command) -> bool:
+def is_undecided(command: ShellCommand) -> bool:
     """Say whether what a program that has power is told is only known when it runs: `git "$WHAT"`."""
     if not _words(command.name) or _allowed(command):
         return False
-    operands = arguments(command, entry(command.name) or Program()).operands
+    operands = parse_arguments(command, find_program(command.name) or Program()).operands
     return bool(operands) and UNKNOWN in operands[0][0].text
 
 
-def label(command: Command) -> str:
+def unknown_label(command: ShellCommand) -> str:
     """Return what is unknown: the name of a program, or of one that has power with the word that decides."""
     words = _words(command.name)
     if not words:
@@ -88,31 +88,31 @@ def label(command: Command) -> str:
     if all(word.startswith("-") for word in words):
         said = [arg for arg in command.args if arg.startswith("-") and not _listed(arg, words)]
     else:
-        said = [word.text for word in subcommand(command)[0]]
+        said = [word.text for word in split_subcommand(command)[0]]
     return f"{command.name} {said[0]}" if said and re.fullmatch(r"[\w:.-]{1,40}", said[0]) else command.name
 
 
-def _allowed(command: Command) -> bool:
+def _allowed(command: ShellCommand) -> bool:
     words = _words(command.name)
     if not words:
         return words is not None
-    given = arguments(command, entry(command.name) or Program())
+    given = parse_arguments(command, find_program(command.name) or Program())
     operands = [word.text for word, _ in given.operands]
     if not command.args or "--dry-run" in command.args:
         return True
-    if operands and operands[0] in subcommand(command)[1]:
+    if operands and operands[0] in split_subcommand(command)[1]:
         return True  # an alias, which stands for what it was set to
     below = _words(f"{command.name}|{operands[0]}") if operands else None
     if below is not None:
         rest = given.words[given.operands[0][1] + 1 :]
-        inner = arguments(command, entry(f"{command.name}|{operands[0]}") or Program(), rest)
+        inner = parse_arguments(command, find_program(f"{command.name}|{operands[0]}") or Program(), rest)
         return _fits(below, [word.text for word, _ in inner.operands], [word.text for word in rest])
     return _fits(words, operands, command.args)
 
 
 def _fits(words: Sequence[str], operands: Sequence[str], args: Sequence[str]) -> bool:
     """Say whether the first operands are known, or each option is."""
-    if any(_leads(word.split("/"), operands) for word in words if word[0] != "-"):
+    if any(_is_prefix(word.split("/"), operands) for word in words if word[0] != "-"):
         return True
     options = [arg for arg in args if arg.startswith("-") and len(arg) > 1]
     listed = [word for word in words if len(word) > 1 and word.startswith("-")]
@@ -121,7 +121,7 @@ def _fits(words: Sequence[str], operands: Sequence[str], args: Sequence[str]) ->
     return all(_listed(option, listed) for option in options) if listed else not operands
 
 
-def _leads(path: Sequence[str], operands: Sequence[str]) -> bool:
+def _is_prefix(path: Sequence[str], operands: Sequence[str]) -> bool:
     if path[-1] == ".":
         path = path[:-1]
         if len(operands) > len(path):

@@ -10,10 +10,10 @@ import posixpath
 import re
 from collections.abc import Callable
 
-from hermes_agent.policy.shell.script import UNKNOWN, Command
-from hermes_agent.policy.shell.words import ansi_c
+from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand
+from hermes_agent.policy.shell.words import decode_ansi_c
 
-__all__ = ["DISK", "EVERY_PROCESS", "fits_all", "output_of"]
+__all__ = ["DISK", "EVERY_PROCESS", "matches_all", "output_of"]
 
 DISK = f"/dev/{UNKNOWN}"
 """Stands for the disks that a program lists."""
@@ -23,27 +23,27 @@ LONGEST = 100_000
 """Characters of an output that repeats what it is given."""
 
 
-def output_of(command: Command) -> str | None:
+def output_of(command: ShellCommand) -> str | None:
     """Return the standard output, None when it cannot be told."""
     maker = _MAKERS.get(command.name)
     return None if maker is None else maker(command)
 
 
-def _echo(command: Command) -> str | None:
+def _echo(command: ShellCommand) -> str | None:
     args = list(command.args)
     options = ""
     while args and args[0].startswith("-") and set(args[0][1:]) <= set("neE") and len(args[0]) > 1:
         options += args.pop(0)
     text = " ".join(args)
-    return (ansi_c(text) if "e" in options else text) + ("" if "n" in options else "\n")
+    return (decode_ansi_c(text) if "e" in options else text) + ("" if "n" in options else "\n")
 
 
-def _printf(command: Command) -> str | None:
+def _printf(command: ShellCommand) -> str | None:
     if not command.args:
         return None
-    form, values = ansi_c(command.args[0]), list(command.args[1:])
+    form, values = decode_ansi_c(command.args[0]), list(command.args[1:])
     if form == "-v":  # into a variable
-        form, values = ansi_c("".join(values[1:2])), values[2:]
+        form, values = decode_ansi_c("".join(values[1:2])), values[2:]
     text, piece = "", form
     while len(text) <= LONGEST:
         before = len(values)
@@ -62,14 +62,14 @@ def _printf(command: Command) -> str | None:
     return None
 
 
-def _cat(command: Command) -> str | None:
+def _cat(command: ShellCommand) -> str | None:
     made = [output_of(word.sources[-1]) for word in command.words[1:] if word.sources]
     if made and len(made) == len(command.operands):
         return None if None in made else "".join(text for text in made if text)
     return command.stdin if not command.operands or command.operands == ("-",) else None
 
 
-def _found(command: Command) -> str | None:
+def _found(command: ShellCommand) -> str | None:
     """Return the roots of a `find` that leaves nothing out: whoever gets them gets what is below them."""
     whole = ("-print", "-print0", "-type", "-xdev", "-mount", "-depth")  # whose files go, goes
     tests = [a for a in command.args if a.startswith("-") and a not in whole]
@@ -77,16 +77,16 @@ def _found(command: Command) -> str | None:
     return None if tests else "\n".join(roots or (".",))
 
 
-def _dirname(command: Command) -> str | None:
+def _dirname(command: ShellCommand) -> str | None:
     return "\n".join(posixpath.dirname(o) or "." for o in command.operands) or None
 
 
-def _pwd(command: Command) -> str | None:
+def _pwd(command: ShellCommand) -> str | None:
     return command.cwd or None
 
 
-def _base64(command: Command) -> str | None:
-    if not command.flag("dD", "--decode") or command.stdin is None or UNKNOWN in command.stdin:
+def _base64(command: ShellCommand) -> str | None:
+    if not command.has_flag("dD", "--decode") or command.stdin is None or UNKNOWN in command.stdin:
         return None
     try:
         return base64.b64decode("".join(command.stdin.split()) + "==").decode("utf-8", "replace")
@@ -94,8 +94,8 @@ def _base64(command: Command) -> str | None:
         return None
 
 
-def _base32(command: Command) -> str | None:
-    if not command.flag("d", "--decode") or command.stdin is None:
+def _base32(command: ShellCommand) -> str | None:
+    if not command.has_flag("d", "--decode") or command.stdin is None:
         return None
     try:
         return base64.b32decode("".join(command.stdin.split())).decode("utf-8", "replace")
@@ -103,8 +103,8 @@ def _base32(command: Command) -> str | None:
         return None
 
 
-def _xxd(command: Command) -> str | None:
-    if not command.flag("r", "-revert") or command.stdin is None:
+def _xxd(command: ShellCommand) -> str | None:
+    if not command.has_flag("r", "-revert") or command.stdin is None:
         return None
     try:
         return bytes.fromhex(command.stdin).decode("utf-8", "replace")
@@ -112,15 +112,15 @@ def _xxd(command: Command) -> str | None:
         return None
 
 
-def _rev(command: Command) -> str | None:
+def _rev(command: ShellCommand) -> str | None:
     return None if command.stdin is None else "".join(line[::-1] for line in command.stdin.splitlines())
 
 
-def _tr(command: Command) -> str | None:
+def _tr(command: ShellCommand) -> str | None:
     if command.stdin is None or UNKNOWN in command.stdin:
         return None
     sets = [_set(operand) for operand in command.operands]
-    if command.flag("d") and len(sets) == 1:
+    if command.has_flag("d") and len(sets) == 1:
         return "".join(c for c in command.stdin if c not in sets[0])
     if len(sets) != 2 or not sets[1]:
         return None
@@ -131,7 +131,7 @@ def _tr(command: Command) -> str | None:
 def _set(text: str) -> str:
     """Expand `a-z` and the classes of tr."""
     lower, upper = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    text = ansi_c(text).replace("[:lower:]", lower).replace("[:upper:]", upper).replace("[:space:]", " \t\n")
+    text = decode_ansi_c(text).replace("[:lower:]", lower).replace("[:upper:]", upper).replace("[:space:]", " \t\n")
     found, index = "", 0
     while index < len(text):
         if index + 2 < len(text) and text[index + 1] == "-" and text[index] <= text[index + 2]:
@@ -143,21 +143,21 @@ def _set(text: str) -> str:
     return found
 
 
-def _named(command: Command) -> str | None:
+def _named(command: ShellCommand) -> str | None:
     """Return what `which rm` and `command -v rm` print: the name serves."""
     return "\n".join(command.operands)
 
 
-def _rot13(command: Command) -> str | None:
+def _rot13(command: ShellCommand) -> str | None:
     return None if command.stdin is None else codecs.encode(command.stdin, "rot13")
 
 
-def fits_all(pattern: str) -> bool:
+def matches_all(pattern: str) -> bool:
     """Say whether a regular expression leaves no name out."""
     return re.fullmatch(r"\^?(?:\.|\[\^ \])?[*+]?\$?", pattern) is not None
 
 
-def _disks(command: Command) -> str | None:
+def _disks(command: ShellCommand) -> str | None:
     """Return the disks that a program lists by their paths."""
     args = " ".join(command.args)
     if command.name == "lsblk":
@@ -168,23 +168,23 @@ def _disks(command: Command) -> str | None:
     return DISK if command.name != "blkid" or not re.search(r"-s\s*\w|-o\s*value", args) else None
 
 
-def _processes(command: Command) -> str | None:
+def _processes(command: ShellCommand) -> str | None:
     """Return the numbers of all processes where none is left out."""
     if command.name == "ps":
         first = "".join(a for a in command.args[:1] if re.fullmatch(r"-?[A-Za-z]+", a))
         each = re.match(r"-[A-Za-z]*[eA]|-?[a-z]*a[a-z]*x|-?[a-z]*x[a-z]*a", first)
         return EVERY_PROCESS if each and not re.search(r"(?:^|\s)-?(?:-pid|p|-user|[uUC])\s", command.text) else None
-    named = [operand for operand in command.operands if not fits_all(operand)]
-    return EVERY_PROCESS if command.operands and not named and not command.flag("uUPgGst") else None
+    named = [operand for operand in command.operands if not matches_all(operand)]
+    return EVERY_PROCESS if command.operands and not named and not command.has_flag("uUPgGst") else None
 
 
-def _listed(command: Command) -> str | None:
+def _listed(command: ShellCommand) -> str | None:
     if [o.rstrip("/") for o in command.operands] == ["/proc"]:
         return EVERY_PROCESS
     return "\n".join(command.operands) if command.operands and all("*" in o for o in command.operands) else None
 
 
-def _passed(command: Command) -> str | None:
+def _passed(command: ShellCommand) -> str | None:
     """Return what a filter leaves of disks and of processes: the same, where it leaves one of each line."""
     given, args = (command.stdin or "").strip(), " ".join(command.args)
     if command.name == "awk" and (printed := re.fullmatch(r"BEGIN\s*\{\s*print\s+(.+?)\s*;?\s*\}", args)):
@@ -201,7 +201,7 @@ def _passed(command: Command) -> str | None:
     return given if command.name != "tail" or re.search(r"\+\d", args) else None
 
 
-_MAKERS: dict[str, Callable[[Command], str | None]] = {
+_MAKERS: dict[str, Callable[[ShellCommand], str | None]] = {
     "echo": _echo,
     "printf": _printf,
     "cat": _cat,
@@ -211,7 +211,7 @@ _MAKERS: dict[str, Callable[[Command], str | None]] = {
     "pwd": _pwd,
     "mktemp": lambda command: "/tmp/tmp.made/",
     "realpath": lambda command: "\n".join(command.operands) or None,
-    "readlink": lambda command: "\n".join(command.operands) if command.flag("fem") else None,
+    "readlink": lambda command: "\n".join(command.operands) if command.has_flag("fem") else None,
     "base64": _base64,
     "base32": _base32,
     "xxd": _xxd,
@@ -227,5 +227,5 @@ _MAKERS: dict[str, Callable[[Command], str | None]] = {
     "rot13": _rot13,
     "which": _named,
     "type": _named,
-    "command": lambda command: _named(command) if command.flag("vV") else None,
+    "command": lambda command: _named(command) if command.has_flag("vV") else None,
 }

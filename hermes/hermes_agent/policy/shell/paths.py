@@ -6,7 +6,7 @@ import posixpath
 import re
 from fnmatch import fnmatchcase
 
-from hermes_agent.policy.shell.script import Command
+from hermes_agent.policy.shell.script import ShellCommand
 
 __all__ = [
     "is_block_device",
@@ -19,7 +19,7 @@ __all__ = [
     "is_system",
     "is_system_directory",
     "is_temporary",
-    "place",
+    "resolve_place",
 ]
 
 SYSTEM_DIRECTORIES = frozenset(
@@ -93,7 +93,7 @@ _TOP = re.compile(r"(?:etc|usr|boot|proc|sys|root)(?:/|$)")
 """So far above the working directory that it is taken for the root, or where the root's own names stand."""
 
 
-def place(command: Command, path: str) -> str:
+def resolve_place(command: ShellCommand, path: str) -> str:
     """Return the path without detours, absolute where the command's directory is known."""
     if command.cwd and not path.startswith(("/", "~")):
         path = posixpath.join(command.cwd, path)

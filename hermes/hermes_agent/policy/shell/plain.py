@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes_agent.policy.shell.tree import parsed
+from hermes_agent.policy.shell.tree import parse_tree
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -22,7 +22,7 @@ def plain_words(text: str) -> tuple[str, ...] | None:
     text = text.strip()
     if not text or not text.isprintable():
         return None
-    root = parsed(text)
+    root = parse_tree(text)
     if root.has_error or len(root.children) != 1 or root.children[0].type != "command":
         return None
     found = [_word(child) for child in root.children[0].children]

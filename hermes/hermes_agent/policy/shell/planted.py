@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from hermes_agent.policy.shell.script import Found
+from hermes_agent.policy.shell.script import NestedCode
 
-__all__ = ["built", "planted"]
+__all__ = ["build_commands", "autostart_commands"]
 
 _UNIT = re.compile(r"/systemd/.*\.(?:service|timer|socket|mount|conf)$|\.service$")
 _TABLE = re.compile(r"/etc/(?:cron\.d/|crontab$)|/var/spool/cron/")
@@ -17,18 +17,18 @@ _CALL = re.compile(r"\b(?:system|popen|exec\w*)\s*\(\s*\"((?:\\.|[^\"\\])*)\"\s*
 _LIST = re.compile(r"\b(?:Command(?:::new)?|execl[pe]*|execv[pe]*|ProcessBuilder)\s*\(([^;]*)")
 
 
-def planted(path: str, text: str) -> Found:
+def autostart_commands(path: str, text: str) -> NestedCode:
     """Return what a file that is written to this place runs, by systemd, cron or an init script."""
     if _UNIT.search(path):
-        return Found(tuple(_EXEC.findall(text)))
+        return NestedCode(tuple(_EXEC.findall(text)))
     if _TABLE.match(path):
         lines = _LINE.findall(text)  # the line of a user's own table has no name of a user
-        return Found((*lines, *(line.partition(" ")[2] for line in lines if path.startswith("/etc/"))))
-    return Found((text,)) if _SCRIPT.match(path) else Found()
+        return NestedCode((*lines, *(line.partition(" ")[2] for line in lines if path.startswith("/etc/"))))
+    return NestedCode((text,)) if _SCRIPT.match(path) else NestedCode()
 
 
-def built(text: str) -> Found:
+def build_commands(text: str) -> NestedCode:
     """Return the commands that the source of a compiled program starts, as far as they stand in it."""
     calls = [call.replace('\\"', '"') for call in _CALL.findall(text)]
     lists = [" ".join(re.findall(r'"((?:\\.|[^"\\])*)"', given)) for given in _LIST.findall(text)]
-    return Found((*calls, *filter(None, lists)))
+    return NestedCode((*calls, *filter(None, lists)))

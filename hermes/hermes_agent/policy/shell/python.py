@@ -15,8 +15,8 @@ from typing import Any
 
 from hermes_agent.policy.shell import code
 from hermes_agent.policy.shell.paths import is_credential
-from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNKNOWN, UNTOLD, Found
-from hermes_agent.policy.shell.walks import deletions
+from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNDETERMINED, UNKNOWN, NestedCode
+from hermes_agent.policy.shell.walks import find_deletions
 
 __all__ = ["read"]
 
@@ -38,20 +38,20 @@ def _scripts() -> dict[str, str]:
     return {name: " ".join(words) for name, words in code.table()["python-call"].items()}
 
 
-def read(text: str, depth: int = 0) -> Found:
+def read(text: str, depth: int = 0) -> NestedCode:
     """Return what code of Python runs; texts are taken from it as far as they are constant."""
     try:
         tree = ast.parse(text.strip("\n"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return Found(tuple(code.texts(text)), frozenset({UNTOLD}))
+        return NestedCode(tuple(code.texts(text)), frozenset({UNDETERMINED}))
     reader = _Reader(depth)
     try:
-        reader.look(tree)
+        reader.visit(tree)
     except RecursionError:
-        reader.marks.add(UNTOLD)
-    if UNTOLD in reader.marks:
+        reader.marks.add(UNDETERMINED)
+    if UNDETERMINED in reader.marks:
         reader.parts += code.texts(text)
-    return Found(tuple(dict.fromkeys(reader.parts)), frozenset(reader.marks))
+    return NestedCode(tuple(dict.fromkeys(reader.parts)), frozenset(reader.marks))
 
 
 class _Reader:
@@ -70,7 +70,7 @@ class _Reader:
         self._looped: list[str] = []
         """Texts that loops go through; the code may run each of them."""
 
-    def look(self, tree: ast.AST) -> None:
+    def visit(self, tree: ast.AST) -> None:
         """Look at every statement and call."""
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -84,7 +84,7 @@ class _Reader:
             if isinstance(node, ast.Call):
                 self._called.add(id(node.func))
                 self._call(node)
-        self.parts += deletions(tree, self._text, self._path)
+        self.parts += find_deletions(tree, self._text, self._path)
         if self.parts:
             self.parts += self._looped
         if NETWORK in self.marks:  # what is read may be sent
@@ -95,7 +95,7 @@ class _Reader:
                 self._named(node)
             ends = isinstance(node, ast.Attribute) and node.attr in ("kill", "send_signal", "suspend", "terminate")
             if ends and "psutil" in self._names.values():
-                self.marks.add(UNTOLD)
+                self.marks.add(UNDETERMINED)
             if isinstance(node, ast.While) and any(
                 isinstance(n, ast.Attribute) and n.attr == "fork" for n in ast.walk(node)
             ):
@@ -115,9 +115,9 @@ class _Reader:
         if root in _of("network") and module not in _of("local") and whole not in _of("local"):
             self.marks.add(NETWORK)
             if root in ("socket", "socketserver", "xmlrpc", "rpyc", "Pyro5", "paramiko", "telnetlib", "asyncssh"):
-                self.marks.add(UNTOLD)
+                self.marks.add(UNDETERMINED)
         if root in _of("modules") or (root in sys.stdlib_module_names and root not in _of("standard") | _of("network")):
-            self.marks.add(UNTOLD)
+            self.marks.add(UNDETERMINED)
         if root in ("ctypes", "cffi", "_ctypes"):
             self.marks.add(LIBRARY)
         if whole.endswith(".*") and root in ("os", "subprocess", "shutil", "pty"):
@@ -200,7 +200,7 @@ class _Reader:
                     if isinstance(module, str):
                         self._module(module, module)
                         return module
-                    self.marks.add(UNTOLD)
+                    self.marks.add(UNDETERMINED)
                 if path in ("getattr", "builtins.getattr") and len(args) > 1:
                     name = self._constant(args[1])
                     return f"{self._path(args[0])}.{name}" if isinstance(name, str) else ""
@@ -232,7 +232,7 @@ class _Reader:
         elif path in ("timeit.timeit", "cProfile.run") and arguments and UNKNOWN not in arguments[0]:
             self._nested(arguments[0])
         elif path.startswith("os.") and path.count(".") == 1 and path.partition(".")[2] not in _of("os"):
-            self.marks.add(UNTOLD)
+            self.marks.add(UNDETERMINED)
         else:
             self._passed(path, node)
 
@@ -244,7 +244,7 @@ class _Reader:
         self.parts.append(line)
         self._unknown(line)
         if any(k.arg in ("preexec_fn", "executable") for k in node.keywords):
-            self.marks.add(UNTOLD)
+            self.marks.add(UNDETERMINED)
 
     def _passed(self, path: str, node: ast.Call) -> None:
         """Look at functions that are given to others, and at names that are put together."""
@@ -253,9 +253,9 @@ class _Reader:
             whole = self._path(node)
             root = (whole or self._path(node.args[0])).partition(".")[0]
             if root in ("os", "subprocess", "shutil", "builtins", "__builtins__", "sys", "pty"):
-                self.marks.add(UNTOLD)
+                self.marks.add(UNDETERMINED)
         elif any(self._path(a) in runs for a in (*node.args, *(k.value for k in node.keywords))):
-            self.marks.add(UNTOLD)
+            self.marks.add(UNDETERMINED)
 
     def _exec(self, path: str, node: ast.Call) -> None:
         """`os.execl(path, arg0, arg1, …)`, `os.execv(path, [arg0, …])`, `os.spawnl(mode, path, …)`."""
@@ -308,7 +308,7 @@ class _Reader:
         if arguments and UNKNOWN not in arguments[0] and self._depth < DEEPEST:
             self._nested(arguments[0])
         else:
-            self.marks.add(UNTOLD)
+            self.marks.add(UNDETERMINED)
 
     def _nested(self, text: str) -> None:
         found = read(text, self._depth + 1)
@@ -322,11 +322,11 @@ class _Reader:
         hidden = last.startswith("__") and last.endswith("__") and last not in _of("attributes") and path != last
         runs = path in _of("untold") | _of("texts") | _of("argv")
         if runs or hidden or path in ("os.fork", "__import__", "sys.meta_path", "sys.path_hooks"):
-            self.marks.add(UNTOLD)
+            self.marks.add(UNDETERMINED)
 
     def _unknown(self, text: str) -> None:
         if not text.replace(UNKNOWN, "").strip() or text.startswith(UNKNOWN):
-            self.marks.add(UNTOLD)
+            self.marks.add(UNDETERMINED)
 
     def _line(self, node: ast.AST) -> str:
         """Return the command line of a text or of a list of words."""

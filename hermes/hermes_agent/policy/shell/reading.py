@@ -1,4 +1,4 @@
-"""Text to `Script`: the grammar is tree-sitter's; what words stand for is worked out as far as it is written there."""
+"""Text to `ShellScript`: the grammar is tree-sitter's; what words stand for is worked out as far as it is written there."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hermes_agent.policy.shell import bombs
-from hermes_agent.policy.shell.compiled import made, read_source, runs
-from hermes_agent.policy.shell.effects import assigned, effects, meant
+from hermes_agent.policy.shell.compiled import compiled_files, compiled_programs, read_source
+from hermes_agent.policy.shell.effects import assignment_effects, find_effects, possible_programs
 from hermes_agent.policy.shell.environment import prints_secret
 from hermes_agent.policy.shell.expansion import Expander
 from hermes_agent.policy.shell.links import Links
 from hermes_agent.policy.shell.output import output_of
-from hermes_agent.policy.shell.paths import place
-from hermes_agent.policy.shell.planted import planted
+from hermes_agent.policy.shell.paths import resolve_place
+from hermes_agent.policy.shell.planted import autostart_commands
 from hermes_agent.policy.shell.script import (
     REVEALS,
+    UNDETERMINED,
     UNKNOWN,
     UNLISTED,
-    UNTOLD,
-    Command,
-    Found,
-    Guess,
-    Redirect,
-    Script,
-    Word,
+    NestedCode,
+    PossibleScript,
+    ShellCommand,
+    ShellRedirect,
+    ShellScript,
+    ShellWord,
 )
 from hermes_agent.policy.shell.table import is_a
-from hermes_agent.policy.shell.tree import below, is_descriptor, parsed, text_of
+from hermes_agent.policy.shell.tree import descendants, is_descriptor, node_text, parse_tree
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -57,10 +57,10 @@ _UNREAD = re.compile(r"(?<!\\)`([^`]+)`|\$\((.+)\)", re.DOTALL)
 """A substitution in a part of `${x:-…}` that the grammar leaves as it stands."""
 
 
-def read_script(text: str, *, guessed: bool = False) -> Script:
-    """Return what `text` would run; `guessed`: it only may be a script (`Guess`). Never raises."""
+def read_script(text: str, *, guessed: bool = False) -> ShellScript:
+    """Return what `text` would run; `guessed`: it only may be a script (`PossibleScript`). Never raises."""
     if len(text) > LONGEST:
-        return Script((), problem=f"it is longer than {LONGEST} characters")
+        return ShellScript((), problem=f"it is longer than {LONGEST} characters")
     reader = _Reader(guessed)
     try:
         reader.read_text(text, depth=0)
@@ -68,14 +68,14 @@ def read_script(text: str, *, guessed: bool = False) -> Script:
         reader.problem = "it is nested too deep"
     if reader.expander.room < 0:
         reader.problem = reader.problem or "its variables become too long"
-    return Script(tuple(reader.out), reader.fork_bomb, reader.problem, reader.assigns)
+    return ShellScript(tuple(reader.out), reader.fork_bomb, reader.problem, reader.assigns)
 
 
 class _Reader:
     """Walks a tree in the order in which the shell would run it; what may run counts as run."""
 
     def __init__(self, guessed: bool) -> None:
-        self.out: list[Command] = []
+        self.out: list[ShellCommand] = []
         self.fork_bomb = False
         self.problem = ""
         self.assigns = False
@@ -100,17 +100,17 @@ class _Reader:
         self._running: list[str] = []
         """The files whose scripts are read."""
 
-    def read_text(self, text: str, *, depth: int, before: tuple[Command, ...] = ()) -> list[Command]:
+    def read_text(self, text: str, *, depth: int, before: tuple[ShellCommand, ...] = ()) -> list[ShellCommand]:
         """Read a script, or one within a script."""
         if depth > DEEPEST or len(self.out) > MOST_COMMANDS:
             self.problem = self.problem or "it is nested too deep, or too long"
             return []
-        root = parsed(text)
+        root = parse_tree(text)
         if root.has_error and "{" in text:  # the grammar takes no list of braces for a command's name
             expanded = re.sub(r"(?<![$\w])\{([^{}\s]*,[^{}\s]*)\}", lambda m: m[1].replace(",", " "), text)
-            root = parsed(expanded)
+            root = parse_tree(expanded)
         if root.has_error and "<>" in text:  # nor a redirect that opens for both
-            root = parsed(re.sub(r"(?<![<>])<>(?![<>])", ">>", text))
+            root = parse_tree(re.sub(r"(?<![<>])<>(?![<>])", ">>", text))
         if root.has_error:
             self.problem = self.problem or "it is no shell script that can be read"
         self.fork_bomb |= self._endless and bombs.leaves_running(root)
@@ -119,24 +119,24 @@ class _Reader:
         try:
             found = self._children(root, before)
             if "`" in text or "(" in text:
-                self._elsewhere(root)
+                self._read_substitutions(root)
             return found
         finally:
             self._depth, self._substituted = outer
 
-    def _elsewhere(self, root: Node) -> None:
+    def _read_substitutions(self, root: Node) -> None:
         """Read the substitutions that are no part of a command: `$(($(rm)))`, `case $(rm) in`, `export $(rm)`."""
-        for node in below(root, (*SUBSTITUTIONS, "word", "regex")):
+        for node in descendants(root, (*SUBSTITUTIONS, "word", "regex")):
             if node.type not in SUBSTITUTIONS:
-                for bare in _UNREAD.finditer(text_of(node)):
+                for bare in _UNREAD.finditer(node_text(node)):
                     self.read_text(bare[1] or bare[2], depth=self._depth + 1)
             elif node.id not in self._substituted:
                 self._substitution(node)
 
-    def _children(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+    def _children(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         return [c for child in node.named_children for c in self._node(child, before)]
 
-    def _node(self, node: Node, before: tuple[Command, ...] = ()) -> list[Command]:
+    def _node(self, node: Node, before: tuple[ShellCommand, ...] = ()) -> list[ShellCommand]:
         """Return the commands that the node runs; all of them, and what is nested, are in `out` as well."""
         self._steps += 1
         if len(self.out) > MOST_COMMANDS or self._steps > MOST_STEPS:
@@ -147,11 +147,11 @@ class _Reader:
 
     # -- structure -------------------------------------------------------------------------------------------
 
-    def _on_comment(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+    def _on_comment(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         return []
 
-    def _on_pipeline(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
-        found, endless = list[Command](), False
+    def _on_pipeline(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        found, endless = list[ShellCommand](), False
         for stage in node.named_children:
             start = len(self.out)
             found += self._node(stage, (*before, *found))
@@ -160,7 +160,7 @@ class _Reader:
             endless = flooded is not None and (endless or bombs.endless_input(stage, self.out[start:]))
         return found
 
-    def _on_while_statement(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+    def _on_while_statement(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         outer = self._endless
         if bombs.loops_for_ever(node):
             self._endless = True
@@ -172,40 +172,40 @@ class _Reader:
 
     _on_c_style_for_statement = _on_while_statement
 
-    def _on_subshell(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+    def _on_subshell(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         cwd, known, positional = self.cwd, dict(self.expander.variables), self.expander.positional
         try:
             return self._children(node, before)
         finally:
             self.cwd, self.expander.variables, self.expander.positional = cwd, known, positional
 
-    def _on_for_statement(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+    def _on_for_statement(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
-        name = text_of(variable)
+        name = node_text(variable)
         values = [w for c in node.children_by_field_name("value") for w in self.expander.words(c)]
-        found: list[Command] = []
-        for word in values[:TURNS] or [Word(UNKNOWN)]:
+        found: list[ShellCommand] = []
+        for word in values[:TURNS] or [ShellWord(UNKNOWN)]:
             self.expander.variables[name] = word.text
             if body is not None:
                 found += self._node(body, before)
         return found
 
-    def _on_case_statement(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+    def _on_case_statement(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         return [c for item in node.named_children if item.type == "case_item" for c in self._node(item, before)]
 
-    def _on_case_item(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+    def _on_case_item(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         patterns = {child.id for child in node.children_by_field_name("value")}
         return [c for child in node.named_children if child.id not in patterns for c in self._node(child, before)]
 
-    def _on_function_definition(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
-        name, body = text_of(node.child_by_field_name("name")), node.child_by_field_name("body")
+    def _on_function_definition(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        name, body = node_text(node.child_by_field_name("name")), node.child_by_field_name("body")
         if body is None:
             return []
         self._functions[name] = body
         self.fork_bomb |= bombs.forks_itself(name, body)
         return self._call(name, None)  # judged even when nobody calls it: another command of the session may
 
-    def _call(self, name: str, args: Sequence[Word] | None) -> list[Command]:
+    def _call(self, name: str, args: Sequence[ShellWord] | None) -> list[ShellCommand]:
         if name in self._calling:
             again = [n for n in self._calling[self._calling.index(name) :] if n in self._functions]
             self.fork_bomb |= len(again) > 1 and any(bombs.leaves_running(self._functions[n]) for n in again)
@@ -222,18 +222,18 @@ class _Reader:
             self.expander.positional = outer
             self._calling.pop()
 
-    def _on_redirected_statement(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+    def _on_redirected_statement(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         """A here-document may be followed by more of the pipeline, which the grammar hangs below it."""
         body = node.child_by_field_name("body")
         redirects, stdin, rest = self._redirects(node)
         start, found = len(self.out), self._node(body, before) if body is not None else []
         if not found:
-            found = self._run(Command((), redirects, before, stdin, cwd=self.cwd))
+            found = self._run(ShellCommand((), redirects, before, stdin, cwd=self.cwd))
         elif redirects or stdin is not None:
             reads = stdin is not None or any(r.operator == "<" for r in redirects)
             mine = set(map(id, found))
             last = len(found) - 1
-            swapped: list[Command] = []
+            swapped: list[ShellCommand] = []
             for index, command in enumerate(found):
                 changed = replace(
                     command, redirects=(*command.redirects, *redirects) if index == last else command.redirects
@@ -244,21 +244,21 @@ class _Reader:
             again = reads and body is not None and body.type == "command"  # what it runs is read with its input
             kept = [c for c in self.out[start:] if id(c) not in mine and not (again and c.via)]
             self.out[start:] = kept
-            found = [self._taken(command, nested=reads) for command in swapped]
+            found = [self._add_command(command, nested=reads) for command in swapped]
         for child in rest:
             found += self._node(child, (*before, *found))
         return found
 
-    def _redirects(self, node: Node) -> tuple[tuple[Redirect, ...], str | None, list[Node]]:
+    def _redirects(self, node: Node) -> tuple[tuple[ShellRedirect, ...], str | None, list[Node]]:
         """Return the redirects that hang on a node, what they bring to stdin, and what else hangs below them."""
-        redirects: list[Redirect] = []
+        redirects: list[ShellRedirect] = []
         stdin: str | None = None
         rest: list[Node] = []
         for child in node.named_children:
             if child.type == "file_redirect":
                 operator = next((c.type for c in child.children if not c.is_named), ">")
                 for target in child.children_by_field_name("destination"):
-                    redirects += [Redirect(operator, word) for word in self.expander.words(target)]
+                    redirects += [ShellRedirect(operator, word) for word in self.expander.words(target)]
                     if operator == "<" and redirects and redirects[-1].target.sources:
                         stdin = output_of(redirects[-1].target.sources[-1])
             elif child.type == "herestring_redirect":
@@ -266,9 +266,9 @@ class _Reader:
             elif child.type == "heredoc_redirect":
                 bodies = [c for c in child.named_children if c.type == "heredoc_body"]
                 stdin = "".join(self.expander.document(c) for c in bodies)
-                if any(text_of(c).startswith("\n") for c in child.named_children if c.type == "word"):
+                if any(node_text(c).startswith("\n") for c in child.named_children if c.type == "word"):
                     # the grammar takes a first line that begins with a backslash for words of the command
-                    stdin = text_of(child).partition("\n")[2].rpartition("\n")[0]
+                    stdin = node_text(child).partition("\n")[2].rpartition("\n")[0]
                 for part in child.named_children:
                     if part.type == "file_redirect":
                         more, _, _ = self._redirects(child)
@@ -279,18 +279,18 @@ class _Reader:
 
     # -- commands --------------------------------------------------------------------------------------------
 
-    def _on_variable_assignment(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+    def _on_variable_assignment(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         self.assigns = True
         self._assigned(self.expander.assignment(node))
         return []
 
-    def _on_unset_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+    def _on_unset_command(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         words = (word for child in node.named_children for word in self.expander.words(child))
-        return self._run(Command((Word("unset"), *words), before=before, cwd=self.cwd))
+        return self._run(ShellCommand((ShellWord("unset"), *words), before=before, cwd=self.cwd))
 
-    def _on_declaration_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+    def _on_declaration_command(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         self.assigns = True
-        refers = re.match(r"(?:declare|typeset|local)\s+(?:-\w+\s+)*-\w*n", text_of(node)) is not None
+        refers = re.match(r"(?:declare|typeset|local)\s+(?:-\w+\s+)*-\w*n", node_text(node)) is not None
         for child in node.named_children:
             if child.type == "variable_assignment" and refers:
                 self.expander.references |= self.expander.assignment(child)
@@ -300,9 +300,11 @@ class _Reader:
                 for word in self.expander.words(child):
                     name, given, value = word.text.partition("=")
                     self._assigned({name: value} if given else {})
-        listing = re.fullmatch(r"(?:export|declare|typeset|readonly)(?:\s+-[px]+)?", text_of(node).strip())
+        listing = re.fullmatch(r"(?:export|declare|typeset|readonly)(?:\s+-[px]+)?", node_text(node).strip())
         return (
-            self._run(Command(tuple(map(Word, text_of(node).split())), before=before, cwd=self.cwd)) if listing else []
+            self._run(ShellCommand(tuple(map(ShellWord, node_text(node).split())), before=before, cwd=self.cwd))
+            if listing
+            else []
         )
 
     def _assigned(self, values: dict[str, str], *, lasting: bool = True) -> None:
@@ -311,8 +313,8 @@ class _Reader:
             self.expander.variables |= values
         for name, value in values.items():
             self._subscript(value)
-            command = Command((), cwd=self.cwd)
-            found = assigned(command, name, value, self._written)
+            command = ShellCommand((), cwd=self.cwd)
+            found = assignment_effects(command, name, value, self._written)
             if found.marks:
                 self.out.append(replace(command, marks=found.marks))
             self._read_parts(found, ("",))
@@ -320,16 +322,16 @@ class _Reader:
     def _subscript(self, value: str) -> None:
         """Read the substitution in a subscript: arithmetic and `test -v` run it when they evaluate the value."""
         for match in _SUBSCRIPT.finditer(value):
-            self.out.append(Command((), cwd=self.cwd, marks=frozenset({UNTOLD})))
-            self._read_parts(Found((Guess(match[1] or match[2]),)), ("",))
+            self.out.append(ShellCommand((), cwd=self.cwd, marks=frozenset({UNDETERMINED})))
+            self._read_parts(NestedCode((PossibleScript(match[1] or match[2]),)), ("",))
 
-    def _on_test_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
-        for child in below(node, SUBSTITUTIONS):
+    def _on_test_command(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        for child in descendants(node, SUBSTITUTIONS):
             self._children(child, ())
         return []
 
-    def _on_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
-        words: list[Word] = []
+    def _on_command(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        words: list[ShellWord] = []
         local: dict[str, str] = {}
         for child in node.named_children:
             if child.type == "variable_assignment":
@@ -342,13 +344,13 @@ class _Reader:
         if local and not words:
             return []
         if prints_secret(node, self.expander.variables):
-            self.out.append(Command((), cwd=self.cwd, marks=frozenset({REVEALS})))
-        command = Command(tuple(words), redirects, before, stdin, stdin is not None, self.cwd)
+            self.out.append(ShellCommand((), cwd=self.cwd, marks=frozenset({REVEALS})))
+        command = ShellCommand(tuple(words), redirects, before, stdin, stdin is not None, self.cwd)
         if stdin is None and before:
             command = replace(command, stdin=output_of(before[-1]))
         return self._run(command)
 
-    def _run(self, command: Command) -> list[Command]:
+    def _run(self, command: ShellCommand) -> list[ShellCommand]:
         """Take a command up; an alias or function stands for what it was set to."""
         name = command.words[0].text if command.words else ""
         if name in self._aliases and name not in self._calling:
@@ -363,27 +365,27 @@ class _Reader:
                 self._subscript(word.text)
         if name in self._functions:
             return [*self._call(name, command.words[1:])]
-        return [self._taken(command, nested=True)]
+        return [self._add_command(command, nested=True)]
 
-    def _taken(self, command: Command, *, nested: bool) -> Command:
+    def _add_command(self, command: ShellCommand, *, nested: bool) -> ShellCommand:
         """Take a command into the script, with its marks and what it runs in its turn."""
-        found = effects(command, self._written) + self._from_source(command)
+        found = find_effects(command, self._written) + self._from_source(command)
         command = replace(command, marks=found.marks - {UNLISTED} if self._guessing else found.marks)
         self.out.append(command)
         self._effects(command)
         if nested:
             self._nested(command, found)
-            for name in meant(command):
-                self._run(replace(command, words=(Word(name), *command.words[1:])))
-        through = self._links.through(command)
-        self._links.note(command)
+            for name in possible_programs(command):
+                self._run(replace(command, words=(ShellWord(name), *command.words[1:])))
+        through = self._links.resolve(command)
+        self._links.record(command)
         if through is not None and len(self.out) <= MOST_COMMANDS:
             outer, self._links = self._links, Links()
             self._run(through)
             self._links = outer
         return command
 
-    def _effects(self, command: Command) -> None:
+    def _effects(self, command: ShellCommand) -> None:
         """Follow what changes the meaning of later commands: `cd`, `alias`, `set --`."""
         if command.name in ("cd", "pushd"):
             target = next(iter(command.operands), "~")
@@ -405,92 +407,94 @@ class _Reader:
             self.expander.variables[command.args[1]] = output_of(command) or UNKNOWN
         self._keep_written(command)
 
-    def _from_source(self, command: Command) -> Found:
+    def _from_source(self, command: ShellCommand) -> NestedCode:
         """Return what a program runs that this script compiled; of a compiler, note what it makes."""
-        for name, source in made(command):
+        for name, source in compiled_programs(command):
             text = self._written(command, source)
             if text is not None:
                 self._compiled[name] = text
-        texts = [self._compiled.get(path) for path in runs(command)]
+        texts = [self._compiled.get(path) for path in compiled_files(command)]
         texts += (
             [self._written(command, operand) for operand in command.operands] if command.name in _RUN_SOURCES else []
         )
-        return Found.of(read_source(text) for text in texts if text is not None)
+        return NestedCode.of(read_source(text) for text in texts if text is not None)
 
-    def _keep_written(self, command: Command) -> None:
+    def _keep_written(self, command: ShellCommand) -> None:
         """Remember what goes into files: a later command may run them."""
         text = output_of(command)
         targets = [r.target.text for r in command.redirects if r.writes]
         if text is not None and (targets or command.name == "tee"):
             for target in (*targets, *(command.operands if command.name == "tee" else ())):
-                path = place(command, target)
+                path = resolve_place(command, target)
                 more = (
-                    command.flag("a", "--append")
+                    command.has_flag("a", "--append")
                     if target in command.operands
                     else any(r.operator in (">>", "&>>") and r.target.text == target for r in command.redirects)
                 )
                 self._files[path] = (self._files.get(path, "") if more else "")[:LONGEST] + text
-                self._read_parts(planted(path, self._files[path]), command.via)
+                self._read_parts(autostart_commands(path, self._files[path]), command.via)
 
-    def _written(self, command: Command, name: str) -> str | None:
+    def _written(self, command: ShellCommand, name: str) -> str | None:
         """Return the text of a file, where this script wrote it."""
         if name == "/dev/fd/63":  # what `<(…)` prints
             made = next((word for word in command.words if word.text == name and word.sources), None)
             return output_of(made.sources[-1]) if made is not None else None
-        return command.stdin if name in ("/dev/stdin", "-") else self._files.get(place(command, name))
+        return command.stdin if name in ("/dev/stdin", "-") else self._files.get(resolve_place(command, name))
 
-    def _read_file(self, command: Command) -> None:
+    def _read_file(self, command: ShellCommand) -> None:
         """Read the script that a command runs out of a file which this text wrote, or out of `<(…)`."""
         shell = is_a(command.name, "shell")
         runs = command.words[1:] if shell or command.name in ("source", ".") else command.words[:1]
         operand = next((w for w in runs if not w.text.startswith("-")), None)
-        if operand is None or (shell and command.flag("c")):
+        if operand is None or (shell and command.has_flag("c")):
             return
         if command.name == "run-parts":
             below = [
-                text for path, text in self._files.items() if path.startswith(f"{place(command, command.args[-1])}/")
+                text
+                for path, text in self._files.items()
+                if path.startswith(f"{resolve_place(command, command.args[-1])}/")
             ]
             for text in below:
                 self.read_text(text, depth=self._depth + 1)
         known = output_of(operand.sources[-1]) if operand.sources else self._written(command, operand.text)
         if known:
-            self._read_script(known, place(command, operand.text))
+            self._read_script(known, resolve_place(command, operand.text))
 
     def _read_script(self, text: str, path: str) -> None:
         """Read the script in a file, once where it runs itself."""
         if path in self._running:
             return
-        self.fork_bomb |= bombs.restarts(parsed(text), path)
+        self.fork_bomb |= bombs.restarts(parse_tree(text), path)
         self._running.append(path)
         try:
             self.read_text(text, depth=self._depth + 1)
         finally:
             self._running.pop()
 
-    def _nested(self, command: Command, found: Found) -> None:
+    def _nested(self, command: ShellCommand, found: NestedCode) -> None:
         """Read what a command runs in its turn: `sudo rm`, `bash -c …`, `xargs rm`, a script on its standard input."""
         self._read_parts(found, command.via)
         self._read_file(command)
         if is_a(command.name, "shell") and command.reads_code:
             read = next((r.target for r in command.redirects if r.operator == "<"), None)
-            stdin = command.stdin or (None if read is None else self._files.get(place(command, read.text)))
+            stdin = command.stdin or (None if read is None else self._files.get(resolve_place(command, read.text)))
             if stdin:
-                self._read_script(stdin, "" if read is None else place(command, read.text))
+                self._read_script(stdin, "" if read is None else resolve_place(command, read.text))
 
-    def _read_parts(self, found: Found, via: tuple[str, ...]) -> None:
+    def _read_parts(self, found: NestedCode, via: tuple[str, ...]) -> None:
         if len(via) > DEEPEST:
             self.problem = self.problem or "its commands are nested too deep"
             return
         for part in found.parts:
             if isinstance(part, str):
                 if part.replace(UNKNOWN, "").strip():
-                    outer, self._guessing = self._guessing, self._guessing or isinstance(part, Guess)
+                    outer, self._guessing = self._guessing, self._guessing or isinstance(part, PossibleScript)
                     self.read_text(part, depth=self._depth + 1)
                     self._guessing = outer
             else:
                 self._run(part)
 
-    def _substitution(self, node: Node) -> tuple[str, tuple[Command, ...]]:
+    def _substitution(self, node: Node) -> tuple[str, tuple[ShellCommand, ...]]:
         """Read `$(…)` or `<(…)`: what it puts into the word as far as that can be told, and its commands."""
         self._substituted.add(node.id)
         cwd = self.cwd

@@ -17,18 +17,18 @@ __all__ = [
     "SENDS",
     "UNKNOWN",
     "UNLISTED",
-    "UNTOLD",
-    "Command",
-    "Found",
-    "Guess",
-    "Redirect",
-    "Script",
-    "Word",
+    "UNDETERMINED",
+    "ShellCommand",
+    "NestedCode",
+    "PossibleScript",
+    "ShellRedirect",
+    "ShellScript",
+    "ShellWord",
 ]
 
 UNKNOWN = "\N{OBJECT REPLACEMENT CHARACTER}"
 """Stands in a word for a part that only the running shell knows."""
-UNTOLD, LIBRARY, NETWORK, CHANGES = "unknown", "library", "network", "changes"
+UNDETERMINED, LIBRARY, NETWORK, CHANGES = "unknown", "library", "network", "changes"
 """Marks of a command: it runs what its text does not tell, loads a library, reaches the network, changes the system."""
 INSTALLS, REVEALS, DESTROYS, LATER = "installs", "reveals", "destroys", "later"
 """Further ones: it installs programs, shows secrets that are kept, destroys data, runs something later."""
@@ -36,28 +36,28 @@ SENDS, UNLISTED = "sends", "unlisted"
 """It sends a file to another machine; it is a program that nobody listed."""
 
 
-class Word(NamedTuple):
+class ShellWord(NamedTuple):
     """One argument after expansion."""
 
     text: str
     """`~` for the home directory, `UNKNOWN` for what cannot be told."""
-    sources: tuple[Command, ...] = ()
+    sources: tuple[ShellCommand, ...] = ()
     """The commands of a process substitution that this word is: `<(curl x)`."""
-    substituted: tuple[Command, ...] = ()
+    substituted: tuple[ShellCommand, ...] = ()
     """The commands whose output became part of the word: `$(curl x)`."""
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether the whole text is."""
         return UNKNOWN not in self.text
 
 
-class Redirect(NamedTuple):
+class ShellRedirect(NamedTuple):
     """`> target` and its siblings."""
 
     operator: str
     """`>`, `>>`, `>|`, `&>`, `<`, …"""
-    target: Word
+    target: ShellWord
 
     @property
     def writes(self) -> bool:
@@ -66,13 +66,13 @@ class Redirect(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ShellCommand:
     """A simple command."""
 
-    words: tuple[Word, ...]
+    words: tuple[ShellWord, ...]
     """The name first; empty when there are only redirects."""
-    redirects: tuple[Redirect, ...] = ()
-    before: tuple[Command, ...] = ()
+    redirects: tuple[ShellRedirect, ...] = ()
+    before: tuple[ShellCommand, ...] = ()
     """The earlier stages of its pipeline."""
     stdin: str | None = None
     """What it reads, as far as known: here-document, here-string, or text of the stage before."""
@@ -83,7 +83,7 @@ class Command:
     via: tuple[str, ...] = ()
     """What runs it: `sudo`, `xargs`, `find -exec`, …"""
     marks: frozenset[str] = frozenset()
-    """`UNTOLD`, `LIBRARY`, `NETWORK`."""
+    """`UNDETERMINED`, `LIBRARY`, `NETWORK`."""
 
     @property
     def name(self) -> str:
@@ -106,7 +106,7 @@ class Command:
                 found.append(arg)
         return tuple(found)
 
-    def flag(self, short: str = "", *long: str) -> bool:
+    def has_flag(self, short: str = "", *long: str) -> bool:
         """Say whether a short option (also within a bundle: `-rf`) or a long one (also cut short) is there.
 
         Args:
@@ -127,10 +127,10 @@ class Command:
     @property
     def reads_code(self) -> bool:
         """Whether a shell with these arguments runs what it reads."""
-        return not [o for o in self.operands if o not in ("-", "/dev/stdin")] and not self.flag("c")
+        return not [o for o in self.operands if o not in ("-", "/dev/stdin")] and not self.has_flag("c")
 
     @property
-    def fed(self) -> bool:
+    def has_input(self) -> bool:
         """Whether it reads something else than a terminal."""
         files = (r.target.text for r in self.redirects if r.operator == "<")
         return (
@@ -145,36 +145,36 @@ class Command:
         return " ".join(word.text for word in self.words)
 
 
-class Guess(str):
+class PossibleScript(str):
     """A text that may be a command: what is dangerous in it counts, but not that its words name no known program."""
 
     __slots__ = ()
 
 
-class Found(NamedTuple):
+class NestedCode(NamedTuple):
     """What a command or a piece of code runs in its turn."""
 
-    parts: tuple[Command | str, ...] = ()
+    parts: tuple[ShellCommand | str, ...] = ()
     """Commands, and texts that are shell scripts."""
     marks: frozenset[str] = frozenset()
 
-    def __add__(self, other: Found) -> Found:  # type: ignore[override]
+    def __add__(self, other: NestedCode) -> NestedCode:  # type: ignore[override]
         """Return both."""
-        return Found(self.parts + other.parts, self.marks | other.marks)
+        return NestedCode(self.parts + other.parts, self.marks | other.marks)
 
     @classmethod
-    def of(cls, parts: Iterable[Command | str | Found]) -> Found:
+    def of(cls, parts: Iterable[ShellCommand | str | NestedCode]) -> NestedCode:
         """Return one of many."""
         found = cls()
         for part in parts:
-            found += part if isinstance(part, Found) else cls((part,))
+            found += part if isinstance(part, NestedCode) else cls((part,))
         return found
 
 
-class Script(NamedTuple):
+class ShellScript(NamedTuple):
     """Everything that a text would run, in order, whatever is nested in it included."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[ShellCommand, ...]
     fork_bomb: bool = False
     problem: str = ""
     """Why it cannot be told what the text does; empty when it can."""

@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable
 
 from hermes_agent.policy.shell import code
-from hermes_agent.policy.shell.planted import built
-from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNKNOWN, UNTOLD, Found, Guess
+from hermes_agent.policy.shell.planted import build_commands
+from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNDETERMINED, UNKNOWN, NestedCode, PossibleScript
 
 __all__ = ["READERS"]
 
-_UNTOLD = frozenset({UNTOLD})
+_UNTOLD = frozenset({UNDETERMINED})
 
 
-def _awk(text: str) -> Found:
+def _awk(text: str) -> NestedCode:
     """Commands of awk are texts: after `system(`, before `| getline`, after `print |`; files stand after `>`."""
     bare = re.sub(r'#[^\n]*(?=\n|$)|"(?:\\.|[^"\\])*"', lambda m: '"' if m[0][0] == '"' else "", text)
     bare = re.sub(r"(?:(?<=[~(,{};!&|\n])|(?<=^)|(?<=[~(,{};!&|\n]\s))\s*/(?:\\.|\[[^\]]*\]|[^/\\\n])+/", " 0 ", bare)
@@ -22,7 +22,7 @@ def _awk(text: str) -> Found:
     marks: set[str] = set()
     runs = re.search(r"\bsystem\s*\(|(?<!\|)\|&?(?!\|)|@\w+\s*\(|@load\b", bare)
     if len(text) > code.LONGEST:
-        return Found(tuple(code.texts(text)), _UNTOLD)
+        return NestedCode(tuple(code.texts(text)), _UNTOLD)
     if runs:
         parts += code.texts(text)
         told = re.fullmatch(
@@ -31,14 +31,14 @@ def _awk(text: str) -> Found:
         )
         marks |= set() if told else _UNTOLD
     if "/inet" in text:
-        marks |= {NETWORK, UNTOLD}
+        marks |= {NETWORK, UNDETERMINED}
     parts += [f": > '{m[1]}'" for m in re.finditer(r'(?:print|printf)\b[^;\n}]*>{1,2}\s*"([^"\']*)"', text)]
     if UNKNOWN in text:
         marks |= _UNTOLD
-    return Found(tuple(parts), frozenset(marks))
+    return NestedCode(tuple(parts), frozenset(marks))
 
 
-def _sed(text: str) -> Found:
+def _sed(text: str) -> NestedCode:
     """The command `e` of GNU sed runs its argument or what the line holds; `w` writes a file."""
     parts: list[str] = []
     marks: set[str] = set()
@@ -60,7 +60,9 @@ def _sed(text: str) -> Found:
                 re.DOTALL,
             )
             if match is None:
-                return Found(tuple(parts), frozenset({*marks, UNTOLD}) if UNKNOWN not in rest else frozenset(marks))
+                return NestedCode(
+                    tuple(parts), frozenset({*marks, UNDETERMINED}) if UNKNOWN not in rest else frozenset(marks)
+                )
             flags = match[3].partition("w")
             if verb == "s" and "e" in flags[0]:
                 parts.append(re.sub(r"\\(.)", r"\1", match[2]))
@@ -81,7 +83,7 @@ def _sed(text: str) -> Found:
             rest = rest[ends.end() if ends else len(line) :]
         else:
             rest = rest[1:]
-    return Found(tuple(parts), frozenset(marks))
+    return NestedCode(tuple(parts), frozenset(marks))
 
 
 _SQL_SHELL = re.compile(
@@ -101,7 +103,7 @@ _SQL_FILE = re.compile(
 )
 
 
-def _sql(text: str) -> Found:
+def _sql(text: str) -> NestedCode:
     """Clients of databases have words for a shell; statements are for the rules about databases."""
     parts = [
         next(g for g in m.groups() if g).strip("'\" |").replace("''", "'")
@@ -114,10 +116,10 @@ def _sql(text: str) -> Found:
         if re.search(r"(?im)load_extension|^\s*\.load|install\s+plugin|soname", text)
         else frozenset[str]()
     )
-    return Found((*parts, *files), library | (_UNTOLD if _SQL_UNTOLD.search(text) else frozenset()))
+    return NestedCode((*parts, *files), library | (_UNTOLD if _SQL_UNTOLD.search(text) else frozenset()))
 
 
-def _make(text: str) -> Found:
+def _make(text: str) -> NestedCode:
     """Recipes, `$(shell …)` and `!=` of a makefile."""
     parts = [match[1] for match in re.finditer(r"\$[({](?:shell)\s+(.+?)[)}](?=[^)}]|$)", text)]
     parts += [match[1] for match in re.finditer(r"(?m)^\s*[\w.-]+\s*!=\s*(.+)$", text)]
@@ -129,7 +131,7 @@ def _make(text: str) -> Found:
             parts.append(line.partition(";")[2].strip().lstrip("@-+"))
     load = re.search(r"(?m)^\s*-?load\s|\$[({](?:guile|eval|call|foreach)\b", text)
     eval_option = re.search(r"--eval[=\s](.+)", text)
-    return Found((*parts, *([eval_option[1]] if eval_option else [])), _UNTOLD if load else frozenset())
+    return NestedCode((*parts, *([eval_option[1]] if eval_option else [])), _UNTOLD if load else frozenset())
 
 
 _DECLARES = re.compile(
@@ -141,65 +143,65 @@ _DECLARES = re.compile(
 """Lines of build files that only name what is built, or print."""
 
 
-def _just(text: str) -> Found:
+def _just(text: str) -> NestedCode:
     """Recipes of a justfile, whatever they are indented with."""
     return _make(re.sub(r"(?m)^[ \t]+", "\t", text))
 
 
-def _hcl(text: str) -> Found:
+def _hcl(text: str) -> NestedCode:
     """A configuration of Terraform: only some blocks run programs."""
     parts = re.findall(r'(?m)\bcommand\s*=\s*"((?:\\.|[^"\\])*)"', text)
     runs = re.search(r'"(?:local-exec|remote-exec|external)"|\bexec\s*\{', text)
-    return Found(tuple(parts), _UNTOLD) if runs else Found()
+    return NestedCode(tuple(parts), _UNTOLD) if runs else NestedCode()
 
 
-def _build(text: str) -> Found:
+def _build(text: str) -> NestedCode:
     """A build file of another tool: what runs stands in it in pieces, if at all."""
     if all(map(_DECLARES.match, filter(str.strip, text.splitlines()))):
-        return Found()
+        return NestedCode()
     strings = re.findall(r'"([^"]*)"', text)
-    joined = (Guess(" ".join(strings[at:])) for at in range(min(len(strings), code.MOST_TEXTS)))
-    return Found((*code.texts(text), *joined), _UNTOLD)
+    joined = (PossibleScript(" ".join(strings[at:])) for at in range(min(len(strings), code.MOST_TEXTS)))
+    return NestedCode((*code.texts(text), *joined), _UNTOLD)
 
 
-def _node_options(text: str) -> Found:
+def _node_options(text: str) -> NestedCode:
     loads = re.search(r"(?:--require|-r|--import|--loader|--experimental-loader)[=\s]", f"{text} ")
-    return Found((), frozenset({LIBRARY}) if loads else frozenset())
+    return NestedCode((), frozenset({LIBRARY}) if loads else frozenset())
 
 
-def _java_options(text: str) -> Found:
+def _java_options(text: str) -> NestedCode:
     parts = [m[1].strip("\"'") for m in re.finditer(r"-XX:On(?:Error|OutOfMemoryError)=(\"[^\"]*\"|'[^']*'|\S+)", text)]
     loads = re.search(r"-(?:javaagent|agentpath|agentlib):|-Xbootclasspath", text)
-    return Found(tuple(parts), frozenset({LIBRARY}) if loads else frozenset())
+    return NestedCode(tuple(parts), frozenset({LIBRARY}) if loads else frozenset())
 
 
-def _go_flags(text: str) -> Found:
-    return Found(tuple(match[1] for match in re.finditer(r"-(?:toolexec|exec|vettool)=(\S+)", text)))
+def _go_flags(text: str) -> NestedCode:
+    return NestedCode(tuple(match[1] for match in re.finditer(r"-(?:toolexec|exec|vettool)=(\S+)", text)))
 
 
-def _substitutions(text: str) -> Found:
+def _substitutions(text: str) -> NestedCode:
     """Prompts are expanded like a text in double quotes."""
     escaped = text.replace('"', '\\"')
-    return Found((f'echo "{escaped}"',)) if "$(" in text or "`" in text else Found()
+    return NestedCode((f'echo "{escaped}"',)) if "$(" in text or "`" in text else NestedCode()
 
 
-def _m4(text: str) -> Found:
+def _m4(text: str) -> NestedCode:
     runs = re.search(r"\b(?:esyscmd|syscmd)\b", text)
     parts = [m[1].strip("`'") for m in re.finditer(r"\b(?:esyscmd|syscmd)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)]
-    return Found(tuple(parts), _UNTOLD if runs and not parts else frozenset())
+    return NestedCode(tuple(parts), _UNTOLD if runs and not parts else frozenset())
 
 
-def _dc(text: str) -> Found:
-    return Found(tuple(m[1] for m in re.finditer(r"(?m)(?<![<>=])!([^<>=\n].*)$", text)))
+def _dc(text: str) -> NestedCode:
+    return NestedCode(tuple(m[1] for m in re.finditer(r"(?m)(?<![<>=])!([^<>=\n].*)$", text)))
 
 
-def _rpm(text: str) -> Found:
+def _rpm(text: str) -> NestedCode:
     parts = [m[1] for m in re.finditer(r"%\((.+)\)", text, re.DOTALL)]
     lua = re.search(r"%\{lua:(.*)\}", text, re.DOTALL)
-    return Found(tuple(parts)) + (code.read("lua", lua[1]) if lua else Found())
+    return NestedCode(tuple(parts)) + (code.read("lua", lua[1]) if lua else NestedCode())
 
 
-def _tcl(text: str) -> Found:
+def _tcl(text: str) -> NestedCode:
     """The commands of `exec` and `spawn`, and what code of Tcl cannot tell."""
     parts = [
         m[1].strip("\"'{}[]")
@@ -208,23 +210,25 @@ def _tcl(text: str) -> Found:
     plain = re.fullmatch(
         r"(?:\s*(?:spawn|exec|expect|send|interact|set|puts|sleep|wait|exit|eof|timeout)\b[^;\n\[]*[;\n]?)*", text
     )
-    known = bool(plain) or (not parts and code.read("tcl", text) == Found())
-    return Found((*parts, *(() if known else code.texts(text))), frozenset() if known else _UNTOLD)
+    known = bool(plain) or (not parts and code.read("tcl", text) == NestedCode())
+    return NestedCode((*parts, *(() if known else code.texts(text))), frozenset() if known else _UNTOLD)
 
 
-def _tex(text: str) -> Found:
+def _tex(text: str) -> NestedCode:
     parts = [m[1] for m in re.finditer(r"\\write18\s*\{([^}]*)\}|\\input\s*\|\s*\"([^\"]*)\"", text) if m[1]]
     lua = re.search(r"\\directlua\s*\{(.*)\}", text, re.DOTALL)
     runs = re.search(r"write18|\|\s*\"|ShellEscape|special", text)
-    return Found(tuple(parts), _UNTOLD if runs else frozenset()) + (code.read("lua", lua[1]) if lua else Found())
+    return NestedCode(tuple(parts), _UNTOLD if runs else frozenset()) + (
+        code.read("lua", lua[1]) if lua else NestedCode()
+    )
 
 
-def _yaml(text: str) -> Found:
+def _yaml(text: str) -> NestedCode:
     parts = [m[1].strip("'\"") for m in re.finditer(r"(?:shell|command|raw|script|cmd):\s*([^\n\]}]+)", text)]
-    return Found(tuple(parts), _UNTOLD)
+    return NestedCode(tuple(parts), _UNTOLD)
 
 
-READERS: dict[str, Callable[[str], Found]] = {
+READERS: dict[str, Callable[[str], NestedCode]] = {
     "awk": _awk,
     "sed": _sed,
     "sql": _sql,
@@ -237,24 +241,24 @@ READERS: dict[str, Callable[[str], Found]] = {
     "javaoptions": _java_options,
     "substitutions": _substitutions,
     "m4": _m4,
-    "built": built,
+    "built": build_commands,
     "dc": _dc,
     "rpm": _rpm,
     "tcl": _tcl,
     "tex": _tex,
     "yaml": _yaml,
     "cmake": lambda text: (
-        Found()
+        NestedCode()
         if all(map(_DECLARES.match, filter(str.strip, text.splitlines())))
-        else Found(
+        else NestedCode(
             tuple(m[1].strip("\"'") for m in re.finditer(r"(?s)execute_process\s*\(\s*COMMAND\s+([^)]*)\)", text)),
             _UNTOLD,
         )
     ),
-    "scripts": lambda text: Found(
+    "scripts": lambda text: NestedCode(
         tuple(m[1] for m in re.finditer(r'"[\w:.-]+"\s*:\s*"((?:\\.|[^"\\])*\s[^"]*|/[^"]+)"', text))
     ),
     "go": lambda text: (
-        code.read("go", text) if re.search(r'"(?:os/exec|net|net/http|syscall|unsafe|plugin)"', text) else Found()
+        code.read("go", text) if re.search(r'"(?:os/exec|net|net/http|syscall|unsafe|plugin)"', text) else NestedCode()
     ),
 }

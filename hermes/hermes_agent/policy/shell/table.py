@@ -8,12 +8,21 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
-from hermes_agent.policy.shell.script import Command, Word
+from hermes_agent.policy.shell.script import ShellCommand, ShellWord
 
-__all__ = ["Arguments", "Effect", "Program", "arguments", "entry", "is_a", "subcommand", "variable"]
+__all__ = [
+    "Arguments",
+    "ProgramEffect",
+    "Program",
+    "parse_arguments",
+    "find_program",
+    "is_a",
+    "split_subcommand",
+    "find_variable",
+]
 
 
-class Effect(NamedTuple):
+class ProgramEffect(NamedTuple):
     """One thing that a program does, with the slots of the arguments that it does it with."""
 
     kind: str
@@ -25,7 +34,7 @@ class Effect(NamedTuple):
 class Program(NamedTuple):
     """What the table says of a program or of a subcommand."""
 
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[ProgramEffect, ...] = ()
     valued: frozenset[str] = frozenset()
     """Options that take the next argument."""
     known: frozenset[str] = frozenset()
@@ -43,9 +52,9 @@ class Arguments(NamedTuple):
 
     options: tuple[tuple[str, str | None, int], ...]
     """Name, value and place of what follows."""
-    operands: tuple[tuple[Word, int], ...]
+    operands: tuple[tuple[ShellWord, int], ...]
     """Operands and their places."""
-    words: tuple[Word, ...]
+    words: tuple[ShellWord, ...]
 
     def option(self, name: str) -> Iterator[tuple[str | None, int]]:
         """Yield value and place of an option; a long one may be cut short."""
@@ -71,7 +80,7 @@ class Arguments(NamedTuple):
         elif slot.startswith(("-", "+")):
             yield from (value for value, _ in self.option(slot.removesuffix("+")) if value is not None)
 
-    def rest(self, slot: str) -> tuple[Word, ...]:
+    def rest(self, slot: str) -> tuple[ShellWord, ...]:
         """Return the words that `3+` or `-x+` mean."""
         if slot[:-1].isdigit():
             place = int(slot[:-1])
@@ -81,7 +90,7 @@ class Arguments(NamedTuple):
             return words[: next((i for i, word in enumerate(words) if word.text in (";", "\\;")), len(words))]
         return ()
 
-    def given(self, slot: str) -> bool:
+    def has(self, slot: str) -> bool:
         """Say whether a slot has anything here."""
         if slot.startswith(("-", "+")):
             return any(True for _ in self.option(slot.removesuffix("+")))
@@ -105,7 +114,7 @@ def _lines() -> dict[str, list[str]]:
 
 
 @functools.cache
-def entry(name: str) -> Program | None:
+def find_program(name: str) -> Program | None:
     """Return what the table says of a program, a `program|subcommand` or a `$VARIABLE`; None when it knows it not."""
     lines = _lines()
     known = lines.get(name) or lines.get(name.lower().removesuffix(".exe"))
@@ -124,13 +133,13 @@ def entry(name: str) -> Program | None:
     )
 
 
-def _effect(text: str) -> Effect:
+def _effect(text: str) -> ProgramEffect:
     kind, _, rest = text.strip().partition(" ")
     slots, _, unless = f" {rest} ".partition(" unless ")
     if kind == "file":
         language, _, slots = slots.strip().partition(" ")
         kind = f"file {language}"
-    return Effect(kind, tuple(slots.split()), tuple(unless.split()))
+    return ProgramEffect(kind, tuple(slots.split()), tuple(unless.split()))
 
 
 @functools.cache
@@ -138,25 +147,25 @@ def _regex(text: str) -> re.Pattern[str]:
     return re.compile(text, re.DOTALL)
 
 
-def variable(name: str) -> Program | None:
+def find_variable(name: str) -> Program | None:
     """Return what is done with the value of an environment variable; None when nothing runs it."""
-    return entry(f"${name}")
+    return find_program(f"${name}")
 
 
 def is_a(name: str, kind: str) -> bool:
     """Say whether a program is of a kind: `shell`, `interpreter`, `sql`, `downloader`, `editor`."""
-    found = entry(name)
+    found = find_program(name)
     return found is not None and any(effect.kind == "is" and kind in effect.slots for effect in found.effects)
 
 
-def arguments(command: Command, program: Program, words: tuple[Word, ...] | None = None) -> Arguments:
+def parse_arguments(command: ShellCommand, program: Program, words: tuple[ShellWord, ...] | None = None) -> Arguments:
     """Tell options, their values and operands apart."""
     given = command.words[1:] if words is None else words
     if words is None and command.name in ("tar", "gtar", "bsdtar"):
         given = _dashed(given, program.valued)
     assigns = program.has("assign")
     options: list[tuple[str, str | None, int]] = []
-    operands: list[tuple[Word, int]] = []
+    operands: list[tuple[ShellWord, int]] = []
     index, ended = 0, False
     while index < len(given):
         text = given[index].text
@@ -179,13 +188,13 @@ def arguments(command: Command, program: Program, words: tuple[Word, ...] | None
     return Arguments(tuple(options), tuple(operands), given)
 
 
-def _dashed(given: tuple[Word, ...], valued: frozenset[str]) -> tuple[Word, ...]:
+def _dashed(given: tuple[ShellWord, ...], valued: frozenset[str]) -> tuple[ShellWord, ...]:
     """Return the arguments of tar with options of their own for a first word of letters: `cfI x.tar COMMAND`."""
     if not given or not re.fullmatch(r"[A-Za-z]+", given[0].text):
         return given
-    rest, made = list(given[1:]), list[Word]()
+    rest, made = list(given[1:]), list[ShellWord]()
     for letter in given[0].text:
-        made.append(Word(f"-{letter}"))
+        made.append(ShellWord(f"-{letter}"))
         if f"-{letter}" in valued and rest:
             made.append(rest.pop(0))
     return (*made, *rest)
@@ -214,10 +223,10 @@ def _options(text: str, following: str | None, valued: frozenset[str]) -> tuple[
     return 0, found
 
 
-def subcommand(command: Command) -> tuple[tuple[Word, ...], dict[str, str]]:
+def split_subcommand(command: ShellCommand) -> tuple[tuple[ShellWord, ...], dict[str, str]]:
     """Return the words from the subcommand on, and the aliases that `-c alias.x=…` of git defines."""
     words = list(command.words[1:])
-    program = entry(command.name)
+    program = find_program(command.name)
     valued = frozenset[str]() if program is None else program.valued
     aliases: dict[str, str] = {}
     while words and words[0].text.startswith(("-", "+")):

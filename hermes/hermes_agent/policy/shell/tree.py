@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-__all__ = ["below", "descend", "is_descriptor", "parsed", "text_of"]
+__all__ = ["descendants", "descend", "is_descriptor", "parse_tree", "node_text"]
 
 
 @functools.cache
@@ -20,7 +20,7 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def parsed(text: str) -> Node:
+def parse_tree(text: str) -> Node:
     """Return the root of the syntax tree of a text."""
     return _parser().parse(text.encode("utf-8", "replace")).root_node
 
@@ -34,12 +34,12 @@ def descend(node: Node) -> Iterator[Node]:
         waiting.extend(current.children)
 
 
-def below(node: Node, kinds: Iterable[str]) -> Iterator[Node]:
+def descendants(node: Node, kinds: Iterable[str]) -> Iterator[Node]:
     """Yield the nodes of some kinds from a node on."""
     return (n for n in descend(node) if n.type in kinds)
 
 
-def text_of(node: Node | None) -> str:
+def node_text(node: Node | None) -> str:
     """Return the text of a node; empty without one."""
     return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""
 
@@ -49,4 +49,4 @@ def is_descriptor(node: Node) -> bool:
     after = (node.parent and node.parent.next_sibling) or None
     following = node.next_sibling or after
     beside = following is not None and following.start_byte == node.end_byte and following.type == "file_redirect"
-    return node.type in ("number", "word") and text_of(node).isdigit() and beside
+    return node.type in ("number", "word") and node_text(node).isdigit() and beside

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hermes_agent.policy.shell.script import UNKNOWN
 
-__all__ = ["deletions"]
+__all__ = ["find_deletions"]
 
 _METHODS = frozenset({"unlink", "rmdir", "rmtree", "removedirs", "remove_p", "rmtree_p"})
 _FUNCTIONS = re.compile(r"(?:os\.(?:remove|unlink|rmdir|removedirs)|shutil\.rmtree|send2trash(?:\.send2trash)?)$")
@@ -206,7 +206,7 @@ class _Finder:
         return f"rm -rf {shlex.quote(place) if place != '~' else '~'}/*"
 
 
-def deletions(tree: ast.AST, text: Callable[[ast.AST], str], path: Callable[[ast.AST | None], str]) -> list[str]:
+def find_deletions(tree: ast.AST, text: Callable[[ast.AST], str], path: Callable[[ast.AST | None], str]) -> list[str]:
     """Return the deletions of loops as commands of the shell.
 
     Args:

@@ -12,7 +12,16 @@ import unicodedata
 
 from hermes_agent.policy.shell.script import UNKNOWN
 
-__all__ = ["ansi_c", "braces", "changed", "fold", "fold_names", "quoted", "unescaped", "unquoted"]
+__all__ = [
+    "decode_ansi_c",
+    "expand_braces",
+    "apply_expansion",
+    "fold",
+    "fold_names",
+    "shift_quoted",
+    "unescape",
+    "unshift_quoted",
+]
 
 SHIFT = 0xF0000
 SPECIAL = frozenset("{},*?[]~ \t\n")
@@ -28,22 +37,22 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]")
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 
 
-def quoted(text: str) -> str:
+def shift_quoted(text: str) -> str:
     """Shift the special characters of a text that stood in quotes."""
     return "".join(chr(ord(c) + SHIFT) if c in SPECIAL else c for c in text)
 
 
-def unquoted(text: str) -> str:
+def unshift_quoted(text: str) -> str:
     """Undo `quoted`."""
     return "".join(chr(ord(c) - SHIFT) if ord(c) >= SHIFT and chr(ord(c) - SHIFT) in SPECIAL else c for c in text)
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     """Take the backslashes out of an unquoted text; what they protect is shifted."""
-    return re.sub(r"\\(.)", lambda m: "" if m[1] == "\n" else quoted(m[1]), text, flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda m: "" if m[1] == "\n" else shift_quoted(m[1]), text, flags=re.DOTALL)
 
 
-def ansi_c(text: str) -> str:
+def decode_ansi_c(text: str) -> str:
     r"""Return what stands between the quotes of `$'…'`: `\x41`, `\101`, `\u0041`, `\n`."""
 
     def one(match: re.Match[str]) -> str:
@@ -56,7 +65,7 @@ def ansi_c(text: str) -> str:
     return re.sub(pattern, one, text, flags=re.DOTALL)
 
 
-def braces(text: str) -> list[str]:
+def expand_braces(text: str) -> list[str]:
     """Expand `a{b,c}d`; a text without such a list is returned alone."""
     found, done = [text], list[str]()
     while found and len(found) + len(done) < MOST:
@@ -69,7 +78,7 @@ def braces(text: str) -> list[str]:
     return done + found
 
 
-def changed(value: str, operator: str, argument: str) -> str:
+def apply_expansion(value: str, operator: str, argument: str) -> str:
     """Return what `${name OPERATOR argument}` makes of a value."""
     match operator:
         case "%" | "%%" | "#" | "##":
@@ -90,7 +99,7 @@ def changed(value: str, operator: str, argument: str) -> str:
             return (value[:1].upper() if operator == "^" else value[:1].lower()) + value[1:]
         case "^^" | ",,":
             return value.upper() if operator == "^^" else value.lower()
-    return {"U": value.upper(), "L": value.lower(), "E": ansi_c(value)}.get(argument, value)
+    return {"U": value.upper(), "L": value.lower(), "E": decode_ansi_c(value)}.get(argument, value)
 
 
 def _cut(value: str, operator: str, pattern: str) -> str:

@@ -14,18 +14,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hermes_agent.io.processes import Finished, Sieve, run
-from hermes_agent.workspace.shell_state import Recorder, ShellState
+from hermes_agent.io.processes import CommandResult, OutputFilter, run
+from hermes_agent.workspace.shell_state import ShellState, ShellStateFilter
 
 if TYPE_CHECKING:
-    from hermes_agent.workspace.steering_looks import SteeringLooks
-    from hermes_agent.workspace.steering_watch import Before
+    from hermes_agent.workspace.steering_looks import SteeringChecks
+    from hermes_agent.workspace.steering_watch import SteeringBaseline
 
-__all__ = ["Backend", "Call", "Start"]
+__all__ = ["Backend", "BackendCommand", "BackendStart"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class BackendCommand:
     """One command."""
 
     command: str
@@ -51,17 +51,17 @@ class Call:
     on_output: Callable[[bytes], None] | None = None
 
 
-class Start(NamedTuple):
+class BackendStart(NamedTuple):
     """How a script is started: a program of this machine."""
 
     argv: list[str]
     env: dict[str, str]
     cwd: str = "/"
-    tty_there: bool = False
+    has_tty: bool = False
     """The program makes the command's terminal itself; otherwise it has to be given one."""
     finish: Callable[[], tuple[str, ...]] = tuple
     """Gives back what the start took, once the program has ended; returns the limits that it reached."""
-    before: Before | None = None
+    before: SteeringBaseline | None = None
     """What there was of steering files where it may write; what is new of them afterwards is set aside."""
 
 
@@ -86,7 +86,7 @@ class Backend(abc.ABC):
     """It can be thrown away: nobody is asked about what is dangerous."""
     opens: bool = False
     """A command may ask to write in a folder of the user's instead of the working directory."""
-    looks: SteeringLooks | None = None
+    steering: SteeringChecks | None = None
     """What looks at steering files before and after its commands; None where none of this machine's can be written."""
     can_leave: bool = False
     """A command may ask to run outside of its confinement."""
@@ -111,7 +111,7 @@ class Backend(abc.ABC):
         return ""
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         """What the model is told about the place; empty for nothing."""
         return ""
 
@@ -124,7 +124,7 @@ class Backend(abc.ABC):
         return ""
 
     @abc.abstractmethod
-    def start(self, script: str, call: Call) -> Start:
+    def start(self, script: str, call: BackendCommand) -> BackendStart:
         """Return how a shell script is started there.
 
         Raises:
@@ -139,30 +139,34 @@ class Backend(abc.ABC):
         """Return lines that every script begins with."""
         return ""
 
-    def execute(self, call: Call, state: ShellState) -> Finished:
+    def execute(self, call: BackendCommand, state: ShellState) -> CommandResult:
         """Run a command where the task's last one ended, and wait for it.
 
         Raises:
             OSError: the program cannot be started.
             ToolFailed: the place cannot be used.
         """
-        recorder = Recorder()
+        recorder = ShellStateFilter()
         if state.base is None:
             state.base = self.base()
         script = state.script(call.command, recorder, cwd=call.cwd, prelude=self.prelude())
         done = self.run(script, call, recorder)
-        state.take(recorder.told)
+        state.load_report(recorder.report)
         return done
 
-    def run(self, script: str, call: Call, sieve: Sieve | None = None, *, pass_fds: Sequence[int] = ()) -> Finished:
+    def run(
+        self, script: str, call: BackendCommand, sieve: OutputFilter | None = None, *, pass_fds: Sequence[int] = ()
+    ) -> CommandResult:
         """Run a script as it is."""
         start = self.start(script, call)
         held: tuple[str, ...] = ()
         limits: tuple[str, ...] = ()
-        note = self.looks.begun(start.before) if self.looks is not None and start.before is not None else None
+        note = (
+            self.steering.write_note(start.before) if self.steering is not None and start.before is not None else None
+        )
         try:
             done = run(
-                _in_terminal(start.argv) if call.tty and not start.tty_there else start.argv,
+                _in_terminal(start.argv) if call.tty and not start.has_tty else start.argv,
                 cwd=Path(start.cwd),
                 env=start.env,
                 timeout_s=call.timeout_s,
@@ -175,14 +179,14 @@ class Backend(abc.ABC):
             )
         finally:
             limits = start.finish()
-            if self.looks is not None and start.before is not None:
-                held = self.looks.ended(start.before, note)
+            if self.steering is not None and start.before is not None:
+                held = self.steering.finish_check(start.before, note)
         return replace(done, held=held, limits=limits) if held or limits else done
 
     def close(self, task_id: str) -> None:
         """Give back what is held for a task. By default nothing is."""
         return
 
-    def hang_up(self) -> None:
+    def close_all(self) -> None:
         """Give back what is held for all of them."""
         return

@@ -6,22 +6,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.contracts.provider import Choice
+from hermes_agent.contracts.provider import SelectedProvider
 from hermes_agent.contracts.terminal_env import BUILTIN_BACKENDS, TerminalEnvironmentProvider
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.workspace.backends.backend import Backend
-from hermes_agent.workspace.sandbox import Sandbox
+from hermes_agent.workspace.sandbox import SandboxSelector
 
 __all__ = ["ChooseProvider", "choose_backend"]
 
-ChooseProvider = Callable[[Mapping[str, Any]], Choice[TerminalEnvironmentProvider]]
+ChooseProvider = Callable[[Mapping[str, Any]], SelectedProvider[TerminalEnvironmentProvider]]
 """`choose(config values)`."""
 
 
 def choose_backend(
     settings: Mapping[str, Any],
     environ: Mapping[str, str],
-    sandbox: Sandbox,
+    sandbox: SandboxSelector,
     provided: ChooseProvider,
     sudo_password: Callable[[], str] = lambda: "",
     home: str = "",
@@ -40,44 +40,44 @@ def choose_backend(
     name = str(settings["backend"]).strip().lower()
     # each in its place: a process uses one of them, and none before its first command
     if name == "local":
-        from hermes_agent.workspace.backends.local import Local
-        from hermes_agent.workspace.bounds import Bounds, Limits
-        from hermes_agent.workspace.scope import Scope
-        from hermes_agent.workspace.steering_looks import SteeringLooks
+        from hermes_agent.workspace.backends.local import LocalBackend
+        from hermes_agent.workspace.bounds import CommandLimits, ProcessLimits
+        from hermes_agent.workspace.scope import SystemdScope
+        from hermes_agent.workspace.steering_looks import SteeringChecks
 
-        limits = Limits(settings["max_memory_mb"], settings["max_processes"])
-        scope = Scope(environ, memory_mb=limits.memory_mb, processes=limits.processes)
-        return Local(
+        limits = ProcessLimits(settings["max_memory_mb"], settings["max_processes"])
+        scope = SystemdScope(environ, memory_mb=limits.memory_mb, processes=limits.processes)
+        return LocalBackend(
             environ,
             passthrough=passthrough,
             sandbox=sandbox,
             limits=limits,
-            bounds=Bounds(environ, Limits(settings["sandbox_memory_mb"], settings["sandbox_processes"])),
+            bounds=CommandLimits(environ, ProcessLimits(settings["sandbox_memory_mb"], settings["sandbox_processes"])),
             scope=scope,
             sudo_password=sudo_password,
             unconfined=tuple(settings.get("unconfined_commands") or ()),
-            looks=SteeringLooks(Path(home, "cache", "looks"), Path(home, "processes")) if home else None,
+            looks=SteeringChecks(Path(home, "cache", "looks"), Path(home, "processes")) if home else None,
         )
     if name in ("docker", "singularity"):
-        from hermes_agent.workspace.backends.containers import Docker, Singularity
+        from hermes_agent.workspace.backends.containers import DockerBackend, SingularityBackend
 
-        made = Docker if name == "docker" else Singularity
+        made = DockerBackend if name == "docker" else SingularityBackend
         return made(settings, environ, home)
     if name == "ssh":
-        from hermes_agent.workspace.backends.ssh import Ssh
+        from hermes_agent.workspace.backends.ssh import SshBackend
 
-        return Ssh({**settings, **_ssh(settings, environ)}, environ, home)
-    from hermes_agent.workspace.backends.provided import Provided
+        return SshBackend({**settings, **_ssh(settings, environ)}, environ, home)
+    from hermes_agent.workspace.backends.provided import PluginBackend
     from hermes_agent.workspace.backends.vendors import VENDORS
 
     if name in VENDORS:
-        return Provided(VENDORS[name](), settings, image=settings[f"{name}_image"])
+        return PluginBackend(VENDORS[name](), settings, image=settings[f"{name}_image"])
     if name in BUILTIN_BACKENDS:
         raise ToolFailed(f"terminal.backend is `{name}`, which this release does not have; no command runs")
     choice = provided({"terminal": settings})
     if choice.provider is None:
-        raise ToolFailed(f"{choice.why} No command runs until then.")
-    return Provided(choice.provider, settings)
+        raise ToolFailed(f"{choice.reason} No command runs until then.")
+    return PluginBackend(choice.provider, settings)
 
 
 def _ssh(settings: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.processes import tool_environment
-from hermes_agent.workspace.backends.backend import Call, Start
-from hermes_agent.workspace.backends.elsewhere import Elsewhere, shell_words
-from hermes_agent.workspace.steering_looks import SteeringLooks
+from hermes_agent.workspace.backends.backend import BackendCommand, BackendStart
+from hermes_agent.workspace.backends.elsewhere import RemoteBackend, shell_words
+from hermes_agent.workspace.steering_looks import SteeringChecks
 
-__all__ = ["Container", "Docker", "Singularity"]
+__all__ = ["ContainerBackend", "DockerBackend", "SingularityBackend"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ STOP_LIMIT_S = 60.0
 WORK = "/workspace"
 
 
-class Container(Elsewhere):
+class ContainerBackend(RemoteBackend):
     """Args: `settings` is the block `terminal`, `home` tells the containers of one agent's home from another's."""
 
     programs: tuple[str, ...]
@@ -37,7 +37,7 @@ class Container(Elsewhere):
     def __init__(self, settings: Mapping[str, Any], environ: Mapping[str, str], home: str) -> None:
         self._settings, self._environ, self._home = settings, environ, home
         self._running: dict[str, str] = {}
-        self.looks: SteeringLooks = SteeringLooks()
+        self.steering: SteeringChecks = SteeringChecks()
         self._lock = threading.Lock()
 
     @property
@@ -46,15 +46,15 @@ class Container(Elsewhere):
         return not (self._settings["docker_volumes"] or self._settings["docker_mount_cwd_to_workspace"])
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         return f"Commands and file tools work in a {self.name} container of this conversation, below {WORK}."
 
     @abc.abstractmethod
-    def create(self, name: str, call: Call) -> None:
+    def create(self, name: str, call: BackendCommand) -> None:
         """Start the container of that name."""
 
     @abc.abstractmethod
-    def inside(self, name: str, call: Call) -> list[str]:
+    def inside(self, name: str, call: BackendCommand) -> list[str]:
         """Return the words that run what follows them in the container."""
 
     def forwarded(self) -> dict[str, str]:
@@ -65,7 +65,7 @@ class Container(Elsewhere):
     def remove(self, name: str) -> None:
         """End the container."""
 
-    def start(self, script: str, call: Call) -> Start:
+    def start(self, script: str, call: BackendCommand) -> BackendStart:
         with self._lock:
             if call.task_id not in self._running:
                 digest = hashlib.sha256(f"{self._home}\0{call.task_id}".encode()).hexdigest()[:16]
@@ -74,8 +74,8 @@ class Container(Elsewhere):
         words = [*self.inside(self._running[call.task_id], call), *shell_words(script)]
         before = None
         if self._settings["docker_mount_cwd_to_workspace"] and call.root:
-            before = self.looks.before(call.root, mounts=False)
-        return Start([self.program(), *words], {**self._client_environment(), **self.forwarded()}, before=before)
+            before = self.steering.start_check(call.root, mounts=False)
+        return BackendStart([self.program(), *words], {**self._client_environment(), **self.forwarded()}, before=before)
 
     def close(self, task_id: str) -> None:
         with self._lock:
@@ -121,13 +121,13 @@ class Container(Elsewhere):
         return {**tool_environment(self._environ), **own}
 
 
-class Docker(Container):
+class DockerBackend(ContainerBackend):
     """docker, or podman."""
 
     name = "docker"
     programs = ("docker", "podman")
 
-    def create(self, name: str, call: Call) -> None:
+    def create(self, name: str, call: BackendCommand) -> None:
         s = self._settings
         state = self.call_program("ps", "-a", "--filter", f"name=^/?{name}$", "--format", "{{.State}}")
         if state and s["container_persistent"]:
@@ -153,7 +153,7 @@ class Docker(Container):
         # docker makes the directory of --workdir where an image has none, podman refuses to start
         self.call_program("exec", name, "mkdir", "-p", WORK)
 
-    def inside(self, name: str, call: Call) -> list[str]:
+    def inside(self, name: str, call: BackendCommand) -> list[str]:
         words = [w for name in self.forwarded() for w in ("--env", name)]  # arguments are there for everybody to see
         words += [w for n, v in self._settings["docker_env"].items() for w in ("--env", f"{n}={v}")]
         return ["exec", "-it" if call.tty else "-i", "--workdir", WORK, *words, name]
@@ -168,13 +168,13 @@ class Docker(Container):
             self.call_program("rm", "--force", name)
 
 
-class Singularity(Container):
+class SingularityBackend(ContainerBackend):
     """apptainer, or singularity: an instance without anything of this machine but what is bound."""
 
     name = "singularity"
     programs = ("apptainer", "singularity")
 
-    def create(self, name: str, call: Call) -> None:
+    def create(self, name: str, call: BackendCommand) -> None:
         s = self._settings
         words = ["instance", "start", "--containall", "--no-home", "--writable-tmpfs"]
         if s["container_memory"] and os.getuid() == 0:  # elsewhere it needs a delegated cgroup
@@ -188,7 +188,7 @@ class Singularity(Container):
         self.call_program("instance", "stop", name, may_fail=True)
         self.call_program(*words, s["singularity_image"], name, limit_s=START_LIMIT_S)
 
-    def inside(self, name: str, call: Call) -> list[str]:
+    def inside(self, name: str, call: BackendCommand) -> list[str]:
         return ["exec", f"instance://{name}"]
 
     def remove(self, name: str) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from threading import Event
 
-from hermes_agent.io.processes import MARK, Finished, Sieve
-from hermes_agent.workspace.backends.backend import Backend, Call
+from hermes_agent.io.processes import MARK, CommandResult, OutputFilter
+from hermes_agent.workspace.backends.backend import Backend, BackendCommand
 
-__all__ = ["Elsewhere", "shell_words"]
+__all__ = ["RemoteBackend", "shell_words"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +31,14 @@ def shell_words(script: str, mark: str = "") -> list[str]:
     return ["env", f"{MARK}={mark}", *words] if mark else words
 
 
-class Elsewhere(Backend):
+class RemoteBackend(Backend):
     """A place that a program of this machine leads to."""
 
     own_files = False
 
-    def run(self, script: str, call: Call, sieve: Sieve | None = None, *, pass_fds: Sequence[int] = ()) -> Finished:
+    def run(
+        self, script: str, call: BackendCommand, sieve: OutputFilter | None = None, *, pass_fds: Sequence[int] = ()
+    ) -> CommandResult:
         """Run a script; what was stopped here is ended there, too."""
         mark = secrets.token_hex(8)
         marked = shlex.join(shell_words(script, mark))

@@ -7,19 +7,19 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.io.processes import Finished, Sieve, shell, tool_environment
-from hermes_agent.workspace.backends.backend import Backend, Call, Start
-from hermes_agent.workspace.bounds import UNLIMITED, Bounds, Limits
-from hermes_agent.workspace.box import Box
-from hermes_agent.workspace.sandbox import Sandbox
-from hermes_agent.workspace.scope import Scope
-from hermes_agent.workspace.steering_looks import SteeringLooks
-from hermes_agent.workspace.steering_watch import Before
+from hermes_agent.io.processes import CommandResult, OutputFilter, find_shell, tool_environment
+from hermes_agent.workspace.backends.backend import Backend, BackendCommand, BackendStart
+from hermes_agent.workspace.bounds import UNLIMITED, CommandLimits, ProcessLimits
+from hermes_agent.workspace.box import Sandbox
+from hermes_agent.workspace.sandbox import SandboxSelector
+from hermes_agent.workspace.scope import SystemdScope
+from hermes_agent.workspace.steering_looks import SteeringChecks
+from hermes_agent.workspace.steering_watch import SteeringBaseline
 
-__all__ = ["Local"]
+__all__ = ["LocalBackend"]
 
 
-class Local(Backend):
+class LocalBackend(Backend):
     """This machine.
 
     Args:
@@ -41,28 +41,28 @@ class Local(Backend):
         environ: Mapping[str, str],
         *,
         passthrough: tuple[str, ...] = (),
-        sandbox: Sandbox | None = None,
-        limits: Limits = UNLIMITED,
-        bounds: Bounds | None = None,
-        scope: Scope | None = None,
+        sandbox: SandboxSelector | None = None,
+        limits: ProcessLimits = UNLIMITED,
+        bounds: CommandLimits | None = None,
+        scope: SystemdScope | None = None,
         sudo_password: Callable[[], str] = lambda: "",
         unconfined: Sequence[str] = (),
-        looks: SteeringLooks | None = None,
+        looks: SteeringChecks | None = None,
     ) -> None:
         self._unconfined = unconfined
         self._sudo_password = sudo_password
         self._environ, self._passthrough = environ, passthrough
         self.sandbox = sandbox
-        self.looks: SteeringLooks = looks or SteeringLooks()
+        self.steering: SteeringChecks = looks or SteeringChecks()
         self.limits, self.bounds, self._scope = limits, bounds, scope
 
     @property
-    def _box(self) -> Box | None:
-        return None if self.sandbox is None else self.sandbox.box
+    def _selected(self) -> Sandbox | None:
+        return None if self.sandbox is None else self.sandbox.selected
 
     @property
     def confines(self) -> bool:
-        return self._box is not None
+        return self._selected is not None
 
     @property
     def can_leave(self) -> bool:  # type: ignore[override]
@@ -70,22 +70,22 @@ class Local(Backend):
 
     @property
     def opens(self) -> bool:  # type: ignore[override]
-        return self._box is not None and self._box.opens
+        return self._selected is not None and self._selected.opens
 
     @property
     def offline(self) -> bool:
-        return self._box is not None and self._box.offline
+        return self._selected is not None and self._selected.offline
 
     def is_read_only(self, directory: str) -> bool:
-        return self._box is not None and not self._box.writable(directory)
+        return self._selected is not None and not self._selected.is_writable(directory)
 
     @property
     def refusal(self) -> str:
         return "" if self.sandbox is None else self.sandbox.refusal
 
     @property
-    def about(self) -> str:
-        box = self._box
+    def description(self) -> str:
+        box = self._selected
         if box is None:
             return ""
         folders = " (or the folder of write_to)" if box.opens else ""
@@ -97,18 +97,18 @@ class Local(Backend):
         limits = (True, "limits outside of the sandbox", held)
         if self.sandbox is None or self.sandbox.mode == "off":
             return [(True, "no sandbox", "terminal.sandbox is off"), limits]
-        box = self.sandbox.box
+        box = self.sandbox.selected
         found = (True, "sandbox", box.name) if box else (False, "no sandbox can be made", self.sandbox.problem)
         bounds = [self.bounds.check()] if self.bounds and box and not box.bounded else []
-        return [found, *bounds, limits, *(box.checks() if box else ()), *self._leaving()]
+        return [found, *bounds, limits, *(box.checks() if box else ()), *self._leaving_commands()]
 
     def network_problem(self) -> str:
-        box = self._box
+        box = self._selected
         if box is None:
             return "commands run outside a sandbox, with the network of this machine"
         return box.network_problem()
 
-    def _leaving(self) -> Iterator[tuple[bool, str, str]]:
+    def _leaving_commands(self) -> Iterator[tuple[bool, str, str]]:
         """Yield the commands that may leave the sandbox, and the entries that name none."""
         if not self._unconfined:
             return
@@ -128,13 +128,15 @@ class Local(Backend):
     def prelude(self) -> str:
         return self.limits.prelude()
 
-    def run(self, script: str, call: Call, sieve: Sieve | None = None, *, pass_fds: Sequence[int] = ()) -> Finished:
+    def run(
+        self, script: str, call: BackendCommand, sieve: OutputFilter | None = None, *, pass_fds: Sequence[int] = ()
+    ) -> CommandResult:
         """Run a script; where it may use sudo, sudo is told the password first, and nobody else.
 
         sudo remembers for a while that this shell has shown it. The password comes through a pipe that is closed before
         the command begins: it is in no argument, no environment and no file.
         """
-        free = self._box is None or not call.confined
+        free = self._selected is None or not call.confined
         password = self._sudo_password() if free and re.search(r"\bsudo\b", call.command) else ""
         if not password:
             return super().run(script, call, sieve, pass_fds=pass_fds)
@@ -147,14 +149,14 @@ class Local(Backend):
         finally:
             os.close(ours)
 
-    def start(self, script: str, call: Call) -> Start:
+    def start(self, script: str, call: BackendCommand) -> BackendStart:
         env = dict(self.base())
-        argv = [shell(env), "-c", script]
-        box = self._box if call.confined else None
+        argv = [find_shell(env), "-c", script]
+        box = self._selected if call.confined else None
         if box is None:
-            return Start(*(self._scope.wrap(argv, env) if self._scope else (argv, env)), call.cwd)
+            return BackendStart(*(self._scope.wrap(argv, env) if self._scope else (argv, env)), call.cwd)
         root = call.root or call.cwd
-        if box.hides(call.cwd, root, call.beside):
+        if box.is_hidden(call.cwd, root, call.beside):
             raise ToolFailed(
                 f"{call.cwd} is not there in the sandbox: it shows {root}, a list of places (`terminal.sandbox_paths`"
                 " adds to it) and a /tmp of its own"
@@ -178,13 +180,13 @@ class Local(Backend):
             beside=call.beside,
         )
         if bounds is None:
-            return Start(wrapped, inside, call.cwd, box.makes_terminals, before=before)
+            return BackendStart(wrapped, inside, call.cwd, box.makes_terminals, before=before)
         try:
             bounded = bounds.wrap(wrapped, inside)
         except OSError as exc:
             raise ToolFailed(f"the command does not run, its limits cannot be set: {exc}") from exc
-        return Start(bounded.argv, bounded.env, call.cwd, box.makes_terminals, bounded.finish, before)
+        return BackendStart(bounded.argv, bounded.env, call.cwd, box.makes_terminals, bounded.finish, before)
 
-    def _before(self, box: Box, root: str) -> Before | None:
+    def _before(self, box: Sandbox, root: str) -> SteeringBaseline | None:
         """Return the steering files that are there now; None where the command cannot write."""
-        return self.looks.before(root, mounts=box.keeps) if box.writable(root) else None
+        return self.steering.start_check(root, mounts=box.keeps) if box.is_writable(root) else None

@@ -10,18 +10,18 @@ from typing import Any
 
 from hermes_agent.contracts.terminal_env import TerminalEnvironment, TerminalEnvironmentProvider
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.io.processes import Finished
-from hermes_agent.workspace.backends.backend import Backend, Call, Start
-from hermes_agent.workspace.shell_state import Recorder, ShellState
+from hermes_agent.io.processes import CommandResult
+from hermes_agent.workspace.backends.backend import Backend, BackendCommand, BackendStart
+from hermes_agent.workspace.shell_state import ShellState, ShellStateFilter
 
-__all__ = ["Provided"]
+__all__ = ["PluginBackend"]
 
 logger = logging.getLogger(__name__)
 
 EXIT_TIMEOUT = 124
 
 
-class Provided(Backend):
+class PluginBackend(Backend):
     """The environments of one provider, one for each task.
 
     Args:
@@ -49,7 +49,7 @@ class Provided(Backend):
         return self._flag("is_container")
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         return f"Commands run in {self._ask('env_description', 'another place')}."
 
     def checks(self) -> list[tuple[bool, str, str]]:
@@ -58,28 +58,28 @@ class Provided(Backend):
         except Exception as exc:  # noqa: BLE001 - a plugin's code
             return [(False, f"{self.name} cannot be checked", f"{type(exc).__name__}: {exc}")]
 
-    def start(self, script: str, call: Call) -> Start:
+    def start(self, script: str, call: BackendCommand) -> BackendStart:
         raise ToolFailed(f"the terminal backend {self.name} runs no background processes")
 
-    def execute(self, call: Call, state: ShellState) -> Finished:
+    def execute(self, call: BackendCommand, state: ShellState) -> CommandResult:
         """Run a command in the task's environment, which is made at its first one."""
         environment = self._environment(call)
-        recorder = Recorder()
+        recorder = ShellStateFilter()
         script = state.script(call.command, recorder, cwd=call.cwd)
         wanted = {"cwd": call.cwd, "timeout": call.timeout_s}
         if call.stdin:
             wanted["stdin_data"] = call.stdin.decode("utf-8", "replace")
         try:
-            answer = environment.execute(script, **_taken(environment.execute, wanted))
+            answer = environment.execute(script, **_accepted_keywords(environment.execute, wanted))
         except Exception as exc:
             raise ToolFailed(f"the terminal backend {self.name} failed: {type(exc).__name__}: {exc}") from exc
         code = answer.get("returncode", answer.get("exit_code"))
         output = str(answer.get("output") or "").encode("utf-8", "replace")
         text = recorder.feed(output) + recorder.rest()
-        state.take(recorder.told)
+        state.load_report(recorder.report)
         over = max(len(text) - call.output_bytes, 0)
         head = int(call.output_bytes * 0.4) if over else len(text)
-        return Finished(
+        return CommandResult(
             int(code if code is not None else -1),
             text[:head],
             text[head + over :],
@@ -96,13 +96,13 @@ class Provided(Backend):
             except Exception as exc:  # noqa: BLE001 - a plugin's code, and the task is over
                 logger.warning("the terminal backend %s could not give back %s: %s", self.name, task_id, exc)
 
-    def _environment(self, call: Call) -> TerminalEnvironment:
+    def _environment(self, call: BackendCommand) -> TerminalEnvironment:
         with self._lock:
             if call.task_id not in self._made:
                 self._made[call.task_id] = self._make(call)
             return self._made[call.task_id]
 
-    def _make(self, call: Call) -> TerminalEnvironment:
+    def _make(self, call: BackendCommand) -> TerminalEnvironment:
         get = self._settings.get
         own = self._settings.get("backends") or {}
         container = {f"container_{key}": get(f"container_{key}") for key in ("cpu", "memory", "disk", "persistent")}
@@ -134,7 +134,7 @@ class Provided(Backend):
             return default
 
 
-def _taken(function: Any, wanted: dict[str, Any]) -> dict[str, Any]:
+def _accepted_keywords(function: Any, wanted: dict[str, Any]) -> dict[str, Any]:
     """Return the keywords that a function takes."""
     try:
         parameters = inspect.signature(function).parameters

@@ -14,15 +14,15 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.processes import tool_environment
-from hermes_agent.workspace.backends.backend import Call, Start
-from hermes_agent.workspace.backends.elsewhere import Elsewhere
+from hermes_agent.workspace.backends.backend import BackendCommand, BackendStart
+from hermes_agent.workspace.backends.elsewhere import RemoteBackend
 
-__all__ = ["Ssh"]
+__all__ = ["SshBackend"]
 
 CONNECT_LIMIT_S = 60.0
 
 
-class Ssh(Elsewhere):
+class SshBackend(RemoteBackend):
     """Args: `settings` is the block `terminal`; what is learned of machines is kept in `home`."""
 
     name = "ssh"
@@ -37,11 +37,11 @@ class Ssh(Elsewhere):
         return False
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         return f"Commands and file tools work on the machine {self._settings['ssh_host']}."
 
-    def start(self, script: str, call: Call) -> Start:
-        return Start(
+    def start(self, script: str, call: BackendCommand) -> BackendStart:
+        return BackendStart(
             [*self._client(), "-tt" if call.tty else "-T", "--", self._settings["ssh_host"], _posix(script)],
             self._env(),
         )
@@ -49,7 +49,7 @@ class Ssh(Elsewhere):
     def close(self, task_id: str) -> None:
         """The connection serves all tasks: it ends by itself, or with `hang_up`."""
 
-    def hang_up(self) -> None:
+    def close_all(self) -> None:
         """End the connection."""
         with self._lock:
             directory, self._directory = self._directory, ""

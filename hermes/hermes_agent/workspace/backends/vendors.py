@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.io.installation import how_to_install
+from hermes_agent.io.installation import install_hint
 
 __all__ = ["VENDORS", "Daytona", "Modal"]
 
@@ -28,7 +28,7 @@ class _Vendor(TerminalEnvironmentProvider):
 
     def check_requirements(self, config: dict[str, Any]) -> bool:
         if not self.is_available():
-            raise ToolFailed(f"terminal.backend is `{self.name}`, and its SDK is missing: {how_to_install(self.name)}")
+            raise ToolFailed(f"terminal.backend is `{self.name}`, and its SDK is missing: {install_hint(self.name)}")
         return True
 
 

@@ -18,7 +18,7 @@ from hermes_agent.io.beneath import open_beneath
 from hermes_agent.io.files import PRIVATE, write_atomic
 from hermes_agent.workspace.checkpoints.git import Git
 
-__all__ = ["Content", "SEEN"]
+__all__ = ["CheckpointContent", "SEEN"]
 
 SEEN = "seen.json"
 """In the repository: what the files of the last checkpoint were. Goes with its objects."""
@@ -38,7 +38,7 @@ class _File(NamedTuple):
     inode: tuple[int, int]
 
 
-class Content:
+class CheckpointContent:
     """What is taken into one checkpoint.
 
     Args:
@@ -92,7 +92,7 @@ class Content:
 
     def stored(self) -> bytes:
         """Store what is not stored yet; return what `git update-index --index-info` reads."""
-        seen = self._seen()
+        seen = self._load_seen()
         known: dict[str, tuple[_File, str]] = {}
         waiting: list[tuple[_File, bytes]] = []
         size = 0
@@ -117,7 +117,7 @@ class Content:
             f"{file.mode} {name}\t".encode() + os.fsencode(path) + b"\0" for path, (file, name) in known.items()
         )
 
-    def _seen(self) -> dict[str, list[str]]:
+    def _load_seen(self) -> dict[str, list[str]]:
         with contextlib.suppress(OSError, ValueError):
             found = json.loads((self._repository / SEEN).read_bytes())
             if isinstance(found, dict):

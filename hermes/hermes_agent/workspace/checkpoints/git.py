@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from hermes_agent.core.errors import UserError
 
-__all__ = ["EVERYTHING", "Git", "TooMuch", "Trouble"]
+__all__ = ["EVERYTHING", "Git", "RepositoryTooLarge", "GitError"]
 
 EVERYTHING = "*"
 """Stands for every path in the list of what a turn may have changed."""
@@ -34,11 +34,11 @@ _SETTINGS = {
 }
 
 
-class Trouble(UserError):
+class GitError(UserError):
     """A checkpoint cannot be made, found or put back."""
 
 
-class TooMuch(Trouble):
+class RepositoryTooLarge(GitError):
     """A folder has too much in it, so that trying again is no use."""
 
 
@@ -63,7 +63,7 @@ class Git:
             folder: another work tree.
 
         Raises:
-            Trouble: it fails, or takes too long.
+            GitError: it fails, or takes too long.
         """
         argv = [self.program, *words]
         if most:
@@ -85,11 +85,11 @@ class Git:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             if isinstance(exc, subprocess.TimeoutExpired):
-                raise TooMuch(f"git {words[0]} in {place} took over {LIMIT_S:g} s") from None
+                raise RepositoryTooLarge(f"git {words[0]} in {place} took over {LIMIT_S:g} s") from None
             raise
         if process.returncode:
             said = errors.decode("utf-8", "replace").strip()[-500:]
-            raise Trouble(f"git {words[0]} in {place} failed: {said or f'exit status {process.returncode}'}")
+            raise GitError(f"git {words[0]} in {place} failed: {said or f'exit status {process.returncode}'}")
         return output
 
     def _environment(self, folder: str) -> dict[str, str]:

@@ -15,14 +15,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_agent.workspace.checkpoints.git import EVERYTHING, Git, TooMuch, Trouble
-from hermes_agent.workspace.places import Places, is_inside
+from hermes_agent.workspace.checkpoints.git import EVERYTHING, Git, GitError, RepositoryTooLarge
+from hermes_agent.workspace.places import PathRules, is_inside
 from hermes_agent.workspace.scan import SKIPPED_DIRECTORIES
 
 if TYPE_CHECKING:
-    from hermes_agent.workspace.checkpoints.shadow import Checkpoint, Restored, Shadow
+    from hermes_agent.workspace.checkpoints.shadow import Checkpoint, RestoreResult, ShadowRepository
 
-__all__ = ["Checkpoints", "Limits", "chosen_of"]
+__all__ = ["Checkpoints", "CheckpointLimits", "choose_checkpoint"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _SECRET = re.compile(
 """Names of files that are in no checkpoint: a copy of a secret is one more place to lose it."""
 
 
-class Limits(NamedTuple):
+class CheckpointLimits(NamedTuple):
     """The settings `checkpoints.*`."""
 
     enabled: bool = False
@@ -52,7 +52,7 @@ class Limits(NamedTuple):
     retention_days: float = 30
 
     @classmethod
-    def of(cls, get: Callable[[str], Any]) -> Limits:
+    def of(cls, get: Callable[[str], Any]) -> CheckpointLimits:
         """Read them."""
         return cls(*(get(f"checkpoints.{name}") for name in cls._fields))
 
@@ -60,7 +60,7 @@ class Limits(NamedTuple):
 class Checkpoints:
     """The checkpoints of one home; safe for threads and for several processes."""
 
-    def __init__(self, home: Path, places: Places, limits: Limits, environ: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, places: PathRules, limits: CheckpointLimits, environ: Mapping[str, str]) -> None:
         self.limits = limits
         self._store = home / "checkpoints"
         self._places = places
@@ -70,13 +70,13 @@ class Checkpoints:
         self._too_much: OrderedDict[str, None] = OrderedDict()
         """Folders that cannot be kept whole."""
         self._locks = tuple(threading.Lock() for _ in range(LOCKS))
-        self._told = False
+        self._explained = False
 
     @classmethod
-    def of(cls, home: Path, get: Callable[[str], Any], environ: Mapping[str, str]) -> Checkpoints:
+    def from_config(cls, home: Path, get: Callable[[str], Any], environ: Mapping[str, str]) -> Checkpoints:
         """Return those of a home, with the settings that `get` returns by their dotted keys."""
-        places = Places(str(home), str(Path.home()), environ.get("CREDENTIALS_DIRECTORY", ""))
-        return cls(home, places, Limits.of(get), environ)
+        places = PathRules(str(home), str(Path.home()), environ.get("CREDENTIALS_DIRECTORY", ""))
+        return cls(home, places, CheckpointLimits.of(get), environ)
 
     # -- making them -------------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class Checkpoints:
         if target and not is_inside(target, self._places.hermes_home):
             self._keep("/", (target.lstrip("/"),), target.lstrip("/"), session, turn, why)
 
-    def covers(self, cwd: str, *, session: str, turn: str, why: str) -> bool:
+    def is_complete(self, cwd: str, *, session: str, turn: str, why: str) -> bool:
         """Make the turn's checkpoint of a directory, and say whether every file that is there now is in it."""
         if not self.limits.enabled or self._git_is_missing() or not self._may_be_whole(cwd):
             return False
@@ -108,7 +108,7 @@ class Checkpoints:
         try:
             with shadow.locked():
                 return made is not None and shadow.has_all(made)
-        except (Trouble, OSError) as exc:
+        except (GitError, OSError) as exc:
             logger.warning("whether the checkpoint of %s has all files is not known: %s", cwd, exc)
             return False
 
@@ -129,7 +129,7 @@ class Checkpoints:
             if made is None:
                 return False
             try:
-                self._shadow(folder).note(made, changed)
+                self._shadow(folder).note_change(made, changed)
             except OSError as exc:
                 logger.warning("what the turn changes cannot be noted: %s", exc)
             return True
@@ -138,15 +138,15 @@ class Checkpoints:
         shadow = self._shadow(folder)
         try:
             with shadow.locked():
-                made = shadow.keep(paths=paths, session=session, turn=turn, why=why)
+                made = shadow.commit(paths=paths, session=session, turn=turn, why=why)
                 there = shadow.all()
                 if len(there) > self.limits.max_snapshots + SLACK:
                     shadow.drop(there[self.limits.max_snapshots :])
                     shadow.pack()
                 return made
-        except (Trouble, OSError) as exc:
+        except (GitError, OSError) as exc:
             logger.warning("no checkpoint of %s: %s", folder, exc)
-            if paths is None and isinstance(exc, TooMuch):
+            if paths is None and isinstance(exc, RepositoryTooLarge):
                 self._too_much[folder] = None
                 if len(self._too_much) > REMEMBERED:
                     self._too_much.popitem(last=False)
@@ -155,20 +155,20 @@ class Checkpoints:
     def _git_is_missing(self) -> bool:
         if shutil.which("git", path=self._path):
             return False
-        if not self._told:
-            self._told = True
+        if not self._explained:
+            self._explained = True
             logger.warning("there are no checkpoints: git is not installed")
         return True
 
-    def _shadow(self, folder: str, *, limit_s: float = 0) -> Shadow:
-        from hermes_agent.workspace.checkpoints.shadow import Shadow  # for the first change of a file
+    def _shadow(self, folder: str, *, limit_s: float = 0) -> ShadowRepository:
+        from hermes_agent.workspace.checkpoints.shadow import ShadowRepository  # for the first change of a file
 
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         git = Git(shutil.which("git", path=self._path) or "git", str(self._store / name), folder, self._path)
         if limit_s:
             git.deadline = time.monotonic() + limit_s
         most = int(self.limits.max_total_size_mb * 1e6)
-        return Shadow(
+        return ShadowRepository(
             self._store / name, git, lambda path, status: self._kept_out(folder, path, status), most_bytes=most
         )
 
@@ -180,17 +180,17 @@ class Checkpoints:
             or _SECRET.fullmatch(name) is not None
             or is_inside(full, self._places.hermes_home)
             or not set(SKIPPED_DIRECTORIES).isdisjoint(above)
-            or self._places.secret(full, status) is not None
+            or self._places.secret_reason(full, status) is not None
         )
 
     # -- finding them ------------------------------------------------------------------------------------------
 
-    def _shadows(self) -> Iterator[Shadow]:
+    def _shadows(self) -> Iterator[ShadowRepository]:
         """Yield every folder's, locked."""
         if not self._store.is_dir():
             return
         if not shutil.which("git", path=self._path):
-            raise Trouble("git is not installed, and checkpoints are git repositories")
+            raise GitError("git is not installed, and checkpoints are git repositories")
         for place in sorted(self._store.iterdir()):
             with contextlib.suppress(FileNotFoundError):  # one that was just begun
                 folder = os.fsdecode((place / "folder").read_bytes())
@@ -198,7 +198,7 @@ class Checkpoints:
                 with shadow.locked():
                     yield shadow
 
-    def every(self, near: str = "") -> list[Checkpoint]:
+    def all(self, near: str = "") -> list[Checkpoint]:
         """Return the checkpoints, newest first.
 
         Args:
@@ -217,12 +217,12 @@ class Checkpoints:
             near: the resolved directory whose list the user sees; empty for the list of all.
 
         Raises:
-            Trouble: there is no such checkpoint, or several begin like that.
+            GitError: there is no such checkpoint, or several begin like that.
         """
-        return chosen_of(self.every(near), which, self.every if near else tuple)
+        return choose_checkpoint(self.all(near), which, self.all if near else tuple)
 
     @contextlib.contextmanager
-    def _found(self, which: Checkpoint | str) -> Iterator[tuple[Shadow, Checkpoint]]:
+    def _found(self, which: Checkpoint | str) -> Iterator[tuple[ShadowRepository, Checkpoint]]:
         """Yield the checkpoint, or that of an id, with its locked repository."""
         wanted = self.choose(which) if isinstance(which, str) else which
         for shadow in self._shadows():
@@ -230,7 +230,7 @@ class Checkpoints:
                 if checkpoint.ref == wanted.ref:
                     yield shadow, checkpoint
                     return
-        raise Trouble(f"the checkpoint {wanted.id} is gone", hint="`hermes rollback list --all` lists them.")
+        raise GitError(f"the checkpoint {wanted.id} is gone", hint="`hermes rollback list --all` lists them.")
 
     def diff(self, which: Checkpoint | str, paths: Collection[str] = ()) -> str:
         """Return what changed since a checkpoint, as a patch.
@@ -239,12 +239,12 @@ class Checkpoints:
             which: the checkpoint, or what `choose` takes.
 
         Raises:
-            Trouble: there is no such checkpoint, or git fails.
+            GitError: there is no such checkpoint, or git fails.
         """
         with self._found(which) as (shadow, one):
             return shadow.diff(one, _below(one, paths))
 
-    def restore(self, which: Checkpoint | str, paths: Collection[str] = (), *, session: str = "") -> Restored:
+    def restore(self, which: Checkpoint | str, paths: Collection[str] = (), *, session: str = "") -> RestoreResult:
         """Put files back as they were, after a checkpoint of what is there now.
 
         Args:
@@ -253,12 +253,12 @@ class Checkpoints:
             session: in which that is asked for; empty outside of all.
 
         Raises:
-            Trouble: there is no such checkpoint, or a file cannot be put back.
+            GitError: there is no such checkpoint, or a file cannot be put back.
         """
         with self._found(which) as (shadow, one):
             return shadow.restore(one, _below(one, paths) or None, session=session)
 
-    def undo(self, turn: str) -> list[Restored]:
+    def undo(self, turn: str) -> list[RestoreResult]:
         """Put back what a turn changed: the files that its tools named, and of folders with commands everything.
 
         What another conversation's tools changed since stays.
@@ -268,12 +268,12 @@ class Checkpoints:
             there = shadow.all()
             ours = [one for one in reversed(there) if one.turn == turn]
             for one in {checkpoint.paths: checkpoint for checkpoint in reversed(ours)}.values():
-                changed = shadow.noted(one)
+                changed = shadow.noted_changes(one)
                 others = {
                     path
                     for other in there
                     if other.at >= one.at and other.session != one.session and other.session
-                    for path in shadow.noted(other)
+                    for path in shadow.noted_changes(other)
                 }
                 paths = None if EVERYTHING in changed else changed
                 restored = shadow.restore(one, paths, without=others)
@@ -296,7 +296,7 @@ class Checkpoints:
             elif old:
                 shadow.pack()
             count += len(old)
-        while _size(self._store) > self.limits.max_total_size_mb * 1e6 and (every := self.every()):
+        while _size(self._store) > self.limits.max_total_size_mb * 1e6 and (every := self.all()):
             going = {one.ref + one.folder for one in every[-max(1, len(every) // 4) :]}
             for shadow in self._shadows():
                 shadow.drop([one for one in shadow.all() if one.ref + one.folder in going])
@@ -305,7 +305,7 @@ class Checkpoints:
         return count
 
 
-def chosen_of(
+def choose_checkpoint(
     there: Sequence[Checkpoint], which: str, elsewhere: Callable[[], Sequence[Checkpoint]] = tuple
 ) -> Checkpoint:
     """Return the checkpoint of a list that a user names, as `Checkpoints.choose` describes.
@@ -314,7 +314,7 @@ def chosen_of(
         elsewhere: returns further checkpoints, which an id may name.
 
     Raises:
-        Trouble: there is no such checkpoint, or several begin like that.
+        GitError: there is no such checkpoint, or several begin like that.
     """
     found = [one for one in there if one.id == which]
     number = int(which) if not found and re.fullmatch(r"[0-9]{1,9}", which) else 0
@@ -323,10 +323,10 @@ def chosen_of(
     found = found or _beginning(there, which) or _beginning(elsewhere(), which)
     if len({(one.id, one.folder) for one in found}) > 1:
         names = ", ".join(sorted(f"{one.id} ({one.folder})" for one in found[:5]))
-        raise Trouble(f"several checkpoints begin with {which!r}: {names}", hint="Write more of the id.")
+        raise GitError(f"several checkpoints begin with {which!r}: {names}", hint="Write more of the id.")
     if not found:
         numbers = f"numbers go from 1 to {len(there)}, and " if there else ""
-        raise Trouble(
+        raise GitError(
             f"there is no checkpoint {which!r}: {numbers}an id has at least four characters",
             hint="`hermes rollback list` shows both, `hermes rollback list --all` the ids of all folders.",
         )
@@ -356,9 +356,9 @@ def _below(checkpoint: Checkpoint, paths: Collection[str]) -> list[str]:
     """Return resolved paths as they are called in the checkpoint.
 
     Raises:
-        Trouble: one is outside of the checkpoint's folder.
+        GitError: one is outside of the checkpoint's folder.
     """
     for path in paths:
         if not is_inside(path, checkpoint.folder):
-            raise Trouble(f"{path} is not in {checkpoint.folder}, which the checkpoint {checkpoint.id} is of")
+            raise GitError(f"{path} is not in {checkpoint.folder}, which the checkpoint {checkpoint.id} is of")
     return [os.path.relpath(path, checkpoint.folder) for path in paths]

@@ -16,12 +16,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.io.beneath import open_beneath, open_directory, opened_directory
+from hermes_agent.io.beneath import hold_directory, open_beneath, open_directory
 from hermes_agent.io.files import PRIVATE, replace_at
-from hermes_agent.workspace.checkpoints.content import SEEN, Content
-from hermes_agent.workspace.checkpoints.git import EVERYTHING, Git, TooMuch, Trouble
+from hermes_agent.workspace.checkpoints.content import SEEN, CheckpointContent
+from hermes_agent.workspace.checkpoints.git import EVERYTHING, Git, GitError, RepositoryTooLarge
 
-__all__ = ["Checkpoint", "Restored", "Shadow"]
+__all__ = ["Checkpoint", "RestoreResult", "ShadowRepository"]
 
 MOST_FILES = 20_000
 MOST_LIST_BYTES = 8_000_000
@@ -53,7 +53,7 @@ class Checkpoint(NamedTuple):
     """Files that nobody but their owner could read, which git does not keep; `EVERYTHING` where there were many."""
 
 
-class Restored(NamedTuple):
+class RestoreResult(NamedTuple):
     """What was put back."""
 
     checkpoint: Checkpoint
@@ -63,7 +63,7 @@ class Restored(NamedTuple):
     removed: list[str]
 
 
-class Shadow:
+class ShadowRepository:
     """The repository of one folder. Whoever uses it holds `locked`.
 
     Args:
@@ -84,7 +84,7 @@ class Shadow:
         """Be the only one, of all processes; what a process that died left half done is cleared away.
 
         Raises:
-            Trouble: somebody else keeps it too long.
+            GitError: somebody else keeps it too long.
         """
         self.repository.mkdir(0o700, parents=True, exist_ok=True)
         with (self.repository / "lock").open("w") as lock:
@@ -95,7 +95,7 @@ class Shadow:
                     break
                 except BlockingIOError:
                     if time.monotonic() > limit:
-                        raise Trouble(f"the checkpoints of {self.git.folder} are in use") from None
+                        raise GitError(f"the checkpoints of {self.git.folder} are in use") from None
                     time.sleep(0.02)
             (self.repository / "index.lock").unlink(missing_ok=True)
             if not (self.repository / "folder").exists():
@@ -105,11 +105,11 @@ class Shadow:
                 (self.repository / "folder").write_bytes(os.fsencode(self.git.folder))
             yield
 
-    def keep(self, *, paths: Collection[str] | None, session: str, turn: str, why: str) -> Checkpoint:
+    def commit(self, *, paths: Collection[str] | None, session: str, turn: str, why: str) -> Checkpoint:
         """Make a checkpoint of the folder, or of some files in it alone.
 
         Raises:
-            Trouble: there is too much in the folder, or git fails.
+            GitError: there is too much in the folder, or git fails.
         """
         tree, left_out, private = self.snapshot(paths)
         about: dict[str, object] = {"session": session, "turn": turn, "why": why, "left_out": left_out[:MOST_NAMED]}
@@ -131,11 +131,11 @@ class Shadow:
                 raise
             return self.git("mktree").decode().strip(), [], []  # it was deleted whole
         try:
-            content = Content(top, self.repository, self.git, self._kept_out)
+            content = CheckpointContent(top, self.repository, self.git, self._kept_out)
             for path in self._present() if paths is None else paths:
                 content.add(path)
             if content.total > self._most_bytes:
-                raise TooMuch(f"{self.git.folder} holds {content.total:,} bytes: too much for a checkpoint")
+                raise RepositoryTooLarge(f"{self.git.folder} holds {content.total:,} bytes: too much for a checkpoint")
             for path in more:
                 content.add(path, always=True)
             entries = content.stored()
@@ -162,7 +162,7 @@ class Shadow:
                 else:
                     found.append(f"{below}{name}")
             if len(found) > MOST_FILES or len(listed) >= MOST_LIST_BYTES or len(waiting) > MOST_NESTED:
-                raise TooMuch(f"{self.git.folder} has over {MOST_FILES:,} files: too many for a checkpoint")
+                raise RepositoryTooLarge(f"{self.git.folder} has over {MOST_FILES:,} files: too many for a checkpoint")
         return found
 
     def _commit(self, tree: str, about: dict[str, object]) -> Checkpoint:
@@ -174,7 +174,7 @@ class Shadow:
             try:
                 self.git("update-ref", ref, commit, "0" * 40)
                 break
-            except Trouble:
+            except GitError:
                 if not (self.repository / ref).exists():
                     raise
                 number += 1
@@ -202,14 +202,14 @@ class Shadow:
         lines = self.git("for-each-ref", "--sort=-refname", f"--format={form}", _REFS).decode().splitlines()
         return [self._checkpoint(*line.split(" ", 2)) for line in lines]
 
-    def note(self, checkpoint: Checkpoint, path: str) -> None:
+    def note_change(self, checkpoint: Checkpoint, path: str) -> None:
         """Note that the turn of a checkpoint may change a path (or `EVERYTHING`)."""
         place = self.repository / "changed"
         place.mkdir(exist_ok=True)
         with (place / checkpoint.ref.removeprefix(_REFS)).open("a") as file:
             file.write(json.dumps(path) + "\n")
 
-    def noted(self, checkpoint: Checkpoint) -> set[str]:
+    def noted_changes(self, checkpoint: Checkpoint) -> set[str]:
         """Return what its turn may have changed."""
         try:
             lines = (self.repository / "changed" / checkpoint.ref.removeprefix(_REFS)).read_text().splitlines()
@@ -219,7 +219,7 @@ class Shadow:
 
     def diff(self, checkpoint: Checkpoint, paths: Collection[str] = ()) -> str:
         """Return what changed since, as a patch."""
-        now, *_ = self.snapshot(checkpoint.paths, self._there(self._entries(checkpoint.id)))
+        now, *_ = self.snapshot(checkpoint.paths, self._existing(self._entries(checkpoint.id)))
         words = ("diff", "--no-color", "--no-ext-diff", "--no-renames", checkpoint.id, now, "--", *sorted(paths))
         return self.git(*words, most=2_000_000).decode("utf-8", "replace")
 
@@ -230,7 +230,7 @@ class Shadow:
         *,
         without: Collection[str] = (),
         session: str = "",
-    ) -> Restored:
+    ) -> RestoreResult:
         """Put files back as they were, after a checkpoint of what is there now.
 
         Files that came later go; those that are ignored, or were left out of the checkpoint, stay.
@@ -241,10 +241,10 @@ class Shadow:
             session: whose checkpoint that of what is there now is.
 
         Raises:
-            Trouble: a file cannot be put back; those before it are.
+            GitError: a file cannot be put back; those before it are.
         """
         then = self._entries(checkpoint.id)
-        tree, _, private = self.snapshot(checkpoint.paths, self._there(then))
+        tree, _, private = self.snapshot(checkpoint.paths, self._existing(then))
         now = self._entries(tree)
         chosen = [
             path
@@ -254,7 +254,7 @@ class Shadow:
         written = [path for path in chosen if path in then]
         gone = [path for path in chosen if path not in then and path not in checkpoint.left_out]
         if not written and not gone:
-            return Restored(checkpoint, "", [], [])
+            return RestoreResult(checkpoint, "", [], [])
         about: dict[str, object] = {"session": session, "turn": "", "why": f"before going back to {checkpoint.id}"}
         about |= {
             "left_out": [],
@@ -270,7 +270,7 @@ class Shadow:
         gone = [path for path in gone if path not in ignored]
         for path in gone:
             self._remove(path)
-        return Restored(checkpoint, before.id, written, gone)
+        return RestoreResult(checkpoint, before.id, written, gone)
 
     def has_all(self, checkpoint: Checkpoint) -> bool:
         """Say whether every file of the folder is in a checkpoint; those of a `.git` and ignored ones count, too."""
@@ -291,10 +291,10 @@ class Shadow:
             found[path] = mode, name
         return found
 
-    def _there(self, paths: Iterable[str]) -> list[str]:
+    def _existing(self, paths: Iterable[str]) -> list[str]:
         """Return those that are files or links, and not beyond a link."""
         found = []
-        with contextlib.suppress(OSError), opened_directory(self.git.folder, make=False) as top:
+        with contextlib.suppress(OSError), hold_directory(self.git.folder, make=False) as top:
             for path in paths:
                 with contextlib.suppress(OSError):
                     handle = open_beneath(top, path, os.O_PATH)
@@ -311,7 +311,7 @@ class Shadow:
         words = ("check-ignore", "-z", "--no-index", "--stdin")
         try:
             found = self.git(*words, stdin=names, env={"GIT_LITERAL_PATHSPECS": "0"})
-        except Trouble as exc:
+        except GitError as exc:
             if "exit status 1" in str(exc):  # none is
                 return set()
             raise
@@ -321,7 +321,7 @@ class Shadow:
         data = self.git("cat-file", "blob", name)
         directory, _, last = f"{self.git.folder.rstrip('/')}/{path}".rpartition("/")
         try:
-            with opened_directory(directory) as handle:
+            with hold_directory(directory) as handle:
                 if mode == "120000":
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(last, dir_fd=handle)
@@ -330,16 +330,16 @@ class Shadow:
                 replace_at(handle, last, data, mode=PRIVATE if private and not _is_file(handle, last) else None)
                 _set_executable(handle, last, mode == "100755")
         except OSError as exc:
-            raise Trouble(f"{path} cannot be put back: {exc.strerror or exc}") from exc
+            raise GitError(f"{path} cannot be put back: {exc.strerror or exc}") from exc
 
     def _remove(self, path: str) -> None:
         directory, _, last = f"{self.git.folder.rstrip('/')}/{path}".rpartition("/")
-        with contextlib.suppress(OSError), opened_directory(directory, make=False) as handle:
+        with contextlib.suppress(OSError), hold_directory(directory, make=False) as handle:
             os.unlink(last, dir_fd=handle)
         while len(directory) > len(self.git.folder):
             directory, _, last = directory.rpartition("/")
             try:
-                with opened_directory(directory, make=False) as handle:
+                with hold_directory(directory, make=False) as handle:
                     os.rmdir(last, dir_fd=handle)
             except OSError:  # something is in it
                 return

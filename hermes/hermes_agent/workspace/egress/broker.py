@@ -9,14 +9,14 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 
-from hermes_agent.io.http import AddressRefused, addresses_of
-from hermes_agent.policy.network import entry_text, is_address, journal
+from hermes_agent.io.http import AddressRejected, resolve_host
+from hermes_agent.policy.network import format_entry, is_address, log_connection
 from hermes_agent.workspace.egress import heads
-from hermes_agent.workspace.egress.deciding import Deciding, Work
+from hermes_agent.workspace.egress.deciding import ConnectionPolicy, NetworkCall
 from hermes_agent.workspace.egress.inside import FAKE, PORTS
-from hermes_agent.workspace.egress.names import Names
-from hermes_agent.workspace.egress.onward import Unreachable, connected
-from hermes_agent.workspace.egress.pace import Pace
+from hermes_agent.workspace.egress.names import NameTable
+from hermes_agent.workspace.egress.onward import HostUnreachable, connect
+from hermes_agent.workspace.egress.pace import RateLimit
 from hermes_agent.workspace.egress.relay import Ends, relay
 
 __all__ = ["MOST_CONNECTIONS", "Broker"]
@@ -50,8 +50,8 @@ class Broker:
         self,
         listening: Sequence[socket.socket],
         names: socket.socket | None,
-        deciding: Deciding,
-        work: Callable[[], tuple[Work | None, bool]],
+        deciding: ConnectionPolicy,
+        work: Callable[[], tuple[NetworkCall | None, bool]],
         listen: Callable[[str, int], socket.socket] | None = None,
     ) -> None:
         self._listen = listen
@@ -61,10 +61,10 @@ class Broker:
         """Places at ports that the table names for a host; None: it could not be opened."""
         self._listening, self._asked_at = listening, names
         self._deciding, self._work = deciding, work
-        self._names = Names(self._name_refusal)
+        self._names = NameTable(self._name_refusal)
         self._tasks: list[asyncio.Task[None]] = []
         self._open: set[asyncio.Task[None]] = set()
-        self._pace = Pace(MOST_A_SECOND)
+        self._pace = RateLimit(MOST_A_SECOND)
 
     async def open(self) -> None:
         """Begin to take connections and questions for names."""
@@ -106,7 +106,7 @@ class Broker:
 
     async def _answer(self, asked: socket.socket) -> None:
         """Answer questions for names."""
-        loop, pace = asyncio.get_running_loop(), Pace(MOST_QUESTIONS)
+        loop, pace = asyncio.get_running_loop(), RateLimit(MOST_QUESTIONS)
         while True:
             try:
                 question, sender = await loop.sock_recvfrom(asked, 4096)
@@ -142,7 +142,7 @@ class Broker:
             except OSError as exc:
                 logger.warning("network: connections to %s:%d are not taken without a proxy: %s", host, port, exc)
                 if (work := self._work()[0]) is not None:
-                    work.refuse(entry_text(host, port), f"{exc}: a proxy reaches it (`http_proxy`)")
+                    work.refuse(format_entry(host, port), f"{exc}: a proxy reaches it (`http_proxy`)")
             else:
                 self._more[host, port] = listening
                 self._tasks.append(asyncio.create_task(self._accept(listening, port)))
@@ -166,12 +166,12 @@ class Broker:
     async def _as_proxy(self, command: Ends) -> None:
         try:
             async with asyncio.timeout(HEAD_S):
-                head = heads.parsed_head(await command[0].readuntil(b"\r\n\r\n"))
+                head = heads.parse_head(await command[0].readuntil(b"\r\n\r\n"))
         except heads.BadHead as exc:
-            command[1].write(heads.answer("400 Bad Request", str(exc)))
+            command[1].write(heads.proxy_answer("400 Bad Request", str(exc)))
             return
         except asyncio.LimitOverrunError:
-            command[1].write(heads.answer("431 Request Header Fields Too Large", f"over {heads.MAX_HEAD} bytes"))
+            command[1].write(heads.proxy_answer("431 Request Header Fields Too Large", f"over {heads.MAX_HEAD} bytes"))
             return
         await self._pass(command, head.host, head.port, head.first, proxy=True)
 
@@ -187,14 +187,14 @@ class Broker:
             if not why:
                 try:
                     server = await self._connect(host, port)
-                except AddressRefused as exc:
+                except AddressRejected as exc:
                     why = str(exc)
-                except Unreachable as exc:
+                except HostUnreachable as exc:
                     why, verdict = str(exc), "failed"
             if why:
                 code = "403 Forbidden" if verdict == "refused" else "502 Bad Gateway"
                 verdict = f"{verdict} ({why})"
-                await self._refuse(command, work, entry_text(host, port), why, code if proxy else "")
+                await self._refuse(command, work, format_entry(host, port), why, code if proxy else "")
                 return
             verdict = "allowed"
             try:
@@ -203,7 +203,7 @@ class Broker:
                 server[1].close()
         finally:
             session, tool = (work.session, work.tool) if work else ("", "")
-            journal(session, tool, host, port, verdict, (moved[0], moved[1]))
+            log_connection(session, tool, host, port, verdict, (moved[0], moved[1]))
 
     async def _joined(self, command: Ends, server: Ends, first: bytes, moved: list[int], *, proxy: bool) -> None:
         if first:
@@ -217,22 +217,22 @@ class Broker:
         try:
             async with asyncio.timeout(CONNECT_S):
                 table = self._deciding.table
-                found = await addresses_of(host, port, lambda address: table.may_ask(address, port))
-                return await connected(host, port, found)
+                found = await resolve_host(host, port, lambda address: table.may_connect(address, port))
+                return await connect(host, port, found)
         except TimeoutError:
-            raise Unreachable(f"{host} did not answer within {CONNECT_S:g} s") from None
+            raise HostUnreachable(f"{host} did not answer within {CONNECT_S:g} s") from None
 
     def _address_refusal(self, host: str, port: int) -> str:
         """Return why an address that is given as such is not asked; a name is looked up once it is allowed."""
-        refused = is_address(host) and not self._deciding.table.may_ask(host, port)
+        refused = is_address(host) and not self._deciding.table.may_connect(host, port)
         return f"{host} is not a public address, and `network.hosts` does not name it" if refused else ""
 
-    async def _refuse(self, command: Ends, work: Work | None, named: str, why: str, code: str) -> None:
+    async def _refuse(self, command: Ends, work: NetworkCall | None, named: str, why: str, code: str) -> None:
         """Say why to a proxy's client; a connection without proxy is reset."""
         if work is not None:
             work.refuse(named, why)
         if code:
-            command[1].write(heads.answer(code, f"{named} is not reached: {why}"))
+            command[1].write(heads.proxy_answer(code, f"{named} is not reached: {why}"))
             with contextlib.suppress(OSError):
                 await command[1].drain()
         else:

@@ -11,12 +11,12 @@ from functools import partial
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.http import METADATA_NAMES
-from hermes_agent.policy import Refused
-from hermes_agent.policy.network import Mode, Table, Tables, entry_text
+from hermes_agent.policy import Refusal
+from hermes_agent.policy.network import HostTable, HostTables, Mode, format_entry
 from hermes_agent.tools import CallScope
-from hermes_agent.tools.scope import Reached
+from hermes_agent.tools.scope import ReachedHost
 
-__all__ = ["Deciding", "Work"]
+__all__ = ["ConnectionPolicy", "NetworkCall"]
 
 MOST_ASKED = 10
 """Hosts that the user is asked about for one call."""
@@ -39,7 +39,7 @@ UNLISTED = "`network.hosts` does not name it (`terminal.network` is `hosts`)"
 
 
 @dataclass(eq=False)
-class Work:
+class NetworkCall:
     """A tool call under way whose commands use the network."""
 
     session: str
@@ -55,7 +55,7 @@ class Work:
     """Names that were asked for and that nothing was connected to, with the ports at which that would be seen."""
     in_unit: bool = False
     """Its commands run in units of systemd, where there is no name server; set at the end of the call."""
-    trouble: str = ""
+    problem: str = ""
     """Why no network could be made; set at the end of the call."""
 
     def refuse(self, host: str, why: str) -> None:
@@ -63,14 +63,14 @@ class Work:
         if len(self.refused) < MOST_NOTED:
             self.refused.setdefault(host, why)
 
-    def told(self, output: str = "") -> str:
+    def result_text(self, output: str = "") -> str:
         """Return what the result of the call says about the network; empty for nothing.
 
         Args:
             output: what the commands printed.
         """
-        if self.trouble:
-            return f"there is no network: {self.trouble}"
+        if self.problem:
+            return f"there is no network: {self.problem}"
         if self.refused:
             return "not reached: " + "; ".join(f"{host}: {why}" for host, why in list(self.refused.items())[:MOST_TOLD])
         if self.looked_up:
@@ -90,42 +90,42 @@ class Work:
         return ""
 
 
-class Deciding:
+class ConnectionPolicy:
     """On the broker's loop.
 
     Args:
         mode: what becomes of hosts that no list names.
     """
 
-    def __init__(self, mode: Mode, tables: Tables, bridge: Bridge) -> None:
+    def __init__(self, mode: Mode, tables: HostTables, bridge: Bridge) -> None:
         self.mode = mode
         self.connections = 0
         """Of all tasks, that are open now."""
         self._tables, self._bridge = tables, bridge
 
     @property
-    def table(self) -> Table:
+    def table(self) -> HostTable:
         """The lists as they are now."""
-        return self._tables.now()
+        return self._tables.current()
 
     def name_refusal(self, host: str) -> str:
         """Return why a name is not answered for: there is no port at which it would be reached."""
-        rule = self.table.rule(host, 0)
+        rule = self.table.judge(host, 0)
         if rule.verdict == "denied":
             return rule.why
         if host in METADATA_NAMES:
             return "it serves the machine's own credentials"
-        return UNLISTED if self.mode == "hosts" and not self.table.names(host) else ""
+        return UNLISTED if self.mode == "hosts" and not self.table.is_listed(host) else ""
 
-    async def refusal(self, work: Work | None, host: str, port: int) -> str:
+    async def refusal(self, work: NetworkCall | None, host: str, port: int) -> str:
         """Return why a host may not be reached; empty when it may. It may wait for the user."""
         why = await self._refusal(work, host, port)
         if not why and work is not None and work.scope is not None:
-            work.scope.reached.append(Reached(time.time(), host, (host, port) in work.answers))
+            work.scope.reached.append(ReachedHost(time.time(), host, (host, port) in work.answers))
         return why
 
-    async def _refusal(self, work: Work | None, host: str, port: int) -> str:
-        rule = self.table.rule(host, port)
+    async def _refusal(self, work: NetworkCall | None, host: str, port: int) -> str:
+        rule = self.table.judge(host, port)
         if rule.verdict == "denied":
             return rule.why
         if rule.verdict == "listed" or self.mode == "on":
@@ -146,20 +146,20 @@ class Deciding:
                 return "the command ended before the user answered"
             raise
 
-    async def _ask(self, work: Work, scope: CallScope, host: str, port: int) -> str:
-        named = entry_text(host, port)
+    async def _ask(self, work: NetworkCall, scope: CallScope, host: str, port: int) -> str:
+        named = format_entry(host, port)
         request = ApprovalRequest(
             work.tool,
             f"let commands reach {named}",
             f"{named}\nfor {work.what or work.tool}",
             f"network:{host}:{port}",
-            keep=partial(self._tables.keep, named),
+            keep=partial(self._tables.allow_always, named),
         )
         try:
             decided = scope.approvals.decide(request, turn_id=scope.turn_id, cancelled=scope.cancelled)
             refused = await self._bridge.on_core(decided)
-            await asyncio.to_thread(scope.approvals.keep)
+            await asyncio.to_thread(scope.approvals.save_always)
         except Exception:
             logger.exception("network: asking about %s failed", named)
             return "asking the user failed"
-        return refused.reason if isinstance(refused, Refused) else ""
+        return refused.reason if isinstance(refused, Refusal) else ""

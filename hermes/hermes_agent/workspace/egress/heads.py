@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from hermes_agent.policy.network import InvalidHost, parsed_host
+from hermes_agent.policy.network import InvalidHost, parse_host
 
-__all__ = ["MAX_HEAD", "BadHead", "Head", "answer", "parsed_head"]
+__all__ = ["MAX_HEAD", "BadHead", "Head", "proxy_answer", "parse_head"]
 
 MAX_HEAD = 16_384
 """Bytes of the longest head."""
@@ -32,7 +32,7 @@ class Head(NamedTuple):
     """The request for the server; empty after `CONNECT`, where the program goes on by itself."""
 
 
-def parsed_head(data: bytes) -> Head:
+def parse_head(data: bytes) -> Head:
     """Return what a head asks for; `data` ends with its empty line.
 
     Raises:
@@ -69,10 +69,10 @@ def _authority(text: str, port: int) -> tuple[str, int]:
     port = int(found[2] or port)
     if not 0 < port < 65536:
         raise BadHead(f"{text[:100]!r} has no port from 1 to 65535")
-    return parsed_host(found[1]), port
+    return parse_host(found[1]), port
 
 
-def answer(status: str, text: str) -> bytes:
+def proxy_answer(status: str, text: str) -> bytes:
     """Return the answer of the proxy itself."""
     body = f"hermes-agent: {text}\n".encode()
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"

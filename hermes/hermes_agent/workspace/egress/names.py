@@ -10,10 +10,10 @@ import ipaddress
 import struct
 from collections.abc import Callable
 
-from hermes_agent.policy.network import InvalidHost, parsed_host
+from hermes_agent.policy.network import InvalidHost, parse_host
 from hermes_agent.workspace.egress.inside import FAKE
 
-__all__ = ["MOST_NAMES", "Names"]
+__all__ = ["MOST_NAMES", "NameTable"]
 
 MOST_NAMES = 4096
 """Names that have an address in one task."""
@@ -24,7 +24,7 @@ _A, _IN, _ANSWER, _NO_SUCH_NAME, _NOT_UNDERSTOOD = 1, 1, 0x8180, 3, 1
 _FIRST = int(ipaddress.IPv4Address(FAKE[0])) + 1
 
 
-class Names:
+class NameTable:
     """Args: `refusal` returns why a name has no address, or an empty text."""
 
     def __init__(self, refusal: Callable[[str], str]) -> None:
@@ -61,7 +61,7 @@ class Names:
             return None
         asked = question[_HEAD.size : end + 4]
         try:
-            host = parsed_host(name)
+            host = parse_host(name)
         except InvalidHost:
             host = ""
         if not host or self._refusal(host) or (address := self.address(host)) is None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from hermes_agent.workspace.egress.inside import PORTS
 
-__all__ = ["Namespace", "NoNamespace", "make"]
+__all__ = ["Namespace", "NoNamespace", "make_namespace"]
 
 LIMIT_S = 10.0
 _PROGRAM = str(Path(__file__).with_name("inside.py"))
@@ -38,7 +38,7 @@ class Namespace(NamedTuple):
     """Where names are asked for."""
     nsenter: str
 
-    def entering(self) -> list[str]:
+    def enter_command(self) -> list[str]:
         """Return the words that bring a program into it, which is started while the agent holds it."""
         place = f"/proc/{os.getpid()}/fd"
         spaces = [f"--user={place}/{self.user}", f"--net={place}/{self.net}"]
@@ -52,7 +52,7 @@ class Namespace(NamedTuple):
         """
         spaces = [os.dup(self.user), os.dup(self.net)]
         try:
-            (fd,) = _handed_over([], ["at", *map(str, spaces), address, str(port)], 1, spaces)
+            (fd,) = _run_helper([], ["at", *map(str, spaces), address, str(port)], 1, spaces)
         finally:
             for space in spaces:
                 os.close(space)
@@ -68,7 +68,7 @@ class Namespace(NamedTuple):
             os.close(fd)
 
 
-def make(path: str | None, *, sockets: bool) -> Namespace:
+def make_namespace(path: str | None, *, sockets: bool) -> Namespace:
     """Make one.
 
     Args:
@@ -82,7 +82,7 @@ def make(path: str | None, *, sockets: bool) -> Namespace:
     if unshare is None or nsenter is None:
         raise NoNamespace("the programs unshare and nsenter (package util-linux) are not there")
     spaces = ["--user", "--map-current-user", "--net", "--keep-caps"]
-    fds = _handed_over([unshare, *spaces, "--"], ["open"] if sockets else [], len(PORTS) + 3)
+    fds = _run_helper([unshare, *spaces, "--"], ["open"] if sockets else [], len(PORTS) + 3)
     opened = [socket.socket(fileno=fd) for fd in fds[2:]]
     listening, names = (tuple(opened[:-1]), opened[-1]) if sockets else ((), None)
     for one in opened:
@@ -90,7 +90,7 @@ def make(path: str | None, *, sockets: bool) -> Namespace:
     return Namespace(fds[0], fds[1], listening, names, nsenter)
 
 
-def _handed_over(begin: list[str], words: list[str], most: int, keep: Sequence[int] = ()) -> list[int]:
+def _run_helper(begin: list[str], words: list[str], most: int, keep: Sequence[int] = ()) -> list[int]:
     """Run `inside`, and return the descriptors that it hands over."""
     ours, theirs = socket.socketpair()
     with ours, theirs:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_agent.io.unit_network import PORT
-from hermes_agent.policy.network import Mode, Tables
+from hermes_agent.policy.network import HostTables, Mode
 from hermes_agent.workspace.egress.broker import Broker
-from hermes_agent.workspace.egress.deciding import Deciding, Work
+from hermes_agent.workspace.egress.deciding import ConnectionPolicy, NetworkCall
 from hermes_agent.workspace.egress.inside import FAKE
-from hermes_agent.workspace.egress.namespace import Namespace, make
-from hermes_agent.workspace.egress.units import Units
+from hermes_agent.workspace.egress.namespace import Namespace, make_namespace
+from hermes_agent.workspace.egress.units import NetworkUnits
 
 if TYPE_CHECKING:
     from hermes_agent.io.bridge import Bridge
@@ -54,13 +54,13 @@ RESOLVER = str(Path(__file__).with_name("resolv.txt"))
 
 @dataclass(eq=False)
 class _Network:
-    space: Namespace
+    namespace: Namespace
     broker: Broker | None = None
-    works: list[Work] = field(default_factory=list)
+    works: list[NetworkCall] = field(default_factory=list)
     """The calls under way, the youngest last."""
-    last: Work | None = None
+    last: NetworkCall | None = None
 
-    def work(self) -> tuple[Work | None, bool]:
+    def work(self) -> tuple[NetworkCall | None, bool]:
         try:
             return self.works[-1], True
         except IndexError:
@@ -75,24 +75,24 @@ class Networks:
         path: where programs are looked for.
     """
 
-    def __init__(self, mode: Mode, tables: Tables, bridge: Bridge, *, path: str | None = None) -> None:
+    def __init__(self, mode: Mode, tables: HostTables, bridge: Bridge, *, path: str | None = None) -> None:
         self.mode = mode
-        self._deciding = Deciding(mode, tables, bridge)
+        self._deciding = ConnectionPolicy(mode, tables, bridge)
         self._bridge, self._path = bridge, path
         self._lock = threading.Lock()
         self._known: OrderedDict[str, _Network] = OrderedDict()
-        self._begun: dict[str, list[Work]] = {}
+        self._begun: dict[str, list[NetworkCall]] = {}
         self._loop: LoopThread | None = None
-        self._units: Units | None = None
+        self._units: NetworkUnits | None = None
         self._problem, self._until = "", 0.0
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         """What the model is told."""
         return _ABOUT[self.mode]
 
     @property
-    def about_units(self) -> str:
+    def units_description(self) -> str:
         """What the model is told where commands run in units of systemd."""
         return _ABOUT[self.mode].replace(_HOW, "through a proxy (`http_proxy`; git over SSH, too)")
 
@@ -101,7 +101,7 @@ class Networks:
         """Why the last network could not be made; empty when it could."""
         return self._problem
 
-    def space(self, key: str) -> Namespace | None:
+    def namespace(self, key: str) -> Namespace | None:
         """Return the network of a task; None where none can be made. In a worker."""
         with self._lock:
             network = self._known.get(key)
@@ -119,17 +119,17 @@ class Networks:
             gone = self._superfluous()
         for old in gone:
             self._end(old)
-        return network.space
+        return network.namespace
 
-    def tried(self) -> str:
+    def probe(self) -> str:
         """Make a network and let go of it; return why that failed, or an empty text."""
         key = "hermes doctor"
-        made = self.space(key)
+        made = self.namespace(key)
         self.close(key)
         return "" if made is not None else self._problem
 
     @contextlib.contextmanager
-    def at_work(self, key: str, work: Work) -> Iterator[Work]:
+    def use(self, key: str, work: NetworkCall) -> Iterator[NetworkCall]:
         """Let the commands of a task run for this call meanwhile."""
         with self._lock:
             works = self._begun.setdefault(key, [])
@@ -141,20 +141,20 @@ class Networks:
         finally:
             with self._lock:
                 if self.mode != "off" and key not in self._known:
-                    work.trouble = self._problem
+                    work.problem = self._problem
                     work.in_unit = self._units is not None
                 works.remove(work)
                 if not works:
                     self._begun.pop(key, None)
             if self._loop is not None:
                 with contextlib.suppress(RuntimeError):
-                    self._loop.begin(_withdraw(work))
+                    self._loop.begin(_cancel_questions(work))
 
-    def door(self) -> str:
+    def units_socket(self) -> str:
         """Return the socket where the commands of units join their session; empty where there is none."""
         with self._lock:
             if self._units is None:
-                self._units = Units(None if self.mode == "off" else self._deciding, self._work_of)
+                self._units = NetworkUnits(None if self.mode == "off" else self._deciding, self._work_of)
                 try:
                     self._running_loop().run(self._units.open(), timeout_s=CLOSE_S)
                 except (OSError, RuntimeError) as exc:
@@ -163,7 +163,7 @@ class Networks:
                     return ""
             return self._units.path
 
-    def _work_of(self, key: str) -> Work | None:
+    def _work_of(self, key: str) -> NetworkCall | None:
         works = self._begun.get(key)
         return works[-1] if works else None
 
@@ -195,18 +195,18 @@ class Networks:
             loop.close()
 
     def _made(self, key: str) -> _Network:
-        network = _Network(make(self._path, sockets=self.mode != "off"))
+        network = _Network(make_namespace(self._path, sockets=self.mode != "off"))
         if key in self._begun:
             network.works = self._begun[key]
             network.last = network.works[-1]
         if self.mode != "off":
             loop = self._running_loop()
-            space = network.space
+            space = network.namespace
             network.broker = Broker(space.listening, space.names, self._deciding, network.work, space.listen)
             try:
                 loop.run(network.broker.open(), timeout_s=CLOSE_S)
             except BaseException:
-                network.space.close()
+                network.namespace.close()
                 raise
         return network
 
@@ -221,10 +221,10 @@ class Networks:
                 loop.run(network.broker.close(), timeout_s=CLOSE_S)
             except (TimeoutError, RuntimeError) as exc:
                 logger.warning("network: connections did not end: %s", exc)
-        network.space.close()
+        network.namespace.close()
 
 
-async def _withdraw(work: Work) -> None:
+async def _cancel_questions(work: NetworkCall) -> None:
     """Close the questions of a call that has ended."""
     for answer in work.answers.values():
         answer.cancel()

@@ -10,18 +10,18 @@ from urllib.parse import unquote, urlsplit
 from hermes_agent.contracts.platform.proxies import resolve_proxy_url
 from hermes_agent.workspace.egress.relay import Ends
 
-__all__ = ["Unreachable", "connected"]
+__all__ = ["HostUnreachable", "connect"]
 
 
-class Unreachable(OSError):
+class HostUnreachable(OSError):
     """A host does not take a connection; the text says why."""
 
 
-async def connected(host: str, port: int, addresses: Sequence[str]) -> Ends:
+async def connect(host: str, port: int, addresses: Sequence[str]) -> Ends:
     """Return a connection to a host, at the first of its judged addresses that takes one.
 
     Raises:
-        Unreachable: none does.
+        HostUnreachable: none does.
     """
     if (proxy := resolve_proxy_url(target_hosts=[host])) is not None:
         return await _through(proxy, host, port)
@@ -31,18 +31,18 @@ async def connected(host: str, port: int, addresses: Sequence[str]) -> Ends:
             return await asyncio.open_connection(address, port)
         except OSError as exc:
             why = exc.strerror or str(exc)
-    raise Unreachable(f"{host}:{port} takes no connection: {why}")
+    raise HostUnreachable(f"{host}:{port} takes no connection: {why}")
 
 
 async def _through(proxy: str, host: str, port: int) -> Ends:
     """Ask the operator's proxy; it looks the name up again."""
     parts = urlsplit(proxy)
     if parts.scheme != "http":
-        raise Unreachable(f"the proxy of the environment is {parts.scheme}://: commands need one that is http://")
+        raise HostUnreachable(f"the proxy of the environment is {parts.scheme}://: commands need one that is http://")
     try:
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
     except OSError as exc:
-        raise Unreachable(f"the proxy of the environment takes no connection: {exc}") from exc
+        raise HostUnreachable(f"the proxy of the environment takes no connection: {exc}") from exc
     try:
         name = f"[{host}]" if ":" in host else host
         lines = [f"CONNECT {name}:{port} HTTP/1.1", f"Host: {name}:{port}"]
@@ -52,10 +52,10 @@ async def _through(proxy: str, host: str, port: int) -> Ends:
         writer.write("\r\n".join([*lines, "", ""]).encode())
         head = await reader.readuntil(b"\r\n\r\n")
         if head.split(None, 2)[1:2] != [b"200"]:
-            raise Unreachable(f"the proxy of the environment refused {host}:{port}")
+            raise HostUnreachable(f"the proxy of the environment refused {host}:{port}")
     except BaseException as exc:
         writer.close()
-        if isinstance(exc, OSError | EOFError | asyncio.LimitOverrunError) and not isinstance(exc, Unreachable):
-            raise Unreachable(f"the proxy of the environment does not answer: {exc}") from exc
+        if isinstance(exc, OSError | EOFError | asyncio.LimitOverrunError) and not isinstance(exc, HostUnreachable):
+            raise HostUnreachable(f"the proxy of the environment does not answer: {exc}") from exc
         raise
     return reader, writer

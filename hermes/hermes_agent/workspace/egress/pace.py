@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["Pace"]
+__all__ = ["RateLimit"]
 
 
-class Pace:
+class RateLimit:
     """Args: `most` is how often it may happen in a second."""
 
     def __init__(self, most: int) -> None:

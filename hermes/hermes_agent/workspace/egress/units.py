@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.io.unit_network import MOST_PORTS, PACKET, Place, is_listening, refuse
+from hermes_agent.io.unit_network import MOST_PORTS, PACKET, HostPort, is_listening, reset_connection
 from hermes_agent.workspace.egress.broker import Broker
-from hermes_agent.workspace.egress.deciding import Deciding, Work
-from hermes_agent.workspace.egress.pace import Pace
+from hermes_agent.workspace.egress.deciding import ConnectionPolicy, NetworkCall
+from hermes_agent.workspace.egress.pace import RateLimit
 
-__all__ = ["Units"]
+__all__ = ["NetworkUnits"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +44,8 @@ class _Unit:
     channel: socket.socket
     key: str
     """Whose commands it has: the agent's end says so before the unit has the connection."""
-    ports: list[Place] = field(default_factory=list)
-    listens: list[Place] | None = None
+    ports: list[HostPort] = field(default_factory=list)
+    listens: list[HostPort] | None = None
     """Where it was told to listen for the others; None: its command does not run yet."""
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -59,7 +59,7 @@ class _Unit:
                 self.channel.shutdown(socket.SHUT_RDWR)
 
 
-class Units:
+class NetworkUnits:
     """On the broker's loop.
 
     Args:
@@ -67,7 +67,7 @@ class Units:
         work: returns the call under way of a session.
     """
 
-    def __init__(self, deciding: Deciding | None, work: Callable[[str], Work | None]) -> None:
+    def __init__(self, deciding: ConnectionPolicy | None, work: Callable[[str], NetworkCall | None]) -> None:
         self._deciding, self._work = deciding, work
         self.path = ""
         """Where units join; only the agent's user reaches it."""
@@ -124,7 +124,7 @@ class Units:
                 elif proxy is not None:
                     proxy.close()
                 await self._join(unit)
-                pace = Pace(MOST_MESSAGES)
+                pace = RateLimit(MOST_MESSAGES)
                 while True:
                     self._act(unit, *await _message(channel))
                     await pace.step()
@@ -137,12 +137,12 @@ class Units:
                 if broker is not None:
                     await broker.close()
 
-    async def _brokered(self, listening: socket.socket, key: str, deciding: Deciding) -> Broker:
+    async def _brokered(self, listening: socket.socket, key: str, deciding: ConnectionPolicy) -> Broker:
         """Lead a unit's command out."""
         listening.setblocking(False)
         first = self._work(key)
 
-        def work() -> tuple[Work | None, bool]:
+        def work() -> tuple[NetworkCall | None, bool]:
             now = self._work(key)
             return (first, False) if now is None else (now, True)
 
@@ -157,14 +157,14 @@ class Units:
         session.append(unit)
         for other in others:
             other.answered.clear()
-            self._tell(other, anew=True)
+            self._send_places(other, anew=True)
         waiting = [asyncio.create_task(other.answered.wait()) for other in others]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=ANSWER_S)
             for one in late:
                 one.cancel()
         unit.listens = []
-        self._tell(unit, anew=True)
+        self._send_places(unit, anew=True)
 
     def _leave(self, unit: _Unit) -> None:
         unit.answered.set()
@@ -172,11 +172,11 @@ class Units:
         if unit in session:
             session.remove(unit)
             for other in session:
-                self._tell(other, anew=len(session) == 1)
+                self._send_places(other, anew=len(session) == 1)
             if not session:
                 del self._sessions[unit.key]
 
-    def _tell(self, unit: _Unit, *, anew: bool = False) -> None:
+    def _send_places(self, unit: _Unit, *, anew: bool = False) -> None:
         """Tell a unit where the others of its session listen, when that has changed or `anew`."""
         session = self._sessions[unit.key]
         places = sorted({place for other in session if other is not unit for place in other.ports} - {*unit.ports})
@@ -193,7 +193,7 @@ class Units:
                 if there:
                     there[0].send("connect", place, given.fileno())
             if not there:
-                refuse(given)
+                reset_connection(given)
             return
         if given is not None:
             given.close()
@@ -203,10 +203,10 @@ class Units:
         unit.answered.set()
         for other in self._sessions[unit.key]:
             if other is not unit:
-                self._tell(other)
+                self._send_places(other)
 
 
-def _place(value: Any) -> Place:
+def _place(value: Any) -> HostPort:
     address, port = value
     if not (isinstance(address, str) and isinstance(port, int) and 0 < port < 65536):
         raise ValueError(f"{value!r} is no place")

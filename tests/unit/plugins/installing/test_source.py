@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.plugins.installing.source import Source, parse_source
+from hermes_agent.plugins.installing.source import PluginSource, parse_source
 
 GITHUB = "https://github.com/o/r.git"
 
@@ -15,23 +15,23 @@ GITHUB = "https://github.com/o/r.git"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("o/r", Source("git", GITHUB)),
-        ("o/r/sub/dir", Source("git", GITHUB, subdir="sub/dir")),
-        ("o/r@v1#sub", Source("git", GITHUB, "v1", "sub")),
-        ("https://github.com/o/r/tree/main/a/b", Source("git", GITHUB, "main", "a/b")),
-        ("https://h.example/x.git/sub", Source("git", "https://h.example/x.git", subdir="sub")),
-        ("https://h.example/x.git@v1#sub", Source("git", "https://h.example/x.git", "v1", "sub")),
-        ("git+https://h.example/x.git", Source("git", "https://h.example/x.git")),
-        ("https://user@h.example/x.git", Source("git", "https://user@h.example/x.git")),
-        ("git@h.example:o/r.git@v1", Source("git", "git@h.example:o/r.git", "v1")),
-        ("git@h.example:o/r.git", Source("git", "git@h.example:o/r.git")),
-        ("ssh://git@h.example/o/r.git@v2", Source("git", "ssh://git@h.example/o/r.git", "v2")),
-        ("pip:some-plugin>=1", Source("pip", "some-plugin>=1")),
-        ("some-plugin", Source("pip", "some-plugin")),
-        ("some-plugin[extra]==1.0", Source("pip", "some-plugin[extra]==1.0")),
+        ("o/r", PluginSource("git", GITHUB)),
+        ("o/r/sub/dir", PluginSource("git", GITHUB, subdir="sub/dir")),
+        ("o/r@v1#sub", PluginSource("git", GITHUB, "v1", "sub")),
+        ("https://github.com/o/r/tree/main/a/b", PluginSource("git", GITHUB, "main", "a/b")),
+        ("https://h.example/x.git/sub", PluginSource("git", "https://h.example/x.git", subdir="sub")),
+        ("https://h.example/x.git@v1#sub", PluginSource("git", "https://h.example/x.git", "v1", "sub")),
+        ("git+https://h.example/x.git", PluginSource("git", "https://h.example/x.git")),
+        ("https://user@h.example/x.git", PluginSource("git", "https://user@h.example/x.git")),
+        ("git@h.example:o/r.git@v1", PluginSource("git", "git@h.example:o/r.git", "v1")),
+        ("git@h.example:o/r.git", PluginSource("git", "git@h.example:o/r.git")),
+        ("ssh://git@h.example/o/r.git@v2", PluginSource("git", "ssh://git@h.example/o/r.git", "v2")),
+        ("pip:some-plugin>=1", PluginSource("pip", "some-plugin>=1")),
+        ("some-plugin", PluginSource("pip", "some-plugin")),
+        ("some-plugin[extra]==1.0", PluginSource("pip", "some-plugin[extra]==1.0")),
     ],
 )
-def test_every_form_is_understood(text: str, expected: Source, tmp_path: Path) -> None:
+def test_every_form_is_understood(text: str, expected: PluginSource, tmp_path: Path) -> None:
     assert parse_source(text, cwd=tmp_path) == expected
 
 
@@ -40,9 +40,9 @@ def test_what_is_there_is_meant_before_a_repository_of_that_name(tmp_path: Path)
     (tmp_path / "p.zip").write_text("")
     (tmp_path / "p-1-py3-none-any.whl").write_text("")
 
-    assert parse_source("o/r", cwd=tmp_path) == Source("directory", f"{tmp_path}/o/r")
-    assert parse_source("./o#r", cwd=tmp_path) == Source("directory", f"{tmp_path}/o", subdir="r")
-    assert parse_source("p.zip#sub", cwd=tmp_path) == Source("archive", f"{tmp_path}/p.zip", subdir="sub")
+    assert parse_source("o/r", cwd=tmp_path) == PluginSource("directory", f"{tmp_path}/o/r")
+    assert parse_source("./o#r", cwd=tmp_path) == PluginSource("directory", f"{tmp_path}/o", subdir="r")
+    assert parse_source("p.zip#sub", cwd=tmp_path) == PluginSource("archive", f"{tmp_path}/p.zip", subdir="sub")
     assert parse_source("p-1-py3-none-any.whl", cwd=tmp_path).kind == "pip"
 
 
@@ -76,5 +76,5 @@ def test_a_password_is_not_shown_and_not_recorded(tmp_path: Path) -> None:
     source = parse_source("https://me:hunter2@h.example/x.git@v1", cwd=tmp_path)
 
     assert source.location == "https://me:hunter2@h.example/x.git"
-    assert source.shown == "https://me@h.example/x.git@v1"
+    assert source.label == "https://me@h.example/x.git@v1"
     assert "hunter2" not in str(source.as_origin())

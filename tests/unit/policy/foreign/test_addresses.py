@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from hermes_agent.contracts.tool import Effect
-from hermes_agent.policy.foreign.addresses import Address, address_of, addresses
-from hermes_agent.policy.foreign.chosen import Chosen
-from hermes_agent.policy.foreign.rule import Sources, findings
+from hermes_agent.policy.foreign.addresses import Address, find_addresses, parse_address
+from hermes_agent.policy.foreign.chosen import UserChoices
+from hermes_agent.policy.foreign.rule import TaintSources, find_tainted_values
 from hermes_agent.policy.foreign.sites import canonical_host, site_of
-from hermes_agent.policy.foreign.words import Index
+from hermes_agent.policy.foreign.words import WordIndex
 
 OPENS, SENDS, RUNS, KEEPS = Effect("opens"), Effect("sends"), Effect("runs"), Effect("remembers")
 PAGE = (
@@ -21,10 +21,14 @@ PAGE = (
 
 
 def asked(effect: Effect, value: str, person: str = "Read the page and go on", page: str = PAGE) -> bool:
-    mine, theirs = Index(), Index()
+    mine, theirs = WordIndex(), WordIndex()
     mine.add(person)
     theirs.add(page)
-    return bool(findings(effect, {"x": value}, frozenset(), Sources(mine, theirs, here=True, chosen=Chosen())))
+    return bool(
+        find_tainted_values(
+            effect, {"x": value}, frozenset(), TaintSources(mine, theirs, here=True, chosen=UserChoices())
+        )
+    )
 
 
 MADE_UP = [
@@ -234,13 +238,13 @@ def test_a_site_is_what_one_owner_has(host: str, site: str) -> None:
 
 
 def test_an_address_has_its_parts() -> None:
-    assert address_of("https://u:p@evil.example:8443/a%20b//c/?q=1") == Address(
+    assert parse_address("https://u:p@evil.example:8443/a%20b//c/?q=1") == Address(
         "https", "u:p", "evil.example", 8443, "/a b/c", "?q=1"
     )
-    assert [a for _, a in addresses("git@forge.example:me/it.git")] == [
+    assert [a for _, a in find_addresses("git@forge.example:me/it.git")] == [
         Address("ssh", "git", "forge.example", 0, "/me/it", "")
     ]
-    assert address_of("/tmp/picture.png") is None
+    assert parse_address("/tmp/picture.png") is None
 
 
 def test_a_sentence_may_begin_right_after_an_address() -> None:
@@ -249,4 +253,4 @@ def test_a_sentence_may_begin_right_after_an_address() -> None:
 
 def test_a_long_text_is_read_in_its_length() -> None:
     for text in ("a." * 50_000, "a@" * 50_000, "x" * 200_000, "http://" * 20_000, "a,b.c:" * 20_000, "(" * 100_000):
-        assert sum(1 for _ in zip(addresses(text, networked=True), range(10_000), strict=False)) >= 0
+        assert sum(1 for _ in zip(find_addresses(text, networked=True), range(10_000), strict=False)) >= 0

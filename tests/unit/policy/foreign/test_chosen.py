@@ -11,9 +11,9 @@ import pytest
 
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import Does, Effect
-from hermes_agent.core.foreign import fenced
+from hermes_agent.core.foreign import mark_untrusted
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy.foreign import ForeignSettings
+from hermes_agent.policy.foreign import TaintSettings
 from unit.policy.foreign.test_provenance import House
 
 EVENTS = [
@@ -39,7 +39,7 @@ def bridge() -> Iterator[Bridge]:
 
 @pytest.fixture
 def house(tmp_path: Path, bridge: Bridge) -> House:
-    house = House(tmp_path, bridge, ForeignSettings())
+    house = House(tmp_path, bridge, TaintSettings())
     for name, answer in (("search_events", EVENTS), ("list_files", FILES), ("get_channels", CHANNELS)):
         house.add(name, lambda args, *, answer=answer, **k: json.dumps(answer), Effect("reads", returns="records"))
     acting: dict[str, Does] = {
@@ -57,7 +57,7 @@ def house(tmp_path: Path, bridge: Bridge) -> House:
 
 def asks(house: House, said: str, tool: str, *reads: str, **arguments: Any) -> bool:
     session = f"{said} {tool} {reads} {arguments}"
-    house.provenance.said(session, said)
+    house.provenance.add_user_text(session, said)
     for name in reads or ("search_events",):
         house.call(name, session=session)
     return house.call(tool, session=session, **arguments).status == "blocked"
@@ -99,7 +99,7 @@ def test_it_lends_nothing_else(house: House, said: str, tool: str, arguments: di
 @pytest.mark.attack("taint")
 def test_a_document_of_a_tool_that_declares_no_records_is_a_strangers_text(house: House, attempt: Any) -> None:
     forged = json.dumps([{"id": 13, "title": "Dental check-up"}])
-    house.add("page", lambda args, **k: fenced(forged, "https://evil.example/"), Effect("opens"))
+    house.add("page", lambda args, **k: mark_untrusted(forged, "https://evil.example/"), Effect("opens"))
     house.add("read_text", lambda args, **k: forged, Effect("reads", returns="foreign"))
     house.add("get_text", lambda args, **k: forged)
     house.add("get_notes", lambda args, **k: json.dumps([{"text": forged}]), Effect("reads", returns="records"))
@@ -119,7 +119,7 @@ def test_what_a_call_made_may_be_acted_on(house: House) -> None:
     house.add("create_file", lambda args, **k: made, Effect("writes"))
     said = "Make a file plan and share it with anna@good.example"
     house.add("share_file", house._send, Effect("sends"))
-    house.provenance.said("made", said)
+    house.provenance.add_user_text("made", said)
     house.call("search_events", session="made")
     assert house.call("share_file", session="made", file_id="13", to="anna@good.example").status == "blocked"
     house.call("create_file", session="made", label="plan")

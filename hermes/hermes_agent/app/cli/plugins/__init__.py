@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
-from hermes_agent.app.cli.command import YES, Argument, argument, one_of
+from hermes_agent.app.cli.command import YES, Argument, argument, exclusive
 
 __all__ = ["add"]
 
@@ -63,7 +63,7 @@ ACTIONS = {
         "show every plugin and whether it runs",
         "listing.run_list",
         (
-            one_of(
+            exclusive(
                 argument("--json", action="store_true", help="print a list of objects"),
                 argument("--plain", action="store_true", help="print status, source, version and name, a line each"),
             ),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["agreed", "agrees", "is_somebody_there", "typed"]
+__all__ = ["confirmed", "confirm", "is_interactive", "ask_text"]
 
 
-def is_somebody_there() -> bool:
+def is_interactive() -> bool:
     """Say whether a person can be asked: input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def agrees(question: str, *, default: bool = False) -> bool:
+def confirm(question: str, *, default: bool = False) -> bool:
     """Ask for yes or no; `default` is what an empty line means. Without a person: no."""
-    if not is_somebody_there():
+    if not is_interactive():
         return False
     choices = "[Y/n]" if default else "[y/N]"
     while True:
@@ -26,22 +26,22 @@ def agrees(question: str, *, default: bool = False) -> bool:
             return default if not answer else answer.startswith("y")
 
 
-def agreed(question: str, done: str, unasked: str, *, yes: bool, default: bool = False) -> bool:
+def confirmed(question: str, done: str, unasked: str, *, yes: bool, default: bool = False) -> bool:
     """Ask whether to go on, unless `yes` is set; of a no, say that it was not `done` (`granted`).
 
     Args:
         unasked: what does it where nobody can be asked, for example "`… --yes` grants it".
     """
-    if yes or agrees(question, default=default):
+    if yes or confirm(question, default=default):
         return True
-    if is_somebody_there():
+    if is_interactive():
         print(f"Not {done}.")
     else:
         print(f"hermes: not {done}: nobody can be asked here; {unasked}", file=sys.stderr)
     return False
 
 
-def typed(prompt: str, *, hidden: bool) -> str:
+def ask_text(prompt: str, *, hidden: bool) -> str:
     """Ask for a line of text; empty when there is none. A hidden one is not shown while it is typed."""
     try:
         if hidden:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
 if TYPE_CHECKING:
-    from hermes_agent.config import Finding
+    from hermes_agent.config import ConfigFinding
     from hermes_agent.host import Host
-    from hermes_agent.plugins.check_report import Report
+    from hermes_agent.plugins.check_report import PluginCheckReport
 
 __all__ = ["open_host", "run_check"]
 
@@ -23,7 +23,7 @@ def run_check(args: argparse.Namespace) -> int:
     if args.report:
         _write(Path(args.report), json.dumps(_outcome(args)))
         return EXIT_OK
-    report = _here(args) if args.no_sandbox else _apart(args)
+    report = _check_here(args) if args.no_sandbox else _check_in_sandbox(args)
     document = report.document(strict=args.strict)
     if args.out:
         _write(Path(args.out), document)
@@ -39,14 +39,16 @@ def run_check(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _apart(args: argparse.Namespace) -> Report:
+def _check_in_sandbox(args: argparse.Namespace) -> PluginCheckReport:
     """Check in the sandbox; what the plugins print goes to standard error."""
-    from hermes_agent.plugins.apart import look
-    from hermes_agent.plugins.check import read_outcome, refuse_no_plugins
+    from hermes_agent.plugins.apart import check_in_sandbox
+    from hermes_agent.plugins.check import check_directories, read_outcome
 
-    refuse_no_plugins([Path(directory) for directory in args.directories])
-    looked = look([str(Path(directory).absolute()) for directory in args.directories], config=args.config or "")
-    sys.stderr.write(looked.said)
+    check_directories([Path(directory) for directory in args.directories])
+    looked = check_in_sandbox(
+        [str(Path(directory).absolute()) for directory in args.directories], config=args.config or ""
+    )
+    sys.stderr.write(looked.output)
     if looked.outcome is None:
         raise UserError(f"the check in the sandbox failed: {looked.how}")
     return read_outcome(looked.outcome)
@@ -55,26 +57,26 @@ def _apart(args: argparse.Namespace) -> Report:
 def _outcome(args: argparse.Namespace) -> dict[str, Any]:
     """Check here, and return the report or the error as JSON types."""
     try:
-        return _here(args).to_json()
+        return _check_here(args).to_json()
     except UserError as exc:
         return {"user_error": str(exc), "exit_status": exc.exit_status}
 
 
-def _here(args: argparse.Namespace) -> Report:
+def _check_here(args: argparse.Namespace) -> PluginCheckReport:
     from hermes_agent.plugins.check import check  # the tool pipeline
 
     return check(
         [Path(directory) for directory in args.directories],
         open_host,
         config=Path(args.config) if args.config else None,
-        misnamed=_misnamed,
+        misnamed=_unknown_names,
     )
 
 
-def _misnamed(host: Host) -> list[Finding]:
-    from hermes_agent.plugins.config_names import misnamed  # as in open_host
+def _unknown_names(host: Host) -> list[ConfigFinding]:
+    from hermes_agent.plugins.config_names import find_unknown_names  # as in open_host
 
-    return misnamed(host)
+    return find_unknown_names(host)
 
 
 def open_host(home: Path) -> Host:

@@ -8,12 +8,12 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from hermes_agent.app.cli.plugins.ground import HomeSecrets
-from hermes_agent.app.cli.plugins.showing import plain
+from hermes_agent.app.cli.plugins.ground import LazySecrets
+from hermes_agent.app.cli.plugins.showing import printable
 from hermes_agent.config import hermes_home
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
 from hermes_agent.plugins.debug_log import quiet_or_debug
-from hermes_agent.plugins.doctor import Diagnosis, examine
+from hermes_agent.plugins.doctor import Diagnosis, run_plugin_checks
 
 __all__ = ["print_lines", "run_doctor"]
 
@@ -24,7 +24,7 @@ def run_doctor(args: argparse.Namespace) -> int:
     """Print the findings; exit status 1 when something is wrong."""
     quiet_or_debug(os.environ)
     home = hermes_home()
-    lines = examine(home, os.environ, Path.cwd(), HomeSecrets(home))
+    lines = run_plugin_checks(home, os.environ, Path.cwd(), LazySecrets(home))
     if args.json:
         print(json.dumps([line._asdict() for line in lines], indent=2, ensure_ascii=False))
     else:
@@ -42,4 +42,4 @@ def print_lines(lines: Iterable[Diagnosis], *, width: int) -> None:
     """
     for line in lines:
         remedy = f" — {line.remedy}" if line.remedy else ""
-        print(f"{SIGNS[line.level]} {plain(line.subject):<{width}}  {plain(line.text + remedy)}")
+        print(f"{SIGNS[line.level]} {printable(line.subject):<{width}}  {printable(line.text + remedy)}")

@@ -16,7 +16,7 @@ def run_explain(args: argparse.Namespace) -> int:
     with loaded_host() as host:
         plugins = host.plugins
         record = plugins.find(args.name)
-        tally = host.account.of(record.manifest.key if record else "")
+        tally = host.account.usage_of(record.manifest.key if record else "")
         said = explain_plugin(args.name, plugins.records, plugins.rejected, plugins.unknown, tally)
     print(said)
-    return EXIT_OK if said.there else EXIT_FAILED
+    return EXIT_OK if said.is_available else EXIT_FAILED

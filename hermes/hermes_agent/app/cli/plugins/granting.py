@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from hermes_agent.app.cli.plugins.asking import agreed
-from hermes_agent.app.cli.plugins.ground import HomePlugins
+from hermes_agent.app.cli.plugins.asking import confirmed
+from hermes_agent.app.cli.plugins.ground import InstalledPlugins
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.trust import PINNED_SOURCES, Verdict
+from hermes_agent.plugins.trust import PINNED_SOURCES, GrantState
 
 __all__ = ["run_grant"]
 
 
 def run_grant(args: argparse.Namespace) -> int:
     """Show the difference, ask, pin."""
-    here = HomePlugins()
+    here = InstalledPlugins()
     manifest = here.find(args.name)
     verdict = here.trust.judge(manifest, here.settings)
     if verdict.state == "free":
@@ -28,14 +28,14 @@ def run_grant(args: argparse.Namespace) -> int:
         here.trust.save()
         print(f"{manifest.key} is granted as it is.")
         return EXIT_OK
-    _show(here, manifest, verdict)
+    _show_changes(here, manifest, verdict)
     unasked = f"`hermes plugins grant {manifest.key} --yes` grants it"
-    if not agreed(f"Grant {manifest.key} as it is now?", "granted", unasked, yes=args.yes):
+    if not confirmed(f"Grant {manifest.key} as it is now?", "granted", unasked, yes=args.yes):
         return EXIT_FAILED
     entry = here.trust.pin(manifest, by="grant")
     here.trust.save()
     print(f"{manifest.key} is granted: {len(entry.files)} files, sha256 {entry.hash[:16]}….")
-    gate, _ = here.gate(manifest)
+    gate, _ = here.activation(manifest)
     if gate.reason:
         print(f"It will not run yet: {gate.reason}")
     else:
@@ -43,7 +43,7 @@ def run_grant(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _show(here: HomePlugins, manifest: PluginManifest, verdict: Verdict) -> None:
+def _show_changes(here: InstalledPlugins, manifest: PluginManifest, verdict: GrantState) -> None:
     from hermes_agent.plugins.trust_copies import difference  # hashlib, difflib
 
     entry = here.trust.entry(manifest)

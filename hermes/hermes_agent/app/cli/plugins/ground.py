@@ -10,19 +10,19 @@ from hermes_agent.config import hermes_home, load
 from hermes_agent.plugins.debug_log import quiet_or_debug
 from hermes_agent.plugins.discovery import Discovery, discover
 from hermes_agent.plugins.enabling import find_plugin
-from hermes_agent.plugins.gate import Gate, PluginSettings, has_value
+from hermes_agent.plugins.gate import Activation, PluginSettings, make_value_check
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.memory_folder import add_every_memory_folder
-from hermes_agent.plugins.seen import Seen
-from hermes_agent.plugins.trust import Trust, Verdict, gated
+from hermes_agent.plugins.seen import ManifestCache
+from hermes_agent.plugins.trust import GrantState, GrantStore, activation_with_grant
 
 if TYPE_CHECKING:
     from hermes_agent.credentials import Credentials
 
-__all__ = ["HomePlugins", "HomeSecrets"]
+__all__ = ["InstalledPlugins", "LazySecrets"]
 
 
-class HomeSecrets:
+class LazySecrets:
     """The secrets of a home, opened when a plugin asks for one: most ask for none, and a listing is to be quick."""
 
     def __init__(self, home: Path) -> None:
@@ -38,7 +38,7 @@ class HomeSecrets:
         return self._opened.get(name)
 
 
-class HomePlugins:
+class InstalledPlugins:
     """The plugins of the home that the environment names, as they are now; nothing is loaded.
 
     Raises:
@@ -48,10 +48,10 @@ class HomePlugins:
     def __init__(self) -> None:
         quiet_or_debug(os.environ)
         self.home = hermes_home()
-        seen = Seen(self.home)
+        seen = ManifestCache(self.home)
         self.settings = seen.settings()
-        self.secrets = HomeSecrets(self.home)
-        self.trust = Trust(self.home)
+        self.secrets = LazySecrets(self.home)
+        self.trust = GrantStore(self.home)
         self.found: Discovery = discover(self.home, os.environ, Path.cwd(), read=seen.manifest)
         add_every_memory_folder(self.found, self.home, self.settings.memory)
         seen.save()
@@ -64,10 +64,10 @@ class HomePlugins:
         """
         return find_plugin(name, self.found)
 
-    def gate(self, manifest: PluginManifest) -> tuple[Gate, Verdict]:
+    def activation(self, manifest: PluginManifest) -> tuple[Activation, GrantState]:
         """Say whether the plugin would run at the next start."""
-        return gated(manifest, self.settings, has_value(self.secrets), self.trust)
+        return activation_with_grant(manifest, self.settings, make_value_check(self.secrets), self.trust)
 
-    def renew_settings(self) -> None:
+    def reload_settings(self) -> None:
         """Read the settings again, after a change."""
         self.settings = PluginSettings.of(load(self.home).values)

@@ -7,15 +7,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hermes_agent.app.cli.plugins.accounting import account_of, account_rows
-from hermes_agent.app.cli.plugins.ground import HomePlugins
-from hermes_agent.app.cli.plugins.showing import plain, registers_lines, table, title
+from hermes_agent.app.cli.plugins.accounting import load_usage, usage_rows
+from hermes_agent.app.cli.plugins.ground import InstalledPlugins
+from hermes_agent.app.cli.plugins.showing import printable, registers_lines, table, title
 from hermes_agent.core.errors import EXIT_OK
 from hermes_agent.hooks.names import FIRED
-from hermes_agent.plugins.gate import has_value
+from hermes_agent.plugins.gate import make_value_check
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.state import last_load, read_state
-from hermes_agent.plugins.trust import Verdict, mode_of
+from hermes_agent.plugins.trust import GrantState, mode_of
 
 __all__ = ["describe", "info_lines", "run_info"]
 
@@ -24,26 +24,26 @@ Rows = Sequence[tuple[str, str]]
 
 def run_info(args: argparse.Namespace) -> int:
     """Print what is known of a plugin."""
-    here = HomePlugins()
+    here = InstalledPlugins()
     manifest = here.find(args.name)
-    about, accounted = describe(here, manifest), account_of(manifest.key)
+    about, accounted = describe(here, manifest), load_usage(manifest.key)
     if args.json:
         print(json.dumps(about | accounted.to_json(), indent=2, ensure_ascii=False))
     else:
         print(title(manifest))
-        print("\n".join(info_lines(about, account_rows(accounted))))
+        print("\n".join(info_lines(about, usage_rows(accounted))))
     return EXIT_OK
 
 
-def describe(here: HomePlugins, manifest: PluginManifest) -> dict[str, Any]:
+def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]:
     """Return the plugin as JSON types: what `--json` prints."""
-    gate, verdict = here.gate(manifest)
+    gate, verdict = here.activation(manifest)
     entry = here.trust.entry(manifest)
     last = last_load(read_state(here.home), manifest)
     registers: Mapping[str, list[str]] = last.get("registers") or entry.registers
     failed = gate.load and bool(last.get("error"))
     where = f" ({last['where']})" if last.get("where") else ""
-    has = has_value(here.secrets)
+    has = make_value_check(here.secrets)
     return {
         "key": manifest.key,
         "name": manifest.name,
@@ -84,7 +84,7 @@ def info_lines(about: Mapping[str, Any], extra: Rows = ()) -> list[str]:
         ("kind", about["kind"]),
         ("replaces", about["replaces"]),
         ("from", _origin(about["origin"])),
-        ("pinned", _pinned(about["pin"])),
+        ("pinned", _pin_text(about["pin"])),
     ]
     if about["registers"]:
         rows += registers_lines(about["registers"])
@@ -96,10 +96,10 @@ def info_lines(about: Mapping[str, Any], extra: Rows = ()) -> list[str]:
     rows.append(("settings", ", ".join(f"plugins.entries.{about['key']}.{name}" for name in about["settings"])))
     rows += [("problem", f"goes without {text}") for text in about["problems"]]
     rows += [("note", text) for text in about["notes"]]
-    return table([*rows, *((name, plain(text)) for name, text in extra)])
+    return table([*rows, *((name, printable(text)) for name, text in extra)])
 
 
-def _pin(here: HomePlugins, manifest: PluginManifest, verdict: Verdict) -> dict[str, Any]:
+def _pin(here: InstalledPlugins, manifest: PluginManifest, verdict: GrantState) -> dict[str, Any]:
     entry = here.trust.entry(manifest)
     now = here.trust.judge(manifest, here.settings) if verdict.state == "free" else verdict
     return {
@@ -120,7 +120,7 @@ def _origin(origin: Mapping[str, Any]) -> str:
     return f"{origin.get('source', '')}{ref}{subdir}{commit}, installed {origin.get('installed_at', '')}"
 
 
-def _pinned(pin: Mapping[str, Any]) -> str:
+def _pin_text(pin: Mapping[str, Any]) -> str:
     match pin["state"]:
         case "free":
             return ""

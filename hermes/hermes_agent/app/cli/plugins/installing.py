@@ -6,18 +6,24 @@ import argparse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hermes_agent.app.cli.plugins.ground import HomePlugins
+from hermes_agent.app.cli.plugins.ground import InstalledPlugins
 from hermes_agent.app.cli.plugins.packages import install_package
-from hermes_agent.app.cli.plugins.progress import teller
-from hermes_agent.app.cli.plugins.showing import plain, registers_lines, table, title
+from hermes_agent.app.cli.plugins.progress import progress_printer
+from hermes_agent.app.cli.plugins.showing import printable, registers_lines, table, title
 from hermes_agent.app.cli.plugins.switching import offer_to_enable
 from hermes_agent.app.cli.plugins.wanting import ask_for_variables, name_missing_packages
 from hermes_agent.core.errors import EXIT_OK, UserError
 from hermes_agent.plugins.discovery import BUNDLED
-from hermes_agent.plugins.installing.place import adopt_examples, collision, put_in_place, removed_place, target_of
-from hermes_agent.plugins.installing.preview import Preview, preview
+from hermes_agent.plugins.installing.place import (
+    copy_examples,
+    free_removed_folder,
+    name_collision,
+    put_in_place,
+    target_folder,
+)
+from hermes_agent.plugins.installing.preview import RegistrationPreview, preview_registrations
 from hermes_agent.plugins.installing.source import parse_source
-from hermes_agent.plugins.installing.stage import Staged, fetch, is_python_package, read_staged, staging
+from hermes_agent.plugins.installing.stage import StagedPlugin, fetch, is_python_package, read_staged, staging
 from hermes_agent.plugins.trust_files import content_hash, pin_files
 
 __all__ = ["now", "run_install", "show"]
@@ -27,35 +33,35 @@ AFTER = "after-install.md"
 
 def run_install(args: argparse.Namespace) -> int:
     """Install a plugin: nothing of it runs in the agent before it is enabled."""
-    here = HomePlugins()
+    here = InstalledPlugins()
     source = parse_source(args.source, ref=args.ref or "", cwd=Path.cwd())
     if source.location.startswith("http://"):
-        print(f"warning: {source.shown} is fetched without encryption: who sits in between can change it.")
+        print(f"warning: {source.label} is fetched without encryption: who sits in between can change it.")
     with staging(here.home) as place:
         if source.kind == "pip":
             return install_package(here, source.location, source, place, args)
-        folder, origin = fetch(source, place, teller())
+        folder, origin = fetch(source, place, progress_printer())
         if is_python_package(folder):
             return install_package(here, str(folder), source, place, args)
-        staged = read_staged(folder, origin, source.shown)
-        target = target_of(here.home, staged.manifest)
+        staged = read_staged(folder, origin, source.label)
+        target = target_folder(here.home, staged.manifest)
         replaced = _refuse_collision(here, staged, target, force=args.force)
-        seen = preview(staged.manifest.key, directory=folder)
+        seen = preview_registrations(staged.manifest.key, directory=folder)
         show(here, staged, seen)
-        made = adopt_examples(folder)
-        aside = removed_place(here.home, staged.manifest.name) if replaced else place / "old"
+        made = copy_examples(folder)
+        aside = free_removed_folder(here.home, staged.manifest.name) if replaced else place / "old"
         put_in_place(folder, target, aside)
     print(f"Installed {staged.manifest.key}: {target}")
     if replaced:
         print(f"What was there is now {aside}.")
     if made:
-        print(f"Made from its examples, for you to edit: {', '.join(map(plain, made))}")
+        print(f"Made from its examples, for you to edit: {', '.join(map(printable, made))}")
     _record(here, staged, seen, target)
     _after(here, staged, target, args)
     return EXIT_OK
 
 
-def show(here: HomePlugins, staged: Staged, seen: Preview) -> None:
+def show(here: InstalledPlugins, staged: StagedPlugin, seen: RegistrationPreview) -> None:
     """Print what the plugin is, where it came from, and what it would register."""
     manifest, origin = staged.manifest, staged.origin
     files = pin_files(manifest.path)
@@ -82,9 +88,9 @@ def show(here: HomePlugins, staged: Staged, seen: Preview) -> None:
     if not seen.loaded:
         print("It was not loaded when tried in the sandbox:")
     for problem in seen.problems:
-        print(f"  ! {plain(problem)}")
+        print(f"  ! {printable(problem)}")
     for note in manifest.notes:
-        print(f"  ! plugin.yaml: {plain(note)}")
+        print(f"  ! plugin.yaml: {printable(note)}")
     name_missing_packages(here, staged.dependencies)
 
 
@@ -93,9 +99,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _refuse_collision(here: HomePlugins, staged: Staged, target: Path, *, force: bool) -> bool:
+def _refuse_collision(here: InstalledPlugins, staged: StagedPlugin, target: Path, *, force: bool) -> bool:
     """Refuse a name that is taken; return whether a plugin is going to be replaced."""
-    taken = collision(staged.manifest, target, here.found)
+    taken = name_collision(staged.manifest, target, here.found)
     if taken is not None:
         text, remedy, replaceable = taken
         if not (force and replaceable):
@@ -107,16 +113,18 @@ def _refuse_collision(here: HomePlugins, staged: Staged, target: Path, *, force:
     return False
 
 
-def _record(here: HomePlugins, staged: Staged, seen: Preview, target: Path) -> None:
+def _record(here: InstalledPlugins, staged: StagedPlugin, seen: RegistrationPreview, target: Path) -> None:
     manifest = staged.manifest._replace(path=str(target))
     here.trust.note_origin(manifest, {**staged.origin, "installed_at": now()})
     here.trust.pin(manifest, by="install", registers=seen.registers)
     here.trust.save()
 
 
-def _after(here: HomePlugins, staged: Staged, target: Path, args: argparse.Namespace) -> None:
+def _after(here: InstalledPlugins, staged: StagedPlugin, target: Path, args: argparse.Namespace) -> None:
     ask_for_variables(here, staged.manifest, may_ask=not args.yes)
     text = target / AFTER
     if text.is_file():
-        print("\n".join(plain(line) for line in text.read_text(encoding="utf-8", errors="replace").splitlines()[:200]))
+        print(
+            "\n".join(printable(line) for line in text.read_text(encoding="utf-8", errors="replace").splitlines()[:200])
+        )
     offer_to_enable(staged.manifest.key, args)

@@ -7,23 +7,23 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.plugins.ground import HomePlugins
+from hermes_agent.app.cli.plugins.ground import InstalledPlugins
 from hermes_agent.core.errors import EXIT_OK
 from hermes_agent.plugins.gate import unknown_names
 
 if TYPE_CHECKING:
-    from hermes_agent.plugins.listing import Row
+    from hermes_agent.plugins.listing import PluginRow
 
 __all__ = ["run_list"]
 
 
 def run_list(args: argparse.Namespace) -> int:
     """Print every plugin and whether it runs."""
-    from hermes_agent.plugins.listing import rows_of  # only for this command
+    from hermes_agent.plugins.listing import plugin_rows  # only for this command
     from hermes_agent.plugins.state import read_state
 
-    here = HomePlugins()
-    every = rows_of(here.found, here.settings, here.secrets, read_state(here.home), here.trust)
+    here = InstalledPlugins()
+    every = plugin_rows(here.found, here.settings, here.secrets, read_state(here.home), here.trust)
     rows = [row for row in every if _is_wanted(row, args)]
     if args.json:
         print(json.dumps([_as_object(row) for row in rows], indent=2, ensure_ascii=False))
@@ -39,7 +39,7 @@ def run_list(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _is_wanted(row: Row, args: argparse.Namespace) -> bool:
+def _is_wanted(row: PluginRow, args: argparse.Namespace) -> bool:
     if args.enabled and row.status != "enabled":
         return False
     if args.user and row.source not in ("user", "project"):
@@ -47,13 +47,13 @@ def _is_wanted(row: Row, args: argparse.Namespace) -> bool:
     return not (args.no_bundled and row.source == "bundled")
 
 
-def _as_object(row: Row) -> dict[str, Any]:
+def _as_object(row: PluginRow) -> dict[str, Any]:
     first = ("name", "status", "version", "description", "source")  # upstream's keys, then ours
     values = row._asdict()
     return {key: values[key] for key in (*first, "key", "kind", "path", "reason", "platforms")}
 
 
-def _table(rows: list[Row]) -> list[str]:
+def _table(rows: list[PluginRow]) -> list[str]:
     cells = [("NAME", "VERSION", "STATUS", "SOURCE", "")]
     cells += [(row.key, row.version, row.status, row.source, row.reason or row.description) for row in rows]
     widths = [max(len(line[column]) for line in cells) for column in range(4)]

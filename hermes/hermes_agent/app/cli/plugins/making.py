@@ -10,14 +10,14 @@ from pathlib import Path
 from hermes_agent.app.cli.plugins.showing import link_command
 from hermes_agent.config import hermes_home
 from hermes_agent.core.errors import EXIT_OK, UserError
-from hermes_agent.plugins.template import TEST, draft
+from hermes_agent.plugins.template import TEST, fill_template
 
 __all__ = ["run_new"]
 
 
 def run_new(args: argparse.Namespace) -> int:
     """Write the files of a new plugin into a folder that is not there yet."""
-    made = draft(args.name, args.kind, package=args.package)
+    made = fill_template(args.name, args.kind, package=args.package)
     folder = Path(args.dir or args.name)
     try:
         folder.mkdir(parents=True)

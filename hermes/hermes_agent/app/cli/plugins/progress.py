@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-__all__ = ["teller"]
+__all__ = ["progress_printer"]
 
 
-def teller() -> Callable[[bytes], None] | None:
+def progress_printer() -> Callable[[bytes], None] | None:
     """Return what takes a program's output; None where nobody looks on."""
     if not sys.stderr.isatty():
         return None

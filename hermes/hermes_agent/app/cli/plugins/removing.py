@@ -8,17 +8,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hermes_agent.app.cli.plugins.asking import agreed
-from hermes_agent.app.cli.plugins.ground import HomePlugins
-from hermes_agent.config import places
+from hermes_agent.app.cli.plugins.asking import confirmed
+from hermes_agent.app.cli.plugins.ground import InstalledPlugins
+from hermes_agent.config import home_paths
 from hermes_agent.config.dotenv import read_env_file
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
-from hermes_agent.plugins.enabling import unlist
-from hermes_agent.plugins.installing.needs import no_pip_here
+from hermes_agent.plugins.enabling import remove_from_config
+from hermes_agent.plugins.installing.needs import pip_refusal
 from hermes_agent.plugins.installing.package import uninstall
-from hermes_agent.plugins.installing.place import removed_place
+from hermes_agent.plugins.installing.place import free_removed_folder
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.trust import place_of
+from hermes_agent.plugins.trust import entry_name
 
 __all__ = ["run_remove"]
 
@@ -28,25 +28,25 @@ DATA = ("data", "plugin_data", "plugins_data", "plugin-data")
 
 def run_remove(args: argparse.Namespace) -> int:
     """Remove a plugin of the home."""
-    here = HomePlugins()
+    here = InstalledPlugins()
     manifest = _find(here, args.name)
     what = _package_refusal(here, manifest) if manifest.source == "entrypoint" else _refuse_foreign(manifest)
     unasked = f"`hermes plugins remove {args.name} --yes` removes it"
-    if not agreed(f"Remove {manifest.key} ({what})?", "removed", unasked, yes=args.yes):
+    if not confirmed(f"Remove {manifest.key} ({what})?", "removed", unasked, yes=args.yes):
         return EXIT_FAILED
-    left = unlist(here.home, manifest.answers_to, here.settings, os.environ)
+    left = remove_from_config(here.home, manifest.answers_to, here.settings, os.environ)
     if manifest.source == "entrypoint":
         uninstall(manifest.distribution.partition(" ")[0])
     else:
         left = [*_move_away(here, manifest), *left]
-    here.trust.forget(place_of(here.home, manifest))
+    here.trust.forget(entry_name(here.home, manifest))
     print(f"Removed {manifest.key}; a running daemon keeps it until its next start.")
     for line in [*left, *_what_is_left(here, manifest)]:
         print(f"  left: {line}")
     return EXIT_OK
 
 
-def _find(here: HomePlugins, name: str) -> PluginManifest:
+def _find(here: InstalledPlugins, name: str) -> PluginManifest:
     """Return the plugin, also one that is refused: that is one to remove."""
     for rejected in here.found.rejected:
         folder = Path(rejected.path)
@@ -73,9 +73,9 @@ def _refuse_foreign(manifest: PluginManifest) -> str:
             )
 
 
-def _package_refusal(here: HomePlugins, manifest: PluginManifest) -> str:
+def _package_refusal(here: InstalledPlugins, manifest: PluginManifest) -> str:
     package = manifest.distribution.partition(" ")[0]
-    refusal = no_pip_here(here.home)
+    refusal = pip_refusal(here.home)
     if refusal is not None:
         raise UserError(
             f"{manifest.key} comes from the package {manifest.distribution}, and none is removed here: {refusal}",
@@ -90,23 +90,23 @@ def _package_refusal(here: HomePlugins, manifest: PluginManifest) -> str:
     return f"the package {manifest.distribution} with {', '.join(others)}"
 
 
-def _move_away(here: HomePlugins, manifest: PluginManifest) -> list[str]:
+def _move_away(here: InstalledPlugins, manifest: PluginManifest) -> list[str]:
     path = Path(manifest.path)
     try:
         if path.is_symlink():
             leads = path.readlink()
             path.unlink()
             return [f"{leads}, which the link led to"]
-        aside = removed_place(here.home, manifest.key)
+        aside = free_removed_folder(here.home, manifest.key)
         path.rename(aside)
     except OSError as exc:
         raise UserError(f"{path} cannot be moved away: {exc.strerror}") from exc
     return [f"its files: {aside}"]
 
 
-def _what_is_left(here: HomePlugins, manifest: PluginManifest) -> Iterator[str]:
+def _what_is_left(here: InstalledPlugins, manifest: PluginManifest) -> Iterator[str]:
     others = {n for m in here.found.plugins.values() if m.key != manifest.key for n in m.env_names}
-    file = places(here.home).env
+    file = home_paths(here.home).env
     stored = [n for n in manifest.env_names if n in read_env_file(file) and n not in others]
     if stored:
         yield f"in {file}: {', '.join(stored)} (`hermes config unset NAME`)"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = ["capability_changes", "link_command", "plain", "registers_lines", "table", "title"]
+__all__ = ["capability_changes", "link_command", "printable", "registers_lines", "table", "title"]
 
 WORDS = {"cli_commands": "terminal", "commands": "commands"}
 """Kinds of registrations whose name in the code is not the one for people."""
@@ -15,7 +15,7 @@ MARKS = {"fired": "", "never": " (never called)"}
 """What stands behind a hook's name, by its status in the table."""
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """Return the text in one line, control characters made visible."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split()))
 
@@ -25,14 +25,14 @@ def title(manifest: PluginManifest) -> str:
     version = f" {manifest.shown_version}" if manifest.shown_version else ""
     author = f" by {manifest.author}" if manifest.author else ""
     about = f": {manifest.description}" if manifest.description else ""
-    return plain(f"{manifest.key}{version}{author}{about}")
+    return printable(f"{manifest.key}{version}{author}{about}")
 
 
 def table(rows: Iterable[tuple[str, str]]) -> list[str]:
     """Return the rows as two columns; a row without text is left out."""
     kept = [(name, text) for name, text in rows if text]
     width = max((len(name) for name, _ in kept), default=0)
-    return [f"  {name:<{width}}  {plain(text)}" for name, text in kept]
+    return [f"  {name:<{width}}  {printable(text)}" for name, text in kept]
 
 
 def registers_lines(registers: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
@@ -56,8 +56,8 @@ def capability_changes(before: Mapping[str, Sequence[str]], now: Mapping[str, Se
     lines = []
     for kind in sorted({*before, *now}):
         old, new = set(before.get(kind, ())), set(now.get(kind, ()))
-        lines += [f"  + {kind}: {plain(name)}" for name in sorted(new - old)]
-        lines += [f"  - {kind}: {plain(name)}" for name in sorted(old - new)]
+        lines += [f"  + {kind}: {printable(name)}" for name in sorted(new - old)]
+        lines += [f"  - {kind}: {printable(name)}" for name in sorted(old - new)]
     return lines
 
 

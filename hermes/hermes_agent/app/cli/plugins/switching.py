@@ -6,8 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
-from hermes_agent.app.cli.plugins.asking import agrees
-from hermes_agent.app.cli.plugins.ground import HomePlugins
+from hermes_agent.app.cli.plugins.asking import confirm
+from hermes_agent.app.cli.plugins.ground import InstalledPlugins
 from hermes_agent.app.cli.plugins.showing import link_command
 from hermes_agent.core.errors import EXIT_OK, UserError
 from hermes_agent.plugins.manifest import PluginManifest
@@ -18,7 +18,7 @@ __all__ = ["offer_to_enable", "run_disable", "run_enable", "switch_off", "switch
 
 def run_enable(args: argparse.Namespace) -> int:
     """Enable a plugin, and pin its files when nothing of it was granted before."""
-    here = HomePlugins()
+    here = InstalledPlugins()
     _refuse_folder(here, args.name)
     switch_on(here, args.name, allow_tool_override=args.allow_tool_override, dev=args.dev)
     return EXIT_OK
@@ -26,20 +26,20 @@ def run_enable(args: argparse.Namespace) -> int:
 
 def run_disable(args: argparse.Namespace) -> int:
     """Disable a plugin; its pin stays."""
-    switch_off(HomePlugins(), args.name)
+    switch_off(InstalledPlugins(), args.name)
     return EXIT_OK
 
 
-def switch_off(here: HomePlugins, name: str) -> None:
+def switch_off(here: InstalledPlugins, name: str) -> None:
     """Disable a plugin.
 
     Raises:
         UserError: there is none of that name, or the config cannot be changed.
     """
-    _switch(here, name, on=False)
+    _set_activation(here, name, on=False)
 
 
-def switch_on(here: HomePlugins, name: str, *, allow_tool_override: bool | None = None, dev: bool = False) -> None:
+def switch_on(here: InstalledPlugins, name: str, *, allow_tool_override: bool | None = None, dev: bool = False) -> None:
     """Enable a plugin and say what still keeps it from running, and what an edit of it does.
 
     Args:
@@ -49,15 +49,15 @@ def switch_on(here: HomePlugins, name: str, *, allow_tool_override: bool | None 
         UserError: there is none of that name, or the config cannot be changed.
     """
     if dev:
-        _let_edit(here, here.find(name))
-    _switch(here, name, on=True, allow_tool_override=allow_tool_override)
-    here.renew_settings()
+        _allow_edits(here, here.find(name))
+    _set_activation(here, name, on=True, allow_tool_override=allow_tool_override)
+    here.reload_settings()
     manifest = here.find(name)
     state = here.trust.judge(manifest, here.settings).state
     if state == "new":
         here.trust.pin(manifest, by="enable")
         here.trust.save()
-    gate, _ = here.gate(manifest)
+    gate, _ = here.activation(manifest)
     if gate.reason:
         print(f"It will not run yet: {gate.reason}")
     if state == "dev":
@@ -73,14 +73,14 @@ def offer_to_enable(key: str, args: argparse.Namespace) -> None:
     """Enable the plugin when that was asked for, or when the person agrees."""
     wanted = args.enable
     if wanted is None:
-        wanted = args.yes or agrees(f"Enable {key}?")
+        wanted = args.yes or confirm(f"Enable {key}?")
     if wanted:
-        switch_on(HomePlugins(), key)
+        switch_on(InstalledPlugins(), key)
     else:
         print(f"It is not enabled: `hermes plugins enable {key}` lets it run.")
 
 
-def _refuse_folder(here: HomePlugins, name: str) -> None:
+def _refuse_folder(here: InstalledPlugins, name: str) -> None:
     """Say what to do with the path of a plugin, where its name was expected.
 
     Raises:
@@ -101,7 +101,7 @@ def _refuse_folder(here: HomePlugins, name: str) -> None:
     raise UserError(f"{name} is a path, and `enable` takes the name of a plugin", hint=hint)
 
 
-def _let_edit(here: HomePlugins, manifest: PluginManifest) -> None:
+def _allow_edits(here: InstalledPlugins, manifest: PluginManifest) -> None:
     from hermes_agent.config.edit import set_value  # the config's editor
 
     if manifest.source not in PINNED_SOURCES:
@@ -110,10 +110,10 @@ def _let_edit(here: HomePlugins, manifest: PluginManifest) -> None:
         set_value(here.home, ("plugins", "entries", manifest.key, "trust"), "dev", environ=os.environ)
 
 
-def _switch(here: HomePlugins, name: str, *, on: bool, allow_tool_override: bool | None = None) -> None:
-    from hermes_agent.plugins.enabling import switch  # the config's editor
+def _set_activation(here: InstalledPlugins, name: str, *, on: bool, allow_tool_override: bool | None = None) -> None:
+    from hermes_agent.plugins.enabling import set_activation  # the config's editor
 
-    done = switch(
+    done = set_activation(
         here.home,
         name,
         on=on,

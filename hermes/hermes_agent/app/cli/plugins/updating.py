@@ -6,29 +6,29 @@ import argparse
 import sys
 from pathlib import Path
 
-from hermes_agent.app.cli.plugins.asking import agreed
-from hermes_agent.app.cli.plugins.ground import HomePlugins
+from hermes_agent.app.cli.plugins.asking import confirmed
+from hermes_agent.app.cli.plugins.ground import InstalledPlugins
 from hermes_agent.app.cli.plugins.installing import now
 from hermes_agent.app.cli.plugins.packages import update_package
-from hermes_agent.app.cli.plugins.progress import teller
-from hermes_agent.app.cli.plugins.showing import capability_changes, plain
+from hermes_agent.app.cli.plugins.progress import progress_printer
+from hermes_agent.app.cli.plugins.showing import capability_changes, printable
 from hermes_agent.app.cli.plugins.wanting import ask_for_variables, name_missing_packages
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
 from hermes_agent.plugins.gate import PluginSettings
-from hermes_agent.plugins.installing.place import adopt_examples, carry_over, put_in_place
-from hermes_agent.plugins.installing.preview import Preview, preview
-from hermes_agent.plugins.installing.source import Source
-from hermes_agent.plugins.installing.stage import Staged, fetch, read_staged, staging
+from hermes_agent.plugins.installing.place import copy_examples, copy_own_files, put_in_place
+from hermes_agent.plugins.installing.preview import RegistrationPreview, preview_registrations
+from hermes_agent.plugins.installing.source import PluginSource
+from hermes_agent.plugins.installing.stage import StagedPlugin, fetch, read_staged, staging
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.trust_copies import difference
-from hermes_agent.plugins.trust_files import Changes, changes_between, pin_files, unpinned
+from hermes_agent.plugins.trust_files import PinChanges, changes_between, pin_files, unpinned_files
 
 __all__ = ["run_update"]
 
 
 def run_update(args: argparse.Namespace) -> int:
     """Update one plugin, or every one whose origin is known; one that fails keeps no other from being updated."""
-    here = HomePlugins()
+    here = InstalledPlugins()
     if bool(args.name) == args.all:
         print("hermes: name a plugin, or use --all", file=sys.stderr)
         return EXIT_USAGE
@@ -47,18 +47,18 @@ def run_update(args: argparse.Namespace) -> int:
     return EXIT_OK if done else EXIT_FAILED
 
 
-def _update(here: HomePlugins, manifest: PluginManifest, args: argparse.Namespace) -> bool:
+def _update(here: InstalledPlugins, manifest: PluginManifest, args: argparse.Namespace) -> bool:
     """Update a plugin; return False when the person, or nobody, did not agree."""
     source = _source(here, manifest)
     with staging(here.home) as place:
         if source.kind == "pip" or manifest.source == "entrypoint":
             return update_package(here, manifest, source, place, args)
         _refuse_own_changes(here, manifest, force=args.force)
-        folder, origin = fetch(source, place, teller())
-        staged = read_staged(folder, origin, source.shown)
+        folder, origin = fetch(source, place, progress_printer())
+        staged = read_staged(folder, origin, source.label)
         if staged.manifest.name != manifest.name:
             raise UserError(
-                f"{source.shown} is now called `{staged.manifest.name}`, not `{manifest.name}`",
+                f"{source.label} is now called `{staged.manifest.name}`, not `{manifest.name}`",
                 hint=f"Install it as a new plugin, and `hermes plugins remove {manifest.key}`.",
             )
         entry = here.trust.entry(manifest)
@@ -68,19 +68,19 @@ def _update(here: HomePlugins, manifest: PluginManifest, args: argparse.Namespac
             here.trust.save()
             print(f"{manifest.key} {manifest.shown_version} is up to date.")
             return True
-        seen = preview(staged.manifest.key, directory=folder)
+        seen = preview_registrations(staged.manifest.key, directory=folder)
         if not seen.loaded and not args.force:
-            why = "; ".join(map(plain, seen.problems))
+            why = "; ".join(map(printable, seen.problems))
             raise UserError(
                 f"the new {manifest.key} cannot be loaded, so the old one stays: {why}",
                 hint="--force takes it all the same.",
             )
         _show(here, manifest, staged, seen, changes, with_text=args.diff)
         unasked = f"`hermes plugins update {manifest.key} --yes` does it"
-        if not agreed(f"Update {manifest.key}?", "updated", unasked, yes=args.yes, default=True):
+        if not confirmed(f"Update {manifest.key}?", "updated", unasked, yes=args.yes, default=True):
             return False
-        carry_over(Path(manifest.path), folder, unpinned(manifest.path, entry.files))
-        adopt_examples(folder)
+        copy_own_files(Path(manifest.path), folder, unpinned_files(manifest.path, entry.files))
+        copy_examples(folder)
         put_in_place(folder, Path(manifest.path), place / "old")
     fresh = staged.manifest._replace(path=manifest.path)
     here.trust.note_origin(fresh, {**origin, "installed_at": now()})
@@ -91,8 +91,8 @@ def _update(here: HomePlugins, manifest: PluginManifest, args: argparse.Namespac
     return True
 
 
-def _source(here: HomePlugins, manifest: PluginManifest) -> Source:
-    source = Source.of_origin(here.trust.entry(manifest).origin)
+def _source(here: InstalledPlugins, manifest: PluginManifest) -> PluginSource:
+    source = PluginSource.of_origin(here.trust.entry(manifest).origin)
     if source is None:
         raise UserError(
             f"it is not known where {manifest.key} came from ({manifest.path})",
@@ -103,7 +103,7 @@ def _source(here: HomePlugins, manifest: PluginManifest) -> Source:
     return source
 
 
-def _refuse_own_changes(here: HomePlugins, manifest: PluginManifest, *, force: bool) -> None:
+def _refuse_own_changes(here: InstalledPlugins, manifest: PluginManifest, *, force: bool) -> None:
     verdict = here.trust.judge(manifest, PluginSettings())  # what the settings let pass would be lost, too
     if verdict.changes and not force:
         raise UserError(
@@ -113,18 +113,24 @@ def _refuse_own_changes(here: HomePlugins, manifest: PluginManifest, *, force: b
 
 
 def _show(
-    here: HomePlugins, manifest: PluginManifest, staged: Staged, seen: Preview, changes: Changes, *, with_text: bool
+    here: InstalledPlugins,
+    manifest: PluginManifest,
+    staged: StagedPlugin,
+    seen: RegistrationPreview,
+    changes: PinChanges,
+    *,
+    with_text: bool,
 ) -> None:
     entry = here.trust.entry(manifest)
     commit = f" (commit {staged.origin['commit'][:12]})" if staged.origin.get("commit") else ""
     old, new = manifest.shown_version or "no version", staged.manifest.shown_version or "no version"
-    print(plain(f"{manifest.key}: {old} -> {new}{commit}"))
+    print(printable(f"{manifest.key}: {old} -> {new}{commit}"))
     print("\n".join(capability_changes(entry.registers, seen.registers) or ["  registers what it did"]))
     for word, names in zip(("new", "changed", "gone"), changes, strict=True):
         if names:
-            print(f"  {word} files: {', '.join(map(plain, names[:20]))}{' …' if len(names) > 20 else ''}")
+            print(f"  {word} files: {', '.join(map(printable, names[:20]))}{' …' if len(names) > 20 else ''}")
     if with_text:
         print("\n".join(difference(here.home, staged.manifest.path, entry.files, changes)))
     for problem in seen.problems:
-        print(f"  ! {plain(problem)}")
+        print(f"  ! {printable(problem)}")
     name_missing_packages(here, staged.dependencies)

@@ -18,16 +18,24 @@ from hermes_agent.policy.shell.rules import (
     sending,
     services,
 )
-from hermes_agent.policy.shell.rules.rule import Rule
+from hermes_agent.policy.shell.rules.rule import ShellRule
 
-__all__ = ["HARDLINE", "RULES", "Rule"]
+__all__ = ["HARDLINE", "RULES", "ShellRule"]
 
-RULES: tuple[Rule, ...] = (
-    *(*deletion.RULES, *files.RULES, *processes.RULES, *remote.RULES, *services.RULES, *own.RULES, *keeping.RULES),
+RULES: tuple[ShellRule, ...] = (
+    *(
+        *deletion.DELETION_RULES,
+        *files.RULES,
+        *processes.RULES,
+        *remote.RULES,
+        *services.RULES,
+        *own.OWN_RULES,
+        *keeping.RULES,
+    ),
     *sending.RULES,
-    *publishing.RULES,
-    *searching.RULES,
-    *reach.RULES,
-    *code.RULES,
+    *publishing.PUBLISHING_RULES,
+    *searching.SEARCH_RULES,
+    *reach.REACH_RULES,
+    *code.UNKNOWN_CODE_RULES,
 )
-HARDLINE: tuple[Rule, ...] = hardline.RULES
+HARDLINE: tuple[ShellRule, ...] = hardline.HARDLINE_RULES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from hermes_agent.policy.shell.known import reads
+from hermes_agent.policy.shell.known import is_harmless_use
 from hermes_agent.policy.shell.paths import (
     is_block_device,
     is_hermes_config,
@@ -15,51 +15,51 @@ from hermes_agent.policy.shell.paths import (
     is_sensitive,
     is_system,
     is_system_directory,
-    place,
+    resolve_place,
 )
-from hermes_agent.policy.shell.rules.rule import Rule
-from hermes_agent.policy.shell.script import Command
-from hermes_agent.policy.shell.table import Arguments, Effect, arguments, entry, is_a
+from hermes_agent.policy.shell.rules.rule import ShellRule
+from hermes_agent.policy.shell.script import ShellCommand
+from hermes_agent.policy.shell.table import Arguments, ProgramEffect, find_program, is_a, parse_arguments
 
-__all__ = ["RULES", "copied_to", "overwrites_disk", "teed", "written"]
+__all__ = ["RULES", "copy_target", "overwrites_disk", "tee_targets", "write_targets"]
 
 Place = Callable[[str], bool]
 COPIERS = frozenset({"cp", "mv", "install", "ln", "rsync", "scp", "ditto", "gcp", "gmv"})
 EDITORS = ("sed", "gsed", "ssed")
 
 
-def written(command: Command) -> Iterator[str]:
+def write_targets(command: ShellCommand) -> Iterator[str]:
     """Yield the files that redirects write, and those that the options of programs name (`curl -o`)."""
     for redirect in command.redirects:
         if redirect.writes and not redirect.target.text.isdigit():
-            yield place(command, redirect.target.text)
+            yield resolve_place(command, redirect.target.text)
     if command.name == "truncate":
-        yield from (place(command, operand) for operand in command.operands)
-    elif (program := entry(command.name)) is not None and program.has("writes"):
-        given = arguments(command, program)
+        yield from (resolve_place(command, operand) for operand in command.operands)
+    elif (program := find_program(command.name)) is not None and program.has("writes"):
+        given = parse_arguments(command, program)
         slots = (slot for effect in program.effects if effect.kind == "writes" for slot in effect.slots)
-        yield from (place(command, value) for slot in slots for value in given.values(slot) if value != "-")
+        yield from (resolve_place(command, value) for slot in slots for value in given.values(slot) if value != "-")
 
 
-def copied_to(command: Command) -> str:
+def copy_target(command: ShellCommand) -> str:
     """Return where `cp`, `mv` and the like put something; empty for other commands."""
     if command.name not in COPIERS or not command.operands:
         return ""
     for index, arg in enumerate(command.args[:-1]):
         bundled = command.name not in ("rsync", "scp") and re.match(r"-[A-Za-z]*t$", arg)
         if arg in ("-t", "--target-directory") or bundled:
-            return place(command, command.args[index + 1])
+            return resolve_place(command, command.args[index + 1])
     given = next((a.partition("=")[2] for a in command.args if a.startswith("--target-directory=")), "")
-    return place(command, given or command.operands[-1]) if given or len(command.operands) > 1 else ""
+    return resolve_place(command, given or command.operands[-1]) if given or len(command.operands) > 1 else ""
 
 
-def teed(command: Command) -> Iterator[str]:
+def tee_targets(command: ShellCommand) -> Iterator[str]:
     """Yield the files that `tee` writes."""
     if command.name == "tee":
-        yield from (place(command, operand) for operand in command.operands)
+        yield from (resolve_place(command, operand) for operand in command.operands)
 
 
-def _mode_opens(command: Command) -> bool:
+def _mode_opens(command: ShellCommand) -> bool:
     for operand in command.operands[:1] if command.name == "chmod" else ():
         if re.fullmatch(r"[0-7]{3,5}", operand):
             return bool(int(operand[-1]) & 2)
@@ -75,18 +75,18 @@ def _mode_opens(command: Command) -> bool:
     return False
 
 
-def _sets_id(command: Command) -> bool:
+def _sets_id(command: ShellCommand) -> bool:
     return command.name == "chmod" and any(
         (re.fullmatch(r"0?[2-7][0-7]{3}", o) and int(o.lstrip("0")[0]) & 6) or re.search(r"[ug]*\+[rwxX]*s", o)
         for o in command.operands[:1]
     )
 
 
-def _opens_by_list(command: Command) -> bool:
+def _opens_by_list(command: ShellCommand) -> bool:
     return command.name == "setfacl" and any(re.search(r"\b(?:o|other)::?[rx-]*w", a) for a in command.args)
 
 
-def _chown_root(command: Command) -> bool:
+def _chown_root(command: ShellCommand) -> bool:
     return (
         command.name in ("chown", "chgrp")
         and bool(command.operands)
@@ -94,29 +94,31 @@ def _chown_root(command: Command) -> bool:
     )
 
 
-def _disk_copy(command: Command) -> bool:
+def _disk_copy(command: ShellCommand) -> bool:
     files = [a.partition("=")[2] for a in command.args if a.startswith(("if=", "of="))]
     return command.name in ("dd", "ddrescue", "dcfldd") and any(is_block_device(f) for f in files)
 
 
-def _disks(command: Command) -> bool:
+def _disks(command: ShellCommand) -> bool:
     """Say whether an argument is a disk, also as a value: `of=/dev/sda`, `--output=/dev/sda`."""
     return _names_disk(command, command.args)
 
 
-def _names_disk(command: Command, args: Sequence[str]) -> bool:
+def _names_disk(command: ShellCommand, args: Sequence[str]) -> bool:
     named = (m[1] for arg in args for m in re.finditer(r"(?:^|[=:,@])(/dev/[^\s,:;'\"]+)", arg))
-    return any(is_block_device(place(command, path)) for path in (*named, *args))
+    return any(is_block_device(resolve_place(command, path)) for path in (*named, *args))
 
 
-def _device(command: Command) -> str:
+def _device(command: ShellCommand) -> str:
     """Return what a program does with the disks that it is given: `reads`, `asks`, or `writes` where no line says."""
-    program = entry(command.name)
+    program = find_program(command.name)
     if program is None:
         return "writes" if command.name else "reads"
-    given = arguments(command, program)
+    given = parse_arguments(command, program)
     for effect in program.effects:
-        if effect.kind == "device" and (reads(command) if effect.slots[1:] == ("known",) else _holds(effect, given)):
+        if effect.kind == "device" and (
+            is_harmless_use(command) if effect.slots[1:] == ("known",) else _holds(effect, given)
+        ):
             return effect.slots[0]
     if is_a(command.name, "interpreter") or program.has("special"):
         return "reads"
@@ -125,52 +127,52 @@ def _device(command: Command) -> str:
     return "writes" if _names_disk(command, [word.text for word in given.words[:own]]) else "reads"
 
 
-def _holds(effect: Effect, given: Arguments) -> bool:
-    if any(given.given(slot) for slot in effect.unless):
+def _holds(effect: ProgramEffect, given: Arguments) -> bool:
+    if any(given.has(slot) for slot in effect.unless):
         return False
-    return len(effect.slots) == 1 or any(given.given(slot) for slot in effect.slots[1:])
+    return len(effect.slots) == 1 or any(given.has(slot) for slot in effect.slots[1:])
 
 
-def overwrites_disk(command: Command) -> bool:
+def overwrites_disk(command: ShellCommand) -> bool:
     """Say whether a disk is written to beside its file system, by any program."""
-    if any(map(is_block_device, (*teed(command), copied_to(command)))):
+    if any(map(is_block_device, (*tee_targets(command), copy_target(command)))):
         return True
     if command.name in COPIERS or command.name in ("dd", "dcfldd"):
         return False
     return _disks(command) and _device(command) == "writes"
 
 
-def _to_device(command: Command) -> bool:
-    return any(map(is_block_device, written(command))) or overwrites_disk(command) or _changes_disk(command)
+def _to_device(command: ShellCommand) -> bool:
+    return any(map(is_block_device, write_targets(command))) or overwrites_disk(command) or _changes_disk(command)
 
 
-def _changes_disk(command: Command) -> bool:
+def _changes_disk(command: ShellCommand) -> bool:
     return _disks(command) and _device(command) == "asks" and command.name not in ("dd", "dcfldd", "ddrescue")
 
 
-def _formats(command: Command) -> bool:
+def _formats(command: ShellCommand) -> bool:
     names = ("mke2fs", "mkswap", "mkdosfs", "mkntfs", "newfs", "wipefs")
     formats = command.name.startswith("mkfs") or command.name in names
-    if command.name == "wipefs" and not command.flag("ao", "--all", "--offset"):
+    if command.name == "wipefs" and not command.has_flag("ao", "--all", "--offset"):
         return False  # it lists what it finds
     given = command.operands[-1:] if command.name == "mkfs" else command.operands
-    places = [place(command, operand) for operand in given if not operand.isdigit()]
+    places = [resolve_place(command, operand) for operand in given if not operand.isdigit()]
     own = all("." in path and not path.startswith(("/", "~", "..")) for path in places)  # an image of the project
-    return formats and bool(places) and not own and not command.flag("V", "--help", "--version")
+    return formats and bool(places) and not own and not command.has_flag("V", "--help", "--version")
 
 
-def _in_place(command: Command, which: Place, *, long: bool = False) -> bool:
-    if command.name not in EDITORS or not any(which(place(command, o)) for o in command.operands):
+def _in_place(command: ShellCommand, which: Place, *, long: bool = False) -> bool:
+    if command.name not in EDITORS or not any(which(resolve_place(command, o)) for o in command.operands):
         return False
     short = any(re.match(r"-[nErszub]*i", a) and not a.startswith("--") for a in command.args)
-    return command.flag("", "--in-place") and not short if long else short
+    return command.has_flag("", "--in-place") and not short if long else short
 
 
-def _in_place_script(command: Command, which: Place) -> bool:
+def _in_place_script(command: ShellCommand, which: Place) -> bool:
     return (
         re.match(r"(?:perl|ruby)[\d.]*$", command.name) is not None
         and any(re.match(r"-\w*i", a) for a in command.args)
-        and any(which(place(command, o)) for o in command.operands)
+        and any(which(resolve_place(command, o)) for o in command.operands)
     )
 
 
@@ -179,27 +181,33 @@ _SAVES = re.compile(
 )
 
 
-def _edits(command: Command) -> bool:
+def _edits(command: ShellCommand) -> bool:
     """Say whether an editor or a filter that is given its commands writes a file of the system."""
     name, args = command.name, command.args
-    if not any(is_system(place(command, o)) or is_sensitive(place(command, o)) for o in command.operands):
+    if not any(
+        is_system(resolve_place(command, o)) or is_sensitive(resolve_place(command, o)) for o in command.operands
+    ):
         return False
     if name in ("awk", "gawk"):
         return any(a in ("inplace", "-iinplace", "--include=inplace") for a in args)
     if name in ("yq", "dasel", "prettier", "black", "ruff", "gofmt", "shfmt", "dos2unix", "unix2dos"):
-        return "2" in name or command.flag("iw", "--inplace", "--in-place", "--write")
+        return "2" in name or command.has_flag("iw", "--inplace", "--in-place", "--write")
     if name in ("sd", "patch"):
-        return not command.flag("ps", "--preview", "--dry-run") if name == "sd" else not command.flag("", "--dry-run")
+        return (
+            not command.has_flag("ps", "--preview", "--dry-run")
+            if name == "sd"
+            else not command.has_flag("", "--dry-run")
+        )
     if name in ("ed", "red", "ex"):
         return bool(_SAVES.search(f"{command.stdin or 'w'}\n{' '.join(_given(command))}")) and (
-            command.fed or bool(_given(command))
+            command.has_input or bool(_given(command))
         )
     if is_a(name, "editor") and name not in EDITORS:
         return any(_SAVES.search(text) for text in (*_given(command), command.stdin or ""))
     return False
 
 
-def _given(command: Command) -> Iterator[str]:
+def _given(command: ShellCommand) -> Iterator[str]:
     """Yield the commands that an editor is given as arguments."""
     for before, value in zip(("", *command.args), command.args, strict=False):
         if before in ("-c", "--cmd", "--eval", "-eval", "--execute", "-sc") or value.startswith(("+", "-c")):
@@ -214,10 +222,10 @@ def _vital(path: str) -> bool:
     return (is_system(path) or is_sensitive(path)) and not _config(path)
 
 
-def _begins(command: Command) -> bool:
+def _begins(command: ShellCommand) -> bool:
     """Say whether a link that replaces nothing is made, or a project's settings begin as a copy of their example."""
     if command.name == "ln":
-        return not command.flag("f", "--force")
+        return not command.has_flag("f", "--force")
     sources = command.operands[:-1]
     return command.name == "cp" and all(re.search(r"\.(?:example|sample|template|dist)$", path) for path in sources)
 
@@ -226,26 +234,26 @@ def _env(path: str) -> bool:
     return is_project_env(path) or is_hermes_config(path)
 
 
-def _unpacks_into(command: Command) -> bool:
+def _unpacks_into(command: ShellCommand) -> bool:
     """Say whether an archive is unpacked over the system."""
-    program = entry(command.name)
+    program = find_program(command.name)
     if program is None or not program.has("into"):
         return False
     letters = command.args[0] if command.args and not command.args[0].startswith("-") else ""
-    if command.name.endswith("tar") and not ("x" in letters or command.flag("x", "--extract", "--get")):
+    if command.name.endswith("tar") and not ("x" in letters or command.has_flag("x", "--extract", "--get")):
         return False
-    given = arguments(command, program)
+    given = parse_arguments(command, program)
     slots = (slot for effect in program.effects if effect.kind == "into" for slot in effect.slots)
-    places = [place(command, value) for slot in slots for value in given.values(slot)]
+    places = [resolve_place(command, value) for slot in slots for value in given.values(slot)]
     return any(path == "/" or is_system(path) or is_sensitive(path) for path in places)
 
 
-def _moves_system(command: Command) -> bool:
+def _moves_system(command: ShellCommand) -> bool:
     """Say whether a directory of the system or a home gets another place, mode or owner, with all in it."""
-    places = [place(command, operand) for operand in command.operands]
+    places = [resolve_place(command, operand) for operand in command.operands]
     if command.name in ("mv", "gmv"):
         places = places[:-1]
-    elif command.name not in ("chmod", "chown", "chgrp") or not command.flag("R", "--recursive"):
+    elif command.name not in ("chmod", "chown", "chgrp") or not command.has_flag("R", "--recursive"):
         return False
     return any(is_root(path) or is_system_directory(path) or is_home(path) for path in places)
 
@@ -253,35 +261,35 @@ def _moves_system(command: Command) -> bool:
 SENSITIVE = "sensitive credential/SSH/shell-rc path"
 
 RULES = (
-    Rule(
+    ShellRule(
         "world/other-writable permissions",
-        lambda c: (_mode_opens(c) and not c.flag("", "--recursive")) or _opens_by_list(c),
+        lambda c: (_mode_opens(c) and not c.has_flag("", "--recursive")) or _opens_by_list(c),
     ),
-    Rule("recursive world/other-writable (long flag)", lambda c: _mode_opens(c) and c.flag("", "--recursive")),
-    Rule("runs as its owner for everybody (setuid)", _sets_id),
-    Rule("recursive chown to root", lambda c: _chown_root(c) and c.flag("R")),
-    Rule("recursive chown to root (long flag)", lambda c: _chown_root(c) and c.flag("", "--recursive")),
-    Rule("move a system directory, or change all in it", _moves_system),
-    Rule("format filesystem", _formats),
-    Rule("disk copy", _disk_copy),
-    Rule("write to block device", _to_device),
-    Rule("overwrite system config", lambda c: any(map(_config, written(c)))),
-    Rule("overwrite system file via tee", lambda c: any(_config(p) or _vital(p) for p in teed(c))),
-    Rule("overwrite system file via redirection", lambda c: any(map(_vital, written(c)))),
-    Rule("copy/move file into system config path", lambda c: is_system(copied_to(c)) or _unpacks_into(c)),
-    Rule(
+    ShellRule("recursive world/other-writable (long flag)", lambda c: _mode_opens(c) and c.has_flag("", "--recursive")),
+    ShellRule("runs as its owner for everybody (setuid)", _sets_id),
+    ShellRule("recursive chown to root", lambda c: _chown_root(c) and c.has_flag("R")),
+    ShellRule("recursive chown to root (long flag)", lambda c: _chown_root(c) and c.has_flag("", "--recursive")),
+    ShellRule("move a system directory, or change all in it", _moves_system),
+    ShellRule("format filesystem", _formats),
+    ShellRule("disk copy", _disk_copy),
+    ShellRule("write to block device", _to_device),
+    ShellRule("overwrite system config", lambda c: any(map(_config, write_targets(c)))),
+    ShellRule("overwrite system file via tee", lambda c: any(_config(p) or _vital(p) for p in tee_targets(c))),
+    ShellRule("overwrite system file via redirection", lambda c: any(map(_vital, write_targets(c)))),
+    ShellRule("copy/move file into system config path", lambda c: is_system(copy_target(c)) or _unpacks_into(c)),
+    ShellRule(
         "in-place edit of system config",
         lambda c: _in_place(c, is_system) or _in_place_script(c, is_system) or _edits(c),
     ),
-    Rule("in-place edit of system config (long flag)", lambda c: _in_place(c, is_system, long=True)),
-    Rule(f"copy/move file into {SENSITIVE}", lambda c: is_sensitive(copied_to(c))),
-    Rule(f"in-place edit of {SENSITIVE}", lambda c: _in_place(c, is_sensitive)),
-    Rule(f"in-place edit of {SENSITIVE} (long flag)", lambda c: _in_place(c, is_sensitive, long=True)),
-    Rule(f"in-place edit of {SENSITIVE} (perl/ruby)", lambda c: _in_place_script(c, is_sensitive)),
-    Rule("in-place edit of Hermes config/env", lambda c: _in_place(c, is_hermes_config)),
-    Rule("in-place edit of Hermes config/env (long flag)", lambda c: _in_place(c, is_hermes_config, long=True)),
-    Rule("in-place edit of Hermes config/env (perl/ruby)", lambda c: _in_place_script(c, is_hermes_config)),
-    Rule("overwrite project env/config via tee", lambda c: any(map(_env, teed(c)))),
-    Rule("overwrite project env/config via redirection", lambda c: any(map(_env, written(c)))),
-    Rule("overwrite project env/config file", lambda c: _env(copied_to(c)) and not _begins(c)),
+    ShellRule("in-place edit of system config (long flag)", lambda c: _in_place(c, is_system, long=True)),
+    ShellRule(f"copy/move file into {SENSITIVE}", lambda c: is_sensitive(copy_target(c))),
+    ShellRule(f"in-place edit of {SENSITIVE}", lambda c: _in_place(c, is_sensitive)),
+    ShellRule(f"in-place edit of {SENSITIVE} (long flag)", lambda c: _in_place(c, is_sensitive, long=True)),
+    ShellRule(f"in-place edit of {SENSITIVE} (perl/ruby)", lambda c: _in_place_script(c, is_sensitive)),
+    ShellRule("in-place edit of Hermes config/env", lambda c: _in_place(c, is_hermes_config)),
+    ShellRule("in-place edit of Hermes config/env (long flag)", lambda c: _in_place(c, is_hermes_config, long=True)),
+    ShellRule("in-place edit of Hermes config/env (perl/ruby)", lambda c: _in_place_script(c, is_hermes_config)),
+    ShellRule("overwrite project env/config via tee", lambda c: any(map(_env, tee_targets(c)))),
+    ShellRule("overwrite project env/config via redirection", lambda c: any(map(_env, write_targets(c)))),
+    ShellRule("overwrite project env/config file", lambda c: _env(copy_target(c)) and not _begins(c)),
 )

@@ -6,15 +6,22 @@ import itertools
 import re
 from collections.abc import Callable
 
-from hermes_agent.policy.shell.paths import is_block_device, is_home, is_root, is_system, is_system_directory, place
-from hermes_agent.policy.shell.rules.files import copied_to, overwrites_disk, teed, written
+from hermes_agent.policy.shell.paths import (
+    is_block_device,
+    is_home,
+    is_root,
+    is_system,
+    is_system_directory,
+    resolve_place,
+)
+from hermes_agent.policy.shell.rules.files import copy_target, overwrites_disk, tee_targets, write_targets
 from hermes_agent.policy.shell.rules.processes import ends_first_process, kills_all
-from hermes_agent.policy.shell.rules.rule import Rule
-from hermes_agent.policy.shell.script import Command
-from hermes_agent.policy.shell.spelling import subcommand
+from hermes_agent.policy.shell.rules.rule import ShellRule
+from hermes_agent.policy.shell.script import ShellCommand
+from hermes_agent.policy.shell.spelling import subcommand_args
 from hermes_agent.policy.shell.table import is_a
 
-__all__ = ["FORK_BOMB", "RULES"]
+__all__ = ["FORK_BOMB", "HARDLINE_RULES"]
 
 FORK_BOMB = "fork bomb"
 SLEEPS = ("suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate")
@@ -49,43 +56,45 @@ _MACHINE = frozenset({"/proc/sysrq-trigger", "/sys/power/state", "/sys/power/dis
 BUS = ("dbus-send", "busctl", "gdbus", "qdbus", "qdbus6", "qdbus-qt5")
 
 
-def _removed(command: Command, which: Callable[[str], bool]) -> bool:
+def _removed(command: ShellCommand, which: Callable[[str], bool]) -> bool:
     """Say whether a whole tree of that kind goes."""
     if command.name in ("mv", "gmv", "rename", "prename", "file-rename", "perl-rename", "rename.ul"):
         return _moved(command, which)
     if command.name in ("rm", "grm", "srm", "shred"):
         whole = (
-            command.flag("rR", "--recursive", "--no-preserve-root")
+            command.has_flag("rR", "--recursive", "--no-preserve-root")
             or (command.name == "shred" and "find -exec" in command.via)
             or "xargs" in command.via  # what `find` lists stands for all below it
         )
-        return whole and any(which(place(command, operand)) for operand in command.operands)
+        return whole and any(which(resolve_place(command, operand)) for operand in command.operands)
     if command.name == "find" and ("-delete" in command.args or any(a == "rm" for a in command.args)):
         narrowed = any(
             a in ("-name", "-iname", "-path", "-regex", "-newer", "-mtime", "-size", "-empty") for a in command.args
         )
         roots = [o for o in command.operands[:1]]
-        return not narrowed and any(which(place(command, root)) for root in roots)
+        return not narrowed and any(which(resolve_place(command, root)) for root in roots)
     if command.name == "rsync" and any(a.startswith("--del") for a in command.args):
-        return not command.flag("n", "--dry-run") and any(which(place(command, o)) for o in command.operands[-1:])
+        return not command.has_flag("n", "--dry-run") and any(
+            which(resolve_place(command, o)) for o in command.operands[-1:]
+        )
     if _takes_away(command):
         named = command.operands[:-1] if command.name == "rsync" else command.operands
-        return any(which(place(command, operand.rstrip("/") or "/")) for operand in named)
+        return any(which(resolve_place(command, operand.rstrip("/") or "/")) for operand in named)
     if command.name == "git":
-        args, words = set(command.args), subcommand(command)
+        args, words = set(command.args), subcommand_args(command)
         there = next((b for a, b in itertools.pairwise(command.args) if a == "-C"), ".")
         forced = any(re.match(r"-\w*f|--force", a) for a in words) and not args & {"-n", "--dry-run"}
-        return words[:1] == ("clean",) and forced and which(place(command, there))
+        return words[:1] == ("clean",) and forced and which(resolve_place(command, there))
     if command.name.lower() in ("remove-item", "ri") and re.search(r"(?i)\s-r", command.text):
-        return any(which(place(command, operand)) for operand in command.operands)
+        return any(which(resolve_place(command, operand)) for operand in command.operands)
     return False
 
 
-def _takes_away(command: Command) -> bool:
+def _takes_away(command: ShellCommand) -> bool:
     """Say whether what is named goes into an archive, to another machine, the trash or another place."""
     args, verb = command.args, command.operands[:1]
     if command.name == "rsync":
-        return "--remove-source-files" in args and not command.flag("n", "--dry-run")
+        return "--remove-source-files" in args and not command.has_flag("n", "--dry-run")
     if command.name in ("tar", "gtar", "bsdtar"):
         return "--remove-files" in args
     if command.name in ("7z", "7za", "7zr", "7zz"):
@@ -99,20 +108,22 @@ def _takes_away(command: Command) -> bool:
     return command.name in ("trash", "trash-put", "rmtrash", "exchange", "rimraf", "del-cli")
 
 
-def _loses_home(command: Command) -> bool:
+def _loses_home(command: ShellCommand) -> bool:
     """Say whether a user's home goes with the user, or to another place."""
     if command.name in ("userdel", "deluser"):
-        return command.flag("r" if command.name == "userdel" else "", "--remove", "--remove-home", "--remove-all-files")
-    return command.name == "usermod" and command.flag("m", "--move-home") and command.flag("d", "--home")
+        return command.has_flag(
+            "r" if command.name == "userdel" else "", "--remove", "--remove-home", "--remove-all-files"
+        )
+    return command.name == "usermod" and command.has_flag("m", "--move-home") and command.has_flag("d", "--home")
 
 
-def _moved(command: Command, which: Callable[[str], bool]) -> bool:
+def _moved(command: ShellCommand, which: Callable[[str], bool]) -> bool:
     """Say whether it goes from where it belongs; what only lies in it may, but for that of the root and the system."""
-    places = [place(command, operand) for operand in command.operands]
-    named = command.flag("t", "--target-directory") or not command.name.endswith("mv")
+    places = [resolve_place(command, operand) for operand in command.operands]
+    named = command.has_flag("t", "--target-directory") or not command.name.endswith("mv")
     places = places if named else places[:-1]
     if "-t" in command.args:
-        target = place(command, command.args[command.args.index("-t") + 1]) if command.args[-1] != "-t" else ""
+        target = resolve_place(command, command.args[command.args.index("-t") + 1]) if command.args[-1] != "-t" else ""
         places = [path for path in places if path != target]
     return any(which(path) and (not path.endswith("*") or path == "/*" or is_system(path)) for path in places)
 
@@ -121,37 +132,37 @@ def _system(path: str) -> bool:
     return is_system_directory(path) and not is_home(path)
 
 
-def _mkfs(command: Command) -> bool:
+def _mkfs(command: ShellCommand) -> bool:
     formats = command.name.startswith("mkfs") or command.name in ("mke2fs", "mkdosfs", "mkntfs", "newfs")
-    return formats and any(is_block_device(place(command, operand)) for operand in command.operands)
+    return formats and any(is_block_device(resolve_place(command, operand)) for operand in command.operands)
 
 
-def _volumes(command: Command) -> bool:
+def _volumes(command: ShellCommand) -> bool:
     """Say whether a pool takes disks that are named without their directory, or a group of volumes goes unasked."""
     if command.name == "zpool" and command.operands[:1] == ("labelclear",):
         return True
     if command.name == "zpool":
         disk = re.compile(r"(?:[shv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|(?:wwn|ata|scsi)-.*)(?:p?\d+)?$")
         return command.operands[:1] in (("create",), ("add",)) and any(map(disk.match, command.operands[2:]))
-    return command.name == "vgremove" and command.flag("fy", "--force", "--yes")
+    return command.name == "vgremove" and command.has_flag("fy", "--force", "--yes")
 
 
-def _dd(command: Command) -> bool:
+def _dd(command: ShellCommand) -> bool:
     targets = [a.partition("=")[2] for a in command.args if a.startswith("of=")]
     return command.name in ("dd", "dcfldd") and any(is_block_device(t) for t in targets)
 
 
-def _bomb(command: Command) -> bool:
+def _bomb(command: ShellCommand) -> bool:
     """Say whether a program in another language forks for ever."""
     loops = r"fork\s*(?:\(\))?\s*while|while\s*\(?\s*(?:1|True|true)\s*\)?.*\bfork\b|loop\s*\{\s*fork"
     return is_a(command.name, "interpreter") and bool(re.search(loops, command.text, re.DOTALL))
 
 
-def _redirect(command: Command) -> bool:
-    return any(map(is_block_device, written(command)))
+def _redirect(command: ShellCommand) -> bool:
+    return any(map(is_block_device, write_targets(command)))
 
 
-def _shutdown(command: Command) -> bool:
+def _shutdown(command: ShellCommand) -> bool:
     if command.name in BUS:
         return bool(_METHOD.search(command.text))
     if command.name in ("upsmon", "upsdrvctl", "upscmd", "apcupsd"):
@@ -159,16 +170,18 @@ def _shutdown(command: Command) -> bool:
     if command.name == "loginctl":
         return bool(STOPS & set(command.operands[:1]))
     if command.name == "kexec":
-        return command.flag("e", "--exec", "--load-and-exec")
+        return command.has_flag("e", "--exec", "--load-and-exec")
     if command.name == "rtcwake":
         modes = re.search(r"\s(?:-m|--mode)[\s=]*(\w+)", command.text)
         awake = modes is not None and modes[1] in ("no", "on", "show", "disable")
-        return not awake and not command.flag("nhV", "--dry-run", "--list-modes", "--help", "--version")
+        return not awake and not command.has_flag("nhV", "--dry-run", "--list-modes", "--help", "--version")
     if command.name in ("ipmitool", "ipmipower", "ipmi-power", "ipmi-chassis"):
         return bool(re.search(r"\bpower\s+(?:off|cycle|reset|soft|diag)\b|--(?:off|cycle|reset|soft)\b", command.text))
     if ends_first_process(command):
         return True
-    if _MACHINE & {place(command, path) for path in (*written(command), *teed(command), copied_to(command))}:
+    if _MACHINE & {
+        resolve_place(command, path) for path in (*write_targets(command), *tee_targets(command), copy_target(command))
+    }:
         return True
     harmless = {"--help", "--show", "-c"} if command.name == "shutdown" else {"--help"}
     return command.name in ("shutdown", "reboot", "halt", "poweroff", "openrc-shutdown") and not harmless & set(
@@ -176,32 +189,32 @@ def _shutdown(command: Command) -> bool:
     )
 
 
-def _systemctl(command: Command) -> bool:
-    operands = subcommand(command) if command.name == "systemctl" and "--help" not in command.args else ()
+def _systemctl(command: ShellCommand) -> bool:
+    operands = subcommand_args(command) if command.name == "systemctl" and "--help" not in command.args else ()
     if operands[:1] in (("start",), ("restart",), ("reload-or-restart",)):
         return any(operand.removesuffix(".target") in TARGETS for operand in operands[1:])
     return bool((STOPS | {"isolate"}) & set(operands[:1]))
 
 
-def _runlevel(command: Command, name: str) -> bool:
+def _runlevel(command: ShellCommand, name: str) -> bool:
     return command.name == name and any(level in RUNLEVELS for level in command.operands[:1])
 
 
-RULES = (
-    Rule("recursive delete of root filesystem", lambda c: _removed(c, is_root)),
-    Rule("recursive delete of system directory", lambda c: _removed(c, _system)),
-    Rule("recursive delete of home directory", lambda c: _removed(c, is_home) or _loses_home(c)),
-    Rule("format filesystem (mkfs)", _mkfs),
-    Rule("dd to raw block device", _dd),
-    Rule("redirect to raw block device", _redirect),
-    Rule(
+HARDLINE_RULES = (
+    ShellRule("recursive delete of root filesystem", lambda c: _removed(c, is_root)),
+    ShellRule("recursive delete of system directory", lambda c: _removed(c, _system)),
+    ShellRule("recursive delete of home directory", lambda c: _removed(c, is_home) or _loses_home(c)),
+    ShellRule("format filesystem (mkfs)", _mkfs),
+    ShellRule("dd to raw block device", _dd),
+    ShellRule("redirect to raw block device", _redirect),
+    ShellRule(
         "write to raw block device",
         lambda c: overwrites_disk(c) or _volumes(c) or (c.name in BUS and bool(_FORMAT.search(c.text))),
     ),
-    Rule(FORK_BOMB, _bomb),
-    Rule("kill all processes", kills_all),
-    Rule("system shutdown/reboot", _shutdown),
-    Rule("init 0/6 (shutdown/reboot)", lambda c: _runlevel(c, "init") or _runlevel(c, "runit-init")),
-    Rule("systemctl poweroff/reboot", _systemctl),
-    Rule("telinit 0/6 (shutdown/reboot)", lambda c: _runlevel(c, "telinit")),
+    ShellRule(FORK_BOMB, _bomb),
+    ShellRule("kill all processes", kills_all),
+    ShellRule("system shutdown/reboot", _shutdown),
+    ShellRule("init 0/6 (shutdown/reboot)", lambda c: _runlevel(c, "init") or _runlevel(c, "runit-init")),
+    ShellRule("systemctl poweroff/reboot", _systemctl),
+    ShellRule("telinit 0/6 (shutdown/reboot)", lambda c: _runlevel(c, "telinit")),
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hermes_agent.policy.shell.paths import place
-from hermes_agent.policy.shell.rules.rule import Rule
-from hermes_agent.policy.shell.script import Command
-from hermes_agent.policy.shell.spelling import subcommand
+from hermes_agent.policy.shell.paths import resolve_place
+from hermes_agent.policy.shell.rules.rule import ShellRule
+from hermes_agent.policy.shell.script import ShellCommand
+from hermes_agent.policy.shell.spelling import subcommand_args
 from hermes_agent.policy.shell.table import is_a
 
-__all__ = ["OWN", "RULES"]
+__all__ = ["OWN", "OWN_RULES"]
 
 OWN = "change the agent's own settings, permissions or state"
 """Key of such a command; the user is asked about each."""
@@ -58,9 +58,9 @@ def _changes(args: Sequence[str]) -> bool:
     return group not in _READ_ALL and (len(args) < 2 or args[1] not in _READS.get(group, ()))
 
 
-def _runs_itself(command: Command) -> bool:
+def _runs_itself(command: ShellCommand) -> bool:
     if command.name in _PROGRAMS:
-        return _changes(list(subcommand(command)) or list(command.args))
+        return _changes(list(subcommand_args(command)) or list(command.args))
     if command.name in _READERS:
         return False
     args = list(command.args)
@@ -84,15 +84,15 @@ def _after_options(args: list[str]) -> list[str]:
     return args
 
 
-def _changes_state(command: Command) -> bool:
-    written = [place(command, r.target.text) for r in command.redirects if r.writes]
+def _changes_state(command: ShellCommand) -> bool:
+    written = [resolve_place(command, r.target.text) for r in command.redirects if r.writes]
     finds = command.name == "find" and not any(arg.startswith(_FIND_ACTIONS) for arg in command.args)
     if command.name not in _READERS and not finds:
-        written += [place(command, arg) for arg in command.args]
+        written += [resolve_place(command, arg) for arg in command.args]
         written += [arg for arg in command.args if "/" in arg]
         if is_a(command.name, "interpreter") or command.heredoc:
             written.append(command.stdin or "")
     return any(_STATE.search(text) for text in written)
 
 
-RULES = (Rule(OWN, lambda c: _runs_itself(c) or _changes_state(c)),)
+OWN_RULES = (ShellRule(OWN, lambda c: _runs_itself(c) or _changes_state(c)),)

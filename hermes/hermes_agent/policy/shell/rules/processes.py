@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 
-from hermes_agent.policy.shell.output import EVERY_PROCESS, fits_all
-from hermes_agent.policy.shell.rules.rule import Rule
-from hermes_agent.policy.shell.script import Command
+from hermes_agent.policy.shell.output import EVERY_PROCESS, matches_all
+from hermes_agent.policy.shell.rules.rule import ShellRule
+from hermes_agent.policy.shell.script import ShellCommand
 
 __all__ = ["RULES", "ends_first_process", "kills_all"]
 
@@ -17,21 +17,21 @@ HARMLESS_SIGNALS = frozenset(("0", "1", "HUP", "10", "USR1", "12", "USR2", "17",
 BACKGROUND = frozenset({"nohup", "setsid", "disown", "screen", "tmux"})
 
 
-def kills_all(command: Command) -> bool:
+def kills_all(command: ShellCommand) -> bool:
     """Say whether every process is meant."""
     if command.name == "kill":
         each = any(operand.removeprefix("/proc/") == EVERY_PROCESS for operand in command.operands)
         return each or ("-1" in command.args[1:] and "-l" not in command.args)
-    if command.name == "pkill" or (command.name == "killall" and command.flag("r", "--regexp")):
-        return any(map(fits_all, command.operands))
-    if command.name == "fuser" and command.flag("k", "--kill"):
+    if command.name == "pkill" or (command.name == "killall" and command.has_flag("r", "--regexp")):
+        return any(map(matches_all, command.operands))
+    if command.name == "fuser" and command.has_flag("k", "--kill"):
         return bool({"/", "/usr", "/etc", "/var"} & set(command.operands))
     return command.name == "killall5"
 
 
-def ends_first_process(command: Command) -> bool:
+def ends_first_process(command: ShellCommand) -> bool:
     """Say whether process 1 gets a signal that makes it end, or the machine with it."""
-    if command.name != "kill" or command.flag("lL", "--list", "--table"):
+    if command.name != "kill" or command.has_flag("lL", "--list", "--table"):
         return False
     args = [arg for arg in command.args if arg != "--"]
     signal = "TERM"
@@ -42,7 +42,7 @@ def ends_first_process(command: Command) -> bool:
     return "1" in args and signal.upper().removeprefix("SIG") not in HARMLESS_SIGNALS
 
 
-def _kill_signal(command: Command) -> bool:
+def _kill_signal(command: ShellCommand) -> bool:
     if command.name not in ("kill", "pkill", "skill", "xkill", "killall"):
         return False
     args = command.args
@@ -55,33 +55,33 @@ def _kill_signal(command: Command) -> bool:
     return named or direct
 
 
-def _killall_word(command: Command) -> bool:
+def _killall_word(command: ShellCommand) -> bool:
     return command.name == "killall" and any(a.upper() in ("-KILL", "-SIGKILL") for a in command.args)
 
 
-def _killall_s(command: Command) -> bool:
+def _killall_s(command: ShellCommand) -> bool:
     return command.name == "killall" and any(a in ("-s", "--signal") for a in command.args) and _kill_signal(command)
 
 
-def _self(command: Command) -> bool:
+def _self(command: ShellCommand) -> bool:
     if command.name == "kill":
         return any(HERMES.search(c.text) and "pgrep" != c.name != "pidof" for w in command.words for c in w.substituted)
     return command.name in ("pkill", "killall") and any(HERMES.search(o) for o in command.args)
 
 
-def _expanded(command: Command) -> bool:
+def _expanded(command: ShellCommand) -> bool:
     finders = ("pgrep", "pidof")
     made = [c for w in command.words for c in w.substituted]
     return command.name == "kill" and any(c.name in finders for c in made)
 
 
-def _from_finder(command: Command) -> bool:
+def _from_finder(command: ShellCommand) -> bool:
     return (
         command.name == "kill" and "xargs" in command.via and any(c.name in ("pgrep", "pidof") for c in command.before)
     )
 
 
-def _gateway(command: Command, *verbs: str) -> bool:
+def _gateway(command: ShellCommand, *verbs: str) -> bool:
     return (
         command.name == "hermes"
         and command.operands[:1] == ("gateway",)
@@ -90,30 +90,30 @@ def _gateway(command: Command, *verbs: str) -> bool:
     )
 
 
-def _launchd(command: Command) -> bool:
+def _launchd(command: ShellCommand) -> bool:
     verbs = ("stop", "kickstart", "unload", "bootout", "kill", "restart", "remove")
     return command.name == "launchctl" and bool({*command.args} & {*verbs}) and "hermes" in command.text
 
 
-def _outside_systemd(command: Command) -> bool:
+def _outside_systemd(command: ShellCommand) -> bool:
     return _gateway(command, "run", "start") and bool(BACKGROUND & set(command.via))
 
 
 START = "start gateway outside systemd (use 'systemctl --user restart hermes-gateway')"
 
 RULES = (
-    Rule("kill all processes", kills_all),
-    Rule("force kill processes (killall -KILL)", _killall_word),
-    Rule("force kill processes (killall -s KILL)", _killall_s),
-    Rule("force kill processes", lambda c: _kill_signal(c) and not _killall_word(c) and not _killall_s(c)),
-    Rule("kill processes by regex (killall -r)", lambda c: c.name == "killall" and c.flag("r", "--regexp")),
-    Rule("kill hermes/gateway process (self-termination)", _self),
-    Rule("kill process via pgrep/pidof expansion (self-termination)", lambda c: _expanded(c) or _from_finder(c)),
-    Rule("stop/restart hermes gateway (kills running agents)", lambda c: _gateway(c, "stop", "restart")),
-    Rule(
+    ShellRule("kill all processes", kills_all),
+    ShellRule("force kill processes (killall -KILL)", _killall_word),
+    ShellRule("force kill processes (killall -s KILL)", _killall_s),
+    ShellRule("force kill processes", lambda c: _kill_signal(c) and not _killall_word(c) and not _killall_s(c)),
+    ShellRule("kill processes by regex (killall -r)", lambda c: c.name == "killall" and c.has_flag("r", "--regexp")),
+    ShellRule("kill hermes/gateway process (self-termination)", _self),
+    ShellRule("kill process via pgrep/pidof expansion (self-termination)", lambda c: _expanded(c) or _from_finder(c)),
+    ShellRule("stop/restart hermes gateway (kills running agents)", lambda c: _gateway(c, "stop", "restart")),
+    ShellRule(
         "hermes update (restarts gateway, kills running agents)",
         lambda c: c.name == "hermes" and c.operands[:1] == ("update",),
     ),
-    Rule("stop/restart hermes launchd service (kills running agents)", _launchd),
-    Rule(START, _outside_systemd),
+    ShellRule("stop/restart hermes launchd service (kills running agents)", _launchd),
+    ShellRule(START, _outside_systemd),
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 
-from hermes_agent.policy.shell.paths import is_home, is_root, is_system_directory, place
-from hermes_agent.policy.shell.rules.rule import Rule
-from hermes_agent.policy.shell.script import Command
+from hermes_agent.policy.shell.paths import is_home, is_root, is_system_directory, resolve_place
+from hermes_agent.policy.shell.rules.rule import ShellRule
+from hermes_agent.policy.shell.script import ShellCommand
 
-__all__ = ["RULES"]
+__all__ = ["PUBLISHING_RULES"]
 
 _PUSHES = {
     "docker podman nerdctl buildah": r"(?:(?:image|manifest|compose)(?: -\S+(?: \S+)?)* )?push\b"
@@ -61,7 +61,7 @@ _ENGINE = re.compile(
 )
 
 
-def _publishes(command: Command) -> bool:
+def _publishes(command: ShellCommand) -> bool:
     if _uploads_packages(command):
         return True
     pattern = _NAMED.get(command.name)
@@ -72,7 +72,7 @@ def _publishes(command: Command) -> bool:
     return pattern.match(" ".join(command.args) if whole else rest) is not None
 
 
-def _uploads_packages(command: Command) -> bool:
+def _uploads_packages(command: ShellCommand) -> bool:
     operands, dry = command.operands, {"--dry-run", "-n"} & set(command.args)
     if command.name == "gh":
         return operands[1:2] == ("delete",) or operands[:2] == ("release", "create")
@@ -97,7 +97,7 @@ def _uploads_packages(command: Command) -> bool:
     return command.name in names and operands[:1] in verbs and not dry
 
 
-def _many_hosts(command: Command) -> bool:
+def _many_hosts(command: ShellCommand) -> bool:
     """Say whether a command runs on several machines at once."""
     if command.name in _HOSTS:
         return bool(command.operands) and not {"--help", "--version", "-V"} & set(command.args)
@@ -107,13 +107,13 @@ def _many_hosts(command: Command) -> bool:
         looks = re.search(r"(?:-m|--module-name)[= ]?(?:ping|setup|debug|gather_facts)\b", " ".join(command.args))
         return bool(command.operands) and not shows and not here and not looks
     if command.name == "fab":
-        return command.flag("H", "--hosts") and not set(_ONLY_SHOWS) & set(command.args)
+        return command.has_flag("H", "--hosts") and not set(_ONLY_SHOWS) & set(command.args)
     if command.name == "knife":
         return command.operands[:1] == ("ssh",)
     return command.name == "salt" and len(command.operands) > 1 and "test.ping" not in command.operands
 
 
-def _drives_engine(command: Command) -> bool:
+def _drives_engine(command: ShellCommand) -> bool:
     """Say whether a container engine is told over its socket to change something."""
     text = command.text
     if command.name in ("nc", "ncat", "socat", "nc.openbsd"):
@@ -126,7 +126,7 @@ def _drives_engine(command: Command) -> bool:
     return re.search(r"\s(?:-[a-zA-Z]*[dFT]|--data\S*|--json|--form\S*|--upload-file)(?=\s|=|\S)", text) is not None
 
 
-def _serves_home(command: Command) -> bool:
+def _serves_home(command: ShellCommand) -> bool:
     """Say whether a server shows a home, the root or a directory of the system to other machines."""
     args, text = command.args, command.text
     if re.search(r"(?:localhost|127\.0\.0\.1|\[?::1\]?)(?=[:\s]|$)", text):
@@ -137,18 +137,22 @@ def _serves_home(command: Command) -> bool:
             return False
         named = pairs.get("--directory") or pairs.get("-d")
         named = named or next((a.partition("=")[2] for a in args if a.startswith("--directory=")), ".")
-        return _wide(place(command, named))
+        return _wide(resolve_place(command, named))
     if command.name == "php":
-        return "-S" in args and _wide(place(command, pairs.get("-t", ".")))
+        return "-S" in args and _wide(resolve_place(command, pairs.get("-t", ".")))
     if command.name == "git":
-        return "daemon" in args and any(_wide(place(command, a.rpartition("=")[2])) for a in args if "path=" in a)
+        return "daemon" in args and any(
+            _wide(resolve_place(command, a.rpartition("=")[2])) for a in args if "path=" in a
+        )
     if command.name not in _SERVERS or (command.name == "ruby" and "httpd" not in text):
         return False
     if (command.name, *args[:1]) in (("rclone", "ls"), ("caddy", "run")) or (
         command.name == "rclone" and args[:1] != ("serve",)
     ):
         return False
-    named_all = [place(command, arg.rpartition("=")[2]) for arg in args if not arg.startswith("-") or "=" in arg]
+    named_all = [
+        resolve_place(command, arg.rpartition("=")[2]) for arg in args if not arg.startswith("-") or "=" in arg
+    ]
     return any(map(_wide, named_all)) or (command.cwd != "" and _wide(command.cwd) and not any("/" in a for a in args))
 
 
@@ -156,9 +160,9 @@ def _wide(path: str) -> bool:
     return is_root(path) or is_home(path) or is_system_directory(path)
 
 
-RULES = (
-    Rule("publish, or delete what is published", _publishes),
-    Rule("run something on several machines", _many_hosts),
-    Rule("change containers over the engine's socket", _drives_engine),
-    Rule("show a home or the system to other machines", _serves_home),
+PUBLISHING_RULES = (
+    ShellRule("publish, or delete what is published", _publishes),
+    ShellRule("run something on several machines", _many_hosts),
+    ShellRule("change containers over the engine's socket", _drives_engine),
+    ShellRule("show a home or the system to other machines", _serves_home),
 )

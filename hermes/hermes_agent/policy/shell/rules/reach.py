@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 
-from hermes_agent.policy.shell.paths import is_temporary, place
+from hermes_agent.policy.shell.paths import is_temporary, resolve_place
 from hermes_agent.policy.shell.rules.files import EDITORS
-from hermes_agent.policy.shell.rules.rule import Rule
-from hermes_agent.policy.shell.script import UNKNOWN, Command
-from hermes_agent.policy.shell.spelling import subcommand
+from hermes_agent.policy.shell.rules.rule import ShellRule
+from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand
+from hermes_agent.policy.shell.spelling import subcommand_args
 from hermes_agent.policy.shell.table import is_a
 
-__all__ = ["RULES"]
+__all__ = ["REACH_RULES"]
 
 _ROOT = frozenset({"sudo", "doas", "run0", "pkexec", "su"})
 _SYSTEM_PLACE = re.compile(r"/(?:usr|opt|etc|bin|sbin|lib|lib64|var)(?:/|$)|/$")
@@ -47,7 +47,7 @@ _DECIDES = re.compile(r"(?:init|telinit|runit-init|shutdown|mkfs(?:\.\w+)?|mke2f
 _FETCHES = re.compile(r"(?:git\+)?(?:https?|ssh|git)://|(?:github|gitlab|bitbucket|gist):|npm:|jsr:")
 
 
-def _installs_build(command: Command) -> bool:
+def _installs_build(command: ShellCommand) -> bool:
     """Say whether what was built goes into the machine."""
     operands = command.operands
     install = command.name in _MAKES and any(re.match(r"install(?:-\w+|/\w+)?$", o) for o in operands)
@@ -55,10 +55,10 @@ def _installs_build(command: Command) -> bool:
     install = install or (
         is_a(command.name, "interpreter") and operands[1:2] == ("install",) and "setup.py" in operands[0]
     )
-    if not install or command.flag("", "--help", "--dry-run") or (command.name in _MAKES and command.flag("n")):
+    if not install or command.has_flag("", "--help", "--dry-run") or (command.name in _MAKES and command.has_flag("n")):
         return False
     pairs = (*command.args, *(f"{a}={b}" for a, b in itertools.pairwise(command.args) if a.startswith("--")))
-    given = [place(command, match[1]) for arg in pairs if (match := _PREFIX.match(arg)) and match[1]]
+    given = [resolve_place(command, match[1]) for arg in pairs if (match := _PREFIX.match(arg)) and match[1]]
     if any(path.startswith(("./", "../")) or is_temporary(path) or not path.startswith(("/", "~")) for path in given):
         return False
     if given and not any(map(_SYSTEM_PLACE.match, given)):
@@ -66,27 +66,27 @@ def _installs_build(command: Command) -> bool:
     return bool(given) or bool(_ROOT & set(command.via))
 
 
-def _edits_tree(command: Command) -> bool:
+def _edits_tree(command: ShellCommand) -> bool:
     """Say whether many files outside of the working directory are changed in place."""
     if not {"find -exec", "xargs", "parallel"} & set(command.via):
         return False
     edits = command.name in EDITORS and (
-        any(re.match(r"-[nErszub]*i", a) for a in command.args) or command.flag("", "--in-place")
+        any(re.match(r"-[nErszub]*i", a) for a in command.args) or command.has_flag("", "--in-place")
     )
     script = re.match(r"(?:perl|ruby)[\d.]*$", command.name) and any(re.match(r"-[a-z0]*i", a) for a in command.args)
     if not (edits or script):
         return False
     named = [*command.operands, *(o for c in command.before for o in c.operands)]
-    places = [place(command, operand) for operand in named if not re.search(r"\s", operand)]
+    places = [resolve_place(command, operand) for operand in named if not re.search(r"\s", operand)]
     return any(re.match(r"(?:/[\w.-]+)+/?[*]*$|~/|\.\./", path) and not is_temporary(path) for path in places)
 
 
-def _takes_store(command: Command) -> bool:
+def _takes_store(command: ShellCommand) -> bool:
     """Say whether a whole directory of keys is copied, or what a browser or a ring of keys stores is read."""
-    named = [place(command, operand) for operand in command.operands]
+    named = [resolve_place(command, operand) for operand in command.operands]
     sources = named[:-1] if command.name in ("cp", "gcp", "mv", "gmv", "rsync", "install") else named
     if command.name in _TAKERS and any(map(_STORE.search, (path.rstrip("/") for path in sources))):
-        listing = command.name.endswith("tar") and command.flag("tx", "--list", "--extract")
+        listing = command.name.endswith("tar") and command.has_flag("tx", "--list", "--extract")
         return not listing
     if command.name in _READERS | _DATABASES | {"rsync"}:
         held = sources if command.name not in _DATABASES else named[:1]
@@ -95,20 +95,20 @@ def _takes_store(command: Command) -> bool:
     return False
 
 
-def _makes_key(command: Command) -> bool:
+def _makes_key(command: ShellCommand) -> bool:
     """Say whether ssh-keygen writes a key among those of the user."""
-    if command.name != "ssh-keygen" or command.flag("lyBFHR"):
+    if command.name != "ssh-keygen" or command.has_flag("lyBFHR"):
         return False
     files = [b for a, b in itertools.pairwise(command.args) if re.fullmatch(r"-\w*f", a)]
-    return any(re.search(r"(?:^|/)\.ssh/", place(command, path)) for path in files)
+    return any(re.search(r"(?:^|/)\.ssh/", resolve_place(command, path)) for path in files)
 
 
-def _shows_environment(command: Command) -> bool:
+def _shows_environment(command: ShellCommand) -> bool:
     code = f"{command.text}\n{command.stdin or ''}"
     return is_a(command.name, "interpreter") and any(which.search(code) for which in _ENVIRONMENT)
 
 
-def _decided_later(command: Command) -> bool:
+def _decided_later(command: ShellCommand) -> bool:
     """Say whether a program that ends the machine or a disk is told only when it runs what to do."""
     if _DECIDES.match(command.name):
         return any(UNKNOWN in operand for operand in command.operands)
@@ -118,10 +118,10 @@ def _decided_later(command: Command) -> bool:
             for arg in command.args
             if UNKNOWN in arg
         )
-    return command.name == "systemctl" and any(UNKNOWN in word for word in subcommand(command)[:1])
+    return command.name == "systemctl" and any(UNKNOWN in word for word in subcommand_args(command)[:1])
 
 
-def _from_address(command: Command) -> bool:
+def _from_address(command: ShellCommand) -> bool:
     """Say whether code from an address is fetched and run at once."""
     operands = command.operands
     if command.name == "go":
@@ -131,11 +131,11 @@ def _from_address(command: Command) -> bool:
     return command.name in ("npx", "bunx", "pnpx") and any(map(_FETCHES.match, operands[:1]))
 
 
-RULES = (
-    Rule("install software from an address or for the machine", lambda c: _installs_build(c) or _from_address(c)),
-    Rule("edit a tree outside the working directory", _edits_tree),
-    Rule("read a file of credentials", _takes_store),
-    Rule("copy/move file into sensitive credential/SSH/shell-rc path", _makes_key),
-    Rule("read secrets that a program keeps", _shows_environment),
-    Rule("a command that is made up while it runs", _decided_later),
+REACH_RULES = (
+    ShellRule("install software from an address or for the machine", lambda c: _installs_build(c) or _from_address(c)),
+    ShellRule("edit a tree outside the working directory", _edits_tree),
+    ShellRule("read a file of credentials", _takes_store),
+    ShellRule("copy/move file into sensitive credential/SSH/shell-rc path", _makes_key),
+    ShellRule("read secrets that a program keeps", _shows_environment),
+    ShellRule("a command that is made up while it runs", _decided_later),
 )

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 from hermes_agent.policy.shell.known import is_undecided
 from hermes_agent.policy.shell.output import output_of
-from hermes_agent.policy.shell.paths import is_project_env, is_sensitive, place
-from hermes_agent.policy.shell.rules.files import written
-from hermes_agent.policy.shell.rules.rule import Rule
-from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, Command
+from hermes_agent.policy.shell.paths import is_project_env, is_sensitive, resolve_place
+from hermes_agent.policy.shell.rules.files import write_targets
+from hermes_agent.policy.shell.rules.rule import ShellRule
+from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, ShellCommand
 from hermes_agent.policy.shell.table import is_a
 
-__all__ = ["COMPUTED", "DOWNLOADED", "RULES", "SOURCING", "downloaded_to"]
+__all__ = ["COMPUTED", "DOWNLOADED", "RULES", "SOURCING", "download_targets"]
 
 WELL_KNOWN = frozenset(
     [
@@ -54,79 +54,81 @@ WELL_KNOWN = frozenset(
 SOURCING = frozenset({"source", ".", "eval"})
 
 
-def _runs_stdin(command: Command) -> bool:
+def _runs_stdin(command: ShellCommand) -> bool:
     """Say whether the command runs what it reads."""
     runner = is_a(command.name, "shell") or is_a(command.name, "interpreter")
     if not runner:
         return command.name in ("source", ".") and command.operands[:1] in (("/dev/stdin",), ("-",))
-    if is_a(command.name, "shell") and command.flag("c"):
+    if is_a(command.name, "shell") and command.has_flag("c"):
         return "xargs" in command.via and any(UNKNOWN in arg for arg in command.args)
     operands = [o for o in command.operands if o not in ("-", "/dev/stdin")]
-    return not operands or (is_a(command.name, "shell") and command.flag("s")) or "-" in command.args
+    return not operands or (is_a(command.name, "shell") and command.has_flag("s")) or "-" in command.args
 
 
-def _piped_from(command: Command, *names: str) -> bool:
+def _piped_from(command: ShellCommand, *names: str) -> bool:
     return _runs_stdin(command) and any(c.name in names for c in command.before)
 
 
-def _piped_download(command: Command) -> bool:
+def _piped_download(command: ShellCommand) -> bool:
     return _runs_stdin(command) and any(is_a(c.name, "downloader") for c in command.before)
 
 
-def _decoder(command: Command, name: str, letters: str, *long: str) -> bool:
-    return _runs_stdin(command) and any(c.name == name and c.flag(letters, *long) for c in command.before)
+def _decoder(command: ShellCommand, name: str, letters: str, *long: str) -> bool:
+    return _runs_stdin(command) and any(c.name == name and c.has_flag(letters, *long) for c in command.before)
 
 
-def _runner(command: Command) -> bool:
+def _runner(command: ShellCommand) -> bool:
     return command.name in SOURCING or is_a(command.name, "shell") or is_a(command.name, "interpreter")
 
 
-def _sourced(command: Command) -> bool:
+def _sourced(command: ShellCommand) -> bool:
     words = (*command.words[1:], *(r.target for r in command.redirects))
     return _runner(command) and any(is_a(c.name, "downloader") for word in words for c in word.sources)
 
 
-def _from_substitution(command: Command) -> bool:
+def _from_substitution(command: ShellCommand) -> bool:
     remote = [i for i, word in enumerate(command.words) if any(is_a(c.name, "downloader") for c in word.substituted)]
-    return remote[:1] == [0] or (bool(remote) and _runner(command) and (command.name in SOURCING or command.flag("ce")))
+    return remote[:1] == [0] or (
+        bool(remote) and _runner(command) and (command.name in SOURCING or command.has_flag("ce"))
+    )
 
 
-def _decoded(command: Command) -> bool:
+def _decoded(command: ShellCommand) -> bool:
     if _decoder(command, "base64", "dD", "--decode") or _decoder(command, "base32", "d", "--decode"):
         return True
     substituted = [c for word in command.words for c in word.substituted]
     runs = _runner(command) or (command.words and command.words[0].substituted)
-    return bool(runs) and any(c.name in ("base64", "base32") and c.flag("dD", "--decode") for c in substituted)
+    return bool(runs) and any(c.name in ("base64", "base32") and c.has_flag("dD", "--decode") for c in substituted)
 
 
-def _encoded_powershell(command: Command) -> bool:
+def _encoded_powershell(command: ShellCommand) -> bool:
     known = command.name.lower().removesuffix(".exe") in ("powershell", "pwsh")
     return known and any(
         re.match(r"-e(?:nc?|c|ncodedcommand)?\w*$", a.lower()) and not a.lower().startswith("-ex") for a in command.args
     )
 
 
-def downloaded_to(command: Command) -> Iterator[str]:
+def download_targets(command: ShellCommand) -> Iterator[str]:
     """Yield the files that a download is written to."""
     if is_a(command.name, "downloader"):
-        yield from written(command)
-        if command.name == "wget" or command.flag("O", "--remote-name"):
-            yield from (place(command, posixpath.basename(operand)) for operand in command.operands)
+        yield from write_targets(command)
+        if command.name == "wget" or command.has_flag("O", "--remote-name"):
+            yield from (resolve_place(command, posixpath.basename(operand)) for operand in command.operands)
     elif command.name == "tee" and any(is_a(c.name, "downloader") for c in command.before):
-        yield from (place(command, operand) for operand in command.operands)
+        yield from (resolve_place(command, operand) for operand in command.operands)
 
 
-def _evaluates_download(command: Command) -> bool:
+def _evaluates_download(command: ShellCommand) -> bool:
     fetch = r"urlopen|requests\.(?:get|post)|httpx\.|urllib|https?\.get|LWP|open-uri|file_get_contents\(.http|fetch\("
     runs = re.search(r"\b(?:exec|eval|system|popen|compile)\b", command.text)
     return is_a(command.name, "interpreter") and bool(runs) and bool(re.search(fetch, command.text))
 
 
-def _opens_shell(command: Command) -> bool:
+def _opens_shell(command: ShellCommand) -> bool:
     """Say whether a shell's input and output go to another machine."""
     if command.name in ("nc", "ncat", "netcat"):
         fed = any(is_a(c.name, "shell") for c in command.before)
-        return fed or command.flag("e", "--exec", "--sh-exec") or (command.name == "ncat" and command.flag("c"))
+        return fed or command.has_flag("e", "--exec", "--sh-exec") or (command.name == "ncat" and command.has_flag("c"))
     if command.name == "socat":
         return any(re.match(r"(?i)(?:exec|system|shell):", operand) for operand in command.operands)
     if command.name == "openssl" and "s_client" in command.args:
@@ -136,7 +138,7 @@ def _opens_shell(command: Command) -> bool:
     return any(r.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for r in command.redirects)
 
 
-def _forwards(command: Command) -> bool:
+def _forwards(command: ShellCommand) -> bool:
     """Say whether a connection opens a port of this machine to another one, or stays as a channel in the background."""
     options = "".join(a[1:] for a in command.args if re.fullmatch(r"-[46AfgNnTqvCRLDk]+\d*", a))
     return "R" in options or ("f" in options and bool({"L", "D"} & set(options)))
@@ -148,13 +150,13 @@ _SECRETS = re.compile(
 _SENT = re.compile(r"-d|-F|-T|--(?:data|form|upload-file|post|body|json)")
 
 
-def _is_secret(command: Command, text: str) -> bool:
-    path = place(command, re.sub(r"^(?:[\w-]+=)?[@<]", "", text))
+def _is_secret(command: ShellCommand, text: str) -> bool:
+    path = resolve_place(command, re.sub(r"^(?:[\w-]+=)?[@<]", "", text))
     held = is_sensitive(path) or is_project_env(path) or _SECRETS.search(path) is not None
     return held and not path.endswith((".yaml", ".yml", ".pub", "rc"))
 
 
-def _shows_secrets(command: Command) -> bool:
+def _shows_secrets(command: ShellCommand) -> bool:
     """Say whether what a command prints is secret."""
     if command.name in ("env", "printenv", "set") and not command.operands:
         return True
@@ -162,7 +164,7 @@ def _shows_secrets(command: Command) -> bool:
     return exports or any(_is_secret(command, operand) for operand in command.operands)
 
 
-def _sends_secrets(command: Command) -> bool:
+def _sends_secrets(command: ShellCommand) -> bool:
     if NETWORK not in command.marks:
         return False
     if any(map(_shows_secrets, command.before)):
@@ -181,7 +183,7 @@ def _sends_secrets(command: Command) -> bool:
     return any(_is_secret(command, text) for text in given)
 
 
-def _piped_unknown(command: Command) -> bool:
+def _piped_unknown(command: ShellCommand) -> bool:
     """Say whether a shell runs what another command writes, and that cannot be told."""
     if not (is_a(command.name, "shell") or command.name in ("source", ".")):
         return False
@@ -196,7 +198,7 @@ def _piped_unknown(command: Command) -> bool:
     )
 
 
-def _computed(command: Command) -> bool:
+def _computed(command: ShellCommand) -> bool:
     """Say whether what runs is only known when it runs."""
     if _piped_unknown(command):
         return True
@@ -210,7 +212,7 @@ def _computed(command: Command) -> bool:
     return any(text.replace(UNKNOWN, "").strip() == "" and UNKNOWN in text for text in texts)
 
 
-def _scripts(command: Command) -> list[str]:
+def _scripts(command: ShellCommand) -> list[str]:
     flagged = is_a(command.name, "shell")
     return [b for a, b in zip(command.args, command.args[1:], strict=False) if flagged and re.fullmatch(r"-[a-z]*c", a)]
 
@@ -220,18 +222,20 @@ DOWNLOADED = "pipe remote content to shell"
 OBFUSCATION = "(possible command obfuscation)"
 
 RULES = (
-    Rule(DOWNLOADED, _piped_download),
-    Rule("execute remote script via process substitution", _sourced),
-    Rule("execute remote content via command substitution", lambda c: _from_substitution(c) or _evaluates_download(c)),
-    Rule("open a shell to another machine", _opens_shell),
-    Rule("send credentials to another machine", _sends_secrets),
-    Rule(f"pipe decoded content to shell {OBFUSCATION}", _decoded),
-    Rule(f"pipe xxd-decoded content to shell {OBFUSCATION}", lambda c: _decoder(c, "xxd", "r", "-revert")),
-    Rule(f"pipe tr-transformed output to shell {OBFUSCATION}", lambda c: _piped_from(c, "tr", "rev", "rot13")),
-    Rule(
+    ShellRule(DOWNLOADED, _piped_download),
+    ShellRule("execute remote script via process substitution", _sourced),
+    ShellRule(
+        "execute remote content via command substitution", lambda c: _from_substitution(c) or _evaluates_download(c)
+    ),
+    ShellRule("open a shell to another machine", _opens_shell),
+    ShellRule("send credentials to another machine", _sends_secrets),
+    ShellRule(f"pipe decoded content to shell {OBFUSCATION}", _decoded),
+    ShellRule(f"pipe xxd-decoded content to shell {OBFUSCATION}", lambda c: _decoder(c, "xxd", "r", "-revert")),
+    ShellRule(f"pipe tr-transformed output to shell {OBFUSCATION}", lambda c: _piped_from(c, "tr", "rev", "rot13")),
+    ShellRule(
         f"pipe openssl-decoded content to shell {OBFUSCATION}", lambda c: _piped_from(c, "openssl", "gpg", "uudecode")
     ),
-    Rule("shell execution via heredoc", lambda c: is_a(c.name, "shell") and c.heredoc and _runs_stdin(c)),
-    Rule("PowerShell encoded command execution", _encoded_powershell),
-    Rule(COMPUTED, _computed),
+    ShellRule("shell execution via heredoc", lambda c: is_a(c.name, "shell") and c.heredoc and _runs_stdin(c)),
+    ShellRule("PowerShell encoded command execution", _encoded_powershell),
+    ShellRule(COMPUTED, _computed),
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 
-from hermes_agent.policy.shell.paths import is_temporary, place
-from hermes_agent.policy.shell.rules.rule import Rule
-from hermes_agent.policy.shell.script import Command
+from hermes_agent.policy.shell.paths import is_temporary, resolve_place
+from hermes_agent.policy.shell.rules.rule import ShellRule
+from hermes_agent.policy.shell.script import ShellCommand
 
-__all__ = ["RULES"]
+__all__ = ["SEARCH_RULES"]
 
 _SHAPES = re.compile(
     r"AKIA|ASIA\[|BEGIN .*KEY|BEGIN.{0,20}PRIVATE|PRIVATE KEY|passw|passwd|secret|api.{0,6}key|access.{0,6}key|token"
@@ -30,7 +30,7 @@ _ALWAYS = frozenset({"rg", "ag", "ack", "ugrep", "rgrep", "ripgrep"})
 _GREPS = frozenset({"grep", "egrep", "fgrep", "zgrep", "pcregrep"})
 _FINDS = frozenset({"find", "gfind", "fd", "fdfind", "locate", "mlocate", "plocate", "mdfind"})
 _TESTS = frozenset({"-name", "-iname", "-path", "-ipath", "-wholename", "-regex", "-iregex", "-lname"})
-_READERS = frozenset(
+_SEARCH_READERS = frozenset(
     """
     cat bat head tail less more strings grep egrep rg cp mv tar zip
     base64 xxd od awk sed rsync scp curl openssl
@@ -39,14 +39,14 @@ _READERS = frozenset(
 _RUNS = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
 
 
-def _outside(command: Command, path: str) -> bool:
-    at = place(command, path)
+def _outside(command: ShellCommand, path: str) -> bool:
+    at = resolve_place(command, path)
     return _OUTSIDE.match(at) is not None and not is_temporary(at)
 
 
-def _greps(command: Command) -> bool:
+def _greps(command: ShellCommand) -> bool:
     """Say whether texts outside of the working directory are searched for keys."""
-    whole = command.name in _ALWAYS or (command.name in _GREPS and command.flag("rR", "--recursive"))
+    whole = command.name in _ALWAYS or (command.name in _GREPS and command.has_flag("rR", "--recursive"))
     found = "find -exec" in command.via or "xargs" in command.via
     if not whole and not (found and command.name in _GREPS):
         return False
@@ -56,7 +56,7 @@ def _greps(command: Command) -> bool:
     return any(map(_SHAPES.search, patterns)) and any(_outside(command, path) for path in places)
 
 
-def _named(command: Command, which: re.Pattern[str]) -> bool:
+def _named(command: ShellCommand, which: re.Pattern[str]) -> bool:
     """Say whether files of some names are looked for outside of the working directory."""
     if command.name not in _FINDS or "-delete" in command.args:
         return False
@@ -68,15 +68,15 @@ def _named(command: Command, which: re.Pattern[str]) -> bool:
     return any(map(which.search, names)) and any(_outside(command, path) for path in roots)
 
 
-def _finds(command: Command) -> bool:
+def _finds(command: ShellCommand) -> bool:
     if _named(command, _FILES):
         return True
     runs = next((i for i, a in enumerate(command.args) if a in _RUNS), None)
     program = command.args[runs + 1 : runs + 2] if runs is not None else ()
-    if program and program[0].rpartition("/")[2] in _READERS and _named(command, _MAYBE):
+    if program and program[0].rpartition("/")[2] in _SEARCH_READERS and _named(command, _MAYBE):
         return True
-    read = command.name in _READERS and "xargs" in command.via
+    read = command.name in _SEARCH_READERS and "xargs" in command.via
     return read and any(_named(c, _FILES) or _named(c, _MAYBE) for c in command.before)
 
 
-RULES = (Rule("search for credentials outside the working directory", lambda c: _greps(c) or _finds(c)),)
+SEARCH_RULES = (ShellRule("search for credentials outside the working directory", lambda c: _greps(c) or _finds(c)),)

@@ -6,12 +6,12 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from hermes_agent.policy.shell.rules.rule import Rule
-from hermes_agent.policy.shell.script import CHANGES, Command
-from hermes_agent.policy.shell.spelling import subcommand
+from hermes_agent.policy.shell.rules.rule import ShellRule
+from hermes_agent.policy.shell.script import CHANGES, ShellCommand
+from hermes_agent.policy.shell.spelling import subcommand_args
 from hermes_agent.policy.shell.table import is_a
 
-__all__ = ["NEW_REMOTE", "RULES", "remote"]
+__all__ = ["NEW_REMOTE", "RULES", "git_remotes"]
 
 STOPPING = frozenset(["stop", "restart", "disable", "mask", "kill", "try-restart", "reload-or-restart", "isolate"])
 LIFECYCLE = frozenset({"restart", "stop", "kill", "down", "rm"})
@@ -29,7 +29,7 @@ _RIGHTS = re.compile(
 ENGINES = ("docker", "podman", "nerdctl")
 
 
-def _service(command: Command) -> bool:
+def _service(command: ShellCommand) -> bool:
     if command.name == "systemctl":
         return command.operands[:1] != () and command.operands[0] in STOPPING
     if command.name in ("service", "rc-service", "invoke-rc.d"):
@@ -39,7 +39,7 @@ def _service(command: Command) -> bool:
     return command.name in ("sv", "s6-svc") and command.operands[:1] in (("stop",), ("restart",), ("down",))
 
 
-def _compose(command: Command) -> bool:
+def _compose(command: ShellCommand) -> bool:
     operands = () if "--help" in command.args else command.operands
     if command.name in ENGINES and operands[:1] == ("compose",):
         operands = operands[1:]
@@ -48,16 +48,16 @@ def _compose(command: Command) -> bool:
     return bool(set(operands[:3]) & LIFECYCLE)
 
 
-def _container(command: Command) -> bool:
+def _container(command: ShellCommand) -> bool:
     operands = command.operands[1:] if command.operands[:1] == ("container",) else command.operands
     return command.name in ENGINES and operands[:1] in (("restart",), ("stop",), ("kill",))
 
 
-def _git(command: Command) -> tuple[str, ...]:
+def _git(command: ShellCommand) -> tuple[str, ...]:
     """Return the subcommand and its arguments; empty for other programs."""
     if command.name != "git":
         return ()
-    return subcommand(command)
+    return subcommand_args(command)
 
 
 def _letters(args: tuple[str, ...]) -> Iterator[str]:
@@ -68,12 +68,12 @@ def _letters(args: tuple[str, ...]) -> Iterator[str]:
             yield from arg[1:]
 
 
-def _push(command: Command) -> tuple[str, ...]:
+def _push(command: ShellCommand) -> tuple[str, ...]:
     args = _git(command)
     return args[1:] if args[:1] == ("push",) and "--dry-run" not in args else ()
 
 
-def _force_push(command: Command) -> bool:
+def _force_push(command: ShellCommand) -> bool:
     return any(
         a.startswith("--force") or a in ("--mirror", "--delete") or re.match(r"\+[\w/]|:\w", a) for a in _push(command)
     )
@@ -83,7 +83,7 @@ _ADDRESS = re.compile(r"(?:\w+(?:\+\w+)?://|[\w.-]+@[\w.-]+:|[\w-]+\.[\w.-]+:)")
 _REMOTE_SETTING = re.compile(r"(?:remote\..+\.(?:push)?url|url\..+\.(?:push)?insteadof)$", re.IGNORECASE)
 
 
-def _pushes_elsewhere(command: Command) -> bool:
+def _pushes_elsewhere(command: ShellCommand) -> bool:
     """Say whether git pushes everything or to an address, or a remote gets another one."""
     operands = [arg for arg in _git(command) if not arg.startswith("-")]
     if operands[:2] == ["remote", "set-url"]:
@@ -93,30 +93,30 @@ def _pushes_elsewhere(command: Command) -> bool:
     return "--all" in _push(command) or any(_ADDRESS.match(a) for a in _push(command) if not a.startswith("-"))
 
 
-def _clean(command: Command) -> bool:
+def _clean(command: ShellCommand) -> bool:
     args = _git(command)
     forced = "--force" in args or "f" in set(_letters(args[1:]))
     return args[:1] == ("clean",) and forced and not ("n" in set(_letters(args[1:])) or "--dry-run" in args)
 
 
-def _branch(command: Command) -> tuple[str, ...]:
+def _branch(command: ShellCommand) -> tuple[str, ...]:
     args = _git(command)
     return args[1:] if args[:1] == ("branch",) else ()
 
 
-def _deletes_branch(command: Command) -> bool:
+def _deletes_branch(command: ShellCommand) -> bool:
     letters = set(_letters(_branch(command)))
     return "D" in letters or {"d", "f"} <= letters
 
 
-def _long_branch(command: Command, *order: str) -> bool:
+def _long_branch(command: ShellCommand, *order: str) -> bool:
     given = [a for a in _branch(command) if a in ("--delete", "--force", "-d", "-f")]
     return tuple("--delete" if a in ("--delete", "-d") else "--force" for a in given[:2]) == order and any(
         a.startswith("--") for a in given
     )
 
 
-def _discards(command: Command) -> bool:
+def _discards(command: ShellCommand) -> bool:
     args = _git(command)
     verb, rest = args[:1], args[1:]
     if verb == ("checkout",):
@@ -135,11 +135,11 @@ def _discards(command: Command) -> bool:
     return verb in (("filter-branch",), ("filter-repo",)) or (verb == ("gc",) and "--prune=now" in rest)
 
 
-def _removes_containers(command: Command) -> bool:
+def _removes_containers(command: ShellCommand) -> bool:
     operands = command.operands
     if command.name not in ENGINES or not operands:
         return False
-    forced = operands[0] in ("rm", "rmi") and command.flag("f", "--force")
+    forced = operands[0] in ("rm", "rmi") and command.has_flag("f", "--force")
     return (
         forced
         or operands[1:2] == ("prune",)
@@ -147,7 +147,7 @@ def _removes_containers(command: Command) -> bool:
     )
 
 
-def _destroys_resources(command: Command) -> bool:
+def _destroys_resources(command: ShellCommand) -> bool:
     operands = command.operands
     if any(o in command.args for o in ("--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun")):
         return False
@@ -163,7 +163,7 @@ def _destroys_resources(command: Command) -> bool:
     return command.name in ("gcloud", "az", "doctl", "gsutil") and bool({"delete", "rm", "rb"} & set(operands[:5]))
 
 
-def _owns_machine(command: Command) -> bool:
+def _owns_machine(command: ShellCommand) -> bool:
     """Say whether a container is given the rights or the files of the machine."""
     if command.name not in ENGINES or command.operands[:1] not in (("run",), ("create",)):
         return False
@@ -171,18 +171,18 @@ def _owns_machine(command: Command) -> bool:
     return any(_RIGHTS.match(text) for text in pairs)
 
 
-def _changes_users(command: Command) -> bool:
+def _changes_users(command: ShellCommand) -> bool:
     name = command.name
     if name in ("vi", "vim", "nvim", "nano", "ed", "emacs"):
         return any(o.startswith(("/etc/sudoers", "/etc/passwd", "/etc/shadow", "/etc/group")) for o in command.operands)
     return (
         name in ACCOUNTS
-        and not command.flag("", "--help", "--version")
-        and not (name == "visudo" and command.flag("c"))
+        and not command.has_flag("", "--help", "--version")
+        and not (name == "visudo" and command.has_flag("c"))
     )
 
 
-def _lowers_guard(command: Command) -> bool:
+def _lowers_guard(command: ShellCommand) -> bool:
     args, operands = set(command.args), command.operands[:1]
     if command.name in ("iptables", "ip6tables", "ebtables"):
         return bool({"-F", "-X", "-D", "-P", "--flush", "--delete", "--policy"} & args)
@@ -191,28 +191,28 @@ def _lowers_guard(command: Command) -> bool:
     if command.name == "ufw":
         return operands in (("disable",), ("reset",), ("delete",))
     if command.name == "auditctl":
-        return command.flag("eD")
+        return command.has_flag("eD")
     return (command.name == "setenforce" and operands in (("0",), ("Permissive",))) or command.name in (
         "aa-disable",
         "aa-teardown",
     )
 
 
-def _sudo_shell(command: Command) -> bool:
+def _sudo_shell(command: ShellCommand) -> bool:
     """Say whether sudo opens a shell to work on in."""
     return "sudo" in command.via[-1:] and (
-        (command.name == "su" and not command.flag("c", "--command"))
+        (command.name == "su" and not command.has_flag("c", "--command"))
         or (is_a(command.name, "shell") and not command.args and command.stdin is None and not command.before)
     )
 
 
-def _schedules(command: Command) -> bool:
-    if command.name == "systemctl" and command.flag("", "--user"):
+def _schedules(command: ShellCommand) -> bool:
+    if command.name == "systemctl" and command.has_flag("", "--user"):
         return bool({"enable", "start", "link", "reenable"} & set(command.operands[:1]))
-    return command.name == "crontab" and not command.flag("l") and not command.flag("", "--help")
+    return command.name == "crontab" and not command.has_flag("l") and not command.has_flag("", "--help")
 
 
-def _sudo_flags(command: Command) -> str:
+def _sudo_flags(command: ShellCommand) -> str:
     """Return the short options that come before the command of sudo."""
     found = ""
     if command.name == "sudo":
@@ -226,7 +226,7 @@ def _sudo_flags(command: Command) -> str:
     return found
 
 
-def _sudo_long(command: Command) -> bool:
+def _sudo_long(command: ShellCommand) -> bool:
     return command.name == "sudo" and any(
         a in ("--stdin", "--askpass", "--shell", "--list", "--login") for a in command.args
     )
@@ -237,7 +237,7 @@ GIT_DELETE = "git branch force delete"
 NEW_REMOTE = "git push to a new place, or of everything"
 
 
-def remote(command: Command) -> tuple[str, str]:
+def git_remotes(command: ShellCommand) -> tuple[str, str]:
     """Return the remote that a command adds, and the one that it pushes to; empty for none."""
     operands = [arg for arg in _git(command) if not arg.startswith("-")]
     added = operands[2] if operands[:2] == ["remote", "add"] and len(operands) > 3 else ""
@@ -245,33 +245,33 @@ def remote(command: Command) -> tuple[str, str]:
 
 
 RULES = (
-    Rule("stop/restart system service", _service),
-    Rule("docker compose restart/stop/kill/down (container lifecycle)", _compose),
-    Rule("docker restart/stop/kill (container lifecycle)", _container),
-    Rule(
+    ShellRule("stop/restart system service", _service),
+    ShellRule("docker compose restart/stop/kill/down (container lifecycle)", _compose),
+    ShellRule("docker restart/stop/kill (container lifecycle)", _container),
+    ShellRule(
         "git reset --hard (destroys uncommitted changes)",
         lambda c: _git(c)[:1] == ("reset",) and any(a.startswith("--ha") for a in _git(c)),
     ),
-    Rule("git force push (rewrites remote history)", _force_push),
-    Rule("git force push short flag (rewrites remote history)", lambda c: "f" in set(_letters(_push(c)))),
-    Rule(NEW_REMOTE, _pushes_elsewhere),
-    Rule("git clean with force (deletes untracked files)", _clean),
-    Rule("git throws work or history away", _discards),
-    Rule("remove containers, images or volumes", _removes_containers),
-    Rule("destroy resources of a cluster or cloud", _destroys_resources),
-    Rule("change disks, packages or settings of the system", lambda c: CHANGES in c.marks),
-    Rule("give a container this machine's rights or files", _owns_machine),
-    Rule("change users, groups or passwords", _changes_users),
-    Rule("lower the firewall or a guard of the system", _lowers_guard),
-    Rule("change scheduled commands", _schedules),
-    Rule(GIT_DELETE, _deletes_branch),
-    Rule(f"{GIT_DELETE} (long flags)", lambda c: _long_branch(c, "--delete", "--force")),
-    Rule(f"{GIT_DELETE} (long flags, force-first)", lambda c: _long_branch(c, "--force", "--delete")),
-    Rule(
+    ShellRule("git force push (rewrites remote history)", _force_push),
+    ShellRule("git force push short flag (rewrites remote history)", lambda c: "f" in set(_letters(_push(c)))),
+    ShellRule(NEW_REMOTE, _pushes_elsewhere),
+    ShellRule("git clean with force (deletes untracked files)", _clean),
+    ShellRule("git throws work or history away", _discards),
+    ShellRule("remove containers, images or volumes", _removes_containers),
+    ShellRule("destroy resources of a cluster or cloud", _destroys_resources),
+    ShellRule("change disks, packages or settings of the system", lambda c: CHANGES in c.marks),
+    ShellRule("give a container this machine's rights or files", _owns_machine),
+    ShellRule("change users, groups or passwords", _changes_users),
+    ShellRule("lower the firewall or a guard of the system", _lowers_guard),
+    ShellRule("change scheduled commands", _schedules),
+    ShellRule(GIT_DELETE, _deletes_branch),
+    ShellRule(f"{GIT_DELETE} (long flags)", lambda c: _long_branch(c, "--delete", "--force")),
+    ShellRule(f"{GIT_DELETE} (long flags, force-first)", lambda c: _long_branch(c, "--force", "--delete")),
+    ShellRule(
         "sudo with privilege flag (stdin/askpass/shell/list)",
         lambda c: _sudo_long(c) or _sudo_shell(c) or (len(_sudo_flags(c)) == 1 and _sudo_flags(c) in "SAsil"),
     ),
-    Rule(
+    ShellRule(
         "sudo with combined-flag privilege escalation",
         lambda c: (
             len(_sudo_flags(c)) > 1 and bool((letters := set(_sudo_flags(c))) & set("SAsil")) and letters != {*"nl"}
