@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hermes_agent.workspace.backends.backend import BackendCommand
-from hermes_agent.workspace.backends.local import LocalBackend
-from hermes_agent.workspace.bwrap import BubblewrapSandbox
-from hermes_agent.workspace.places import PathRules
-from hermes_agent.workspace.sandbox import SandboxSelector
+from hermes_agent.workspace.backend import BackendCommand
+from hermes_agent.workspace.backend_selection import LocalBackend
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
+from hermes_agent.workspace.sandbox.sandbox import SandboxSelector
 from homes import Installation
 from rows import Row
 

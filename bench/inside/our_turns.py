@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from hermes_agent.agent import Agent
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.app.start import start_host
-from hermes_agent.core.events import TurnFinished
+from hermes_agent.core.messages import TurnFinished
 from hermes_agent.policy import NoApprover
 
 

@@ -199,7 +199,7 @@ in
         GIT_CONFIG_VALUE_0 = "*";
       };
       serviceConfig = {
-        ExecStart = "${cfg.package.gates.agent.interpreter} -I -m hermes_agent.io.exec_unit";
+        ExecStart = "${cfg.package.gates.agent.interpreter} -I -m hermes_agent.system.exec_unit";
       } // lib.mapAttrs (_: mkDefault) (common // optionalAttrs (!host) apart // rest);
     };
 

@@ -12,8 +12,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from hermes_agent.app.plugins.doctor import pip_dependencies
 from hermes_agent.plugins.closure import requirement, satisfies
-from hermes_agent.plugins.doctor import pip_dependencies
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, InvalidManifest, read_manifest
 
 LINES = 6

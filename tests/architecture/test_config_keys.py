@@ -18,7 +18,7 @@ from hermes_agent.config.schema import USED, effect, leaves
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "hermes" / "hermes_agent"
 READERS = {
-    "agent": ("host", "agent", "gateway/works.py", "tools", "plugins", "models", "tasks"),
+    "agent": ("host", "agent", "gateway/dependencies.py", "tools", "plugins", "models", "tasks"),
     "auxiliary": ("plugins/llm", "host", "web", "agent"),
     "compression": ("agent/settings.py", "agent/compressor.py"),
     "hooks": ("host/settings.py", "hooks"),

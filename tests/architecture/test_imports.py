@@ -106,11 +106,11 @@ LOADED = "import sys, importlib; [importlib.import_module(m) for m in sys.argv[1
     "names",
     [
         "hermes_agent.app.main",
-        "hermes_agent.app.cli_main",
+        "hermes_agent.app.command_line",
         "hermes_agent.app.start",
         "hermes_agent.host",
         "hermes_agent.server",
-        "hermes_agent.terminal",
+        "hermes_agent.console",
         "hermes_agent.contracts.tool hermes_agent.contracts.hook hermes_agent.contracts.command",
     ],
 )

@@ -17,14 +17,14 @@ import pytest
 
 from attack.home_rows import ROWS, furnish, readable
 from attack.home_rows import mark as row
+from hermes_agent.adapters.media import cache_document_from_bytes
 from hermes_agent.config import hermes_home
-from hermes_agent.contracts.platform.media_cache import cache_document_from_bytes
-from hermes_agent.contracts.saved_media import save_bytes
+from hermes_agent.contracts.image_video import save_bytes
 from hermes_agent.core.errors import UserError
 from hermes_agent.sessions import API_SERVER, LOCAL
 from hermes_agent.testing import PluginHost, plugin_host
 from hermes_agent.tools import CallScope
-from hermes_agent.tools.own_files import adopt_file
+from hermes_agent.tools.results import adopt_file
 
 pytestmark = pytest.mark.xdist_group("people")  # one home for all tests
 FULL = os.environ.get("HERMES_ATTACK_FULL") == "1"
@@ -203,7 +203,7 @@ def _command(person: Person, line: str) -> str:
     name, _, arguments = line[1:].partition(" ")
     slash = person.host.host.slash
     command = slash.commands.items()
-    from hermes_agent.agent.slash import CommandCall
+    from hermes_agent.agent.command_router import CommandCall
 
     return str(person.host._run(slash.run(CommandCall(dict(command)[name], arguments), person.scope)) or "")
 

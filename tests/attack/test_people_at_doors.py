@@ -14,8 +14,7 @@ import pytest
 
 from attack.home_rows import ROWS, batches, furnish, mark, readable
 from hermes_agent.testing import call
-from hermes_agent.testing.model import ScriptedModel
-from hermes_agent.testing.wire import served
+from hermes_agent.testing.scripted_model import ScriptedModel, served
 from peers.running import free_port, running
 from worlds import HERMES, environment, run
 

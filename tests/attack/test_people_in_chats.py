@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from attack.home_rows import ROWS, batches, furnish, mark, readable
-from hermes_agent.contracts.platform.media_cache import cache_document_from_bytes
+from hermes_agent.adapters.media import cache_document_from_bytes
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import chat_host
 

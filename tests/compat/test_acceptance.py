@@ -18,8 +18,8 @@ import pytest
 
 from compat.guides import fences, guide, plugin
 from hermes_agent.commands import run_command
+from hermes_agent.core.caches import CheckCache
 from hermes_agent.testing import PluginHost, ScriptedModel, call, plugin_host, served
-from hermes_agent.tools.visibility import CheckCache
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = (ROOT / "docs" / "plugins" / "contract.md").read_text(encoding="utf-8")

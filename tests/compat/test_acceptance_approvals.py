@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from hermes_agent.core.events import ToolFinished
-from hermes_agent.io.bridge import Bridge
+from hermes_agent.core.messages import ToolFinished
 from hermes_agent.policy import NoApprover
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.testing import PluginHost, call, plugin_host
 
 
@@ -180,6 +180,6 @@ def test_4_4_an_async_handler_that_overruns_its_limit_is_cancelled_and_leaves_no
 
 
 def test_4_4_the_limit_of_an_async_handler_is_300_seconds() -> None:
-    from hermes_agent.io.bridge import ASYNC_HANDLER_LIMIT_S
+    from hermes_agent.runtime.bridge import ASYNC_HANDLER_LIMIT_S
 
     assert ASYNC_HANDLER_LIMIT_S == 300

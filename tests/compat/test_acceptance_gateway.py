@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from compat.guides import guide, indented, plugin
-from hermes_agent.contracts.platform.source import build_session_key
+from hermes_agent.adapters.events import build_session_key
 from hermes_agent.testing import ScriptedModel, plugin_host
 from hermes_agent.testing.chat import Chat, chat_host, chatting
 from peers.lines import LINE_PLUGIN, LineServer, line_server

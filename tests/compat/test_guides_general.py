@@ -15,7 +15,7 @@ import pytest
 
 from compat.guides import fences, flat, guide, plugin
 from hermes_agent.hooks import VALID_HOOKS
-from hermes_agent.hooks.names import FIRED
+from hermes_agent.hooks.catalog import FIRED
 from hermes_agent.testing import call, plugin_host
 
 ECHO = "SCHEMA = {'name': 'my_tool', 'description': 'x', 'parameters': {'type': 'object', 'properties': {}}}\n"

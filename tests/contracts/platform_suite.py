@@ -6,11 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.calling import call_connect, call_get_chat_info, call_send
-from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
-from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.contracts.platform.source import CHAT_TYPES, build_session_key
+from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.events import (
+    CHAT_TYPES,
+    MessageEvent,
+    ProcessingOutcome,
+    SendResult,
+    build_session_key,
+    call_connect,
+    call_get_chat_info,
+    call_send,
+)
 
 WAIT_S = 60.0
 """Longest wait for something that happens by itself; a test that waits so long has failed."""

@@ -14,16 +14,14 @@ from typing import Any
 import pytest
 
 from hermes_agent.config.schema import default, lookup
-from hermes_agent.io.processes import CommandResult
-from hermes_agent.workspace.backends.backend import Backend, BackendCommand
+from hermes_agent.system.processes import CommandResult
+from hermes_agent.workspace.backend import Backend, BackendCommand, ShellState
+from hermes_agent.workspace.backend_selection import LocalBackend
 from hermes_agent.workspace.backends.containers import DockerBackend, SingularityBackend
-from hermes_agent.workspace.backends.local import LocalBackend
 from hermes_agent.workspace.backends.ssh import SshBackend
-from hermes_agent.workspace.bwrap import BubblewrapSandbox
-from hermes_agent.workspace.exec_unit import SystemdSandbox
-from hermes_agent.workspace.places import PathRules
-from hermes_agent.workspace.sandbox import SandboxSelector
-from hermes_agent.workspace.shell_state import ShellState
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
+from hermes_agent.workspace.sandbox.sandbox import SandboxSelector, SystemdSandbox
 
 ENVIRON = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "OPENAI_API_KEY": "sk-0123456789abcdef"}
 

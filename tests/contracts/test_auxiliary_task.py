@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, BUILTIN_TASKS, TASK_DEFAULTS
+from hermes_agent.contracts.model_provider import AUXILIARY_TASK, BUILTIN_TASKS, TASK_DEFAULTS
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.host import Host
 from hermes_agent.plugins.context import PluginContext

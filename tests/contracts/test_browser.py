@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.browser import BrowserProvider, choose_browser
+from hermes_agent.contracts.web import BrowserProvider, choose_browser
 
 
 class InMemory(BrowserProvider):

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from hermes_agent.contracts import image_gen, saved_media
-from hermes_agent.contracts.image_gen import ImageGenProvider, choose_image_gen, generate_image
+from hermes_agent.contracts import image_video
+from hermes_agent.contracts.image_video import ImageGenProvider, choose_image_gen, generate_image
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
@@ -35,8 +35,8 @@ class InMemory(ImageGenProvider):
     def generate(self, prompt: str, aspect_ratio: str = "landscape", **kwargs: Any) -> dict[str, Any]:
         about = {"provider": self.name, "model": "m", "prompt": prompt, "aspect_ratio": aspect_ratio}
         if not prompt.strip():
-            return image_gen.image_error_response(error="empty", **about)
-        return image_gen.image_success_response(image="data:image/png;base64,AA==", **about)
+            return image_video.image_error_response(error="empty", **about)
+        return image_video.image_success_response(image="data:image/png;base64,AA==", **about)
 
 
 @pytest.fixture(params=["in memory", "example plugin"])
@@ -54,7 +54,7 @@ def test_it_says_who_it_is(provider: ImageGenProvider) -> None:
     assert provider.default_model() == next((m["id"] for m in provider.list_models()), None)
 
 
-@pytest.mark.parametrize("ratio", image_gen.VALID_ASPECT_RATIOS)
+@pytest.mark.parametrize("ratio", image_video.VALID_ASPECT_RATIOS)
 def test_a_picture_is_drawn_in_each_aspect_ratio(provider: ImageGenProvider, ratio: str) -> None:
     answer = generate_image(provider, "an otter", ratio)
 
@@ -141,20 +141,20 @@ def test_the_config_selects() -> None:
 
 
 def test_aspect_ratios_and_reference_images_are_put_in_order() -> None:
-    assert [image_gen.resolve_aspect_ratio(v) for v in (" Square ", "portrait", "4:3", None)] == [
+    assert [image_video.resolve_aspect_ratio(v) for v in (" Square ", "portrait", "4:3", None)] == [
         "square",
         "portrait",
         "landscape",
         "landscape",
     ]
-    assert image_gen.normalize_reference_images(" a ") == ["a"]
-    assert image_gen.normalize_reference_images(("a", "", None, 3, "b ")) == ["a", "b"]
-    assert [image_gen.normalize_reference_images(v) for v in (None, "", [], {}, 3)] == [None] * 5
+    assert image_video.normalize_reference_images(" a ") == ["a"]
+    assert image_video.normalize_reference_images(("a", "", None, 3, "b ")) == ["a", "b"]
+    assert [image_video.normalize_reference_images(v) for v in (None, "", [], {}, 3)] == [None] * 5
 
 
 def test_the_answers_have_the_contract_s_keys() -> None:
     extra = {"seed": 4, "success": False}
-    good = image_gen.image_success_response(
+    good = image_video.image_success_response(
         image="i", model="m", prompt="p", aspect_ratio="square", provider="x", modality="image", extra=extra
     )
     assert good == {
@@ -167,7 +167,7 @@ def test_the_answers_have_the_contract_s_keys() -> None:
         "provider": "x",
         "seed": 4,
     }
-    assert image_gen.image_error_response(error="e") == {
+    assert image_video.image_error_response(error="e") == {
         "success": False,
         "image": None,
         "error": "e",
@@ -182,17 +182,17 @@ def test_the_answers_have_the_contract_s_keys() -> None:
 def test_base64_becomes_a_private_file_below_the_home(home: Path) -> None:
     text = base64.b64encode(PNG).decode()
 
-    path = image_gen.save_b64_image(text, prefix="../../x", extension="/jpg")
-    again = image_gen.save_b64_image(f"data:image/png;base64,{text[:8]}\n{text[8:]}")
+    path = image_video.save_b64_image(text, prefix="../../x", extension="/jpg")
+    again = image_video.save_b64_image(f"data:image/png;base64,{text[:8]}\n{text[8:]}")
 
     assert path.read_bytes() == again.read_bytes() == PNG
     assert {path.parent, again.parent} == {home / "cache" / "images"}
     assert (path.name[:2], path.suffix, again.name[:6], again.suffix) == ("x_", ".jpg", "image_", ".png")
     assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(ValueError, match="not base64"):
-        image_gen.save_b64_image("%%%")
+        image_video.save_b64_image("%%%")
     with pytest.raises(ValueError, match="no data"):
-        image_gen.save_b64_image("")
+        image_video.save_b64_image("")
 
 
 @pytest.fixture
@@ -225,22 +225,22 @@ def site() -> Iterator[str]:
 
 
 def test_an_address_becomes_a_file(home: Path, site: str) -> None:
-    saved = [image_gen.save_url_image(f"{site}{path}") for path in ("/typed", "/moved", "/plain", "/b.webp?x=1")]
+    saved = [image_video.save_url_image(f"{site}{path}") for path in ("/typed", "/moved", "/plain", "/b.webp?x=1")]
 
     assert [path.read_bytes() for path in saved] == [PNG] * 4
     assert [path.suffix for path in saved] == [".jpg", ".png", ".png", ".webp"]
     with pytest.raises(ValueError, match="more than 10 bytes"):
-        image_gen.save_url_image(f"{site}/typed", max_bytes=10)
+        image_video.save_url_image(f"{site}/typed", max_bytes=10)
     with pytest.raises(httpx.HTTPStatusError):
-        image_gen.save_url_image(f"{site}/gone")
+        image_video.save_url_image(f"{site}/gone")
     with pytest.raises(ValueError, match="expected http"):
-        image_gen.save_url_image("file:///etc/passwd")
+        image_video.save_url_image("file:///etc/passwd")
     assert len(list((home / "cache" / "images").iterdir())) == 4
 
 
 def test_a_fetch_has_one_deadline_for_the_whole_of_it() -> None:
     with pytest.raises(TimeoutError, match="was not fetched in time: 1 bytes so far"):
-        saved_media._read(iter([b"x", b"y"]), "http://example.org", end=0.0, max_bytes=100)
+        image_video._read(iter([b"x", b"y"]), "http://example.org", end=0.0, max_bytes=100)
 
 
 def test_the_upstream_names_have_the_contract_s_signatures(served: None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.contracts.middleware import MIDDLEWARE, MIDDLEWARE_KEYWORDS, MIDDLEWARE_SCHEMA, VALID_MIDDLEWARE
+from hermes_agent.contracts.hook import MIDDLEWARE, MIDDLEWARE_KEYWORDS, MIDDLEWARE_SCHEMA, VALID_MIDDLEWARE
 from hermes_agent.host import Host
 from hermes_agent.plugins.context import PluginContext
 

@@ -21,7 +21,7 @@ from hermes_agent.core.errors import ConfigError, ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.host import Host
 from hermes_agent.models.bundled import BUNDLED_ORDER, BUNDLED_PROFILES
-from hermes_agent.models.catalogue import ProviderCatalog
+from hermes_agent.models.providers import ProviderCatalog
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.plugins.context import PluginContext
 
@@ -33,7 +33,7 @@ GUIDES = Path(os.environ.get("HERMES_GUIDES") or ROOT.parent / "shared" / "guide
 @pytest.fixture
 def build(home: Path, served: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Host]]:
     """Build the process's host over this config, and load its plugins."""
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     for provider in ProviderCatalog().providers():
         for name in provider.env_vars:
             monkeypatch.delenv(name, raising=False)

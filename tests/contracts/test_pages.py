@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.plugins.context import PluginContext
-from hermes_agent.plugins.providers import KINDS
+from hermes_agent.plugins.host_services import KINDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "plugins" / "kinds"

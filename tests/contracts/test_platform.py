@@ -15,14 +15,18 @@ import pytest
 
 from contracts.platform_suite import Bench, PlatformSuite, drive
 from contracts.test_pages import PAGES, outline
+from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.config import BUILTIN_PLATFORMS, Platform, PlatformConfig
+from hermes_agent.adapters.events import MessageEvent
+from hermes_agent.adapters.registry import (
+    PLATFORM,
+    SLACK_ACTION,
+    PlatformEntry,
+    PlatformRegistry,
+    cron_target,
+    gateway_config,
+)
 from hermes_agent.app.main import main
-from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.enabling import gateway_config
-from hermes_agent.contracts.platform.entry import PLATFORM, SLACK_ACTION, PlatformEntry, cron_target
-from hermes_agent.contracts.platform.messages import MessageEvent
-from hermes_agent.contracts.platform.names import BUILTIN_PLATFORMS, Platform
-from hermes_agent.contracts.platform.registry import PlatformRegistry
-from hermes_agent.contracts.platform.settings import PlatformConfig
 from hermes_agent.host import Host
 from hermes_agent.plugins.context import PluginContext
 
@@ -58,7 +62,7 @@ class Memory(BasePlatformAdapter):
         return await self.sending(content)
 
     async def sending(self, content: str) -> Any:
-        from hermes_agent.contracts.platform.results import SendResult
+        from hermes_agent.adapters.events import SendResult
 
         return SendResult(True, message_id=str(len(self.kept)))
 

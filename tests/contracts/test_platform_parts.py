@@ -13,14 +13,22 @@ from typing import Any
 import pytest
 
 from contracts.platform_suite import WAIT_S, settled
-from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.calling import call_connect, call_get_chat_info, call_send, call_supported
-from hermes_agent.contracts.platform.chunks import split_message, utf16_len
-from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
-from hermes_agent.contracts.platform.names import Platform
-from hermes_agent.contracts.platform.results import EphemeralReply, SendResult, as_send_result
-from hermes_agent.contracts.platform.session_context import get_session_env
-from hermes_agent.contracts.platform.settings import PlatformConfig
+from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.config import Platform, PlatformConfig
+from hermes_agent.adapters.events import (
+    EphemeralReply,
+    MessageEvent,
+    MessageType,
+    ProcessingOutcome,
+    SendResult,
+    as_send_result,
+    call_connect,
+    call_get_chat_info,
+    call_send,
+    call_supported,
+    get_session_env,
+)
+from hermes_agent.adapters.text import split_message, utf16_len
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 KEY = "agent:main:slack:dm:room"

@@ -13,7 +13,7 @@ import pytest
 from hermes_agent.app.main import main
 from hermes_agent.host import Host
 from hermes_agent.plugins.context import PluginContext
-from hermes_agent.plugins.providers import KINDS
+from hermes_agent.plugins.host_services import KINDS
 
 EXAMPLES = Path(__file__).parents[1] / "plugins" / "examples"
 Start = Callable[..., Host]

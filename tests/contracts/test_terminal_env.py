@@ -18,22 +18,20 @@ from typing import Any
 import pytest
 
 from contracts.terminal_places import ENVIRON, OWN, Place, podman, program, settings
-from hermes_agent.contracts.provider import SelectedProvider
+from hermes_agent.contracts.kind import SelectedProvider
 from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider, choose_terminal_env
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import Conflict
-from hermes_agent.workspace.backends.backend import BackendCommand
-from hermes_agent.workspace.backends.choosing import choose_backend
+from hermes_agent.workspace.backend import BackendCommand
+from hermes_agent.workspace.backend_selection import LocalBackend, PluginBackend, ProcessLimits, choose_backend
 from hermes_agent.workspace.backends.containers import DockerBackend, SingularityBackend
-from hermes_agent.workspace.backends.local import LocalBackend, ProcessLimits
-from hermes_agent.workspace.backends.provided import PluginBackend
 from hermes_agent.workspace.backends.ssh import SshBackend
-from hermes_agent.workspace.circumstances import ToolContext
-from hermes_agent.workspace.distant import RemoteFiles
-from hermes_agent.workspace.places import PathRules
-from hermes_agent.workspace.reading import ReadFileTool
-from hermes_agent.workspace.sandbox import SandboxSelector
-from hermes_agent.workspace.shells import TaskShells
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.read_file import ReadFileTool
+from hermes_agent.workspace.remote_files import RemoteFiles
+from hermes_agent.workspace.sandbox.sandbox import SandboxSelector
+from hermes_agent.workspace.task_shells import TaskShells
+from hermes_agent.workspace.tool_context import ToolContext
 
 
 @pytest.fixture(params=[*OWN, "example plugin"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.transcription import BUILTIN_STT, TranscriptionProvider, choose_transcription
+from hermes_agent.contracts.speech import BUILTIN_STT, TranscriptionProvider, choose_transcription
 
 
 class InMemory(TranscriptionProvider):

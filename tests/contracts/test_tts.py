@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.tts import BUILTIN_TTS, DEFAULT_OUTPUT_FORMAT, OUTPUT_FORMATS, TTSProvider, choose_tts
+from hermes_agent.contracts.speech import BUILTIN_TTS, DEFAULT_OUTPUT_FORMAT, OUTPUT_FORMATS, TTSProvider, choose_tts
 from hermes_agent.host import Host
 
 

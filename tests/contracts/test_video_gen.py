@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts import video_gen
-from hermes_agent.contracts.video_gen import VideoGenProvider, choose_video_gen
+from hermes_agent.contracts import image_video
+from hermes_agent.contracts.image_video import VideoGenProvider, choose_video_gen
 
 
 class InMemory(VideoGenProvider):
@@ -28,9 +28,9 @@ class InMemory(VideoGenProvider):
 
     def generate(self, prompt: str, *, duration: int | None = None, **kwargs: Any) -> dict[str, Any]:
         if not prompt.strip():
-            return video_gen.video_error_response(error="empty", provider=self.name)
-        video = str(video_gen.save_bytes_video(b"film"))
-        return video_gen.video_success_response(
+            return image_video.video_error_response(error="empty", provider=self.name)
+        video = str(image_video.save_bytes_video(b"film"))
+        return image_video.video_success_response(
             video=video, model="m", prompt=prompt, duration=duration or 0, provider=self.name
         )
 
@@ -98,12 +98,12 @@ def test_the_config_selects() -> None:
 
 
 def test_the_helpers_write_below_the_home_and_answer_in_shape(home: Path) -> None:
-    paths = [video_gen.save_bytes_video(b"abc"), video_gen.save_b64_video(base64.b64encode(b"abc").decode())]
+    paths = [image_video.save_bytes_video(b"abc"), image_video.save_b64_video(base64.b64encode(b"abc").decode())]
 
     assert [(p.parent, p.suffix, p.read_bytes()) for p in paths] == [(home / "cache" / "videos", ".mp4", b"abc")] * 2
     with pytest.raises(ValueError, match="expected http"):
-        video_gen.save_url_video("ftp://example.org/a.mp4")
-    assert video_gen.video_error_response(error="e") == {
+        image_video.save_url_video("ftp://example.org/a.mp4")
+    assert image_video.video_error_response(error="e") == {
         "success": False,
         "video": None,
         "error": "e",
@@ -113,7 +113,7 @@ def test_the_helpers_write_below_the_home_and_answer_in_shape(home: Path) -> Non
         "aspect_ratio": "",
         "provider": "",
     }
-    assert video_gen.video_success_response(video="v", model="m", prompt="p", provider="x", extra={"id": 1}) == {
+    assert image_video.video_success_response(video="v", model="m", prompt="p", provider="x", extra={"id": 1}) == {
         "success": True,
         "video": "v",
         "model": "m",

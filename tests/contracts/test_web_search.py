@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.web_search import WebSearchProvider, choose_web_search, extracted_pages
+from hermes_agent.contracts.web import WebSearchProvider, choose_web_search, extracted_pages
 from hermes_agent.host import Host
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dojo.scripts import SCRIPTS, Call
-from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import ApprovalRequest, Effect
 from hermes_agent.core.messages import ToolCall
+from hermes_agent.core.registry import Owner
 from hermes_agent.hooks import HookBus
-from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, Choice
-from hermes_agent.policy.foreign import TaintSettings, TaintTracker
+from hermes_agent.policy.taint import TaintSettings, TaintTracker
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import Dispatcher, ToolRegistry
+from hermes_agent.tools.call_scope import CallScope
 from hermes_agent.tools.results import ResultStore
-from hermes_agent.tools.scope import CallScope
 
 VERSION = "v1.2.2"
 READING = ("get_", "read_", "search_", "list_", "check_")

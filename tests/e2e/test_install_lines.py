@@ -18,7 +18,7 @@ OFFLINE = {"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 OFFLINE |= {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_COMPILE": "0"}
 """`0`: pip reads these variables as the values of `build_isolation` and `compile`."""
 VENV = "~/.local/share/hermes-agent"
-ASK = "from hermes_agent.io.installation import install_hint; print(install_hint('documents')[1:-1])"
+ASK = "from hermes_agent.system.installation import install_hint; print(install_hint('documents')[1:-1])"
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("install lines")]
 

@@ -22,12 +22,10 @@ from hypothesis import strategies as st
 from chaos.test_kills import KEY as CHAOS_KEY
 from chaos.test_kills import Daemon, home_at
 from chaos.world import Model, Service, serving
-from hermes_agent.core.events import TextDelta, TurnFinished
-from hermes_agent.core.messages import Usage, text_content
+from hermes_agent.core.messages import TextDelta, TurnFinished, Usage, text_content
 from hermes_agent.delivery import InboundMessage, Receipt
 from hermes_agent.server import HttpSettings, build
-from hermes_agent.server.webhook_routes import WebhookRoute
-from hermes_agent.server.webhooks import WebhookEndpoint
+from hermes_agent.server.webhooks import WebhookEndpoint, WebhookRoute
 from peers.running import free_port
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from hermes_agent.agent.conversation import Conversation
-from hermes_agent.core.events import TextDelta, ToolFinished, TurnFinished
+from hermes_agent.core.messages import TextDelta, ToolFinished, TurnFinished
 from hermes_agent.host import Host
 from hermes_agent.policy import NoApprover
 

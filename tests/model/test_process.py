@@ -13,7 +13,7 @@ import pytest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.models import embedded
-from hermes_agent.models.embedded.provider import LocalModelClient
+from hermes_agent.models.embedded.client import LocalModelClient
 from hermes_agent.models.embedded.server import LocalModelServer, LocalServerSettings
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
 

@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.prompt import compose_system_prompt
+from hermes_agent.agent.system_prompt import compose_system_prompt
 from hermes_agent.core.messages import Message
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest, TextPart
 

@@ -95,7 +95,7 @@ def test_every_dependency_of_the_project_is_in_the_package_and_imports(nix) -> N
 
     environment = nix.build("hermes-agent.environment").path
     script = (
-        "import sdnotify; from hermes_agent.policy.shell.reading import read_script;"
+        "import sdnotify; from hermes_agent.policy.shell.parser import read_script;"
         "print(sdnotify.SystemdNotifier.__name__, len(read_script('cd / && rm -r x | cat').commands))"
     )
     done = subprocess.run([environment / "bin" / "python3", "-c", script], capture_output=True, text=True, timeout=60)

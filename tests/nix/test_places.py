@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.workspace.view import SYSTEM
+from hermes_agent.workspace.sandbox.file_rules import SYSTEM
 
 PACKAGED = Path(__file__).parents[2] / "packaging" / "systemd" / "hermes-exec@.service"
 

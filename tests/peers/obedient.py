@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.testing import ScriptedModel, call, served
-from hermes_agent.testing.model import Plain
+from hermes_agent.testing.scripted_model import Plain
 
 REQUESTS = 1000
 """More than a test makes."""

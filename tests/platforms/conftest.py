@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.config import Platform
+from hermes_agent.adapters.events import MessageEvent
+from hermes_agent.adapters.registry import gateway_config
 from hermes_agent.compat import import_hook
-from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.enabling import gateway_config
-from hermes_agent.contracts.platform.messages import MessageEvent
-from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.host import Host
 
 WAIT_S = 60.0
@@ -31,7 +31,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.setenv("HERMES_GATEWAY_LOCK_DIR", str(tmp_path / "locks"))
     for name in ("HERMES_BUNDLED_PLUGINS", "HERMES_DECLARED_CONFIG", "HERMES_SAFE_MODE", "CREDENTIALS_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     import_hook.install()
     host = Host.build(home)
     host.plugins.discover_and_load()

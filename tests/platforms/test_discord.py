@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("discord", reason="the extra `discord` is not installed (requirements/dev.txt has it)")
 
 from contracts.platform_suite import Bench, PlatformSuite
-from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutcome
+from hermes_agent.adapters.events import MessageType, ProcessingOutcome
 from peers.discord import ANN, BOB, DIRECT, GUILD, ME, TEAM, TOKEN, DiscordApi
 from platforms.conftest import PNG, WAIT_S, Inbox, Make, at, attempted, do
 

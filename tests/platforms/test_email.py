@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from contracts.platform_suite import Bench, PlatformSuite
-from hermes_agent.contracts.platform.messages import MessageType
+from hermes_agent.adapters.events import MessageType
 from peers.install import NotInstalled
 from peers.mail import PASSWORD, Mailbox, Post, dovecot
 from peers.running import free_port

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contracts.platform_suite import Bench, PlatformSuite
-from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutcome
+from hermes_agent.adapters.events import MessageType, ProcessingOutcome
 from peers.install import NotInstalled
 from peers.matrix import PASSWORD, Member, Synapse, synapse
 from platforms.conftest import PNG, WAIT_S, Inbox, Make, do

@@ -14,11 +14,11 @@ from typing import Any
 import pexpect
 import pytest
 
+from hermes_agent.adapters.config import PlatformConfig
+from hermes_agent.adapters.options import Option, Options
+from hermes_agent.adapters.registry import gateway_config, platform_states
 from hermes_agent.config import load
 from hermes_agent.config.schema import lookup
-from hermes_agent.contracts.platform.enabling import gateway_config, platform_states
-from hermes_agent.contracts.platform.options import Option, Options
-from hermes_agent.contracts.platform.settings import PlatformConfig
 from hermes_agent.plugins.manifest import PluginManifest, read_manifest
 from platforms.conftest import Make
 
@@ -90,7 +90,7 @@ def test_setup_asks_and_keeps_the_answers(tmp_path: Path) -> None:
     home.mkdir()
     (home / ".env").write_text("X_HOST=of-an-earlier-setup\nX_OTHER=1\n")
     code = (
-        "from hermes_agent.contracts.platform.options import Option, Options\n"
+        "from hermes_agent.adapters.options import Option, Options\n"
         "Options('x', Option('host', 'X_HOST', ask='Host'), Option('p', 'X_P', ask='Password', secret=True),"
         " Option('nick', 'X_NICK', 'bot', ask='Nick'), Option('port', 'X_PORT', 1, ask='Port'),"
         " Option('tls', 'X_TLS', True, ask='TLS'), Option('quiet', 'X_QUIET')).ask()"

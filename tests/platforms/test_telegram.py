@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from contracts.platform_suite import Bench, PlatformSuite
-from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutcome
+from hermes_agent.adapters.events import MessageType, ProcessingOutcome
 from peers.telegram import ANN, BOB, TOKEN, Bad, BotApi, entities_problem
 from platforms.conftest import PNG, WAIT_S, Inbox, Make, at, attempted
 

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("slixmpp", reason="the extra `xmpp` is not installed (requirements/dev.txt has it)")
 
 from contracts.platform_suite import Bench, PlatformSuite
-from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutcome
+from hermes_agent.adapters.events import MessageType, ProcessingOutcome
 from peers.install import NotInstalled
 from peers.xmpp import DOMAIN, PASSWORD, ROOMS, Person, XmppServer, prosody
 from platforms.conftest import PNG, Inbox, Make

@@ -43,7 +43,7 @@ def test_the_line_installs_its_extra_in_an_empty_environment(place: Path, name: 
         line = f"python3 -m venv ~/.local/share/hermes-agent\n{line}"
         python = "~/.local/share/hermes-agent/bin/python"
     extra = line.rpartition("[")[2].partition("]")[0]
-    check = "import sys; from hermes_agent.io.installation import extras, missing_packages as lacks; "
+    check = "import sys; from hermes_agent.system.installation import extras, missing_packages as lacks; "
     check += f"sys.exit(str(lacks(extras()['{extra}'])) if lacks(extras()['{extra}']) else 0)"
     path = f"{home}/bin:{os.environ['PATH']}"
     done = shell(f'{line}\n{python} -c "{check}"', home, place, timeout_s=1800, PATH=path, **INHERITED)

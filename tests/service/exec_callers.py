@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hermes_agent.io.exec_unit import EXIT_UNREACHABLE
-from hermes_agent.workspace.exec_unit import SystemdSandbox
+from hermes_agent.system.exec_unit import EXIT_UNREACHABLE
+from hermes_agent.workspace.sandbox.sandbox import SystemdSandbox
 
 SOCKET, WORK = os.environ["HERMES_TEST_EXEC_SOCKET"], os.environ["HERMES_TEST_EXEC_WORK"]
 AGENT = ("setpriv", "--reuid", "hermes", "--regid", "hermes", "--init-groups")

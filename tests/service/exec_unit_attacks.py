@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from contracts.terminal_places import Place, systemd
-from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy.network import HostTables, Mode
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.workspace.egress.networks import Networks
-from hermes_agent.workspace.exec_unit import SystemdSandbox
+from hermes_agent.workspace.sandbox.sandbox import SystemdSandbox
 
 HOME = Path("/var/lib/hermes/.hermes")
 SECRET = "sk-attack-0123456789"

@@ -94,7 +94,7 @@ def run(packaged: Packaged, what: str, *, user: str = AGENT, more: str = "") -> 
         more: further text for the unit's section `[Service]`.
     """
     python = Interpreter.of_this_process(Path(hermes_agent.__file__).parent.parent)
-    start = f"ExecStart=\nExecStart={python.executable} -m hermes_agent.io.exec_unit\n{python.unit_environment()}"
+    start = f"ExecStart=\nExecStart={python.executable} -m hermes_agent.system.exec_unit\n{python.unit_environment()}"
     environment = dict(python.environment)
     environment["PYTHONPATH"] = f"{environment['PYTHONPATH']}:/opt/tests"
     store = {} if packaged.source else {"/nix/store": "/nix/store"}

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from contracts.terminal_places import ENVIRON, Place
-from hermes_agent.workspace.backends.backend import BackendCommand
-from hermes_agent.workspace.backends.local import LocalBackend
-from hermes_agent.workspace.background import BackgroundProcesses
-from hermes_agent.workspace.bounds import CommandLimits, ProcessLimits
-from hermes_agent.workspace.scope import SystemdScope
+from hermes_agent.workspace.backend import BackendCommand
+from hermes_agent.workspace.backend_selection import LocalBackend
+from hermes_agent.workspace.background_processes import BackgroundProcesses
+from hermes_agent.workspace.sandbox.limits import CommandLimits, ProcessLimits, SystemdScope
 
 DETACHED = (
     "env -i setsid sh -c 'sleep 1000 & echo $! > {file}' </dev/null >/dev/null 2>&1;"

@@ -41,7 +41,7 @@ def attacks() -> dict[str, str]:
     """Return what got through, by the name of the attempt; empty where it was held off."""
     sources = Path(hermes_agent.__file__).resolve().parent.parent
     python = Interpreter.of_this_process(sources)
-    starts = {UNIT: "-m hermes_agent gateway run", "hermes-exec@.service": "-m hermes_agent.io.exec_unit"}
+    starts = {UNIT: "-m hermes_agent gateway run", "hermes-exec@.service": "-m hermes_agent.system.exec_unit"}
     path = f"{python.environment.get('PYTHONPATH', '')}:/opt/tests:/opt/tests/e2e"
     container = Container(
         units={name: PACKAGING / name for name in (*starts, "hermes-exec.socket")},

@@ -56,7 +56,7 @@ cp /opt/packaging/hermes-agent.tmpfiles.conf /usr/lib/tmpfiles.d/hermes-agent.co
 systemctl daemon-reload; systemd-sysusers; mkdir -p /var/lib/hermes/.hermes; chown -R hermes: /var/lib/hermes
 systemd-tmpfiles --create /usr/lib/tmpfiles.d/hermes-agent.conf
 systemctl start hermes-exec.socket
-python3 -m compileall -q /opt/sources/hermes_agent/io
+python3 -m compileall -q /opt/sources/hermes_agent/system
 printf '\\n<<shown\\n'; systemctl show -p MemoryMax -p TasksMax hermes-exec@x.service; printf '\\n>>\\n'
 mkdir -p /run/systemd/system/hermes-exec@.service.d
 printf '[Service]\\nMemoryMax=200M\\nTasksMax=40\\n' >/run/systemd/system/hermes-exec@.service.d/less.conf
@@ -68,7 +68,7 @@ AS=
 """
 DROP_IN = """[Service]
 ExecStart=
-ExecStart=/usr/bin/python3 -m hermes_agent.io.exec_unit
+ExecStart=/usr/bin/python3 -m hermes_agent.system.exec_unit
 Environment=PYTHONPATH=/opt/sources:/opt/packages
 """
 BY_SCOPE = "a scope is gone with its command, and what it counted"

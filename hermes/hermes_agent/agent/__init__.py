@@ -2,6 +2,6 @@
 
 from hermes_agent.agent.agent import Agent
 from hermes_agent.agent.settings import AgentSettings
-from hermes_agent.models.chosen import ChosenModel
+from hermes_agent.models.client_pool import ChosenModel
 
 __all__ = ["Agent", "ChosenModel", "AgentSettings"]

@@ -1,34 +1,39 @@
-"""The agent: it opens conversations, and has what they share."""
+"""Steps of turns on their way to the store: those of all conversations that wait for it share a commit.
+
+Each statement lets go of the interpreter's lock and waits for it again, and so does each hop between two threads: what
+many turns at once come to depends on how few there are.
+
+The agent: it opens conversations, and has what they share.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_agent.agent.contexts import ContextEngines
-from hermes_agent.agent.inbox import InjectedMessages
-from hermes_agent.agent.prompt import SystemPrompt, SystemPromptBuilder
+from hermes_agent.agent.context_engines import ContextEngines
+from hermes_agent.agent.injected_messages import InjectedMessages
+from hermes_agent.agent.session_lifecycle import BOUNDARY, SessionLifecycle, TitleWriter
 from hermes_agent.agent.settings import AgentSettings, ChooseModel
 from hermes_agent.agent.subagents import DelegationSettings, SubagentPolicy, Subagents
-from hermes_agent.agent.titles import TitleWriter
-from hermes_agent.agent.visits import BOUNDARY, SessionLifecycle
-from hermes_agent.agent.writing import CommitWriter
+from hermes_agent.agent.system_prompt import SystemPrompt, SystemPromptBuilder
 from hermes_agent.contracts.tool import Effect
-from hermes_agent.core.ids import new_session_id
-from hermes_agent.core.messages import Message
-from hermes_agent.core.redact import redactor
+from hermes_agent.core.messages import Message, new_session_id
+from hermes_agent.core.redaction import redactor
 from hermes_agent.hooks import HookBus
-from hermes_agent.hooks.spill import AnswerSpill
-from hermes_agent.io.bridge import Bridge, SerialExecutor
+from hermes_agent.hooks.bus import AnswerSpill
 from hermes_agent.memory.manager import InitialMemory, MemoryManager
 from hermes_agent.models.request import ModelClient, ToolDefinitions
 from hermes_agent.policy import Approver
-from hermes_agent.policy.foreign import CheckedCall, TaintTracker
+from hermes_agent.policy.taint import CheckedCall, TaintTracker
+from hermes_agent.runtime.bridge import Bridge, SerialExecutor
 from hermes_agent.sessions import (
     LOCAL,
     Principals,
@@ -41,14 +46,71 @@ from hermes_agent.sessions import (
     this_process,
 )
 from hermes_agent.tools import Dispatcher, ToolRegistry
-from hermes_agent.tools.search import TOOL_CALL, ToolSearch
+from hermes_agent.tools.tool_search import TOOL_CALL, ToolSearch
 from hermes_agent.tools.toolsets import Toolsets
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
-    from hermes_agent.agent.repair import MessageCache, SentTexts
+    from hermes_agent.agent.transcript_writer import MessageCache, SentTexts
 
-__all__ = ["Agent"]
+__all__ = ["Agent", "CommitWriter"]
+
+
+_PendingCommit = tuple[str, SessionCommit, "asyncio.Future[None]"]
+
+
+class CommitWriter:
+    """Writes in the order of `write`. On the core loop.
+
+    Args:
+        lane: the thread of the transcript.
+        transcript: returns it, in that thread.
+    """
+
+    def __init__(self, lane: SerialExecutor, transcript: Callable[[], Transcript]) -> None:
+        self._lane = lane
+        self._transcript = transcript
+        self._waiting: deque[_PendingCommit] = deque()
+        self._called = False
+        """The lane is about to take what waits."""
+
+    async def write(self, session_id: str, step: SessionCommit) -> None:
+        """Store a step; it is stored even if the waiting side is cancelled.
+
+        Raises:
+            UserError: the session is somebody else's, or the store cannot be opened.
+            sqlite3.Error: the disk is full, say.
+        """
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((session_id, step, stored))
+        if not self._called:
+            self._called = True
+            taken: list[_PendingCommit] = []
+            self._lane.start(functools.partial(self._flush, taken)).add_done_callback(
+                functools.partial(_resolve_futures, taken)
+            )
+        await stored  # whoever is cancelled cancels this, and not the work
+
+    def _flush(self, taken: list[_PendingCommit]) -> list[Exception | None]:
+        """Write what waits. In the lane; who comes now calls it again."""
+        self._called = False
+        while self._waiting:
+            taken.append(self._waiting.popleft())
+        return self._transcript().write([(session_id, step) for session_id, step, _ in taken]) if taken else []
+
+
+def _resolve_futures(taken: list[_PendingCommit], written: asyncio.Future[list[Exception | None]]) -> None:
+    """Say to each how it ended."""
+    failed = written.exception()
+    errors = [failed] * len(taken) if failed is not None else written.result()
+    for (_, _, stored), error in zip(taken, errors, strict=True):
+        if stored.done():
+            continue
+        if error is None:
+            stored.set_result(None)
+        else:
+            stored.set_exception(error)
+
 
 SENT_SESSIONS = 512
 """Sessions whose sent messages are remembered; one that falls out costs a cache miss at the provider."""
@@ -225,7 +287,7 @@ class Agent:
     def tools_digest(self, definitions: Sequence[dict[str, Any]]) -> tuple[str, str]:
         """Return the digest of the tools that the model is shown, and their text when it may not be stored yet."""
         if self._shown is None or definitions != self._shown[0]:
-            from hermes_agent.agent.recording import digest_tools  # here and below: conversations bring them
+            from hermes_agent.agent.transcript_writer import digest_tools  # here and below: conversations bring them
 
             self._shown = (definitions, *digest_tools(definitions))
             return self._shown[1:]
@@ -239,7 +301,7 @@ class Agent:
 
     def message_cache(self, session_id: str) -> MessageCache:
         """Return what was worked out of a session's messages so far."""
-        from hermes_agent.agent.repair import MessageCache
+        from hermes_agent.agent.transcript_writer import MessageCache
 
         grown = self._grown.pop(session_id, None) or MessageCache()
         self._grown[session_id] = grown

@@ -13,15 +13,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hermes_agent.agent.compressor import count_tokens, rough_tokens, text_tokens
-from hermes_agent.agent.interrupt import Interrupted
+from hermes_agent.agent.turn_context import Interrupted
 from hermes_agent.contracts import context_engine
 from hermes_agent.contracts.context_engine import ContextEngine, Messages
 from hermes_agent.core.errors import ContextTooLong, UserError
 from hermes_agent.core.messages import Message, Usage
-from hermes_agent.io.bridge import Bridge
+from hermes_agent.runtime.bridge import Bridge
 
 if TYPE_CHECKING:
-    from hermes_agent.agent.contexts import ContextEngines
+    from hermes_agent.agent.context_engines import ContextEngines
     from hermes_agent.agent.conversation import Conversation
 
 __all__ = ["SessionCompaction"]

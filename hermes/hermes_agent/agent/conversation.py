@@ -11,28 +11,23 @@ from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.agent.context_files import FolderInstructions
-from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
-from hermes_agent.agent.recording import TurnRecorder
-from hermes_agent.agent.recovering import InterruptedTurn, load_interrupted_turn
-from hermes_agent.agent.repair import MessageCache, SentTexts
+from hermes_agent.agent.session_lifecycle import BOUNDARY
+from hermes_agent.agent.system_prompt import FolderInstructions
+from hermes_agent.agent.transcript_writer import MessageCache, SentTexts, TurnRecorder
 from hermes_agent.agent.turn import run_turn
-from hermes_agent.agent.turn_state import RepeatedCalls, TurnState
-from hermes_agent.agent.visits import BOUNDARY
+from hermes_agent.agent.turn_context import GRACE_S, Interrupt, Interrupted, RepeatedCalls, TurnState
+from hermes_agent.agent.turn_start import InterruptedTurn, load_interrupted_turn
 from hermes_agent.core.errors import UnsupportedOption, UserError
-from hermes_agent.core.events import Event, Notice, TurnFinished
-from hermes_agent.core.ids import new_id
-from hermes_agent.core.masking import mask_content, mask_message
-from hermes_agent.core.messages import Content, Message, Usage, assistant_text
-from hermes_agent.core.redact import redactor
+from hermes_agent.core.messages import Content, Event, Message, Notice, TurnFinished, Usage, assistant_text, new_id
+from hermes_agent.core.redaction import mask_content, mask_message, redactor
 from hermes_agent.hooks import HookResult
-from hermes_agent.models.attempts import find_unsupported_option
-from hermes_agent.models.chosen import ChosenModel
+from hermes_agent.models.client_pool import ChosenModel
+from hermes_agent.models.fallback import find_unsupported_option
 from hermes_agent.models.request import NO_OPTIONS, RequestOptions, ToolDefinitions
 from hermes_agent.policy import ApprovalHooks, Approvals, Approver
 from hermes_agent.sessions import NewSession, StoredSession, UnfinishedTurn
 from hermes_agent.tools import CallScope, current_scope
-from hermes_agent.tools.budget import StepBudget
+from hermes_agent.tools.call_scope import StepBudget
 
 if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.agent import Agent
-from hermes_agent.agent.contexts import ContextEngines
-from hermes_agent.agent.prompt import SystemPromptBuilder
-from hermes_agent.agent.recording import RequestDigest, digest_tools
+from hermes_agent.agent.context_engines import ContextEngines
 from hermes_agent.agent.settings import AgentSettings
+from hermes_agent.agent.system_prompt import SystemPromptBuilder
+from hermes_agent.agent.transcript_writer import RequestDigest, digest_tools
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.hooks import HookBus
-from hermes_agent.io.bridge import Bridge
-from hermes_agent.models.chosen import ChosenModel
+from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions
 from hermes_agent.policy import NoApprover
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import StoredTurn, Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.builtin_tools.delegate_task import DelegatedTask, SubagentReport
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed, UserError
-from hermes_agent.core.events import TurnFinished
-from hermes_agent.core.foreign import mark_untrusted
-from hermes_agent.core.ids import new_id, new_session_id
+from hermes_agent.core.messages import TurnFinished, new_id, new_session_id
+from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.policy import Approvals, Approver, Choice, NoApprover, Refusal
 from hermes_agent.sessions import LOCAL, Delegation
-from hermes_agent.tasks.delegating import DelegatedTask, SubagentReport
 from hermes_agent.tools import CallScope
 
 if TYPE_CHECKING:

@@ -10,16 +10,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from hermes_agent.agent.interrupt import GRACE_S, Interrupted
-from hermes_agent.agent.turn_state import TurnState, TurnStopped, changed_path
-from hermes_agent.core.events import Event, ToolFinished, ToolStarted
-from hermes_agent.core.masking import mask_arguments
-from hermes_agent.core.messages import Message, ToolCall
+from hermes_agent.agent.turn_context import GRACE_S, Interrupted, TurnState, TurnStopped, changed_path
+from hermes_agent.core.log_context import log_context
+from hermes_agent.core.messages import Event, Message, ToolCall, ToolFinished, ToolStarted
+from hermes_agent.core.redaction import mask_arguments
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.service.context import log_context
 from hermes_agent.sessions import CallRecord
 from hermes_agent.tools import CallScope, ToolOutcome, tool_error
-from hermes_agent.tools.parallel import MAX_PARALLEL, batch_limit_s, may_run_in_parallel
+from hermes_agent.tools.call_scope import MAX_PARALLEL, batch_limit_s, may_run_in_parallel
 from hermes_agent.tools.results import status_of
 
 __all__ = ["INTERRUPTED", "ToolStep"]

@@ -9,23 +9,26 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
-from hermes_agent.agent.beginning import add_injected, start_turn
-from hermes_agent.agent.interrupt import Interrupted
 from hermes_agent.agent.model_step import ModelStep
-from hermes_agent.agent.recalling import mask_stream, remember_turn, without_fences
-from hermes_agent.agent.recovering import InterruptedTurn
-from hermes_agent.agent.repair import repaired
 from hermes_agent.agent.settings import reached_cap, uncounted_notice
 from hermes_agent.agent.tool_step import ToolStep
-from hermes_agent.agent.turn_state import TurnState, TurnStopped, verify_nudge
+from hermes_agent.agent.transcript_writer import repaired
+from hermes_agent.agent.turn_context import Interrupted, TurnState, TurnStopped, verify_nudge
+from hermes_agent.agent.turn_start import (
+    InterruptedTurn,
+    add_injected,
+    mask_stream,
+    remember_turn,
+    start_turn,
+    without_fences,
+)
 from hermes_agent.core.errors import ContextTooLong, UserError
-from hermes_agent.core.events import Event, Notice, StopSentence, TextDelta, TurnFinished
-from hermes_agent.core.messages import Message, text_content
-from hermes_agent.core.redact import redactor
-from hermes_agent.models.attempts import RetryNotice
-from hermes_agent.models.infos import cost_usd
+from hermes_agent.core.log_context import log_context
+from hermes_agent.core.messages import Event, Message, Notice, StopSentence, TextDelta, TurnFinished, text_content
+from hermes_agent.core.redaction import redactor
+from hermes_agent.models.fallback import RetryNotice
+from hermes_agent.models.model_catalog import cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart, ToolDefinitions
-from hermes_agent.service.context import log_context
 from hermes_agent.sessions import TURN, UsageRecord
 
 __all__ = ["run_turn"]

@@ -7,10 +7,10 @@ import sys
 
 from hermes_agent import __version__
 from hermes_agent.app.start import start_host, start_warnings
+from hermes_agent.console import Console, answer_once
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.host import Host
 from hermes_agent.sessions import LOCAL
-from hermes_agent.terminal import Console, answer_once
 
 __all__ = ["run"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
-from hermes_agent.io.files import write_atomic
+from hermes_agent.system.files import write_atomic
 
 if TYPE_CHECKING:
     from hermes_agent.core.messages import Message
@@ -51,8 +51,8 @@ def ask_daemon(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30
     Raises:
         UserError: none runs, or it refuses.
     """
-    from hermes_agent.service.control import request, request_at  # asyncio: not for a command that asks nobody
-    from hermes_agent.service.lock import lock_holder
+    from hermes_agent.service.control_socket import request, request_at  # asyncio: not for a command that asks nobody
+    from hermes_agent.service.daemon_state import lock_holder
 
     if (door := daemon_socket(os.environ)) is not None:
         return request_at(door, question, timeout_s=timeout_s)
@@ -128,7 +128,7 @@ def _chat(door: Path, first: str | None, session: str) -> int:
 
 
 def _answer(door: Path, question: str, session: str) -> tuple[int, str]:
-    from hermes_agent.terminal.render import printable
+    from hermes_agent.console.output import printable
 
     if not question.strip():
         raise UserError("there is no question", exit_status=EXIT_USAGE)
@@ -145,7 +145,7 @@ def _answer(door: Path, question: str, session: str) -> tuple[int, str]:
 
 
 def _ask(door: Path, question: Mapping[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
-    from hermes_agent.service.control import request_at
+    from hermes_agent.service.control_socket import request_at
 
     return request_at(door, {**question, "key": _key(os.environ)}, timeout_s=timeout_s)
 

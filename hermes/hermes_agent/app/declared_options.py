@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hermes_agent.app.manifest_cache import ManifestCache, quiet_or_debug
 from hermes_agent.config.schema import Node
 from hermes_agent.plugins.config_schema import schema_with_options
-from hermes_agent.plugins.debug_log import quiet_or_debug
 from hermes_agent.plugins.discovery import Discovery, discover
-from hermes_agent.plugins.seen import ManifestCache
 
 __all__ = ["declared_schema", "find_plugins"]
 

@@ -19,12 +19,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"hermes-agent {__version__}")
         return 0
     gc.disable()  # nothing that an import makes is garbage
-    from hermes_agent.app import cli_main  # argparse and the rest cost more than the version does
+    from hermes_agent.app import command_line  # argparse and the rest cost more than the version does
 
     gc.freeze()
     gc.enable()
     try:
-        status = cli_main.run(arguments)
+        status = command_line.run(arguments)
         sys.stdout.flush()  # here, where a reader that is gone can be told from a fault
         return status
     except KeyboardInterrupt:

@@ -6,15 +6,15 @@ import logging
 
 from hermes_agent.compat import import_hook
 from hermes_agent.config import Config
+from hermes_agent.config.check import keys_without_effect
 from hermes_agent.config.effective import write_effective
-from hermes_agent.config.findings import ConfigFinding, config_error
-from hermes_agent.config.survey import keys_without_effect
+from hermes_agent.config.yaml_document import ConfigFinding, config_error
 from hermes_agent.host import Host
-from hermes_agent.host.prices import unpriced_model_warnings
+from hermes_agent.host.features import unpriced_model_warnings
+from hermes_agent.logs.setup import LogMode, configure_logging
 from hermes_agent.plugins.config_names import find_unknown_names
-from hermes_agent.plugins.threads import watch_threads
+from hermes_agent.plugins.usage_account import watch_threads
 from hermes_agent.policy.network import explain_unruled
-from hermes_agent.service.logs import LogMode, configure_logging
 
 __all__ = ["start_host", "start_warnings"]
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hermes_agent.compat import hosting, import_hook
+from hermes_agent.compat import agent, import_hook
 from hermes_agent.core.errors import EXIT_USAGE
 
 __all__ = ["main"]
@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"hermes_agent.compat: there is no {script}\n{USAGE}", file=sys.stderr)
         return EXIT_USAGE
     import_hook.install()
-    hosting.allow_building()
+    agent.allow_building()
     sys.argv = list(argv)
     if script.is_file():  # a directory or an archive with a __main__.py: runpy puts itself on the path
         sys.path[0] = str(script.resolve().parent)

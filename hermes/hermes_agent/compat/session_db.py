@@ -13,8 +13,8 @@ from typing import Any
 
 from hermes_agent.config import hermes_home
 from hermes_agent.core.messages import Message, ToolCall, Usage
+from hermes_agent.sessions.commits import COLUMNS, message_from_row
 from hermes_agent.sessions.search import has_search
-from hermes_agent.sessions.steps import COLUMNS, message_from_row
 from hermes_agent.sessions.transcript import CACHED_SESSIONS, Transcript
 
 __all__ = ["SessionDB", "apply_wal_with_fallback", "default_path"]

@@ -4,9 +4,9 @@
 a file, `hermes_agent.config.check` reports on one; `hermes_agent.config.reference` writes the docs' key list.
 """
 
-from hermes_agent.config.findings import ConfigFinding
 from hermes_agent.config.home import hermes_home, home_paths, make_home, stamp
 from hermes_agent.config.load import Config, load
+from hermes_agent.config.yaml_document import ConfigFinding
 
 __all__ = [
     "Config",

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hermes_agent.config.findings import ENV_HINT, ConfigFinding, config_error
-from hermes_agent.config.lock import hold_lock
-from hermes_agent.config.yamlfile import decode_file
+from hermes_agent.config.yaml_document import ENV_HINT, ConfigFinding, config_error
+from hermes_agent.config.yaml_reader import decode_file
 from hermes_agent.core.errors import UserError
-from hermes_agent.io.files import PRIVATE, write_atomic
+from hermes_agent.system.files import PRIVATE, hold_lock, write_atomic
 
 __all__ = ["EnvFile", "parse_env", "read_env_file", "write_env_value"]
 

@@ -1,26 +1,50 @@
-"""Where the config of a home lies."""
+"""Where the config of a home lies.
+
+Profiles: homes of their own below `HOME/profiles`, chosen by `-p NAME`, or for good by `hermes profile use NAME`.
+
+Source: plugin contract §2.1 (`profile_name`), §12.1.
+
+Which files of the agent's home a tool may open, by the principal of its session.
+
+What is not listed here is closed to the tools of every session: the agent's own state, and what other users own. A
+folder that is neither is a plugin's, which the sessions of the home's owner may read.
+Imports the standard library alone: the search process loads it on its own.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.errors import UserError
 
 __all__ = [
+    "ACTIVE_PROFILE_FILE",
     "DECLARED",
-    "ENV_FILE",
+    "DEFAULT_PROFILE",
     "EFFECTIVE",
-    "LOCAL",
+    "ENV_FILE",
+    "FileAccess",
     "HomePaths",
+    "HomeProfile",
+    "LOCAL",
+    "PRINCIPALS",
+    "WORKSPACE",
+    "find_denial",
     "hermes_home",
+    "home_paths",
     "make_home",
     "place_in_home",
-    "home_paths",
+    "profile_at",
+    "profiles",
+    "root_home",
+    "selected_profile",
     "stamp",
 ]
+
 
 EFFECTIVE = "config.yaml"
 LOCAL = "config.local.yaml"
@@ -94,3 +118,160 @@ def _time_and_size(file: Path) -> tuple[int, int]:
     except OSError:
         return (0, -1)
     return (info.st_mtime_ns, info.st_size)
+
+
+DEFAULT_PROFILE = "default"
+ACTIVE_PROFILE_FILE = "active_profile"
+"""File of the root home with the profile that counts where neither `-p` nor `HERMES_HOME` names one."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_OPTIONS = ("-p", "--profile")
+
+
+class HomeProfile(NamedTuple):
+    """One of the homes."""
+
+    name: str
+    home: Path
+
+
+def root_home() -> Path:
+    """Return the home that the profiles lie in: that of a profile's home, else the home itself."""
+    home = hermes_home()
+    return home.parent.parent if home.parent.name == "profiles" else home
+
+
+def profiles() -> Iterator[HomeProfile]:
+    """Yield the root home as `default`, then every profile by name."""
+    root = root_home()
+    yield HomeProfile(DEFAULT_PROFILE, root)
+    folder = root / "profiles"
+    for place in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if place.is_dir() and _NAME.fullmatch(place.name):
+            yield HomeProfile(place.name, place)
+
+
+def profile_at(name: str, *, there: bool = True) -> HomeProfile:
+    """Return a profile by its name.
+
+    Args:
+        there: it must exist.
+
+    Raises:
+        UserError: the name cannot be one, or nothing bears it.
+    """
+    root = root_home()
+    if name == DEFAULT_PROFILE:
+        return HomeProfile(DEFAULT_PROFILE, root)
+    if not _NAME.fullmatch(name):
+        raise UserError(
+            f"{name!r} cannot be the name of a profile",
+            hint="Up to 64 lower-case letters, digits, `-` and `_`, the first a letter or digit.",
+        )
+    home = root / "profiles" / name
+    if there and not home.is_dir():
+        names = ", ".join(one.name for one in profiles())
+        raise UserError(f"there is no profile {name!r}", hint=f"There is: {names}. `hermes profile create` makes one.")
+    return HomeProfile(name, home)
+
+
+def selected_profile(argv: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
+    """Take `-p NAME` from the begin of a command line, and let `HERMES_HOME` be the home of that profile.
+
+    Without it, and without `HERMES_HOME`, the one of `hermes profile use` counts.
+
+    Raises:
+        UserError: there is no such profile.
+    """
+    rest, name = list(argv), ""
+    if rest and rest[0] in _OPTIONS:
+        if len(rest) < 2:
+            raise UserError(f"{rest[0]} wants the name of a profile", hint="`hermes profile list` shows them.")
+        name, rest = rest[1], rest[2:]
+    elif rest and rest[0].startswith("--profile="):
+        name, rest = rest[0].partition("=")[2], rest[1:]
+    elif not environ.get("HERMES_HOME"):
+        name = _active_profile()
+        if name and not profile_at(name, there=False).home.is_dir():
+            raise UserError(
+                f"there is no profile {name!r} any more, which `hermes profile use` chose",
+                hint=f"`hermes -p {DEFAULT_PROFILE} profile use {DEFAULT_PROFILE}` lets the default home be used.",
+            )
+    if name:
+        environ["HERMES_HOME"] = str(profile_at(name).home)
+    return rest
+
+
+def _active_profile() -> str:
+    try:
+        return (root_home() / ACTIVE_PROFILE_FILE).read_text(encoding="utf-8").strip()
+    except OSError:  # nobody chose one
+        return ""
+
+
+PRINCIPALS = "cache/people"
+"""Below the home: a folder for each principal, with its uploads, long results of tools and generated files."""
+WORKSPACE = "workspace"
+"""Where a daemon works whose operator names no directory; everybody's who may use its tools."""
+_NOTES = "memories"
+_HOOKS = "hook_outputs"
+_SHARED = frozenset({"SOUL.md", "plugins", "skills", WORKSPACE})
+"""Entries of the home that every session may read."""
+_OPERATOR = frozenset({"config.local.yaml", "config.yaml", "cron", "hooks", "pairing", "plugins_trust.json", "scripts"})
+"""Entries that the sessions of the home's owner may read, too."""
+_STATE = frozenset(
+    {
+        *("cache", "checkpoints", "gateway", "gateway-locks", "logs", "mcp-tokens", "node", "processes", "profiles"),
+        *("restore-points", "run"),
+        # of the published program, in whose homes the agent works, too
+        *("audio_cache", "backups", "bin", "browser_screenshots", "document_cache", "hermes-agent", "home"),
+        *("image_cache", "images", "kanban", "matrix", "platforms", "sandboxes", "sessions", "shared", "skins"),
+        *("state-snapshots", "video_cache", "weixin", "whatsapp"),
+    }
+)
+"""Folders of the home that no session may read but for what is open in them: the agent's, and what users left there."""
+_PARENTS = frozenset({"", "cache", PRINCIPALS, _NOTES, f"{_NOTES}/people", _HOOKS})
+"""Directories on the way to what is open; of their entries only those are shown that are open themselves."""
+
+
+class FileAccess(NamedTuple):
+    """Whose files a call may open."""
+
+    folders: frozenset[str] = frozenset()
+    """Names of the folders below `PRINCIPALS`."""
+    notes: str | None = None
+    """Folder of the notes below `memories/people`; empty for those of the home's owner, None for no notes."""
+    is_owner: bool = False
+    """Whether it is the home's owner."""
+    session: str = ""
+    """The session, to which long texts of hooks belong."""
+
+
+def find_denial(place: str, reader: FileAccess, *, is_folder: bool = False) -> str | None:
+    """Return why a path below the home is not open to a call, or None.
+
+    Args:
+        place: resolved, relative to the home; empty for the home itself.
+        is_folder: it is a directory. What something lies in is one, and need not be said to be.
+    """
+    if place in _PARENTS:
+        return None
+    first = place.partition("/")[0]
+    if first in _SHARED or (reader.is_owner and first in _OPERATOR):
+        return None
+    if place.startswith(f"{PRINCIPALS}/"):
+        folder = place.removeprefix(f"{PRINCIPALS}/").partition("/")[0]
+        return None if folder in reader.folders else "it belongs to another user"
+    if first == _HOOKS:
+        return None if place.split("/")[1] == reader.session else "it belongs to another session"
+    if first == _NOTES:
+        return None if _is_own_note(place, reader) else "it belongs to another user"
+    if (is_folder or "/" in place) and first not in _STATE and not first.startswith("."):
+        return None if reader.is_owner else "it belongs to a plugin"
+    return "it is the agent's own state"
+
+
+def _is_own_note(place: str, reader: FileAccess) -> bool:
+    below = place.removeprefix(f"{_NOTES}/")
+    if below.startswith("people/"):
+        return bool(reader.notes) and below.split("/")[1] == reader.notes
+    return reader.notes == ""

@@ -7,14 +7,27 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from hermes_agent.config.document import ConfigDocument
-from hermes_agent.config.findings import ConfigFinding, config_error
 from hermes_agent.config.home import DECLARED, HomePaths, home_paths
-from hermes_agent.config.keypath import KeyPath, parse_path, render_path
-from hermes_agent.config.schema import MISSING, OPEN, Node, default, load_schema, lookup
+from hermes_agent.config.schema import (
+    MISSING,
+    OPEN,
+    KeyPath,
+    Node,
+    default,
+    expand,
+    fill_defaults,
+    find_value,
+    has_variable,
+    load_schema,
+    lookup,
+    merge,
+    normalise,
+    parse_path,
+    render_path,
+)
 from hermes_agent.config.validate import Violation, near_miss, validate
-from hermes_agent.config.values import expand, fill_defaults, find_value, has_variable, merge, normalise
-from hermes_agent.config.yamlfile import read_file
+from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding, config_error
+from hermes_agent.config.yaml_reader import read_file
 
 __all__ = ["Config", "Layer", "LookUp", "Origin", "check_document", "load", "read_layers", "variable_look_up"]
 
@@ -60,7 +73,7 @@ class Config(NamedTuple):
         value = find_value(self.values, parts)
         if value is not MISSING:
             return value
-        from hermes_agent.config.explain import describe_unknown  # below, too: only for something that is wrong
+        from hermes_agent.config.validate import describe_unknown  # below, too: only for something that is wrong
 
         node = lookup(parts)
         if node is None:
@@ -150,7 +163,7 @@ def check_document(
     ]
     if not wrong:
         return values, [*document.findings]
-    from hermes_agent.config.explain import describe_violation
+    from hermes_agent.config.validate import describe_violation
 
     return values, [*document.findings, *(describe_violation(violation, document, schema) for violation in wrong)]
 

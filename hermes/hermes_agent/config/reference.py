@@ -6,8 +6,7 @@ import json
 import sys
 from typing import Any
 
-from hermes_agent.config.keypath import KeyPath
-from hermes_agent.config.schema import USED, Node, effect, load_schema, resolve, types
+from hermes_agent.config.schema import USED, KeyPath, Node, effect, load_schema, resolve, types
 
 __all__ = ["markdown"]
 

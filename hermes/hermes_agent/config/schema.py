@@ -1,4 +1,6 @@
-"""The schema of the config: `schema.json`, and what it says about the key at a path.
+"""Paths of keys: `agent.max_turns`, `mcp_servers."my.server".args[0]`.
+
+The schema of the config: `schema.json`, and what it says about the key at a path.
 
 The subset of JSON Schema 2020-12 that the file uses is `KEYWORDS`; our own annotations are `ANNOTATIONS`:
 
@@ -18,36 +20,106 @@ The subset of JSON Schema 2020-12 that the file uses is `KEYWORDS`; our own anno
 The last two stand only in what `extended` returns.
 
 Functions with a `schema` take the whole schema, which may be one with options of plugins; None is `schema.json`.
+
+Pure operations on config values: walk, merge, expand, normalise, fill in defaults.
+
+Where names stand in the config (of providers, platforms, toolsets, tools, plugins), and of what each is the name.
+
+`plugins.config_names` says which of them nothing answers to.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
-
-from hermes_agent.config.keypath import KeyPath
+from typing import Any, Final, NamedTuple
 
 __all__ = [
     "ANNOTATIONS",
+    "ConfigName",
     "KEYWORDS",
+    "KeyPath",
     "MISSING",
-    "OPEN",
-    "USED",
     "Node",
+    "OPEN",
+    "PLATFORM",
+    "PLUGIN",
+    "PROVIDER",
+    "TOOL",
+    "TOOLSET",
+    "USED",
     "child",
     "default",
     "effect",
+    "expand",
+    "expand_shorthand",
     "extended",
+    "fill_defaults",
+    "find_names",
+    "find_value",
+    "has_names",
+    "has_variable",
     "is_secret",
     "leaves",
     "load_schema",
     "lookup",
+    "merge",
+    "nested",
+    "normalise",
+    "parse_path",
+    "render_path",
     "resolve",
     "types",
+    "variables",
+    "walk",
 ]
+
+
+KeyPath = tuple[str | int, ...]
+"""Names of mappings' keys and, for lists, indices from 0."""
+
+_PART = re.compile(r'"([^"]*)"|\[(\d{1,6})\]|([^.\[\]"]+)')
+_PLAIN = re.compile(r"[^.\[\]\"\s]+")
+
+
+def parse_path(text: str) -> KeyPath:
+    """Return the parts of a dotted path; a name with a dot stands in double quotes.
+
+    Raises:
+        ValueError: the text is empty, or a part is.
+    """
+    parts: list[str | int] = []
+    at = 0
+    while at < len(text):
+        if parts and text[at] == ".":
+            at += 1
+        elif parts and text[at] != "[":
+            break
+        match = _PART.match(text, at)
+        if match is None:
+            break
+        quoted, index, plain = match.groups()
+        parts.append(int(index) if index is not None else plain if quoted is None else quoted)
+        at = match.end()
+        if at == len(text):
+            return tuple(parts)
+    raise ValueError(f"{text!r} is not the path of a key; write it like agent.max_turns")
+
+
+def render_path(path: KeyPath) -> str:
+    """Return the text that `parse` reads back."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = part if _PLAIN.fullmatch(part) else f'"{part}"'
+            text += f".{name}" if text else name
+    return text
+
 
 Node = Mapping[str, Any]
 """One schema: a JSON object."""
@@ -169,7 +241,7 @@ def effect(path: KeyPath) -> str:
 
 def is_secret(path: KeyPath, schema: Node | None = None) -> bool:
     """Say whether a value at `path` is never shown: the schema says so, or a name on the way does."""
-    from hermes_agent.core.redact import looks_like_secret_name  # only where values are shown
+    from hermes_agent.core.redaction import looks_like_secret_name  # only where values are shown
 
     node: Node | None = load_schema() if schema is None else schema
     secret = False
@@ -206,3 +278,182 @@ def leaves(node: Node | None = None, path: KeyPath = ()) -> list[tuple[KeyPath, 
     if isinstance(other, dict):
         found += leaves(other, (*path, "<name>"))
     return found or [(path, node)]
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def walk(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Yield every value below `value` that is not a mapping or list with something in it, with its path."""
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from walk(item, (*path, key))
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from walk(item, (*path, index))
+    else:
+        yield path, value
+
+
+def find_value(value: Any, path: KeyPath) -> Any:
+    """Return the value at `path`; `MISSING` when there is none."""
+    for part in path:
+        if isinstance(part, int):
+            if not isinstance(value, list) or part >= len(value):
+                return MISSING
+        elif not isinstance(value, dict) or part not in value:
+            return MISSING
+        value = value[part]
+    return value
+
+
+def nested(path: KeyPath, value: Any) -> Any:
+    """Return the mapping of mappings in which `value` stands at `path`."""
+    for part in reversed(path):
+        value = {part: value}
+    return value
+
+
+def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Return both mappings as one: mappings are merged key by key, anything else of `over` replaces."""
+    merged = dict(under)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def has_variable(text: object) -> bool:
+    """Say whether a text refers to a variable as `${NAME}`."""
+    return isinstance(text, str) and _VARIABLE.search(text) is not None
+
+
+def variables(text: str) -> list[str]:
+    """Return the names that `text` refers to."""
+    return _VARIABLE.findall(text)
+
+
+def expand(value: Any, look_up: Callable[[str], str | None]) -> Any:
+    """Return `value` with `${NAME}` in texts replaced; a variable that is not set stays as written."""
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda m: m[0] if (v := look_up(m[1])) is None else v, value) if "${" in value else value
+    if isinstance(value, dict):
+        return {key: expand(item, look_up) for key, item in value.items()}
+    if isinstance(value, list):
+        return [expand(item, look_up) for item in value]
+    return value
+
+
+def expand_shorthand(value: Any, node: Node) -> Any:
+    """Return the text that true or false stands for at this key; the value itself where it stands for none."""
+    return node.get("x-true-is" if value else "x-false-is", value) if isinstance(value, bool) else value
+
+
+def normalise(value: Any, node: Node | None = None) -> Any:
+    """Return a valid `value` with each shorthand written out (`x-text-is`, `x-false-is`, `x-true-is`, 90.0 for 90)."""
+    node = resolve(load_schema() if node is None else node)
+    if node is OPEN:
+        return value
+    if isinstance(value, bool):
+        return expand_shorthand(value, node)
+    if isinstance(value, str) and "x-text-is" in node:
+        return {node["x-text-is"]: value}
+    if isinstance(value, float) and "integer" in types(node) and "number" not in types(node):
+        return int(value)
+    if isinstance(value, dict):
+        return {key: normalise(item, child(node, key) or OPEN) for key, item in value.items()}
+    if isinstance(value, list):
+        return [normalise(item, child(node, index) or OPEN) for index, item in enumerate(value)]
+    return value
+
+
+def fill_defaults(value: Any, node: Node | None = None) -> Any:
+    """Return a normalised `value` with the defaults of every declared key that is not there."""
+    node = resolve(load_schema() if node is None else node)
+    if not isinstance(value, dict) or node is OPEN:
+        return value
+    filled = {key: fill_defaults(item, child(node, key) or OPEN) for key, item in value.items()}
+    for key, sub in node.get("properties", {}).items():
+        if key not in filled and (given := default(resolve(sub))) is not MISSING:
+            filled[key] = given
+    return filled
+
+
+ANY = "<name>"
+ITEM = "[]"
+"""In a pattern: every item of a list; of a mapping its `provider`."""
+KEY = "<key>"
+"""At the end of a pattern: the keys of the mapping are the names."""
+
+PROVIDER, PLATFORM, TOOLSET, TOOL, PLUGIN = "model provider", "platform", "toolset", "tool", "plugin"
+
+PATTERNS: dict[tuple[str, ...], str] = {
+    ("model", "provider"): PROVIDER,
+    ("fallback_providers", ITEM): PROVIDER,
+    ("auxiliary", ANY, "provider"): PROVIDER,
+    ("auxiliary", ANY, "fallback_chain", ITEM): PROVIDER,
+    ("credential_pool_strategies", KEY): PROVIDER,
+    ("memory", "provider"): "memory provider",
+    ("web", "backend"): "web provider",
+    ("web", "search_backend"): "web provider",
+    ("web", "extract_backend"): "web provider",
+    ("tts", "provider"): "TTS provider",
+    ("stt", "provider"): "transcription provider",
+    ("image_gen", "provider"): "image generation provider",
+    ("context", "engine"): "context engine",
+    ("cron", "provider"): "cron scheduler",
+    ("terminal", "backend"): "terminal backend",
+    ("toolsets", ITEM): TOOLSET,
+    ("agent", "disabled_toolsets", ITEM): TOOLSET,
+    ("platform_toolsets", ANY, ITEM): TOOLSET,
+    ("webhooks", ANY, "toolsets", ITEM): TOOLSET,
+    ("platform_toolsets", KEY): PLATFORM,
+    ("platforms", KEY): PLATFORM,
+    ("platform_hints", KEY): PLATFORM,
+    ("skills", "platform_disabled", KEY): PLATFORM,
+    ("webhooks", ANY, "deliver"): PLATFORM,
+    ("people", ANY, ITEM): PLATFORM,
+    ("plugins", "enabled", ITEM): PLUGIN,
+    ("plugins", "disabled", ITEM): PLUGIN,
+    ("plugins", "entries", KEY): PLUGIN,
+    ("plugins", "allow_tool_override", ITEM): TOOL,
+    ("tools", "tool_search", "pinned", ITEM): TOOL,
+    ("security", "foreign_text", "tools", KEY): TOOL,
+}
+"""Where names stand in the config, and of what."""
+
+
+class ConfigName(NamedTuple):
+    """A name that the config uses."""
+
+    path: KeyPath
+    kind: str
+    name: str
+
+
+def has_names(path: KeyPath) -> bool:
+    """Say whether a value at `path` may hold such names."""
+    return any(all(p in (ANY, KEY, ITEM, q) for p, q in zip(pattern, path, strict=False)) for pattern in PATTERNS)
+
+
+def find_names(values: Mapping[str, Any]) -> Iterator[ConfigName]:
+    """Yield every name; a text with a variable that is not set is none."""
+    for pattern, kind in PATTERNS.items():
+        for path, name in _at(values, pattern, ()):
+            if isinstance(name, str) and name.strip() and not has_variable(name):
+                yield ConfigName(path, kind, name.strip())
+
+
+def _at(value: Any, pattern: tuple[str, ...], path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    if not pattern:
+        yield path, value
+    elif pattern[0] == ITEM:
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            yield (*path, index), item.get("provider") if isinstance(item, Mapping) else item
+    elif pattern[0] == KEY:
+        for key in value if isinstance(value, Mapping) else ():
+            yield (*path, key), key
+    elif isinstance(value, Mapping):
+        for key in value if pattern[0] == ANY else (pattern[0],):
+            if key in value:
+                yield from _at(value[key], pattern[1:], (*path, key))

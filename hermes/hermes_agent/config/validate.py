@@ -3,19 +3,37 @@
 Understands exactly `schema.KEYWORDS`. A test compares the verdict with `jsonschema` on generated values. On top
 of the schema comes one rule that JSON Schema cannot say: a key that nobody declares, in a place where plugins
 keep theirs, is refused when it is a near miss of a declared one (`kind == "near_miss"`).
+
+Put a violation into words: what was expected, what is there, and what to write.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from hermes_agent.config.keypath import KeyPath
-from hermes_agent.config.nearness import is_near_miss
-from hermes_agent.config.schema import OPEN, Node, child, load_schema, resolve, types
+from hermes_agent.config.schema import (
+    OPEN,
+    KeyPath,
+    Node,
+    child,
+    has_variable,
+    is_secret,
+    leaves,
+    load_schema,
+    render_path,
+    resolve,
+    types,
+    variables,
+)
+from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding
+from hermes_agent.core.redaction import MASK, redactor
+from hermes_agent.core.text import is_near_miss, nearest_name
 
-__all__ = ["Violation", "has_type", "near_miss", "validate"]
+__all__ = ["LONGEST_QUOTE", "Violation", "describe_unknown", "describe_violation", "has_type", "near_miss", "validate"]
+
 
 Kind = Literal["type", "enum", "minimum", "maximum", "minLength", "pattern", "unknown", "near_miss"]
 
@@ -143,3 +161,166 @@ def _meant(key: str, value: object, declared: Mapping[str, Node]) -> str | None:
 def _looks_like(value: object, node: Node) -> bool:
     """Say whether a mapping has a key that the schema declares."""
     return isinstance(value, dict) and not value.keys().isdisjoint(node.get("properties", {}))
+
+
+LONGEST_QUOTE = 60
+"""Characters of a wrong text that are shown."""
+
+_IN_WORDS = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "boolean": "true or false",
+    "integer": "an integer",
+    "number": "a number",
+    "null": "null",
+}
+
+
+def describe_violation(violation: Violation, document: ConfigDocument, schema: Node | None = None) -> ConfigFinding:
+    """Return the finding for `violation`, which was found in `document`.
+
+    Args:
+        schema: the whole schema, when it is not `schema.json`.
+    """
+    path = violation.path
+    spot = document.position(path)
+    if violation.kind in ("unknown", "near_miss"):
+        message = describe_unknown(path, violation.node, violation.meant)
+    else:
+        written = document.raw_value(path)
+        value = violation.value if written is None else written
+        message = f"{render_path(path)}: {_wrong_value(violation, value, document.token(path), schema)}"
+    return ConfigFinding(
+        document.name, spot.line if spot else None, spot.column if spot else None, render_path(path), redactor(message)
+    )
+
+
+def describe_unknown(path: KeyPath, parent: Node, meant: str | None = None) -> str:
+    """Return the sentence about a key that is not known at `path`; `parent` is the schema of its mapping."""
+    name = str(path[-1])
+    message = f"unknown key `{render_path(path)}`"
+    if meant is not None:
+        return f"{message} (did you mean `{render_path((*path[:-1], meant))}`?)"
+    near = nearest_name(name, parent.get("properties", {}))
+    if near is not None:
+        return f"{message} (did you mean `{render_path((*path[:-1], near))}`?)"
+    elsewhere = [other for other, _ in leaves() if other[-1] == name and "<name>" not in other]
+    if len(elsewhere) == 1:
+        return f"{message} (did you mean `{render_path(elsewhere[0])}`?)"
+    known = list(parent.get("properties", {}))
+    if known and len(known) <= 8:
+        return f"{message}; known here: {', '.join(known)}"
+    return message
+
+
+def _wrong_value(violation: Violation, value: Any, token: str, schema: Node | None) -> str:
+    node, path = violation.node, violation.path
+    secret = is_secret(path, schema)
+    got = _describe(value, token, secret=secret)
+    if violation.kind == "type":
+        hint = (
+            "; a variable always gives text"
+            if has_variable(value)
+            else _what_to_write(node, path, value, secret=secret)
+        )
+        return f"expected {_expected(node)}, got {got}{hint}"
+    got += _about_variables(value, violation.value)
+    if violation.kind == "enum":
+        choices = [choice for choice in node["enum"] if isinstance(choice, str) and choice]
+        near = nearest_name(value, choices) if isinstance(value, str) and not secret else None
+        suggestion = f" (did you mean `{near}`?)" if near else ""
+        return f"expected one of {', '.join(f'`{choice}`' for choice in choices)}, got {got}{suggestion}"
+    if violation.kind in ("minimum", "maximum"):
+        return f"expected {_IN_WORDS[_number_type(node)]} {_range(node)}{_unit(node)}, got {got}"
+    return f"expected {_expected(node)}, got {got}"
+
+
+def _expected(node: Node) -> str:
+    words = node.get("x-what") or " or ".join(_IN_WORDS[name] for name in types(node))
+    return f"{words}{_unit(node)}"
+
+
+def _unit(node: Node) -> str:
+    return f" ({node['x-unit']})" if "x-unit" in node else ""
+
+
+def _number_type(node: Node) -> str:
+    return "integer" if "integer" in types(node) else "number"
+
+
+def _range(node: Node) -> str:
+    if "maximum" not in node:
+        return f"of at least {node['minimum']}"
+    if "minimum" not in node:
+        return f"of at most {node['maximum']}"
+    return f"from {node['minimum']} to {node['maximum']}"
+
+
+def _about_variables(written: Any, expanded: Any) -> str:
+    """Say what became of the variables in a refused text; what they hold is not shown."""
+    if not isinstance(written, str) or not (names := variables(written)):
+        return ""
+    unset = [name for name in names if isinstance(expanded, str) and f"${{{name}}}" in expanded]
+    return f" (the variable {unset[0]} is not set)" if unset else f" (what {names[0]} holds does not fit)"
+
+
+def _describe(value: Any, token: str, *, secret: bool) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case bool():
+            word = "true" if value else "false"
+            return word if token.lower() in ("", word) else f"{word} (YAML reads an unquoted `{token}` as {word})"
+        case int() | float():
+            kind = "integer" if isinstance(value, int) else "number"
+            return f"a number ({MASK})" if secret else f"the {kind} {value}"
+        case str():
+            return f"a text ({MASK})" if secret else f"the text {_quoted(value)}"
+        case _:
+            return f"a date (YAML reads an unquoted `{token}` as one)"
+
+
+def _quoted(text: str) -> str:
+    shown = text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 1] + "…"
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _what_to_write(node: Node, path: KeyPath, value: Any, *, secret: bool) -> str:
+    """Return `; write  key: value` where the right form of the value can be told."""
+    key, allowed = path[-1] if path else "", types(node)
+    if value is None:
+        return "; write a value or remove the line"
+    if not isinstance(key, str) or secret:
+        return ""
+    plain = value if isinstance(value, str) else None
+    if allowed == ("array",) and (plain is not None or isinstance(value, int | float)):
+        item = _as_item(plain) if plain is not None else json.dumps(value)
+        takes_text = "string" in types(child(node, 0) or load_schema())
+        return f"; write  {key}: [{item}]" if takes_text else ""
+    if plain is not None and allowed and set(allowed) <= {"integer", "number", "null"} and _is_number(plain, allowed):
+        return f"; write  {key}: {plain.strip()}"
+    if plain is not None and "boolean" in allowed and plain.lower() in ("true", "false", "yes", "no", "on", "off"):
+        return f"; write  {key}: {'true' if plain.lower() in ('true', 'yes', 'on') else 'false'}"
+    if "string" in allowed and isinstance(value, int | float) and not isinstance(value, bool):
+        return f'; write  {key}: "{value}"'
+    return ""
+
+
+def _as_item(text: str) -> str:
+    """Return the text as it may stand in `[…]`; what separates names becomes a comma."""
+    names = text.replace(",", " ").split()
+    simple = all(name.replace("-", "").replace("_", "").replace("/", "").isalnum() for name in names)
+    return ", ".join(names) if names and simple else json.dumps(text, ensure_ascii=False)
+
+
+def _is_number(text: str, allowed: tuple[str, ...]) -> bool:
+    try:
+        number = float(text)
+    except ValueError:
+        return False
+    return "number" in allowed or number.is_integer()

@@ -14,8 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import SelectedProvider, read_setting
+from hermes_agent.contracts.kind import Kind, SelectedProvider, read_setting
 
 __all__ = [
     "CONTEXT_ENGINE",

@@ -12,8 +12,13 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import SelectedProvider, describe_unregistered, is_provider_available, read_setting
+from hermes_agent.contracts.kind import (
+    Kind,
+    SelectedProvider,
+    describe_unregistered,
+    is_provider_available,
+    read_setting,
+)
 
 __all__ = ["CRON_SCHEDULER", "CronScheduler", "choose_cron_scheduler"]
 

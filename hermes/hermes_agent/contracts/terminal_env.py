@@ -11,8 +11,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Provider, SelectedProvider, describe_unregistered, read_setting
+from hermes_agent.contracts.kind import Kind, Provider, SelectedProvider, describe_unregistered, read_setting
 
 __all__ = [
     "BUILTIN_BACKENDS",

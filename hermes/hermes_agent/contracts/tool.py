@@ -2,17 +2,24 @@
 
 A tool is called with the arguments that the model wrote, after coercion to its JSON schema, and returns text,
 usually JSON. Source: plugin contract §4.1.
+
+Skills: instructions that the model opens when it needs them. Source: plugin contract §6.
+
+A skill is a file `SKILL.md`, with a few fields at its top and files beside it. Those of plugins are read-only, have the
+plugin's name before theirs (`plugin:skill`), and stand in no list: who wants one asks for it by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hermes_agent.contracts.kind import Kind
 
-__all__ = ["TOOL", "ApprovalRequest", "Does", "Effect", "ToolEntry", "ToolHandler"]
+__all__ = ["ApprovalRequest", "Does", "Effect", "PluginSkill", "SKILL", "TOOL", "ToolEntry", "ToolHandler"]
+
 
 TOOL = Kind("tool", "register_tool", "tool")
 
@@ -122,3 +129,27 @@ class ToolEntry:
     destinations: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
     """Ours: the addresses of the service that a call asks. A tool that has this judges the addresses in its arguments
     by itself, each time that it connects; of other tools' arguments they are judged before the call."""
+
+
+SKILL = Kind("skill", "register_skill", "skill")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSkill:
+    """A skill that a plugin registered.
+
+    Attributes:
+        path: of the `SKILL.md`.
+        plugin: the plugin's name, which stands before the colon.
+        bare_name: what stands after it.
+    """
+
+    path: Path
+    plugin: str
+    bare_name: str
+    description: str = ""
+
+    @property
+    def qualified(self) -> str:
+        """The name that it is opened by."""
+        return f"{self.plugin}:{self.bare_name}"

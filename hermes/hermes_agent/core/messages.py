@@ -1,17 +1,70 @@
-"""Messages of a conversation as plain values, free of identity and storage.
+"""Ids of sessions, turns and calls: sortable by time, readable in a log.
+
+Messages of a conversation as plain values, free of identity and storage.
 
 The dict form (`to_dict`, `from_dict`) is the chat-completions shape: it is what plugins are given as
 `conversation_history` (plugin contract §3.3) and what the transcript stores.
+
+The events of a turn: the one stream that terminal, HTTP, chat platforms and tests fold.
+
+A turn yields any number of `TextDelta`, `ToolStarted`, `ToolFinished` and `Notice`, and ends with exactly one
+`TurnFinished`, or raises a `UserError` (the session is consistent then, too).
+
+How a tool result says that the call failed: a JSON object with a non-empty `error`.
+
+Source: plugin contract §3.2, §4.4.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import random
+import secrets
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Content", "Message", "Role", "ToolCall", "Usage", "assistant_text", "text_content"]
+__all__ = [
+    "Content",
+    "Event",
+    "FinishReason",
+    "Message",
+    "Notice",
+    "Role",
+    "StopSentence",
+    "TextDelta",
+    "ToolCall",
+    "ToolFinished",
+    "ToolStarted",
+    "ToolStatus",
+    "TurnEnd",
+    "TurnFinished",
+    "Usage",
+    "assistant_text",
+    "error_object",
+    "new_id",
+    "new_session_id",
+    "text_content",
+]
+
+
+_random = random.Random()
+"""An id is no secret, and asking the kernel for each has its price."""
+os.register_at_fork(after_in_child=_random.seed)
+
+
+def new_session_id(now: float | None = None) -> str:
+    """Return `YYYYMMDD_HHMMSS_xxxxxx` (UTC), the form that upstream's sessions have."""
+    stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime(time.time() if now is None else now))
+    return f"{stamp}_{secrets.token_hex(3)}"
+
+
+def new_id(prefix: str) -> str:
+    """Return `prefix_` and 16 hex digits of randomness."""
+    return f"{prefix}_{_random.getrandbits(64):016x}"
+
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -135,3 +188,90 @@ def text_content(content: Content) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(str(p.get("text", "")) for p in content if p.get("type") in ("text", "input_text"))
+
+
+ToolStatus = Literal["ok", "error", "blocked", "cancelled", "timeout"]
+"""How a tool call ended; the values of `post_tool_call`'s `status` (plugin contract §3.2)."""
+
+TurnEnd = Literal["answered", "interrupted", "budget", "stopped"]
+"""`budget`: the steps or tokens were spent and the last answer was given without tools; `stopped`: the agent ended the
+turn with a sentence of its own, because the model repeated itself or a limit of the operator was reached."""
+
+
+FinishReason = Literal["stop", "length", "content_filter"]
+"""In the words of chat completions: the model had said everything, a limit of tokens or steps ended the answer, or the
+provider withheld the rest of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer, in order."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopSentence(TextDelta):
+    """The sentence of the agent's own with which it ends a turn (`stopped`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool is about to run."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool call has ended and its result goes to the model."""
+
+    call_id: str
+    name: str
+    result: str
+    status: ToolStatus
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A sentence for the person; not part of the answer."""
+
+    text: str
+    level: Literal["info", "warning"] = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFinished:
+    """The end of the turn."""
+
+    text: str
+    """The whole reply, after `transform_llm_output`; empty when interrupted before any text."""
+    reason: TurnEnd
+    usage: Usage
+    model: str
+    turn_id: str = ""
+    """The same when a turn that was cut off goes on and ends."""
+    finish_reason: FinishReason = "stop"
+    """How the last answer of the model ended."""
+
+    @property
+    def reply_finish_reason(self) -> FinishReason:
+        """Whether the reply is whole: a limit that ends the turn cuts it, whatever the last answer says."""
+        return self.finish_reason if self.reason == "answered" else "length"
+
+
+Event = TextDelta | ToolStarted | ToolFinished | Notice | TurnFinished
+
+
+def error_object(result: str) -> dict[str, Any] | None:
+    """Return the object of a result that reports an error, or None for any other result."""
+    if not result.lstrip().startswith("{") or '"error"' not in result:
+        return None
+    try:
+        value = json.loads(result)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and value.get("error") else None

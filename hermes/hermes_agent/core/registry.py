@@ -1,13 +1,37 @@
-"""The one registry class: named things with an owner."""
+"""The one registry class: named things with an owner.
+
+Lists, mappings and sets that refuse a change, which would have no effect, and say what to call instead.
+
+Who registers right now: bound to the context that registers, never guessed from stack frames or names.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, NoReturn, Self, TypeVar
 
-__all__ = ["BUILTIN", "Conflict", "RegistryEntry", "Registry", "describe_owner"]
+__all__ = [
+    "BUILTIN",
+    "Conflict",
+    "NO_OWNER",
+    "Owner",
+    "ReadOnlyDict",
+    "ReadOnlyList",
+    "ReadOnlySet",
+    "Registry",
+    "RegistryEntry",
+    "StagedStores",
+    "current_owner",
+    "describe_owner",
+    "registration_context",
+    "staged_store",
+]
+
 
 T = TypeVar("T")
 
@@ -181,3 +205,131 @@ def _without_taken(
         for name, item in fresh.items()
         if name not in kept or (item.replaced is not None and item.replaced.owner == kept[name].owner)
     }
+
+
+class _ReadOnly:
+    """Base of the three.
+
+    Args:
+        instead: what to call for the same purpose.
+    """
+
+    instead = ""
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"this {type(self).__bases__[-1].__name__} shows what is there and takes no change: {self.instead}"
+        )
+
+    def __copy__(self) -> Any:
+        return type(self).__bases__[-1](self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self.__copy__()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self).__bases__[-1], (self.__copy__(),)
+
+    copy = __copy__
+
+
+class ReadOnlyList(_ReadOnly, list[Any]):
+    """A list."""
+
+    def __init__(self, content: Iterable[Any], instead: str) -> None:
+        super().__init__(content)
+        self.instead = instead
+
+    append = extend = insert = remove = pop = clear = sort = reverse = _ReadOnly._refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _ReadOnly._refuse
+
+
+class ReadOnlyDict(_ReadOnly, dict[Any, Any]):
+    """A mapping. Those in it are read-only, too, and the lists."""
+
+    def __init__(self, content: Mapping[Any, Any], instead: str) -> None:
+        super().__init__({key: _make_read_only(value, instead) for key, value in content.items()})
+        self.instead = instead
+
+    pop = popitem = clear = update = _ReadOnly._refuse
+    __setitem__ = __delitem__ = __ior__ = _ReadOnly._refuse
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """Return what is there.
+
+        Raises:
+            TypeError: nothing is there, and nothing can be put there.
+        """
+        return self[key] if key in self else self._refuse()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[Any, Any]:
+        return {key: value.__deepcopy__(memo) if isinstance(value, _ReadOnly) else value for key, value in self.items()}
+
+
+class ReadOnlySet(_ReadOnly, set[Any]):
+    """A set."""
+
+    def __init__(self, content: Iterable[Any], instead: str) -> None:
+        super().__init__(content)
+        self.instead = instead
+
+    add = discard = remove = pop = clear = update = _ReadOnly._refuse
+    difference_update = intersection_update = symmetric_difference_update = _ReadOnly._refuse
+    __ior__ = __iand__ = __isub__ = __ixor__ = _ReadOnly._refuse
+
+
+def _make_read_only(value: Any, instead: str) -> Any:
+    if type(value) is dict:
+        return ReadOnlyDict(value, instead)
+    return ReadOnlyList(value, instead) if type(value) is list else value
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A registrant.
+
+    Attributes:
+        key: the plugin's key, `builtin` for the agent, or empty for code that cannot be attributed.
+        may_override: the operator allowed it to take over names (`plugins.entries.<key>.allow_tool_override`).
+        free_tools: tools that anybody may take over (`plugins.allow_tool_override`).
+    """
+
+    key: str
+    may_override: bool = False
+    free_tools: tuple[str, ...] = ()
+
+
+NO_OWNER = Owner("")
+"""Code that registers outside every `register(ctx)`: it may add names, never take one over."""
+
+StagedStores = Callable[[Any], Any]
+"""Returns the store that stands for another one while a plugin is loaded beside those that serve."""
+
+_staged_stores: ContextVar[StagedStores | None] = ContextVar("hermes_stand_in", default=None)
+_owner: ContextVar[Owner] = ContextVar("hermes_owner", default=NO_OWNER)
+
+
+def current_owner() -> Owner:
+    """Return who registers in this context."""
+    return _owner.get()
+
+
+def staged_store(store: T) -> T:
+    """Return the store that a registration in this context goes to: `store`, unless another one stands for it."""
+    found = _staged_stores.get()
+    return store if found is None else found(store)
+
+
+@contextlib.contextmanager
+def registration_context(owner: Owner, stores: StagedStores | None = None) -> Iterator[None]:
+    """Attribute every registration inside the block to `owner`.
+
+    Args:
+        stores: what stands for the stores that the code reaches past its context (`tools.registry`).
+    """
+    tokens = _owner.set(owner), _staged_stores.set(stores)
+    try:
+        yield
+    finally:
+        _owner.reset(tokens[0])
+        _staged_stores.reset(tokens[1])

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.ids import new_id
-from hermes_agent.core.redact import redactor
-from hermes_agent.io.files import PRIVATE, write_atomic
+from hermes_agent.core.messages import new_id
+from hermes_agent.core.redaction import redactor
+from hermes_agent.system.files import PRIVATE, write_atomic
 
 __all__ = ["API_KEY", "OAUTH", "Login", "LoginStore", "LoginExpired"]
 

@@ -1,8 +1,8 @@
 """Scheduled jobs: when each is due, what it does, what came of it."""
 
-from hermes_agent.cron.clock import JobScheduler
+from hermes_agent.cron.job_store import SCHEMA, JobStore
 from hermes_agent.cron.jobs import Job, JobOutcome, JobRun
 from hermes_agent.cron.schedule import Schedule, parse_schedule
-from hermes_agent.cron.store import SCHEMA, JobStore
+from hermes_agent.cron.scheduler import JobScheduler
 
 __all__ = ["SCHEMA", "JobScheduler", "Job", "JobStore", "JobOutcome", "JobRun", "Schedule", "parse_schedule"]

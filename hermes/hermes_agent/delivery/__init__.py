@@ -5,14 +5,8 @@ it; a reply is sent until the platform confirms it.
 """
 
 from hermes_agent.delivery.inbox import InboxClaim
-from hermes_agent.delivery.mailbox import Mailbox
-from hermes_agent.delivery.outbox import OutboxClaim
-from hermes_agent.delivery.schema import SCHEMA
-from hermes_agent.delivery.sending import Begin, Check, Deliver
-from hermes_agent.delivery.service import DeliveryService
-from hermes_agent.delivery.serving import Abandon, ClaimedMessage, Serve
-from hermes_agent.delivery.storing import Backoff
-from hermes_agent.delivery.values import (
+from hermes_agent.delivery.mailbox import Backoff, Mailbox
+from hermes_agent.delivery.messages import (
     DeliveryCheck,
     InboundMessage,
     OutboundReply,
@@ -22,6 +16,10 @@ from hermes_agent.delivery.values import (
     SendOutcome,
     StaleClaim,
 )
+from hermes_agent.delivery.outbox import OutboxClaim
+from hermes_agent.delivery.service import DeliveryService
+from hermes_agent.delivery.tables import SCHEMA
+from hermes_agent.delivery.workers import Abandon, Begin, Check, ClaimedMessage, Deliver, Serve
 
 __all__ = [
     "SCHEMA",

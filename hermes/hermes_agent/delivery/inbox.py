@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hermes_agent.delivery.ownership import seconds_until
-from hermes_agent.delivery.values import InboundMessage, StaleClaim
+from hermes_agent.delivery.messages import InboundMessage, StaleClaim
+from hermes_agent.delivery.tables import seconds_until
 
 __all__ = [
     "InboxClaim",

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hermes_agent.core.redact import redactor
-from hermes_agent.delivery.ownership import seconds_until
-from hermes_agent.delivery.values import OutboundReply, ParkedTarget, ReplyTarget, SendOutcome, StaleClaim
+from hermes_agent.core.redaction import redactor
+from hermes_agent.delivery.messages import OutboundReply, ParkedTarget, ReplyTarget, SendOutcome, StaleClaim
+from hermes_agent.delivery.tables import seconds_until
 
 __all__ = [
     "MAX_ATTEMPTS",

@@ -14,11 +14,18 @@ from functools import partial
 from typing import Any
 
 from hermes_agent.delivery.inbox import Conversation, InboxClaim
-from hermes_agent.delivery.mailbox import Mailbox
-from hermes_agent.delivery.sending import MIN_LIFETIME_S, Check, Deliver, OutboxWorker
-from hermes_agent.delivery.serving import Abandon, ClaimedMessage, InboxWorker, Serve
-from hermes_agent.delivery.storing import Backoff, MailboxClient, MailboxExecutor
-from hermes_agent.delivery.values import InboundMessage, OutboundReply, ParkedTarget, Receipt, ReplyTarget
+from hermes_agent.delivery.mailbox import Backoff, Mailbox, MailboxClient, MailboxExecutor
+from hermes_agent.delivery.messages import InboundMessage, OutboundReply, ParkedTarget, Receipt, ReplyTarget
+from hermes_agent.delivery.workers import (
+    MIN_LIFETIME_S,
+    Abandon,
+    Check,
+    ClaimedMessage,
+    Deliver,
+    InboxWorker,
+    OutboxWorker,
+    Serve,
+)
 
 __all__ = ["DeliveryService"]
 

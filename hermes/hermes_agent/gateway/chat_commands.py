@@ -10,24 +10,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_agent.agent.former import find_session, set_title
-from hermes_agent.agent.slash import CommandCall, RunSkill
+from hermes_agent.adapters.events import MessageEvent, SessionSource
+from hermes_agent.agent.command_router import CommandCall, RunSkill
+from hermes_agent.agent.session_commands import find_session, set_title
 from hermes_agent.commands import find_command
-from hermes_agent.contracts.platform.messages import MessageEvent
-from hermes_agent.contracts.platform.source import SessionSource
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.ids import new_id
+from hermes_agent.core.messages import new_id
 from hermes_agent.delivery import ClaimedMessage, InboundMessage
 from hermes_agent.gateway.access import Admission, may_run_command, principal
-from hermes_agent.gateway.confirming import CommandConfirmations
-from hermes_agent.gateway.link import AdapterConnection
-from hermes_agent.gateway.operator_commands import quick_command, restart, run_quick, set_home
-from hermes_agent.gateway.payload import to_payload
-from hermes_agent.gateway.routes import ChatRoute
+from hermes_agent.gateway.adapter_connection import AdapterConnection
+from hermes_agent.gateway.chat_messages import to_payload
+from hermes_agent.gateway.chat_routes import ChatRoute
+from hermes_agent.gateway.command_confirmation import CommandConfirmations, quick_command, restart, run_quick, set_home
 from hermes_agent.policy import QUESTION_PREFIX, Choice, NoApprover, Refusal
 
 if TYPE_CHECKING:
-    from hermes_agent.gateway.chats import ChatSessions
+    from hermes_agent.gateway.chat_sessions import ChatSessions
 
 __all__ = ["ALIASES", "CommandInvocation", "ChatCommands", "canonical_name"]
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.commands import await_result
 from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
-from hermes_agent.io.bridge import Bridge
+from hermes_agent.runtime.bridge import Bridge
 
 __all__ = ["EventHook", "EventHooks", "load_hooks"]
 

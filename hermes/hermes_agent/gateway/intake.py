@@ -1,4 +1,11 @@
-"""A message arrives: is it taken, whose session is it for, and does it wait for the turn that runs there.
+"""How many messages a minute are taken: of one person, of one platform, of strangers.
+
+Which messages of a group are meant for the agent. Source: plugin contract §8.2.1.
+
+Adapters know best what a mention is on their service: one that sets `event.metadata["addressed"]` is believed. What it
+does not say is told from `mention_patterns`.
+
+A message arrives: is it taken, whose session is it for, and does it wait for the turn that runs there.
 
 Source: plugin contract §3.7, §7.3, §8.2. Nothing of somebody who is not let in is kept, answered or shown to
 anybody but `pre_gateway_dispatch`.
@@ -8,25 +15,118 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sqlite3
 import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
-from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
-from hermes_agent.contracts.platform.pairing import PairingStore
-from hermes_agent.contracts.platform.source import SessionSource, build_session_key
+from hermes_agent.adapters.config import PlatformConfig
+from hermes_agent.adapters.events import MessageEvent, MessageType, SessionSource, build_session_key
 from hermes_agent.delivery import InboundMessage, OutboundReply, Receipt, ReplyTarget
-from hermes_agent.gateway.access import AccessControl, Admission, principal
+from hermes_agent.gateway.access import AccessControl, Admission, PairingStore, principal
+from hermes_agent.gateway.adapter_connection import AdapterConnection
 from hermes_agent.gateway.chat_commands import ChatCommands
-from hermes_agent.gateway.chats import COMMAND_KEY, ChatSessions
-from hermes_agent.gateway.link import AdapterConnection
-from hermes_agent.gateway.payload import to_payload
-from hermes_agent.gateway.rates import RateLimits
-from hermes_agent.gateway.rooms import is_addressed
+from hermes_agent.gateway.chat_messages import to_payload
+from hermes_agent.gateway.chat_sessions import COMMAND_KEY, ChatSessions
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "RateLimits", "WARN_EVERY_S", "is_addressed"]
+
+
+WINDOW_S = 60.0
+WARN_EVERY_S = 600.0
+"""Somebody whose messages are dropped is told so once in this time."""
+MAX_SENDERS = 4096
+"""Senders that are counted at a time; one who was not heard for longest is forgotten."""
+
+
+class RateLimits:
+    """Counts within the last minute. For one loop.
+
+    Args:
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._seen: OrderedDict[str, deque[float]] = OrderedDict()
+        self._warned: OrderedDict[str, float] = OrderedDict()
+
+    def count_message(self, whose: str, limit: int) -> bool:
+        """Count a message; false when there were `limit` of them in the last minute. 0 means no limit."""
+        if limit <= 0:
+            return True
+        now = self._clock()
+        seen = self._seen.setdefault(whose, deque())
+        self._seen.move_to_end(whose)
+        _drop_oldest(self._seen)
+        while seen and now - seen[0] >= WINDOW_S:
+            seen.popleft()
+        if len(seen) >= limit:
+            return False
+        seen.append(now)
+        return True
+
+    def may_warn(self, whom: str) -> bool:
+        """Say whether somebody may be told now why nothing happens; true once in `WARN_EVERY_S`."""
+        now = self._clock()
+        last = self._warned.get(whom)
+        if last is not None and now - last < WARN_EVERY_S:
+            return False
+        self._warned[whom] = now
+        self._warned.move_to_end(whom)
+        _drop_oldest(self._warned)
+        return True
+
+
+def _drop_oldest(known: OrderedDict[str, Any]) -> None:
+    while len(known) > MAX_SENDERS:
+        known.popitem(last=False)
+
 
 logger = logging.getLogger(__name__)
+
+
+def is_addressed(event: MessageEvent, source: SessionSource, config: PlatformConfig) -> bool:
+    """Say whether a message is for the agent: in a direct chat all are.
+
+    Keys of `platforms.<name>`: `allowed_chats` (others are not heard), `free_response_chats` (everything is heard),
+    `require_mention` (false: the same everywhere), `mention_patterns` (regular expressions).
+    """
+    if source.chat_type == "dm":
+        return True
+    here = {one for one in (source.chat_id, source.chat_id_alt, source.parent_chat_id, source.thread_id) if one}
+    allowed = _texts(config.extra.get("allowed_chats"))
+    if allowed and not here & allowed:
+        return False
+    if here & _texts(config.extra.get("free_response_chats")):
+        return True
+    if event.reply_to_is_own_message or event.is_command():
+        return True
+    addressed = event.metadata.get("addressed")
+    if isinstance(addressed, bool):
+        return addressed or config.extra.get("require_mention") is False
+    patterns = _texts(config.extra.get("mention_patterns"))
+    if not patterns or config.extra.get("require_mention") is False:
+        return True  # an adapter that knows mentions hands in what is meant, and nothing else
+    return any(found.search(event.text or "") for one in patterns if (found := _compiled(one)) is not None)
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(pattern, re.IGNORECASE)
+    except re.error as exc:
+        logger.warning("mention_patterns: %r is no regular expression: %s", pattern, exc)
+        return None
+
+
+def _texts(value: Any) -> frozenset[str]:
+    given = value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()
+    return frozenset(text for one in given if (text := str(one).strip()))
+
 
 URGENT = frozenset({"stop", "approve", "deny"})
 """Commands that are counted by themselves."""

@@ -1,12 +1,9 @@
 """Hooks: their names, the bus that calls them, and what a guard's answer means; middleware."""
 
-from hermes_agent.hooks.bus import HookBus
-from hermes_agent.hooks.deadlines import HookDeadlines
-from hermes_agent.hooks.guard import GuardAllow, GuardAsk, GuardBlock, GuardVerdict, decide_verdict
-from hermes_agent.hooks.listener import HookAccount, HookResult
+from hermes_agent.hooks.bus import GuardAllow, GuardAsk, GuardBlock, GuardVerdict, HookBus, decide_verdict
+from hermes_agent.hooks.catalog import ACCEPTED_HOOKS, HOOKS, OWN_HOOKS, TELEMETRY_SCHEMA, VALID_HOOKS, Hook
+from hermes_agent.hooks.listeners import HookAccount, HookDeadlines, HookResult
 from hermes_agent.hooks.middleware import MiddlewareChain
-from hermes_agent.hooks.names import ACCEPTED_HOOKS, OWN_HOOKS, TELEMETRY_SCHEMA, VALID_HOOKS
-from hermes_agent.hooks.table import HOOKS, Hook
 
 __all__ = [
     "ACCEPTED_HOOKS",

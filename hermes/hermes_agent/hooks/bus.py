@@ -1,27 +1,156 @@
-"""The bus: which callbacks listen to which hook, and calling them one after another, each within its deadline."""
+"""What the answers of `pre_tool_call` mean: go on, ask a person, or do not run the tool.
+
+A guard that fails blocks (docs/architecture.md, decisions): a raising callback, or one that says `block` without a
+message, blocks that call with a text that names the plugin, unless the operator relaxed it for that plugin.
+
+Long texts that hooks add to a message go to a file, and a preview in their place. Source: plugin contract §3.4.
+
+The bus: which callbacks listen to which hook, and calling them one after another, each within its deadline.
+"""
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import logging
 import math
-from collections.abc import Callable
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
-from hermes_agent.contracts.hook import HookCallback
-from hermes_agent.contracts.middleware import EXECUTION_KINDS
-from hermes_agent.hooks.copies import copy_payload
-from hermes_agent.hooks.deadlines import HookDeadlines
-from hermes_agent.hooks.listener import Await, HookAccount, HookResult, ListenerCaller
-from hermes_agent.hooks.listeners import ListenerStore
+from hermes_agent.contracts.hook import EXECUTION_KINDS, HookCallback
+from hermes_agent.hooks.catalog import OBSERVERS, TELEMETRY_SCHEMA
+from hermes_agent.hooks.listeners import (
+    Await,
+    HookAccount,
+    HookDeadlines,
+    HookResult,
+    ListenerCaller,
+    ListenerStore,
+    copy_payload,
+)
 from hermes_agent.hooks.middleware import MiddlewareChain, OffLoop
-from hermes_agent.hooks.names import OBSERVERS, TELEMETRY_SCHEMA
 from hermes_agent.hooks.observers import WAIT_S, Later, Observers, Spawn
-from hermes_agent.io.steps import Steps, StepWalk
+from hermes_agent.runtime.steps import Steps, StepWalk
+from hermes_agent.system.files import PRIVATE, write_atomic
 
-__all__ = ["HookBus"]
+__all__ = ["ALLOW", "AnswerSpill", "GuardAllow", "GuardAsk", "GuardBlock", "GuardVerdict", "HookBus", "decide_verdict"]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardAllow:
+    """Run the tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardAsk:
+    """Ask a person first."""
+
+    plugin: str
+    message: str
+    rule_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class GuardBlock:
+    """Do not run the tool; `message` is its result."""
+
+    plugin: str
+    message: str
+
+
+GuardVerdict = GuardAllow | GuardAsk | GuardBlock
+ALLOW = GuardAllow()
+
+
+def decide_verdict(results: Iterable[HookResult], tool: str, *, fails_open: Callable[[str], bool]) -> GuardVerdict:
+    """Return the first answer that counts.
+
+    Args:
+        fails_open: whether the operator lets a failing guard of this plugin pass.
+    """
+    for result in results:
+        found = _read_answer(result, tool, fails_open)
+        if found is not None:
+            return found
+    return ALLOW
+
+
+def _rule_of(plugin: str, tool: str, reason: str) -> str:
+    """Return what a "for this session" covers where the guard does not say it: this tool for this reason."""
+    return f"{plugin}:{tool}:{hashlib.sha256(reason.encode()).hexdigest()[:12]}"
+
+
+def _read_answer(result: HookResult, tool: str, fails_open: Callable[[str], bool]) -> GuardVerdict | None:
+    plugin = result.plugin
+    if result.error is not None:
+        if fails_open(plugin):
+            return None
+        return GuardBlock(plugin, f"BLOCKED: the guard of plugin `{plugin}` failed for {tool}: {result.error!r}")
+    value = result.value
+    if not isinstance(value, dict):
+        return None
+    message = value.get("message")
+    has_message = isinstance(message, str) and message.strip() != ""
+    match value.get("action"):
+        case "block" if has_message:
+            return GuardBlock(plugin, str(message))
+        case "block":
+            if fails_open(plugin):
+                return None
+            return GuardBlock(plugin, f"BLOCKED: plugin `{plugin}` blocks {tool} and gives no message")
+        case "approve":
+            text = str(message) if has_message else f"Plugin requires approval for {tool}"
+            rule = value.get("rule_key")
+            return GuardAsk(plugin, text, rule if isinstance(rule, str) and rule else _rule_of(plugin, tool, text))
+        case _:
+            return None
+
 
 logger = logging.getLogger(__name__)
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSpill:
+    """What the operator set (`hooks.output_spill`)."""
+
+    directory: Path
+    """Has a folder for each session."""
+    enabled: bool = True
+    max_chars: int = 10_000
+    head: int = 500
+    """First characters that stay."""
+    tail: int = 500
+    """Last characters that stay."""
+
+    def is_long(self, text: str) -> bool:
+        """Say whether `fit` would write a file."""
+        return self.enabled and len(text) > self.max_chars
+
+    def fit(self, session_id: str, text: str) -> str:
+        """Return the text, or, when it is too long, a preview that names the file with all of it.
+
+        When the file cannot be written the preview says so.
+        """
+        if not self.is_long(text):
+            return text
+        folder = self.directory / (_UNSAFE.sub("_", session_id) or "session")
+        path = folder / f"{secrets.token_hex(16)}.txt"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomic(path, text, mode=PRIVATE)
+            place = f"all of it is in {path}"
+        except OSError as exc:
+            logger.error("the output of a hook could not be kept in %s: %s", path, exc)
+            place = f"the rest is lost, it could not be saved: {exc.strerror or exc}"
+        left_out = f"[… {len(text):,} characters; {place} …]"
+        return "\n".join((text[: self.head], left_out, text[len(text) - self.tail :] if self.tail else "")).strip()
+
 
 RunSteps = Callable[[Steps[Any]], Any]
 AfterEach = Callable[[str], None]

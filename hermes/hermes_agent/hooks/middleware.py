@@ -10,11 +10,9 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
-from hermes_agent.contracts.middleware import EXECUTION_KINDS, MIDDLEWARE_SCHEMA, REQUEST_KINDS
-from hermes_agent.hooks.copies import copy_payload, copy_value
-from hermes_agent.hooks.listener import Listener, ListenerCaller, log_failure
-from hermes_agent.hooks.listeners import ListenerStore
-from hermes_agent.io.steps import Steps
+from hermes_agent.contracts.hook import EXECUTION_KINDS, MIDDLEWARE_SCHEMA, REQUEST_KINDS
+from hermes_agent.hooks.listeners import Listener, ListenerCaller, ListenerStore, copy_payload, copy_value, log_failure
+from hermes_agent.runtime.steps import Steps
 
 __all__ = ["MiddlewareChain", "OffLoop", "Trace"]
 

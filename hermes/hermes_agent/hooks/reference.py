@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hermes_agent.hooks.names import TELEMETRY_SCHEMA
-from hermes_agent.hooks.table import HOOKS, Hook
+from hermes_agent.hooks.catalog import HOOKS, TELEMETRY_SCHEMA, Hook
 
 __all__ = ["pages"]
 
@@ -21,7 +20,7 @@ _OBSERVER = (
 _OVERVIEW = """# Hooks
 
 `ctx.register_hook(name, callback)` has `callback` called whenever something happens. These pages are written from the
-table in `hermes_agent/hooks/table.py`; a test compares it with what is sent.
+table in `hermes_agent/hooks/catalog.py`; a test compares it with what is sent.
 
 | hook | fires | answer | called by this release |
 | --- | --- | --- | --- |

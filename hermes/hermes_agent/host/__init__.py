@@ -1,5 +1,5 @@
 """The object graph of one process: built here, passed on as arguments everywhere else."""
 
-from hermes_agent.host.graph import Host, current, use_host
+from hermes_agent.host.host import Host, current, use_host
 
 __all__ = ["Host", "current", "use_host"]

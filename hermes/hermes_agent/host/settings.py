@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent import config as configuration
+from hermes_agent.adapters.registry import PlatformRegistry
 from hermes_agent.agent import AgentSettings
-from hermes_agent.agent.prompt import platform_hint
 from hermes_agent.agent.settings import CompressionSettings, read_limits
-from hermes_agent.contracts.platform.registry import PlatformRegistry
+from hermes_agent.agent.system_prompt import platform_hint
+from hermes_agent.config.home import PRINCIPALS, WORKSPACE
 from hermes_agent.core.errors import ConfigError, UserError
-from hermes_agent.core.home_files import PRINCIPALS, WORKSPACE
 from hermes_agent.hooks import HookDeadlines
-from hermes_agent.hooks.spill import AnswerSpill
-from hermes_agent.policy.foreign import TaintSettings, TaintTracker
+from hermes_agent.hooks.bus import AnswerSpill
 from hermes_agent.policy.network import HostTable, HostTables
-from hermes_agent.service.state import own_unit
+from hermes_agent.policy.taint import TaintSettings, TaintTracker
+from hermes_agent.service.daemon_state import own_unit
 
 __all__ = [
     "LIVE",

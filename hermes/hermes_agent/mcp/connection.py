@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hermes_agent.core.errors import ToolFailed, UserError
-from hermes_agent.core.foreign import mark_untrusted
+from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.mcp import sdk
-from hermes_agent.mcp.asking import ServerRequests
-from hermes_agent.mcp.breaker import FailurePause
-from hermes_agent.mcp.child import StdioServer
+from hermes_agent.mcp.http_transport import http_streams
 from hermes_agent.mcp.sdk import Json, McpSession
-from hermes_agent.mcp.settings import McpServerSettings
-from hermes_agent.mcp.web import http_streams
+from hermes_agent.mcp.server_requests import ServerRequests
+from hermes_agent.mcp.settings import FailurePause, McpServerSettings
+from hermes_agent.mcp.stdio_transport import StdioServer
 from hermes_agent.policy.network import HostTables
 from hermes_agent.tools import CallScope
 

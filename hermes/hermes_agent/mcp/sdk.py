@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
 from hermes_agent import __version__
-from hermes_agent.io.installation import install_hint
+from hermes_agent.system.installation import install_hint
 
 __all__ = [
     "ServerCallbacks",

@@ -1,4 +1,7 @@
-"""All servers of the config: started in the background, their tools registered, brought to what the config says."""
+"""All servers of the config: started in the background, their tools registered, brought to what the config says.
+
+The slash command `/reload-mcp`.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hermes_agent.contracts.owner import Owner, registration_context
-from hermes_agent.core.errors import ToolFailed
-from hermes_agent.io.bridge import Bridge
+from hermes_agent.commands import CommandTable
+from hermes_agent.core.errors import ToolFailed, UserError
+from hermes_agent.core.registry import Owner, registration_context
 from hermes_agent.mcp import sdk
 from hermes_agent.mcp.settings import McpServerSettings, servers_of
 from hermes_agent.policy.network import HostTables
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import ToolRegistry, current_scope
 
 if TYPE_CHECKING:
-    from hermes_agent.io.loop_thread import LoopThread
-    from hermes_agent.mcp.asking import Sampler
     from hermes_agent.mcp.connection import McpConnection
     from hermes_agent.mcp.sdk import Json
+    from hermes_agent.mcp.server_requests import Sampler
     from hermes_agent.mcp.tools import OfferedTool
+    from hermes_agent.runtime.loops import LoopThread
 
-__all__ = ["McpServers", "McpServerStatus"]
+__all__ = ["McpServerStatus", "McpServers", "register"]
+
 
 logger = logging.getLogger(__name__)
 
@@ -130,8 +135,8 @@ class McpServers:
             return changed
 
     async def _apply(self, *, anew: bool = False) -> list[str]:
-        from hermes_agent.mcp.asking import ServerRequests  # here and below: only where there are servers
         from hermes_agent.mcp.connection import McpConnection
+        from hermes_agent.mcp.server_requests import ServerRequests  # here and below: only where there are servers
 
         wanted = self._selected()
         old = {n: c for n, c in self._connections.items() if anew or wanted.get(n) != c.settings}
@@ -270,3 +275,26 @@ def _wait_result(loop: LoopThread, work: Coroutine[Any, Any, T], cancelled: thre
         except BaseException:
             future.cancel()
             raise
+
+
+def register(registry: CommandTable, servers: McpServers, reread: Callable[[], object]) -> None:
+    """Register it. `reread`: reads the config."""
+
+    def reload(raw_args: str) -> str:
+        try:
+            reread()
+        except UserError as error:
+            return str(error)
+        servers.reload(anew=True)
+        servers.wait_connected(WAIT_S)
+        lines = [_status_line(*one) for one in servers.status()]
+        return "\n".join(lines) or "The config names no MCP server (mcp_servers)."
+
+    registry.register("reload-mcp", reload, description="Read the config and connect the MCP servers anew")
+
+
+WAIT_S = 15.0
+
+
+def _status_line(name: str, state: str, tools: tuple[str, ...], error: str) -> str:
+    return f"{name}: {state}, {len(tools)} tools" + (f": {error}" if error else "")

@@ -1,13 +1,18 @@
-"""What the config says of one server (`mcp_servers.<name>`). Source: plugin contract §9.1, §13 row 25."""
+"""What the config says of one server (`mcp_servers.<name>`). Source: plugin contract §9.1, §13 row 25.
+
+A server that fails again and again is left alone for a while. Source: plugin contract §9.1.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from hermes_agent.config.values import variables
+from hermes_agent.config.schema import variables
+from hermes_agent.core.errors import ToolFailed
 
-__all__ = ["McpServerSettings", "servers_of"]
+__all__ = ["FailurePause", "McpServerSettings", "servers_of"]
 
 
 class McpServerSettings(NamedTuple):
@@ -111,3 +116,43 @@ def servers_of(values: Mapping[str, Any] | None) -> dict[str, McpServerSettings]
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+MOST_FAILURES = 3
+PAUSE_S = 60.0
+
+
+class FailurePause:
+    """Counts failures of one server, one after another."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._failures = 0
+        self._why = ""
+        self._until = 0.0
+
+    def check(self) -> None:
+        """Let a call pass. After a rest one may try; when that fails, the next rest begins.
+
+        Raises:
+            ToolFailed: the server rests.
+        """
+        left_s = self._until - time.monotonic()
+        if left_s > 0:
+            raise ToolFailed(
+                f"the MCP server {self._name} failed {self._failures} times in a row (last: it {self._why}) and is "
+                f"not asked for {left_s:.0f} s. Do not call its tools until then: go on without it, or tell the user."
+            )
+
+    def succeeded(self) -> None:
+        """The server answered."""
+        self._failures, self._until = 0, 0.0
+
+    def failed(self, why: str) -> bool:
+        """The server did not answer, or badly; true when it rests now."""
+        self._failures += 1
+        self._why = why
+        if self._failures < MOST_FAILURES:
+            return False
+        self._until = time.monotonic() + PAUSE_S
+        return True

@@ -10,13 +10,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
-from hermes_agent.contracts.saved_media import save_base64
+from hermes_agent.contracts.image_video import save_base64
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.core.foreign import mark_untrusted
+from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.mcp.sdk import Json, McpSession
 from hermes_agent.mcp.settings import McpServerSettings
-from hermes_agent.policy.foreign import guess_effect
+from hermes_agent.policy.taint import guess_effect
 from hermes_agent.tools import tool_error, tool_result, tool_schema
 
 __all__ = ["OfferedTool", "offered_tools", "result_of"]

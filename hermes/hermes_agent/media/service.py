@@ -10,15 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from hermes_agent.contracts.image_gen import choose_image_gen, generate_image, image_error_response
-from hermes_agent.contracts.provider import SelectedProvider, is_provider_available, read_setting
-from hermes_agent.contracts.transcription import TranscriptionProvider, choose_transcription
-from hermes_agent.contracts.tts import DEFAULT_OUTPUT_FORMAT, TTSProvider, choose_tts
+from hermes_agent.contracts.image_video import choose_image_gen, generate_image, image_error_response
+from hermes_agent.contracts.kind import SelectedProvider, is_provider_available, read_setting
+from hermes_agent.contracts.speech import (
+    DEFAULT_OUTPUT_FORMAT,
+    TranscriptionProvider,
+    TTSProvider,
+    choose_transcription,
+    choose_tts,
+)
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.core.ids import new_id
-from hermes_agent.io.beneath import hold_directory
-from hermes_agent.io.environment import tool_environment
-from hermes_agent.io.files import PRIVATE, replace_at, write_atomic
+from hermes_agent.core.messages import new_id
+from hermes_agent.system.files import PRIVATE, hold_directory, replace_at, write_atomic
+from hermes_agent.system.processes import tool_environment
 
 __all__ = ["MediaService", "image_type"]
 
@@ -78,10 +82,10 @@ class MediaService:
 
     def select_speech(self) -> SelectedProvider[TTSProvider]:
         """Return who speaks."""
-        from hermes_agent.media.openai_audio import (
+        from hermes_agent.media.speech import (
             OpenAiSpeech,  # here and below: few speak or listen, and none at once
+            SpeechProgram,
         )
-        from hermes_agent.media.programs import SpeechProgram
 
         return self._builtin_speech("tts", OpenAiSpeech, SpeechProgram) or choose_tts(
             self.providers("tts"), self.values()
@@ -172,8 +176,7 @@ class MediaService:
 
     def select_transcription(self) -> SelectedProvider[TranscriptionProvider]:
         """Return who listens."""
-        from hermes_agent.media.openai_audio import OpenAiTranscription
-        from hermes_agent.media.programs import TranscriptionProgram
+        from hermes_agent.media.speech import OpenAiTranscription, TranscriptionProgram
 
         own = self._builtin_speech(
             "stt", OpenAiTranscription, TranscriptionProgram, command=os.environ.get(LOCAL_TRANSCRIPTION, "")

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.memory import MemoryProvider
-from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import Effect
-from hermes_agent.io.bridge import Bridge
+from hermes_agent.core.registry import Owner
+from hermes_agent.memory.feature import TOOLSET, MemoryTool, register_memory
 from hermes_agent.memory.notes import NoteChange, Notes, NoteSettings, notes_folder
-from hermes_agent.memory.session import BUDGET_S, BackgroundCalls, ProviderInstances, ProviderSession
-from hermes_agent.memory.tool import TOOLSET, MemoryTool, register_memory
-from hermes_agent.policy.foreign import guess_effect
+from hermes_agent.memory.provider_session import BUDGET_S, BackgroundCalls, ProviderInstances, ProviderSession
+from hermes_agent.policy.taint import guess_effect
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import Principals
 from hermes_agent.tools import ToolRegistry, tool_error
 

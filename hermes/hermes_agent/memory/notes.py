@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.core.injection import find_injection
-from hermes_agent.core.redact import redactor
-from hermes_agent.io.files import PRIVATE, write_atomic
-from hermes_agent.sessions.people import folder_name
+from hermes_agent.core.redaction import redactor
+from hermes_agent.core.untrusted import find_injection
+from hermes_agent.sessions.principals import folder_name
+from hermes_agent.system.files import PRIVATE, write_atomic
 
 __all__ = ["FILES", "NoteChange", "NoteSettings", "Notes", "notes_folder"]
 

@@ -14,15 +14,18 @@ from typing import Any
 
 from hermes_agent.core.messages import Content, Message, ToolCall
 from hermes_agent.core.tool_schemas import ANTHROPIC, adapt_schema
-from hermes_agent.models.encoding import encode_json, encode_messages, encode_tools, join_list
-from hermes_agent.models.failures import ErrorReply
+from hermes_agent.models.errors import ErrorReply
 from hermes_agent.models.providers import ModelEndpoint, ModelProvider
 from hermes_agent.models.request import ModelRequest, RequestOptions
-from hermes_agent.models.wire import (
+from hermes_agent.models.wire_protocol import (
     AnswerBuilder,
     ErrorReplyReceived,
     WireProtocol,
+    encode_json,
+    encode_messages,
+    encode_tools,
     first_given,
+    join_list,
     parse_error_reply,
     parse_json,
     provider_extras,

@@ -1,4 +1,7 @@
-"""A provider that answers over HTTP, whatever its wire protocol."""
+"""A provider that answers over HTTP, whatever its wire protocol.
+
+A provider that is asked with the token of a login (`hermes auth login`), renewed when it ends or is refused.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,21 @@ import dataclasses
 import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE
-from hermes_agent.core.errors import ModelError
-from hermes_agent.models import failures
-from hermes_agent.models.infos import ModelCatalog
+from hermes_agent.core.errors import ModelError, UserError
+from hermes_agent.credentials.logins import Login, LoginExpired, LoginStore
+from hermes_agent.models import errors
+from hermes_agent.models.api_modes import load_wire_protocol
+from hermes_agent.models.http_transport import HttpResponse, HttpTimeouts, HttpTransport, TransportError, load_http
+from hermes_agent.models.model_catalog import ModelCatalog
 from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
-from hermes_agent.models.request_body import PreparedRequest, has_hooks, prepare_request
-from hermes_agent.models.signing import Signer
-from hermes_agent.models.transport import HttpResponse, HttpTimeouts, HttpTransport, TransportError, load_http
-from hermes_agent.models.wire import (
+from hermes_agent.models.request_body import PreparedRequest, Signer, has_hooks, prepare_request
+from hermes_agent.models.wire_protocol import (
     EXCERPT,
     AnswerBuilder,
     ErrorReplyReceived,
@@ -32,9 +37,9 @@ from hermes_agent.models.wire import (
     parse_error_reply,
     parse_json,
 )
-from hermes_agent.models.wires import load_wire_protocol
 
-__all__ = ["RunHooks", "HttpModelClient"]
+__all__ = ["HttpModelClient", "LoginModelClient", "RunHooks"]
+
 
 logger = logging.getLogger(__name__)
 
@@ -156,15 +161,15 @@ class HttpModelClient:
                     yield TextPart(text)
         except TransportError as exc:
             if not fold.has_begun:
-                raise failures.unreachable(self._endpoint, request.model, str(exc)) from exc
+                raise errors.unreachable(self._endpoint, request.model, str(exc)) from exc
             if not fold.finish_reason:
-                raise failures.cut_off(self._endpoint, request.model, str(exc)) from exc
+                raise errors.cut_off(self._endpoint, request.model, str(exc)) from exc
             # it had said that it was finished: what is lost is at most the usage
         except MalformedReply as exc:
             # not `from exc`: its text is not yet free of secrets
-            raise failures.cut_off(self._endpoint, request.model, str(exc)) from None
+            raise errors.cut_off(self._endpoint, request.model, str(exc)) from None
         except ErrorReplyReceived as exc:
-            raise failures.error_from_reply(
+            raise errors.error_from_reply(
                 self._endpoint, request.model, exc.error_reply, streaming=fold.has_begun
             ) from None
         answer = self._answer(request.model, fold)
@@ -199,16 +204,16 @@ class HttpModelClient:
             return prepared
         except TimeoutError:
             why = f"was not asked: its profile needed more than {HOOKS_LIMIT_S:g} seconds for the request"
-            raise failures.rejected_request(self._endpoint, request.model, why) from None
+            raise errors.rejected_request(self._endpoint, request.model, why) from None
 
     def _check_key(self, model: str) -> None:
         key = self._endpoint.key
         if not key and self._endpoint.provider.needs_key and self._signer is None:
-            raise failures.missing_key(self._endpoint, model)
+            raise errors.missing_key(self._endpoint, model)
         # the HTTP library would quote the whole header in its error
         wrong = next((at for at, char in enumerate(key, 1) if not "!" <= char <= "~"), None)
         if wrong is not None:
-            raise failures.invalid_key(self._endpoint, model, f"its character {wrong} of {len(key)} cannot be in a key")
+            raise errors.invalid_key(self._endpoint, model, f"its character {wrong} of {len(key)} cannot be in a key")
 
     async def _first_model(self) -> str:
         """Return the first model that the server lists; a server of one's own serves what it has loaded."""
@@ -219,15 +224,15 @@ class HttpModelClient:
             async with self._transport.exchange("/models", self._headers()) as reply:
                 value = parse_json(await _read_body(reply))
         except TransportError as exc:
-            raise failures.unreachable(self._endpoint, wanted, str(exc)) from exc
+            raise errors.unreachable(self._endpoint, wanted, str(exc)) from exc
         if reply.status >= 400:
             said = parse_error_reply(value, status=reply.status, retry_after_s=reply.retry_after_s)
-            raise failures.error_from_reply(self._endpoint, wanted, said)
+            raise errors.error_from_reply(self._endpoint, wanted, said)
         entries = value.get("data") if isinstance(value, dict) else value
         ids = [e.get("id") for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
         if not ids or not isinstance(ids[0], str):
             hint = "Name one with `hermes config set model.default NAME`."
-            raise failures.rejected_request(self._endpoint, wanted, "lists no model", hint=hint)
+            raise errors.rejected_request(self._endpoint, wanted, "lists no model", hint=hint)
         self._first = ids[0]
         return self._first
 
@@ -253,11 +258,11 @@ class HttpModelClient:
         """The whole answer, if it is one."""
         if not fold.finish_reason:
             why = "the stream ended without a finish reason" if fold.has_begun else "the stream ended before a word"
-            raise failures.cut_off(self._endpoint, model, why)
+            raise errors.cut_off(self._endpoint, model, why)
         try:
             answer = fold.answer()
         except MalformedReply as exc:
-            raise failures.cut_off(self._endpoint, model, str(exc)) from None
+            raise errors.cut_off(self._endpoint, model, str(exc)) from None
         if answer.message.content or answer.message.tool_calls:
             return answer
         if fold.finish_reason == "length":
@@ -269,12 +274,12 @@ class HttpModelClient:
             why = "withheld the answer: its content filter objects to it"
             raise self._empty_answer_error(model, fold, answer, why, "Ask in other words.")
         why = f"answered with nothing, and gave {self._endpoint.quote(fold.finish_reason, EXCERPT)!r} as the reason"
-        raise failures.empty_answer(self._endpoint, model, why)
+        raise errors.empty_answer(self._endpoint, model, why)
 
     def _empty_answer_error(
         self, model: str, fold: AnswerBuilder, answer: ModelAnswer, why: str, hint: str
     ) -> ModelError:
-        error = failures.rejected_request(self._endpoint, model, why, hint=hint)
+        error = errors.rejected_request(self._endpoint, model, why, hint=hint)
         error.finish_reason, error.usage = fold.finish_reason, answer.usage
         return error
 
@@ -293,10 +298,10 @@ def _read_whole_answer(
     said = parse_error_reply(value, status=reply.status, retry_after_s=reply.retry_after_s)
     if reply.status >= 400:
         # a path that does not exist is often answered with a page
-        raise failures.error_from_reply(endpoint, model, said)
+        raise errors.error_from_reply(endpoint, model, said)
     if reply.content_type == "text/html" or value is not None:
         what = "a web page" if value is None else "JSON that is no completion"
-        raise failures.not_an_api(endpoint, model, said, what)
+        raise errors.not_an_api(endpoint, model, said, what)
     raise malformed_chunk(1, data)
 
 
@@ -315,3 +320,65 @@ async def _drain(reply: HttpResponse) -> None:
         async with asyncio.timeout(DRAIN_S):
             async for _ in reply.pieces:
                 continue
+
+
+class LoginModelClient:
+    """A `ModelClient` whose key changes.
+
+    Args:
+        client: asks with the key that it is given.
+        endpoint: where, and which login (`ModelEndpoint.login`).
+        run: runs a function in a worker (`Bridge.run`); None calls it at once.
+    """
+
+    fits_within = 0
+
+    def __init__(self, client: HttpModelClient, endpoint: ModelEndpoint, logins: LoginStore, run: Any = None) -> None:
+        self._client = client
+        self._endpoint = endpoint
+        self._logins = logins
+        self._run = run
+        self.provider, self.base_url = client.provider, client.base_url
+        self.api_mode, self.url = client.api_mode, client.url
+        self.is_priced, self.warm_up, self.aclose = client.is_priced, client.warm_up, client.aclose
+        self.unsupported = client.unsupported
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """Ask, and once more with a new token when this one is refused (see `ModelClient.stream`)."""
+        stale = ""
+        while True:
+            token = await self._valid_token(stale)
+            try:
+                async with aclosing(self._client.with_key(token).stream(request)) as items:
+                    async for item in items:
+                        yield item
+                return
+            except ModelError as exc:
+                if exc.kind != "auth" or stale:
+                    raise
+                stale = token
+
+    async def _valid_token(self, stale: str) -> str:
+        provider, label = self._endpoint.provider.name, self._endpoint.login
+        try:
+            login = self._logins.get(provider, label)
+            if login is None:
+                raise LoginExpired(
+                    f"The login {label!r} of {provider} is gone.", hint=f"`hermes auth login {provider}`."
+                )
+            if login.access_token == stale or login.is_stale:
+                login = await self._refresh(login, stale)
+        except LoginExpired as exc:
+            raise ModelError("auth", exc.message, hint=exc.hint) from exc
+        except UserError as exc:
+            raise ModelError("unreachable", exc.message, hint=exc.hint) from exc
+        return login.access_token
+
+    async def _refresh(self, login: Login, stale: str) -> Login:
+        from hermes_agent.credentials.oauth import refresh  # http.server, which few processes need
+
+        if self._run is None:
+            return self._logins.refreshed(login, stale, refresh)
+        renewed = await self._run(self._logins.refreshed, login, stale, refresh)
+        assert isinstance(renewed, Login)
+        return renewed

@@ -1,29 +1,52 @@
 """Where requests go: a provider as its profile (plugin contract §8.1) and the config say it, its address and a key.
 
 Texts about an endpoint never show the key.
+
+The keys of a provider: those with a name (`providers.<name>.profiles`), and in which order several are used.
+
+By `credential_pool_strategies` the first one that does not rest is used (`models.chosen.Health`); a key that its
+provider does not accept, that has no credit or is used too often rests, and the next one takes its place.
+
+Source: plugin contract §5.1, §13 row 27.
+
+Which providers there are: the bundled profiles, and those that plugins registered. Source: plugin contract §8.1.
 """
 
 from __future__ import annotations
 
+import logging
+import random
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from hermes_agent.contracts.model_provider import ProviderProfile
-from hermes_agent.core.redact import MASK, redactor
+from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfile
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.redaction import MASK, redactor
+from hermes_agent.core.registry import BUILTIN, Conflict, Registry
+from hermes_agent.credentials import Credentials
+from hermes_agent.credentials.logins import LoginStore
+from hermes_agent.models.bundled import BUNDLED_ORDER, bundled_profile
 
 __all__ = [
     "CHAT_COMPLETIONS",
     "CUSTOM",
-    "ModelEndpoint",
+    "DEFAULT_PROFILE",
+    "KeyPools",
     "LOCAL",
     "LONGEST_QUOTE",
+    "ModelEndpoint",
     "ModelProvider",
+    "ProviderCatalog",
+    "find_profile_key",
+    "list_key_profiles",
     "provider_from_config",
     "provider_from_profile",
 ]
+
 
 LOCAL = "local"
 """The embedded model; its client is not this wire's."""
@@ -185,3 +208,168 @@ class ModelEndpoint:
             text = text.replace(self.key, MASK)
         text = _CONTROL.sub(" ", redactor(text)).strip()
         return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+DEFAULT_PROFILE = "default"
+"""Name of the key that a provider has anyway."""
+
+
+def list_key_profiles(providers: Any, logins: LoginStore) -> list[str]:
+    """Return the names in the config's block `providers` and those of logins, `default` first."""
+    entries = providers.values() if isinstance(providers, Mapping) else ()
+    names = {name for entry in entries for name in _profiles(entry)} | {login.label for login in logins.entries()}
+    return [DEFAULT_PROFILE, *sorted(names - {DEFAULT_PROFILE})]
+
+
+def find_profile_key(
+    provider: str, entry: Mapping[str, Any], profile: str, credentials: Credentials, logins: LoginStore
+) -> tuple[str, str] | None:
+    """Return the variable of a profile and the key that it holds; None for the usual key.
+
+    Args:
+        entry: the provider's settings at `providers.<name>`.
+        logins: further ones, for the list of those that are known.
+
+    Raises:
+        ValueError: the provider has no such profile.
+        UserError: its variable has no value.
+    """
+    names = _profiles(entry)
+    if profile in ("", DEFAULT_PROFILE) and profile not in names:
+        return None
+    if profile not in names:
+        known = ", ".join((DEFAULT_PROFILE, *sorted({*names, *(login.label for login in logins.entries(provider))})))
+        raise ValueError(f"unknown auth profile {profile!r} of provider {provider!r}; known: {known}")
+    key = (credentials.get(names[profile]) or "").strip()
+    if not key:
+        raise UserError(
+            f"The auth profile {profile!r} of {provider} has no key: {names[profile]} has no value.",
+            hint=f"Put {names[profile]}=… into the file .env of the home, or give a systemd credential of that name.",
+        )
+    redactor.learn([key])
+    return names[profile], key
+
+
+def _profiles(entry: Any) -> Mapping[str, str]:
+    profiles = entry.get("profiles") if isinstance(entry, Mapping) else None
+    return {str(k): str(v) for k, v in profiles.items()} if isinstance(profiles, Mapping) else {}
+
+
+class KeyPools:
+    """Whose turn it is; lives as long as the process."""
+
+    def __init__(self) -> None:
+        self._used: Counter[ModelEndpoint] = Counter()
+
+    def in_rotation(self, keys: Sequence[ModelEndpoint], strategy: str) -> list[ModelEndpoint]:
+        """Return a provider's endpoint with each of its keys, the one to use first at the front.
+
+        A conversation keeps to it, for the provider's prompt cache.
+
+        Args:
+            strategy: `fill_first` (the first as long as it works), `round_robin`, `random`, `least_used`.
+        """
+        if strategy == "random":
+            return random.sample(keys, len(keys))
+        if strategy not in ("round_robin", "least_used"):
+            return list(keys)
+        # in turns, each one is the least used one when it is its turn
+        found = sorted(keys, key=self._used.__getitem__)
+        self._used[found[0]] += 1
+        return found
+
+
+logger = logging.getLogger(__name__)
+
+
+class ProviderCatalog:
+    """Profiles by name and alias. A plugin's stands in for a bundled one of its name; of two plugins the first stays.
+
+    The bundled ones are read one by one as they are asked for by name, and all of them when an alias, a host or the
+    list is wanted.
+    """
+
+    def __init__(self, registered: Registry[ProviderProfile] | None = None) -> None:
+        self._registered = Registry[ProviderProfile](MODEL_PROVIDER.label) if registered is None else registered
+        self.owned_by, self.remove_owner = self._registered.owned_by, self._registered.remove_owner
+        self.snapshot, self.restore = self._registered.snapshot, self._registered.restore
+        self.refusals: list[Conflict] = []
+        """What `providers.register_provider` could not take, since somebody else has the name."""
+
+    def register(self, profile: ProviderProfile, owner: str) -> str:
+        """Take a profile and return its name.
+
+        Raises:
+            Conflict: another plugin has the name; or, for code that no plugin owns, the agent has it.
+            ValueError: it has no usable name.
+        """
+        name = profile.name.strip().lower() if isinstance(profile.name, str) else ""
+        if not name:
+            raise ValueError(
+                f"a {MODEL_PROVIDER.label} needs a name: {type(profile).__name__}.name is {profile.name!r}"
+            )
+        if name in BUNDLED_ORDER and not owner:
+            raise Conflict(MODEL_PROVIDER.label, name, BUILTIN, owner)
+        self._registered.add(name, profile, owner=owner)
+        if name in BUNDLED_ORDER:
+            logger.warning("the model provider `%s` of plugin `%s` replaces the bundled one", name, owner)
+        return name
+
+    def profile(self, name: str) -> ProviderProfile | None:
+        """Return the profile with this name or alias; case does not matter, names go before aliases."""
+        wanted = name.strip().lower()
+        found = self._registered.get(wanted)
+        if found is not None:
+            return found
+        if wanted in BUNDLED_ORDER:
+            return bundled_profile(wanted)
+        own = [profile for _, profile in self._registered.items()]
+        return next((p for p in (*own, *self.profiles()) if wanted in p.aliases), None)
+
+    def get(self, name: str) -> ModelProvider | None:
+        """Return the provider with this name or alias."""
+        found = self.profile(name)
+        return None if found is None else provider_from_profile(found)
+
+    def profiles(self) -> list[ProviderProfile]:
+        """Return every profile: the bundled ones in their order, those that stand in for them, then the others."""
+        registered = dict(self._registered.items())
+        bundled = [registered.pop(name) if name in registered else bundled_profile(name) for name in BUNDLED_ORDER]
+        return [*bundled, *registered.values()]
+
+    def providers(self) -> list[ModelProvider]:
+        """Return every provider, in the order of `profiles`."""
+        return [provider_from_profile(profile) for profile in self.profiles()]
+
+    def names(self) -> list[str]:
+        """Return every name; no profile is read for it."""
+        return [*BUNDLED_ORDER, *(name for name in self._registered.names() if name not in BUNDLED_ORDER)]
+
+    def find_by_url(self, base_url: str) -> ModelProvider | None:
+        """Return the provider at whose host `base_url` points; None for a server that none of them runs."""
+        try:
+            host = urlsplit(base_url).hostname or ""
+        except ValueError:
+            return None
+        found = (provider_from_profile(profile) for profile in self.profiles() if host and _hostname(profile) == host)
+        return next((provider for provider in found if provider.needs_key), None)
+
+    def owner(self, name: str) -> str | None:
+        """Return whose the profile is: a plugin's key, or `builtin`."""
+        return self._registered.owner(name) or (BUILTIN if name in BUNDLED_ORDER else None)
+
+    def fork(self, without: str) -> ProviderCatalog:
+        """Return a catalogue of its own with the same content, but for what `without` registered."""
+        return ProviderCatalog(self._registered.fork(without))
+
+    def adopt(self, owner: str, fork: ProviderCatalog) -> None:
+        """Replace, in one step, what `owner` has here by what it has in `fork`."""
+        self._registered.adopt(owner, fork._registered)
+
+
+def _hostname(profile: ProviderProfile) -> str:
+    try:
+        return profile.get_hostname()
+    except Exception as exc:  # noqa: BLE001 - a plugin's code: one that fails must not hide the others
+        logger.warning("model provider `%s` cannot say its host: %s: %s", profile.name, type(exc).__name__, exc)
+        return ""

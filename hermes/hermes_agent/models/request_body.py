@@ -1,23 +1,30 @@
-"""A request's JSON and headers, with what the provider's profile says about them."""
+"""A request's JSON and headers, with what the provider's profile says about them.
+
+Requests that a provider's profile signs, where there is no key: AWS, Google's application-default credentials.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE, ProviderProfile
+from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE, NotSignedIn, ProviderProfile, UnsignedRequest
 from hermes_agent.core.errors import ModelError
-from hermes_agent.models import failures
-from hermes_agent.models.chat_completions import chat_message
-from hermes_agent.models.completions import from_dicts
+from hermes_agent.core.redaction import redactor
+from hermes_agent.core.secrecy import name_kind
+from hermes_agent.models import errors
+from hermes_agent.models.openai_format import from_dicts
+from hermes_agent.models.openai_protocols import chat_message
 from hermes_agent.models.providers import CHAT_COMPLETIONS, ModelEndpoint
-from hermes_agent.models.request import ModelRequest
-from hermes_agent.models.wire import WireProtocol
+from hermes_agent.models.request import ModelDelta, ModelRequest
+from hermes_agent.models.wire_protocol import WireProtocol
 
-__all__ = ["PreparedRequest", "has_hooks", "prepare_request", "profile_hook_error"]
+__all__ = ["PreparedRequest", "Signer", "has_hooks", "prepare_request", "profile_hook_error"]
+
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +58,7 @@ def prepare_request(request: ModelRequest, endpoint: ModelEndpoint, wire: WirePr
 def profile_hook_error(endpoint: ModelEndpoint, model: str, exc: Exception) -> ModelError:
     """Log what a hook of the profile raised, and return the error of the request."""
     logger.warning("the profile of model provider `%s` failed", endpoint.provider.name, exc_info=exc)
-    return failures.rejected_request(
+    return errors.rejected_request(
         endpoint,
         model,
         f"was not asked: its profile failed with {type(exc).__name__}: {endpoint.quote(str(exc))}",
@@ -104,3 +111,58 @@ def _fields(
     headers = {str(name): str(value) for name, value in (top.pop("extra_headers", None) or {}).items()}
     nested = top.pop("extra_body", None) or {}
     return {**top, **nested, **(body or {}), **(extra or {})}, headers
+
+
+LIMIT_S = 15.0
+"""Longest wait for a signature: a token may have to be fetched."""
+BEARER = "Bearer "
+
+
+class Signer:
+    """Signs the requests to one endpoint.
+
+    Args:
+        run: runs a function in a worker (`Bridge.run`); None calls it at once.
+    """
+
+    def __init__(self, endpoint: ModelEndpoint, run: Callable[..., Awaitable[Any]] | None) -> None:
+        self._endpoint = endpoint
+        self._run = run
+
+    async def headers(self, model: str, request: UnsignedRequest, *, again: bool = False) -> Mapping[str, str]:
+        """Return the headers that say who asks.
+
+        Args:
+            again: the provider refused what the same request was signed with.
+
+        Raises:
+            ModelError: there is nothing to sign with, or the profile failed.
+        """
+        sign, request = self._endpoint.provider.profile.sign, request._replace(again=again)
+        try:
+            added = sign(request) if self._run is None else await self._run(sign, request, deadline_s=LIMIT_S)
+        except NotSignedIn as exc:
+            raise errors.not_signed_in(self._endpoint, model, exc) from exc
+        except TimeoutError:
+            slow = NotSignedIn(f"its profile needed more than {LIMIT_S:g} seconds to sign the request", "Ask again.")
+            raise errors.not_signed_in(self._endpoint, model, slow) from None
+        except Exception as exc:
+            raise profile_hook_error(self._endpoint, model, exc) from exc
+        found = {str(name): str(value) for name, value in added.items()}
+        redactor.learn(v.removeprefix(BEARER) for v in found.values() if v.startswith(BEARER))
+        redactor.learn(v for name, v in found.items() if name_kind(name) == "secret")  # errors of AWS repeat them
+        return found
+
+    async def request_with_retry(
+        self, ask: Callable[[bool], AsyncGenerator[ModelDelta, None]]
+    ) -> AsyncGenerator[ModelDelta, None]:
+        """Ask, and once more when the signature is refused. `ask` is given whether it was."""
+        for again in (False, True):
+            try:
+                async with aclosing(ask(again)) as items:
+                    async for item in items:
+                        yield item
+                return
+            except ModelError as exc:
+                if again or exc.kind != "auth":
+                    raise

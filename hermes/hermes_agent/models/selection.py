@@ -17,21 +17,28 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from hermes_agent.config.secrets import header_secrets
+from hermes_agent.config.effective import header_secrets
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
-from hermes_agent.core.redact import redactor
+from hermes_agent.core.redaction import redactor
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import API_KEY, Login, LoginStore
-from hermes_agent.models.catalogue import ProviderCatalog
-from hermes_agent.models.infos import ModelCatalog
-from hermes_agent.models.keys import KeyPools, find_profile_key
-from hermes_agent.models.providers import CUSTOM, LOCAL, ModelEndpoint, ModelProvider, provider_from_config
+from hermes_agent.models.api_modes import API_MODE_ALIASES, API_MODES
+from hermes_agent.models.model_catalog import ModelCatalog
+from hermes_agent.models.providers import (
+    CUSTOM,
+    LOCAL,
+    KeyPools,
+    ModelEndpoint,
+    ModelProvider,
+    ProviderCatalog,
+    find_profile_key,
+    provider_from_config,
+)
 from hermes_agent.models.request import ModelClient
-from hermes_agent.models.wires import API_MODE_ALIASES, API_MODES
 
 if TYPE_CHECKING:
     from hermes_agent.models.client import HttpModelClient, RunHooks
-    from hermes_agent.models.transport import HttpTimeouts
+    from hermes_agent.models.http_transport import HttpTimeouts
 
 __all__ = ["ModelSelection", "select_model"]
 
@@ -155,7 +162,7 @@ def select_model(
         def new_client() -> ModelClient:
             if not own.login:
                 return client(own)
-            from hermes_agent.models.signed_in import LoginModelClient  # as WireClient
+            from hermes_agent.models.client import LoginModelClient  # as WireClient
 
             return LoginModelClient(client(own), own, stored, run_hooks)
 
@@ -171,7 +178,7 @@ def select_model(
 
 def _deadlines(entry: Mapping[str, Any]) -> HttpTimeouts:
     """Return how long a provider is waited for, by its entry in the config."""
-    from hermes_agent.models.transport import HttpTimeouts  # as WireClient
+    from hermes_agent.models.http_transport import HttpTimeouts  # as WireClient
 
     given = {
         "first_byte_s": entry.get("first_byte_timeout_seconds"),

@@ -12,16 +12,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from hermes_agent.config.findings import ConfigFinding, FindingLevel
-from hermes_agent.config.keypath import KeyPath, render_path
-from hermes_agent.config.names import PLATFORM, PLUGIN, PROVIDER, TOOL, TOOLSET, find_names
-from hermes_agent.config.nearness import nearest_name
-from hermes_agent.config.values import find_value, merge
+from hermes_agent.config.schema import (
+    PLATFORM,
+    PLUGIN,
+    PROVIDER,
+    TOOL,
+    TOOLSET,
+    KeyPath,
+    find_names,
+    find_value,
+    merge,
+    render_path,
+)
+from hermes_agent.config.yaml_document import ConfigFinding, FindingLevel
 from hermes_agent.contracts.context_engine import DEFAULT_ENGINE
+from hermes_agent.contracts.speech import BUILTIN_STT, BUILTIN_TTS
 from hermes_agent.contracts.terminal_env import BUILTIN_BACKENDS
-from hermes_agent.contracts.transcription import BUILTIN_STT
-from hermes_agent.contracts.tts import BUILTIN_TTS
-from hermes_agent.plugins.certain_names import (
+from hermes_agent.core.text import nearest_name
+from hermes_agent.plugins.activation import enable_hint
+from hermes_agent.plugins.config_schema import (
     brings_memory,
     is_front_end,
     is_loaded_when_named,
@@ -29,14 +38,12 @@ from hermes_agent.plugins.certain_names import (
     merged_layers,
     unknown_plugin_findings,
 )
-from hermes_agent.plugins.discovery import BUNDLED, Discovery, is_on
-from hermes_agent.plugins.gate import enable_hint
-from hermes_agent.plugins.ground import HostServices
-from hermes_agent.plugins.memory_folder import bundled_memories
+from hermes_agent.plugins.discovery import BUNDLED, Discovery, bundled_memories, is_on
+from hermes_agent.plugins.host_services import HostServices
 
 if TYPE_CHECKING:
-    from hermes_agent.config.document import ConfigDocument
-    from hermes_agent.plugins.record import LoadedPlugin
+    from hermes_agent.config.yaml_document import ConfigDocument
+    from hermes_agent.plugins.plugin_record import LoadedPlugin
     from hermes_agent.tools.toolsets import Toolsets
 
 __all__ = [

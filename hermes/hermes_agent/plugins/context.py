@@ -1,39 +1,149 @@
-"""`ctx`: what a plugin is given in `register(ctx)` and may keep for the life of the process.
+"""`ctx.register_*_provider` and its siblings, model providers and side tasks among them. Source: plugin contract
+§2.2, §2.5, §8.
+
+`ctx.register_hook` and `ctx.register_middleware`. Source: plugin contract §3.1, §3.9.
+
+`ctx`: what a plugin is given in `register(ctx)` and may keep for the life of the process.
 
 Source: plugin contract §2, §4.2, §7.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.contracts.auxiliary_task import make_auxiliary_task
-from hermes_agent.contracts.cli_command import CliCommand
-from hermes_agent.plugins.dispatching import dispatch_tool, inject_message
-from hermes_agent.plugins.gate import PluginSettings
-from hermes_agent.plugins.ground import HostServices
-from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.record import LoadedPlugin
-from hermes_agent.plugins.registering import Registration
-from hermes_agent.plugins.registering.callbacks import register_hook, register_middleware
-from hermes_agent.plugins.registering.commands import register_cli_command, register_command
-from hermes_agent.plugins.registering.platforms import register_platform, register_slack_action_handler
-from hermes_agent.plugins.registering.providers import (
-    register_auxiliary_task,
-    register_model_provider,
-    register_provider,
+from hermes_agent.contracts.command import CliCommand
+from hermes_agent.contracts.hook import ACCEPTED_MIDDLEWARE, VALID_MIDDLEWARE
+from hermes_agent.contracts.model_provider import (
+    AUXILIARY_TASK,
+    MODEL_PROVIDER,
+    AuxiliaryTask,
+    check_profile,
+    make_auxiliary_task,
 )
-from hermes_agent.plugins.registering.tools import note_refused_tool, register_skill, register_tool
+from hermes_agent.core.registry import Conflict, describe_owner
+from hermes_agent.core.text import nearest_name
+from hermes_agent.hooks import ACCEPTED_HOOKS, HOOKS, OWN_HOOKS, VALID_HOOKS
+from hermes_agent.plugins.activation import PluginSettings
+from hermes_agent.plugins.host_services import KINDS, HostServices, WrongProviderType
+from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.plugin_record import LoadedPlugin
+from hermes_agent.plugins.registration import (
+    Registration,
+    add_once,
+    note_refused_tool,
+    register_cli_command,
+    register_command,
+    register_platform,
+    register_skill,
+    register_slack_action_handler,
+    register_tool,
+)
+from hermes_agent.plugins.tool_access import dispatch_tool, inject_message
 
 if TYPE_CHECKING:
     from hermes_agent.contracts.tool import Effect
-    from hermes_agent.plugins.llm.client import PluginLlm
+    from hermes_agent.plugins.llm_client import PluginLlm
     from hermes_agent.plugins.manager import PluginManager
 
-__all__ = ["PluginContext", "profile_name"]
+__all__ = [
+    "PluginContext",
+    "count_model_providers",
+    "profile_name",
+    "register_auxiliary_task",
+    "register_hook",
+    "register_middleware",
+    "register_model_provider",
+    "register_provider",
+]
+
+
+logger = logging.getLogger(__name__)
+
+
+def register_provider(by: Registration, kind: str, provider: Any) -> None:
+    """Register a provider; one of the wrong type, or whose name is taken, is refused with a line in the log."""
+    spec = KINDS[kind]
+    label, given = spec.kind.label, type(provider).__name__
+    try:
+        name = by.services.providers.add(kind, provider, owner=by.key)
+    except WrongProviderType as exc:
+        logger.warning("Plugin '%s' tried to register a %s that %s. Ignoring.", by.name, label, exc)
+        by.note(f"{given} was not registered as {label}: it {exc}")
+    except Conflict as exc:
+        by.refused(label, exc.name, exc.owner)
+    except ValueError as exc:
+        if not spec.lenient:
+            raise
+        logger.warning("Plugin '%s' could not register a %s: %s", by.name, label, exc)
+        by.note(f"{given} was not registered: {exc}")
+    else:
+        by.registered(spec.kind, name)
+
+
+def register_model_provider(by: Registration, profile: Any) -> None:
+    """Register a profile; one of the wrong type, or whose name is taken, is refused with a line in the log."""
+    reason = check_profile(profile)
+    if reason:
+        logger.warning("Plugin '%s' tried to register a %s that %s. Ignoring.", by.name, MODEL_PROVIDER.label, reason)
+        by.note(f"{type(profile).__name__} was not registered as {MODEL_PROVIDER.label}: it {reason}")
+        return
+    try:
+        name = by.services.model_providers.register(profile, by.key)
+    except Conflict as exc:
+        by.refused(MODEL_PROVIDER.label, exc.name, exc.owner)
+    else:
+        by.registered(MODEL_PROVIDER, name)
+
+
+def count_model_providers(by: Registration, refusals: int) -> None:
+    """Note what the plugin registered with `providers.register_provider`.
+
+    Args:
+        refusals: how many there were in the catalogue before the plugin was loaded.
+    """
+    catalogue = by.services.model_providers
+    for name in catalogue.owned_by(by.key):
+        add_once(by.record.providers_registered, (MODEL_PROVIDER, name))
+    for refusal in catalogue.refusals[refusals:]:
+        if refusal.claimed_by == by.key:
+            by.refused(MODEL_PROVIDER.label, refusal.name, refusal.owner)
+
+
+def register_auxiliary_task(by: Registration, task: AuxiliaryTask) -> None:
+    """Register a task; the same plugin may do so again."""
+    try:
+        by.services.auxiliary_tasks.add(task.key, task, owner=by.key)
+    except Conflict as exc:
+        raise ValueError(f"auxiliary task '{task.key}' is already registered by {describe_owner(exc.owner)}") from None
+    by.registered(AUXILIARY_TASK, task.key)
+
+
+def register_hook(by: Registration, hook_name: str, callback: Callable[..., Any]) -> None:
+    """Register a callback; a name that nobody knows is kept, with a warning that names the nearest one."""
+    by.services.hooks.add(hook_name, callback, by.key)
+    add_once(by.record.hooks_registered, hook_name)
+    if hook_name not in ACCEPTED_HOOKS and hook_name not in OWN_HOOKS:
+        _warn_unknown(by, "hook", hook_name, HOOKS, VALID_HOOKS)
+
+
+def register_middleware(by: Registration, kind: str, callback: Callable[..., Any]) -> None:
+    """Do what `register_hook` does, for a kind of middleware."""
+    by.services.hooks.middleware.add(kind, callback, by.key)
+    add_once(by.record.middleware_registered, kind)
+    if kind not in ACCEPTED_MIDDLEWARE:
+        _warn_unknown(by, "middleware", kind, VALID_MIDDLEWARE, VALID_MIDDLEWARE)
+
+
+def _warn_unknown(by: Registration, what: str, name: str, known: Collection[str], valid: Collection[str]) -> None:
+    near = nearest_name(str(name), tuple(known))
+    meant = f"; did you mean '{near}'?" if near else ""
+    logger.warning("Plugin '%s' registered unknown %s '%s' (valid: %s)%s", by.name, what, name, ", ".join(valid), meant)
+    by.note(f"unknown {what} `{name}`{meant}")
 
 
 class PluginContext:
@@ -55,7 +165,7 @@ class PluginContext:
     @property
     def llm(self) -> PluginLlm:
         """The model, for calls of the plugin's own; the same object at every access."""
-        from hermes_agent.plugins.llm.client import PluginLlm  # few plugins ask the model
+        from hermes_agent.plugins.llm_client import PluginLlm  # few plugins ask the model
 
         known: PluginLlm | None = vars(self).get("_llm")
         key = self.manifest.key or self.manifest.name

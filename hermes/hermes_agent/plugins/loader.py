@@ -1,4 +1,17 @@
-"""Import one plugin and call its `register(ctx)`, all or nothing. Source: plugin contract §1.7, §1.9, §13 row 3."""
+"""Import one plugin and call its `register(ctx)`, all or nothing. Source: plugin contract §1.7, §1.9, §13 row 3.
+
+Import what was granted: from below a pinned directory no `__pycache__` is read, and none is written.
+
+A pin covers sources. Bytecode beside them is trusted by Python for its time stamp alone, so a planted `.pyc` would run
+in place of a pinned source. A hook of the path sees every import from those directories, also the ones of a plugin that
+puts its own directory on `sys.path`.
+
+Give one plugin its new code, its new settings, or its leave, while the others serve.
+
+A directory plugin is loaded anew, under a new module name, beside the old one; when it has registered, it takes the
+old one's place in every store in one step. Calls that run end on the old code. When it does not load, the old one
+stays. Packages cannot be imported twice: they need a restart.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +19,60 @@ import contextlib
 import importlib
 import importlib.util
 import logging
+import os
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import CodeType, ModuleType
+from typing import Any, Literal, NamedTuple
 
-from hermes_agent.contracts.owner import Owner, StagedStores, registration_context
 from hermes_agent.core.errors import PluginError
-from hermes_agent.io import alarm
-from hermes_agent.io.alarm import TimeLimitExceeded, can_interrupt, interrupt_after
-from hermes_agent.io.bridge import Bridge
-from hermes_agent.io.steps import OVERRUN, DeadlineStep, Steps
+from hermes_agent.core.log_context import attribute_loggers
+from hermes_agent.core.registry import Owner, StagedStores, registration_context
+from hermes_agent.plugins.activation import Activation, find_plugin
+from hermes_agent.plugins.discovery import Discovery
 from hermes_agent.plugins.entry_points import GROUP
-from hermes_agent.plugins.ground import HostServices
+from hermes_agent.plugins.host_services import HostServices
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.register_function import find_register
-from hermes_agent.plugins.source_only import SourceOnlyLoader, ignore_bytecode
-from hermes_agent.service.context import attribute_loggers
+from hermes_agent.plugins.plugin_record import LoadedPlugin
+from hermes_agent.plugins.registration import find_register
+from hermes_agent.runtime import workers
+from hermes_agent.runtime.bridge import Bridge
+from hermes_agent.runtime.steps import OVERRUN, DeadlineStep, Steps
+from hermes_agent.runtime.workers import TimeLimitExceeded, can_interrupt, interrupt_after
 
 __all__ = [
     "LoadFailed",
     "NOT_INSTALLED",
     "NO_REGISTER",
     "PARENT",
+    "ReloadResult",
+    "ReloadSteps",
+    "SourceOnlyLoader",
+    "ignore_bytecode",
     "load",
     "load_within",
     "module_name",
-    "time_limit_text",
+    "reload_one",
+    "reload_targets",
     "remedy_for",
     "slug",
+    "time_limit_text",
     "transaction",
+    "unload_modules",
 ]
+
 
 logger = logging.getLogger(__name__)
 
@@ -244,8 +277,144 @@ def _place(exc: BaseException, manifest: PluginManifest) -> str:
     if isinstance(exc, SyntaxError) and exc.filename:
         return f"{exc.filename}:{exc.lineno or 0}"
     frames = [f for f in traceback.extract_tb(exc.__traceback__) if not f.filename.startswith("<frozen")]
-    foreign = [f for f in frames if f.filename not in (__file__, alarm.__file__)]
+    foreign = [f for f in frames if f.filename not in (__file__, workers.__file__)]
     if manifest.source != "entrypoint":
         own = [f for f in foreign if f.filename.startswith(f"{manifest.path}/")]
         foreign = own or foreign
     return f"{foreign[-1].filename}:{foreign[-1].lineno}" if foreign else ""
+
+
+_directories: set[str] = set()
+
+
+class SourceOnlyLoader(SourceFileLoader):
+    """Compiles the source at every load."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of the source as it is now."""
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+_LOADERS = (
+    (ExtensionFileLoader, EXTENSION_SUFFIXES),
+    (SourceOnlyLoader, SOURCE_SUFFIXES),
+    (SourcelessFileLoader, BYTECODE_SUFFIXES),  # `name.pyc` beside the sources is a pinned file
+)
+
+
+def ignore_bytecode(directory: str) -> None:
+    """Let every later import from `directory` and below it do without `__pycache__`, in this process."""
+    _directories.update({f"{os.path.abspath(directory)}/", f"{os.path.realpath(directory)}/"})  # noqa: PTH100
+    if _finder not in sys.path_hooks:
+        sys.path_hooks.insert(0, _finder)
+    for known in [path for path in sys.path_importer_cache if _is_below(path)]:
+        del sys.path_importer_cache[known]
+
+
+def _finder(path: str) -> FileFinder:
+    if not _is_below(path):
+        raise ImportError(f"{path} is not below a pinned plugin", path=path)
+    return FileFinder(path, *_LOADERS)
+
+
+def _is_below(path: str) -> bool:
+    return bool(_directories) and f"{os.path.abspath(path)}/".startswith(tuple(_directories))  # noqa: PTH100
+
+
+Outcome = Literal["reloaded", "loaded", "stopped", "not loaded", "unchanged", "failed", "restart needed"]
+
+
+class ReloadResult(NamedTuple):
+    """What became of one plugin."""
+
+    key: str
+    outcome: Outcome
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.outcome}" + (f": {self.reason}" if self.reason else "")
+
+
+class ReloadSteps(NamedTuple):
+    """What a reload can do with plugins."""
+
+    decide: Callable[[PluginManifest], Activation]
+    load: Callable[[PluginManifest, Activation], LoadedPlugin]
+    """Loads beside what serves; what it registered takes its place only when it succeeded."""
+    stop: Callable[[str], None]
+    """Takes everything that a plugin registered out of every store."""
+
+
+def reload_targets(name: str | None, found: Discovery, records: dict[str, LoadedPlugin]) -> list[str]:
+    """Return the keys that are meant: one, or all that are there or were.
+
+    Raises:
+        UserError: nobody has the name; the nearest is named.
+    """
+    if name is None:
+        return list(dict.fromkeys((*found.plugins, *records)))
+    known = next((key for key, r in records.items() if name in r.manifest.answers_to), None)
+    return [known or find_plugin(name, found).key]
+
+
+def reload_one(
+    key: str, present: LoadedPlugin | None, found: Discovery, workshop: ReloadSteps, *, by_name: bool
+) -> tuple[LoadedPlugin | None, ReloadResult]:
+    """Bring one plugin to what its folder and the settings say now; return its record and what was done.
+
+    Args:
+        by_name: somebody asked for this one: an installed package is told that it needs a restart, though it did not
+            change as far as one can see.
+    """
+    runs = present is not None and present.enabled
+    manifest = found.plugins.get(key)
+    if manifest is None:
+        return _unload_missing(key, present, found, workshop)
+    gate = workshop.decide(manifest)
+    if not gate.load:
+        if present is not None and runs and gate.status == "changed":
+            return present, _keep_present(present, gate.reason)
+        if runs:
+            workshop.stop(key)
+        return LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes)), ReloadResult(
+            key, "stopped" if runs else "not loaded", gate.reason
+        )
+    if present is not None and runs and not by_name and {present.manifest.source, manifest.source} == {"bundled"}:
+        return present, ReloadResult(key, "unchanged")  # it belongs to the release, which a restart exchanges
+    if present is not None and runs and "entrypoint" in (present.manifest.source, manifest.source):
+        if by_name or present.manifest.distribution != manifest.distribution:
+            return present, ReloadResult(key, "restart needed", "it is an installed package, which is imported once")
+        return present, ReloadResult(key, "unchanged")
+    record = workshop.load(manifest, gate)
+    if record.enabled:
+        return record, ReloadResult(key, "reloaded" if runs else "loaded")
+    if present is not None and runs:
+        return present, _keep_present(present, record.failure)
+    return record, ReloadResult(key, "failed", record.failure)
+
+
+def _unload_missing(
+    key: str, present: LoadedPlugin | None, found: Discovery, workshop: ReloadSteps
+) -> tuple[LoadedPlugin | None, ReloadResult]:
+    if present is None:
+        return None, ReloadResult(key, "unchanged")
+    refused = next((r for r in found.rejected if r.path == present.manifest.path), None)
+    if refused is not None and present.enabled:
+        return present, _keep_present(present, refused.reason)
+    if present.enabled:
+        workshop.stop(key)
+    return None, ReloadResult(key, "stopped", refused.reason if refused else f"{present.manifest.path} is gone")
+
+
+def _keep_present(present: LoadedPlugin, reason: str) -> ReloadResult:
+    """Note that the new version could not be loaded and the old one stays."""
+    present.stale = reason
+    return ReloadResult(present.manifest.key, "failed", f"{reason}; the version that was loaded before goes on")
+
+
+def unload_modules(root: str) -> None:
+    """Drop a version's modules; those that still run keep what they hold."""
+    for name in [n for n in sys.modules if n == root or n.startswith(f"{root}.")]:
+        del sys.modules[name]

@@ -14,34 +14,50 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from hermes_agent.config.nearness import nearest_name
+from hermes_agent.adapters.registry import PLATFORM, PlatformState, platform_states
 from hermes_agent.contracts.command import SlashCommand
-from hermes_agent.contracts.owner import Owner
-from hermes_agent.contracts.platform.enabling import PlatformState, platform_states
-from hermes_agent.contracts.platform.entry import PLATFORM
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.read_only import ReadOnlyDict, ReadOnlyList, ReadOnlySet
-from hermes_agent.io.alarm import can_interrupt
-from hermes_agent.plugins.absent import explain_absence, explain_not_running
+from hermes_agent.core.log_context import log_context
+from hermes_agent.core.registry import Owner, ReadOnlyDict, ReadOnlyList, ReadOnlySet
+from hermes_agent.core.text import nearest_name
+from hermes_agent.plugins.activation import (
+    Activation,
+    PluginSettings,
+    UnknownPluginName,
+    make_value_check,
+    unknown_names,
+)
 from hermes_agent.plugins.config_schema import option_problems, platform_name
-from hermes_agent.plugins.context import PluginContext
-from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, discover
-from hermes_agent.plugins.gate import Activation, PluginSettings, UnknownPluginName, make_value_check, unknown_names
-from hermes_agent.plugins.ground import HostServices, StagedHost
-from hermes_agent.plugins.loader import LoadFailed, load_within, remedy_for, transaction
+from hermes_agent.plugins.context import PluginContext, count_model_providers
+from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, add_memory_folder, discover
+from hermes_agent.plugins.grants import GrantStore, activation_with_grant
+from hermes_agent.plugins.host_services import HostServices, StagedHost
+from hermes_agent.plugins.loader import (
+    LoadFailed,
+    ReloadResult,
+    ReloadSteps,
+    load_within,
+    reload_one,
+    reload_targets,
+    remedy_for,
+    transaction,
+    unload_modules,
+)
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.memory_folder import add_memory_folder
-from hermes_agent.plugins.record import LoadedPlugin
-from hermes_agent.plugins.registering import Registration
-from hermes_agent.plugins.registering.commands import register_memory_cli
-from hermes_agent.plugins.registering.platforms import is_deferred
-from hermes_agent.plugins.registering.providers import count_model_providers
-from hermes_agent.plugins.registering.registrant import add_once
-from hermes_agent.plugins.reload import ReloadResult, ReloadSteps, reload_one, reload_targets, unload_modules
-from hermes_agent.plugins.state import write_state
-from hermes_agent.plugins.status import banner_lines, is_missed, plugin_text, plugins_text, start_hints, suspension_line
-from hermes_agent.plugins.trust import GrantStore, activation_with_grant
-from hermes_agent.service.context import log_context
+from hermes_agent.plugins.plugin_record import LoadedPlugin
+from hermes_agent.plugins.plugin_state import write_state
+from hermes_agent.plugins.registration import Registration, add_once, is_deferred, register_memory_cli
+from hermes_agent.plugins.status_text import (
+    banner_lines,
+    explain_absence,
+    explain_not_running,
+    is_missed,
+    plugin_text,
+    plugins_text,
+    start_hints,
+    suspension_line,
+)
+from hermes_agent.runtime.workers import can_interrupt
 
 __all__ = ["PluginManager"]
 

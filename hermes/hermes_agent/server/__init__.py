@@ -4,9 +4,9 @@ Importing it does not load uvicorn: `serve` does.
 """
 
 from hermes_agent.server.app import build
-from hermes_agent.server.doors import AgentProtocol, ConversationProtocol, PluginStatusProtocol
-from hermes_agent.server.key import KEY_NAME, file_key, with_key
-from hermes_agent.server.run import serve
+from hermes_agent.server.authentication import KEY_NAME, file_key, with_key
+from hermes_agent.server.conversations import AgentProtocol, ConversationProtocol, PluginStatusProtocol
+from hermes_agent.server.http_server import serve
 from hermes_agent.server.settings import HttpSettings, read_settings
 
 __all__ = [

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hermes_agent.models.request import NO_OPTIONS, RequestOptions
-from hermes_agent.server.reply import HttpError
+from hermes_agent.server.http_types import HttpError
 
 __all__ = [
     "CHAT",

@@ -1,1 +1,1 @@
-"""Being a good service: readiness and watchdog, one daemon per home, logs, stopping in order."""
+"""Being a system service: systemd, the control socket, one daemon per home."""

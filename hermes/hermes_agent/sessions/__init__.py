@@ -1,8 +1,11 @@
 """Sessions in `state.db`: transcript, step journal, usage, and whose they are."""
 
-from hermes_agent.sessions.delegations import Delegation
-from hermes_agent.sessions.journal import (
+from hermes_agent.sessions.commits import NewSession, SessionCommit, session_denied
+from hermes_agent.sessions.principals import API_SERVER, LOCAL, Principals, folder_name
+from hermes_agent.sessions.transcript import SCHEMA, SessionInfo, StoredSession, Transcript
+from hermes_agent.sessions.turn_journal import (
     CallRecord,
+    Delegation,
     RequestRecord,
     SentRecord,
     StoredTurn,
@@ -11,9 +14,6 @@ from hermes_agent.sessions.journal import (
     is_running,
     this_process,
 )
-from hermes_agent.sessions.people import API_SERVER, LOCAL, Principals, folder_name
-from hermes_agent.sessions.steps import NewSession, SessionCommit, session_denied
-from hermes_agent.sessions.transcript import SCHEMA, SessionInfo, StoredSession, Transcript
 from hermes_agent.sessions.usage import TURN, UsageLedger, UsageRecord, UsageTotals
 
 __all__ = [

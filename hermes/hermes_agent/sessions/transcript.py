@@ -15,18 +15,23 @@ from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message, Usage
-from hermes_agent.core.redact import redactor
-from hermes_agent.sessions import delegations, journal
-from hermes_agent.sessions.compactions import (
+from hermes_agent.core.redaction import redactor
+from hermes_agent.sessions import turn_journal
+from hermes_agent.sessions.commits import (
+    COLUMNS,
     COMPACTIONS,
+    NewSession,
+    SessionCommit,
     add_compaction,
+    append_messages,
     last_compaction_id,
     load_compaction,
+    message_from_row,
+    plain_title,
+    row_from_message,
     truncate_compaction,
 )
-from hermes_agent.sessions.delegations import DELEGATIONS, Delegation
-from hermes_agent.sessions.journal import JOURNAL, CallRecord, RequestRecord, StoredTurn, UnfinishedTurn
-from hermes_agent.sessions.people import LOCAL
+from hermes_agent.sessions.principals import LOCAL
 from hermes_agent.sessions.search import (
     SEARCH,
     SearchHit,
@@ -35,14 +40,14 @@ from hermes_agent.sessions.search import (
     search_messages,
     session_principal,
 )
-from hermes_agent.sessions.steps import (
-    COLUMNS,
-    NewSession,
-    SessionCommit,
-    append_messages,
-    message_from_row,
-    plain_title,
-    row_from_message,
+from hermes_agent.sessions.turn_journal import (
+    DELEGATIONS,
+    JOURNAL,
+    CallRecord,
+    Delegation,
+    RequestRecord,
+    StoredTurn,
+    UnfinishedTurn,
 )
 from hermes_agent.sessions.usage import USAGE, UsageTotals, usage_totals
 from hermes_agent.store import Database, Schema
@@ -276,32 +281,32 @@ class Transcript:
 
     def unfinished(self, session_id: str | None = None, since: int | None = None) -> list[UnfinishedTurn]:
         """Return the turns without an end, oldest first (`journal.unfinished`)."""
-        return journal.load_unfinished(self._db, session_id, since)
+        return turn_journal.load_unfinished(self._db, session_id, since)
 
     def claim(self, turn: UnfinishedTurn) -> bool:
         """Make a turn that another process left this process's; false when somebody else was first."""
         with self._db.write() as db:
-            return journal.claim_turn(db, turn)
+            return turn_journal.claim_turn(db, turn)
 
     def delegation_begins(self, new: Delegation) -> None:
         """Write down what sub-agents do in the background."""
-        delegations.add_delegation(self._db, new)
+        turn_journal.add_delegation(self._db, new)
 
     def delegation_ends(self, delegation_id: str, text: str) -> None:
         """Write down what came of it."""
-        delegations.finish_delegation(self._db, delegation_id, text)
+        turn_journal.finish_delegation(self._db, delegation_id, text)
 
     def delegations_left(self, session_id: str = "") -> list[Delegation]:
         """Take over the delegations that another process left (`delegations.take_over`)."""
-        return delegations.claim_delegations(self._db, session_id)
+        return turn_journal.claim_delegations(self._db, session_id)
 
     def journal(self, turn_id: str) -> tuple[list[RequestRecord], list[CallRecord]]:
         """Return the requests and the calls of a turn."""
-        return journal.load_requests(self._db, turn_id), journal.load_calls(self._db, turn_id)
+        return turn_journal.load_requests(self._db, turn_id), turn_journal.load_calls(self._db, turn_id)
 
     def turns(self, session_id: str) -> list[StoredTurn]:
         """Return the turns of a session in their order."""
-        return journal.load_turns(self._db, session_id)
+        return turn_journal.load_turns(self._db, session_id)
 
     def history_before(self, turn: StoredTurn) -> list[Message] | None:
         """Return what the model was to go on with when a turn began; None when that is gone."""

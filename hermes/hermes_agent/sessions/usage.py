@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.messages import Usage
-from hermes_agent.sessions.people import LOCAL
+from hermes_agent.sessions.principals import LOCAL
 from hermes_agent.store import Database, Schema
 
 __all__ = ["TURN", "USAGE", "UsageLedger", "UsageTotals", "UsageRecord", "usage_totals"]

@@ -1,25 +1,187 @@
-"""Every skill of a host: which are offered, and opening one. Source: plugin contract §6.2, §6.4."""
+"""Who registered which skill: those of plugins, by qualified name. Source: plugin contract §6.1.
+
+How the model sees skills: their list in the system prompt, and what is filled into the text of one.
+
+The list is made when a session starts and stays as it is with the session's prompt, so that the provider's cached
+prefix holds. Skills of plugins are not in it. Source: plugin contract §6.3, §6.4.
+
+Every skill of a host: which are offered, and opening one. Source: plugin contract §6.2, §6.4.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Sequence
+import re
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.contracts.skill import PluginSkill
-from hermes_agent.core.injection import find_injection
+from hermes_agent.contracts.tool import SKILL, PluginSkill
+from hermes_agent.core.redaction import redactor
+from hermes_agent.core.registry import Registry
+from hermes_agent.core.untrusted import find_injection
 from hermes_agent.hooks import HookBus
-from hermes_agent.skills.document import SkillFile, fits_environment, fits_platform, fits_tools
-from hermes_agent.skills.finding import LocalSkill, SkillFolder
-from hermes_agent.skills.registry import PluginSkills
-from hermes_agent.skills.rendering import SkillTextRules, index_text
+from hermes_agent.skills.skill_file import (
+    LocalSkill,
+    SkillFile,
+    SkillFolder,
+    fits_environment,
+    fits_platform,
+    fits_tools,
+)
+from hermes_agent.system.processes import run, tool_environment
+from hermes_agent.tools import current_scope
 
-__all__ = ["SkillLibrary", "SkillSettings"]
+__all__ = ["INDEX_CHARS", "NAME", "PluginSkills", "SkillLibrary", "SkillSettings", "SkillTextRules", "index_text"]
+
+
+NAME = re.compile(r"[a-zA-Z0-9_-]+")
+"""What a skill of a plugin, and the namespace before it, may be called."""
+
+
+class PluginSkills(Registry[PluginSkill]):
+    """Skills by `plugin:skill`."""
+
+    def __init__(self) -> None:
+        super().__init__(SKILL.label)
+
+    def register(self, name: str, path: Path | str, *, plugin: str, owner: str, description: str = "") -> PluginSkill:
+        """Add a skill.
+
+        Args:
+            path: of its `SKILL.md`.
+            plugin: the plugin's name.
+            owner: the plugin's key.
+
+        Raises:
+            ValueError: the name cannot be one.
+            FileNotFoundError: there is no such file.
+            Conflict: another plugin of that name has it.
+        """
+        if ":" in name:
+            raise ValueError(
+                f"Skill name '{name}' must not contain ':' (the namespace is derived from the plugin name '{plugin}' "
+                "automatically)."
+            )
+        if NAME.fullmatch(name) is None:
+            raise ValueError(f"Invalid skill name '{name}'. Must match [a-zA-Z0-9_-]+.")
+        place = Path(path)
+        if not place.exists():
+            raise FileNotFoundError(f"SKILL.md not found at {place}")
+        skill = PluginSkill(place, plugin, name, description)
+        self.add(skill.qualified, skill, owner=owner)
+        return skill
+
+    def of_plugin(self, plugin: str) -> list[PluginSkill]:
+        """Return what a plugin registered, sorted by name."""
+        return sorted((s for _, s in self.items() if s.plugin == plugin), key=lambda s: s.bare_name)
+
 
 logger = logging.getLogger(__name__)
+
+LINE_CHARS = 200
+"""Longest description; the whole one is in `skills_list`."""
+INDEX_CHARS = 12_000
+"""Longest index; what does not fit is counted, and `skills_list` has it."""
+DEFAULT_CATEGORY = "general"
+"""What skills without a category are shown under."""
+
+_HEAD = (
+    "## Skills (mandatory)\n"
+    "A skill says how something is done here. Before you act, look whether one of these is about what is asked; if so, "
+    "open it with skill_view(name) and keep to it.\n"
+    "<available_skills>\n"
+)
+_TAIL = "</available_skills>"
+
+
+def index_text(skills: Sequence[LocalSkill], *, of_others: int = 0) -> str:
+    """Return the block for the system prompt; empty without skills.
+
+    Args:
+        of_others: how many there are that others wrote.
+    """
+    if not skills and not of_others:
+        return ""
+    ordered = sorted(skills, key=lambda skill: (skill.category or DEFAULT_CATEGORY, skill.name))
+    lines: list[str] = []
+    size, left_out = len(_HEAD) + len(_TAIL), 0
+    for category, group in groupby(ordered, key=lambda skill: skill.category or DEFAULT_CATEGORY):
+        block = [f"  {_safe(category)}:"]
+        for skill in group:
+            line = f"    - {_safe(skill.name)}: {_short(_safe(skill.document.description))}"
+            size += len(line) + 1
+            if size > INDEX_CHARS:
+                left_out += 1
+            else:
+                block.append(line)
+        if len(block) > 1:
+            lines += block
+    if left_out:
+        lines.append(f"  ({left_out} more: skills_list has them)")
+    if of_others:
+        lines.append(f"  ({of_others} more that others wrote: skills_list has them, as foreign text)")
+    return f"{_HEAD}{chr(10).join(lines)}\n{_TAIL}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LINE_CHARS else text[: LINE_CHARS - 1] + "…"
+
+
+def _safe(text: str) -> str:
+    """A description must not end the block that it stands in."""
+    return " ".join(text.replace("<", "‹").replace(">", "›").split())
+
+
+OUTPUT_CHARS = 4_000
+_COMMAND = re.compile(r"!`([^`\n]+)`")
+
+
+@dataclass(frozen=True, slots=True)
+class SkillTextRules:
+    """The rules, from `skills.template_vars`, `skills.inline_shell` and `skills.inline_shell_timeout` (seconds).
+
+    Attributes:
+        passthrough: variables that a command is given beyond the usual ones (`terminal.env_passthrough`).
+    """
+
+    variables: bool = True
+    shell: bool = False
+    shell_timeout_s: float = 10.0
+    passthrough: tuple[str, ...] = ()
+
+    def __call__(self, text: str, directory: Path, session_id: str) -> str:
+        """Return the text with its variables, and the output of its commands where the operator allows them."""
+        if self.variables:
+            text = text.replace("${HERMES_SKILL_DIR}", str(directory)).replace("${HERMES_SESSION_ID}", session_id)
+        if self.shell:
+            text = _COMMAND.sub(lambda match: self._output(match[1], directory, os.environ), text)
+        return text
+
+    def _output(self, command: str, directory: Path, environ: Mapping[str, str]) -> str:
+        scope = current_scope.get()
+        try:
+            done = run(
+                command,
+                cwd=directory,
+                env=tool_environment(environ, passthrough=self.passthrough),
+                timeout_s=self.shell_timeout_s,
+                output_limit_bytes=4 * OUTPUT_CHARS,
+                cancelled=threading.Event() if scope is None else scope.cancelled,
+            )
+        except (OSError, ValueError) as exc:
+            logger.warning("a command of the skill in %s could not be started: %s", directory, exc)
+            return f"[could not be started: {exc}]"
+        if done.timed_out:
+            logger.warning("a command of the skill in %s took longer than %g s", directory, self.shell_timeout_s)
+            return f"[stopped after {self.shell_timeout_s:g} s: {command}]"
+        text = redactor((done.head + done.tail).decode("utf-8", "replace")).strip()
+        return text if len(text) <= OUTPUT_CHARS else text[: OUTPUT_CHARS - 1] + "…"
+
 
 LIFECYCLE = "on_skill_lifecycle"
 

@@ -10,24 +10,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hermes_agent.testing.hosted import Answer as Answer
-    from hermes_agent.testing.hosted import CliOutcome as CliOutcome
-    from hermes_agent.testing.hosted import PluginHost as PluginHost
-    from hermes_agent.testing.model import ModelFailure as ModelFailure
-    from hermes_agent.testing.model import ScriptedModel as ScriptedModel
-    from hermes_agent.testing.model import call as call
-    from hermes_agent.testing.opening import plugin_host as plugin_host
-    from hermes_agent.testing.wire import served as served
+    from hermes_agent.testing.host import Answer as Answer
+    from hermes_agent.testing.host import CliOutcome as CliOutcome
+    from hermes_agent.testing.host import PluginHost as PluginHost
+    from hermes_agent.testing.open_host import plugin_host as plugin_host
+    from hermes_agent.testing.scripted_model import ModelFailure as ModelFailure
+    from hermes_agent.testing.scripted_model import ScriptedModel as ScriptedModel
+    from hermes_agent.testing.scripted_model import call as call
+    from hermes_agent.testing.scripted_model import served as served
 
 _WHERE = {
-    "Answer": "hosted",
-    "CliOutcome": "hosted",
-    "ModelFailure": "model",
-    "PluginHost": "hosted",
-    "ScriptedModel": "model",
-    "call": "model",
-    "plugin_host": "opening",
-    "served": "wire",
+    "Answer": "host",
+    "CliOutcome": "host",
+    "ModelFailure": "scripted_model",
+    "PluginHost": "host",
+    "ScriptedModel": "scripted_model",
+    "call": "scripted_model",
+    "plugin_host": "open_host",
+    "served": "scripted_model",
 }
 
 

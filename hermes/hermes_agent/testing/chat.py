@@ -8,16 +8,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
-from hermes_agent.contracts.platform.names import Platform
-from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.config import Platform
+from hermes_agent.adapters.events import MessageEvent, ProcessingOutcome, SendResult
 from hermes_agent.delivery import DeliveryService, Mailbox
-from hermes_agent.gateway.link import ConnectionState
-from hermes_agent.gateway.runner import Gateway
-from hermes_agent.testing.hosted import PluginHost
-from hermes_agent.testing.model import ScriptedAnswer, ScriptedModel
-from hermes_agent.testing.opening import Plugin, plugin_host
+from hermes_agent.gateway.adapter_connection import ConnectionState
+from hermes_agent.gateway.gateway import Gateway
+from hermes_agent.testing.host import PluginHost
+from hermes_agent.testing.open_host import Plugin, plugin_host
+from hermes_agent.testing.scripted_model import ScriptedAnswer, ScriptedModel
 
 __all__ = ["Chat", "MemoryAdapter", "Sent", "chat_host", "chatting", "memory_platform"]
 

@@ -1,9 +1,9 @@
 """Tools: who has which name, what the model is shown, and running one call."""
 
+from hermes_agent.tools.call_scope import CallScope, current_scope
 from hermes_agent.tools.dispatch import Dispatcher, ToolOutcome
 from hermes_agent.tools.registry import RejectedTool, ToolRegistry, shown_tools, tool_schema
 from hermes_agent.tools.results import tool_error, tool_result
-from hermes_agent.tools.scope import CallScope, current_scope
 
 __all__ = [
     "CallScope",

@@ -19,28 +19,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.tool import ToolEntry
-from hermes_agent.core.events import ToolStatus
-from hermes_agent.core.messages import ToolCall
-from hermes_agent.core.redact import redactor
+from hermes_agent.core.messages import ToolCall, ToolStatus
+from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import GuardVerdict, HookBus, decide_verdict
-from hermes_agent.hooks.copies import copy_value
-from hermes_agent.hooks.guard import ALLOW
+from hermes_agent.hooks.bus import ALLOW
+from hermes_agent.hooks.listeners import copy_value
 from hermes_agent.hooks.middleware import Trace
-from hermes_agent.io.bridge import Bridge
-from hermes_agent.io.steps import Steps
-from hermes_agent.policy.foreign import TaintTracker
 from hermes_agent.policy.network import HostTables
-from hermes_agent.tools.asking import ApprovalGate
-from hermes_agent.tools.clearance import Clearance, current_clearance, freeze_arguments
-from hermes_agent.tools.coerce import coerce_arguments
-from hermes_agent.tools.handlers import Note, ToolInvoker
-from hermes_agent.tools.names import repair_name
-from hermes_agent.tools.own_files import adopt_result_files
+from hermes_agent.policy.taint import TaintTracker
+from hermes_agent.runtime.bridge import Bridge
+from hermes_agent.runtime.steps import Steps
+from hermes_agent.tools.approval_gate import ApprovalGate, Note, ToolInvoker
+from hermes_agent.tools.arguments import coerce_arguments, repair_name
+from hermes_agent.tools.call_scope import CallScope, Clearance, current_clearance, current_scope, freeze_arguments
 from hermes_agent.tools.registry import ToolRegistry
-from hermes_agent.tools.results import ResultStore, failure, result_text, status_of, tool_error
-from hermes_agent.tools.scope import CallScope, current_scope
-from hermes_agent.tools.search import TOOL_CALL, unwrap_search_call
+from hermes_agent.tools.results import ResultStore, adopt_result_files, failure, result_text, status_of, tool_error
+from hermes_agent.tools.tool_search import TOOL_CALL, unwrap_search_call
 
 __all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
 

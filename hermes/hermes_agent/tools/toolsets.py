@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from hermes_agent.contracts.owner import current_owner, staged_store
-from hermes_agent.core.registry import BUILTIN, Registry
+from hermes_agent.core.registry import BUILTIN, Registry, current_owner, staged_store
 from hermes_agent.tools.registry import ToolRegistry
 
 __all__ = ["ToolsetChoice", "Toolsets"]

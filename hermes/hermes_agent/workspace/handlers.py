@@ -9,19 +9,18 @@ from typing import Any, NamedTuple
 from hermes_agent.config import Config
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy import CommandPatterns
-from hermes_agent.policy.commands import CommandPolicy
-from hermes_agent.workspace.background import BackgroundProcesses
+from hermes_agent.policy.operator_rules import CommandPolicy
+from hermes_agent.workspace.background_processes import BackgroundProcesses
 from hermes_agent.workspace.checkpoints import Checkpoints
-from hermes_agent.workspace.circumstances import ToolContext
-from hermes_agent.workspace.patch import PatchTool
-from hermes_agent.workspace.places import PathRules
-from hermes_agent.workspace.process import ProcessTool
-from hermes_agent.workspace.reading import ReadFileTool
-from hermes_agent.workspace.search import SearchFilesTool
-from hermes_agent.workspace.shells import TaskShells
-from hermes_agent.workspace.terminal import TerminalTool
-from hermes_agent.workspace.watching import ProcessWatcher
-from hermes_agent.workspace.writing import WriteFileTool
+from hermes_agent.workspace.patch_file import PatchTool
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.process_tool import ProcessTool, ProcessWatcher
+from hermes_agent.workspace.read_file import ReadFileTool
+from hermes_agent.workspace.search_files import SearchFilesTool
+from hermes_agent.workspace.task_shells import TaskShells
+from hermes_agent.workspace.terminal_tool import TerminalTool
+from hermes_agent.workspace.tool_context import ToolContext
+from hermes_agent.workspace.write_file import WriteFileTool
 
 __all__ = ["WorkspaceTools"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from hermes_agent.contracts.image_gen import (
+from hermes_agent.contracts.image_video import (
     DEFAULT_ASPECT_RATIO,
     ImageGenProvider,
     image_error_response,

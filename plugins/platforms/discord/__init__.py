@@ -1,6 +1,6 @@
 """Discord: a bot, with discord.py (the extra `discord`)."""
 
-from hermes_agent.contracts.platform.options import Option, Options
+from hermes_agent.adapters.options import Option, Options
 
 SETTINGS = Options(
     "discord",

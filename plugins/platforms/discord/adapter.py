@@ -12,22 +12,18 @@ import aiohttp
 import discord
 from discord.gateway import DiscordWebSocket
 from discord.http import Route
-from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.chunks import utf16_len
-from hermes_agent.contracts.platform.markdown import convert_table_to_bullets
-from hermes_agent.contracts.platform.marks import ReadPositions
-from hermes_agent.contracts.platform.media_cache import cache_media_bytes
-from hermes_agent.contracts.platform.mentions import as_command
-from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
-from hermes_agent.contracts.platform.questions import (
+from hermes_agent.adapters.adapter_state import MessageDeduplicator, ReadPositions, ThreadParticipationTracker
+from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.events import MessageEvent, ProcessingOutcome, SendResult
+from hermes_agent.adapters.media import cache_media_bytes
+from hermes_agent.adapters.questions import (
     CHOICE,
     approval_buttons,
     approval_text,
     confirmation_buttons,
     may_answer,
 )
-from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.contracts.platform.seen import MessageDeduplicator, ThreadParticipationTracker
+from hermes_agent.adapters.text import as_command, convert_table_to_bullets, utf16_len
 
 from .events import BUTTON_PREFIX, as_event, interaction_text, is_message, kind_of, source_of
 

@@ -3,8 +3,8 @@
 import re
 
 import discord
-from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
-from hermes_agent.contracts.platform.questions import answer_text
+from hermes_agent.adapters.events import MessageEvent, MessageType
+from hermes_agent.adapters.questions import answer_text
 
 SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
 """Kinds of what somebody said; the others tell of changes, and of who came and went."""

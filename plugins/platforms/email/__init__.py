@@ -1,6 +1,6 @@
 """Email, with the standard library alone."""
 
-from hermes_agent.contracts.platform.options import Option, Options
+from hermes_agent.adapters.options import Option, Options
 
 SETTINGS = Options(
     "email",

@@ -5,12 +5,11 @@ import logging
 from datetime import datetime
 from pathlib import Path
 
-from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.media_cache import cache_media_bytes
-from hermes_agent.contracts.platform.media_tags import local_path
-from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
-from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.contracts.platform.state_file import adapter_file, change_json, read_json
+from hermes_agent.adapters.adapter_state import adapter_file, change_json, read_json
+from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.events import MessageEvent, MessageType, SendResult
+from hermes_agent.adapters.media import cache_media_bytes
+from hermes_agent.adapters.media_references import local_path
 
 from . import letters
 from .imap import Imap, ImapRejected

@@ -4,7 +4,7 @@ import logging
 import smtplib
 import ssl
 
-from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.adapters.events import SendResult
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,9 @@ import re
 import time
 from datetime import datetime
 
-from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.markdown import convert_table_to_bullets, strip_markdown
-from hermes_agent.contracts.platform.mentions import as_command, strip_mention
-from hermes_agent.contracts.platform.messages import MessageEvent
-from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.events import MessageEvent, SendResult
+from hermes_agent.adapters.text import as_command, convert_table_to_bullets, strip_markdown, strip_mention
 
 from .connection import IrcConnection, IrcRefused
 from .lines import cut, fold, is_channel, strip_formatting

@@ -1,6 +1,6 @@
 """Matrix, by the HTTP interface that homeservers have for clients."""
 
-from hermes_agent.contracts.platform.options import Option, Options
+from hermes_agent.adapters.options import Option, Options
 
 SETTINGS = Options(
     "matrix",

@@ -7,12 +7,11 @@ import mimetypes
 import uuid
 from pathlib import Path
 
-from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.media_cache import cache_media_bytes
-from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
-from hermes_agent.contracts.platform.questions import ReactionQuestions
-from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.contracts.platform.state_file import adapter_file, change_json, read_json
+from hermes_agent.adapters.adapter_state import adapter_file, change_json, read_json
+from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.events import MessageEvent, ProcessingOutcome, SendResult
+from hermes_agent.adapters.media import cache_media_bytes
+from hermes_agent.adapters.questions import ReactionQuestions
 
 from .api import MatrixApi, MatrixError, MatrixUnreachable, as_result
 from .events import as_message, file_of, is_for_us, relation_of

@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.adapters.events import SendResult
 
 CALL_S = 60.0
 CLIENT = "/_matrix/client/v3"

@@ -3,8 +3,8 @@
 import re
 from datetime import UTC, datetime
 
-from hermes_agent.contracts.platform.mentions import as_command, strip_mention
-from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
+from hermes_agent.adapters.events import MessageEvent, MessageType
+from hermes_agent.adapters.text import as_command, strip_mention
 
 KINDS = {
     "m.image": MessageType.PHOTO,

@@ -3,7 +3,7 @@
 import re
 from html import escape
 
-from hermes_agent.contracts.platform.markdown import convert_table_to_bullets
+from hermes_agent.adapters.text import convert_table_to_bullets
 
 _FENCE = re.compile(r"^[ \t]*```([^\n`]*)\n(.*?)(?:\n[ \t]*```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(

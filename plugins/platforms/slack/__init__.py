@@ -1,6 +1,6 @@
 """Slack: an app in socket mode, with Slack's own SDK (the extra `slack`)."""
 
-from hermes_agent.contracts.platform.options import Option, Options
+from hermes_agent.adapters.options import Option, Options
 
 SETTINGS = Options(
     "slack",

@@ -11,20 +11,19 @@ from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.media_cache import cache_media_bytes
-from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
-from hermes_agent.contracts.platform.questions import (
+from hermes_agent.adapters.adapter_state import MessageDeduplicator
+from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.events import MessageEvent, MessageType, ProcessingOutcome, SendResult
+from hermes_agent.adapters.media import cache_media_bytes
+from hermes_agent.adapters.questions import (
     CHOICE,
     answer_text,
     approval_buttons,
     approval_text,
+    callbacks_for,
     confirmation_buttons,
     may_answer,
 )
-from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.contracts.platform.seen import MessageDeduplicator
-from hermes_agent.contracts.platform.slack_actions import callbacks_for
 
 from .events import as_event, is_message, mentioned_ids
 

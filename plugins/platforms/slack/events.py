@@ -4,8 +4,8 @@ import re
 from datetime import UTC, datetime
 from html import unescape
 
-from hermes_agent.contracts.platform.mentions import as_command
-from hermes_agent.contracts.platform.messages import MessageEvent
+from hermes_agent.adapters.events import MessageEvent
+from hermes_agent.adapters.text import as_command
 
 SPOKEN = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
 """Subtypes of what somebody said; the others tell of changes, and of who came and went."""

@@ -1,6 +1,6 @@
 """Telegram: a bot, by the HTTP interface that Telegram has for bots."""
 
-from hermes_agent.contracts.platform.options import Option, Options
+from hermes_agent.adapters.options import Option, Options
 
 SETTINGS = Options(
     "telegram",

@@ -4,13 +4,11 @@ import asyncio
 import logging
 from pathlib import Path
 
-from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.chunks import prefix_within_utf16_limit, utf16_len
-from hermes_agent.contracts.platform.markdown import strip_markdown
-from hermes_agent.contracts.platform.media_cache import cache_media_bytes
-from hermes_agent.contracts.platform.media_tags import local_path
-from hermes_agent.contracts.platform.messages import ProcessingOutcome
-from hermes_agent.contracts.platform.questions import (
+from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.events import ProcessingOutcome, SendResult
+from hermes_agent.adapters.media import cache_media_bytes
+from hermes_agent.adapters.media_references import local_path
+from hermes_agent.adapters.questions import (
     CHOICE,
     answer_text,
     approval_buttons,
@@ -18,7 +16,7 @@ from hermes_agent.contracts.platform.questions import (
     confirmation_buttons,
     may_answer,
 )
-from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.adapters.text import prefix_within_utf16_limit, strip_markdown, utf16_len
 
 from .api import TelegramApi, TelegramError, TelegramUnreachable, as_result
 from .markdown import telegram_markdown

@@ -5,7 +5,7 @@ import logging
 import mimetypes
 from pathlib import Path
 
-from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.adapters.events import SendResult
 
 CALL_S = 60.0
 

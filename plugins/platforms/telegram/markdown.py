@@ -2,7 +2,7 @@
 
 import re
 
-from hermes_agent.contracts.platform.markdown import convert_table_to_bullets
+from hermes_agent.adapters.text import convert_table_to_bullets
 
 _RESERVED = re.compile(r"([_*\[\]()~`>#+\-=|{}.!\\])")
 _FENCE = re.compile(r"^[ \t]*```([^\n`]*)\n(.*?)(?:\n[ \t]*```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
+from hermes_agent.adapters.events import MessageEvent, MessageType
 
 CHAT_TYPES = {"private": "dm", "group": "group", "supergroup": "group", "channel": "channel"}
 FILES = (  # field, kind, name of a file that has none

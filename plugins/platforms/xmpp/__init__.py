@@ -1,6 +1,6 @@
 """XMPP (Jabber): contacts and rooms of one account, with slixmpp (the extra `xmpp`)."""
 
-from hermes_agent.contracts.platform.options import Option, Options
+from hermes_agent.adapters.options import Option, Options
 
 SETTINGS = Options(
     "xmpp",

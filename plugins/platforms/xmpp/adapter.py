@@ -11,15 +11,12 @@ from urllib.parse import unquote, urlsplit
 from slixmpp.exceptions import PresenceError
 from slixmpp.jid import JID, InvalidJID
 
-from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
-from hermes_agent.contracts.platform.marks import ReadPositions
-from hermes_agent.contracts.platform.media_cache import cache_media_bytes
-from hermes_agent.contracts.platform.media_fetch import fetch_media
-from hermes_agent.contracts.platform.mentions import as_command, strip_mention
-from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
-from hermes_agent.contracts.platform.questions import ReactionQuestions
-from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.contracts.platform.seen import MessageDeduplicator
+from hermes_agent.adapters.adapter_state import MessageDeduplicator, ReadPositions
+from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.events import MessageEvent, MessageType, ProcessingOutcome, SendResult
+from hermes_agent.adapters.media import cache_media_bytes, fetch_media
+from hermes_agent.adapters.questions import ReactionQuestions
+from hermes_agent.adapters.text import as_command, strip_mention
 
 from . import stanzas
 from .line import XmppRefused, XmppStream

@@ -2,7 +2,7 @@
 
 import re
 
-from hermes_agent.contracts.platform.markdown import convert_table_to_bullets
+from hermes_agent.adapters.text import convert_table_to_bullets
 
 _FENCED = re.compile(r"(^[ \t]*```.*?^[ \t]*```[ \t]*$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 _MARKS = (

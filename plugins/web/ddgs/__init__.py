@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from hermes_agent.contracts.provider import install_hint
-from hermes_agent.contracts.web_search import WebSearchProvider, search_result
+from hermes_agent.contracts.kind import install_hint
+from hermes_agent.contracts.web import WebSearchProvider, search_result
 
 
 class Ddgs(WebSearchProvider):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from hermes_agent.contracts.web_search import WebSearchProvider, search_result
+from hermes_agent.contracts.web import WebSearchProvider, search_result
 
 TIMEOUT_S = 20.0
 

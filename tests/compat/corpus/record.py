@@ -19,7 +19,7 @@ from compat.corpus.describe import (
 from hermes_agent.contracts.context_engine import ContextEngine
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.host import Host
-from hermes_agent.plugins.providers import KINDS
+from hermes_agent.plugins.host_services import KINDS
 
 __all__ = ["registered"]
 

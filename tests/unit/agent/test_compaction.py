@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from hermes_agent.agent.compressor import Compressor
 from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.contracts.context_engine import ContextEngine
-from hermes_agent.core.events import Event, Notice
+from hermes_agent.core.messages import Event, Notice
 from hermes_agent.testing import ModelFailure, PluginHost, ScriptedModel, call, plugin_host, served
 
 LONG = "word " * 400

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from attack.racing import exchanging
-from hermes_agent.agent.context_files import FolderInstructions, load_project_context
-from hermes_agent.core.events import Notice
+from hermes_agent.agent.system_prompt import FolderInstructions, load_project_context
+from hermes_agent.core.messages import Notice
 from hermes_agent.testing import PluginHost, call, plugin_host
 
 

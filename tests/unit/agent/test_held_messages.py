@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.agent.session_lifecycle import TitleWriter
 from hermes_agent.agent.settings import CompressionSettings
-from hermes_agent.agent.titles import TitleWriter
 from hermes_agent.testing import ModelFailure, call
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,15 +12,13 @@ import pytest
 
 from hermes_agent import config
 from hermes_agent.agent import Agent, AgentSettings, ChosenModel
-from hermes_agent.agent.prompt import SystemPromptBuilder
-from hermes_agent.contracts.owner import Owner
-from hermes_agent.core.events import TurnFinished
-from hermes_agent.core.messages import ToolCall
-from hermes_agent.core.registry import BUILTIN
+from hermes_agent.agent.system_prompt import SystemPromptBuilder
+from hermes_agent.core.messages import ToolCall, TurnFinished
+from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.hooks import HookBus, HookDeadlines
 from hermes_agent.host import Host
-from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import NoApprover
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
-from hermes_agent.agent.interrupt import Interrupt, Interrupted
+from hermes_agent.agent.turn_context import Interrupt, Interrupted
 
 
 async def stopped_by(stop: Callable[[Interrupt], None], *, grace_s: float = 0.0, work_s: float = 30.0) -> str:

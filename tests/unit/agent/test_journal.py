@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.events import Event, Notice, ToolFinished, TurnFinished
-from hermes_agent.core.messages import Message
-from hermes_agent.core.registry import BUILTIN
+from hermes_agent.core.messages import Event, Message, Notice, ToolFinished, TurnFinished
+from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.sessions import SessionCommit, Transcript
 
 sys.path.insert(0, str(Path(__file__).parent))

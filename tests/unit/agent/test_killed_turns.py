@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from hermes_agent.agent.repair import repaired
+from hermes_agent.agent.transcript_writer import repaired
 from hermes_agent.sessions import Transcript
 
 KILLS = int(os.environ.get("HERMES_CHAOS_KILLS", "10"))

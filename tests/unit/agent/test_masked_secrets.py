@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.messages import Message
-from hermes_agent.core.redact import redactor
-from hermes_agent.models.embedded.adapter import build_prompt
+from hermes_agent.core.redaction import redactor
+from hermes_agent.models.embedded.prompt import build_prompt
 from hermes_agent.models.request import ModelRequest, ToolDefinitions
 from hermes_agent.testing import call, plugin_host
 from hermes_agent.testing.chat import chat_host

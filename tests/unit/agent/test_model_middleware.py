@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.events import TextDelta, ToolFinished, TurnFinished
-from hermes_agent.core.messages import ToolCall
+from hermes_agent.core.messages import TextDelta, ToolCall, ToolFinished, TurnFinished
 from hermes_agent.sessions import Transcript
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,7 +12,7 @@ import pytest
 
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.events import Event, Notice, TextDelta, TurnFinished
+from hermes_agent.core.messages import Event, Notice, TextDelta, TurnFinished
 from hermes_agent.host import Host
 from hermes_agent.policy import NoApprover
 from peers import install
@@ -35,7 +35,7 @@ def faulty() -> Iterator[FaultyModel]:
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
     """Build a host over a config."""
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     hosts: list[Host] = []
 
     def make(**config: Any) -> Host:
@@ -451,7 +451,7 @@ def test_a_session_gets_a_title_after_its_first_turn(build: Build) -> None:
 
 def test_every_call_of_a_plugin_is_on_record_and_falls_back_by_its_task(build: Build, faulty: FaultyModel) -> None:
     faulty.script({"type": "fail", "status": 402, "times": 2})
-    from hermes_agent.plugins.llm.auxiliary import AuxiliaryCall, call_auxiliary_async
+    from hermes_agent.plugins.llm_client import AuxiliaryCall, call_auxiliary_async
 
     with faulty_model() as other:
         other.script({"type": "reply", "text": "from the other"})

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.app.cli_main import run
-from hermes_agent.core.events import Event, Notice
+from hermes_agent.app.command_line import run
+from hermes_agent.core.messages import Event, Notice
 from hermes_agent.host import Host
-from hermes_agent.host.prices import unpriced_model_warnings
-from hermes_agent.models.infos import ModelCatalog
+from hermes_agent.host.features import unpriced_model_warnings
+from hermes_agent.models.model_catalog import ModelCatalog
 from hermes_agent.models.providers import LOCAL, ModelEndpoint
 from hermes_agent.testing import ModelFailure, PluginHost, ScriptedModel, call, plugin_host, served
 

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.context_files import MAX_CHARS, load_project_context
-from hermes_agent.core.events import Notice
+from hermes_agent.agent.system_prompt import MAX_CHARS, load_project_context
+from hermes_agent.core.messages import Notice
 from hermes_agent.testing import PluginHost, plugin_host
 
 

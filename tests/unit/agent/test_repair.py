@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.agent.repair import LOST_RESULT, repaired
+from hermes_agent.agent.transcript_writer import LOST_RESULT, repaired
 from hermes_agent.core.messages import Message, ToolCall
 
 

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 from hermes_agent.agent.replay import ReplayResult, replay_session
-from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.events import TextDelta, ToolStarted
-from hermes_agent.core.messages import ToolCall
-from hermes_agent.core.registry import BUILTIN
+from hermes_agent.core.messages import TextDelta, ToolCall, ToolStarted
+from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.sessions import Transcript
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.app.cli_main import run
-from hermes_agent.core.events import Notice
+from hermes_agent.app.command_line import run
+from hermes_agent.core.messages import Notice
 from hermes_agent.testing import ModelFailure, PluginHost, ScriptedModel, call, plugin_host, served
 
 sys.path.insert(0, str(Path(__file__).parent))

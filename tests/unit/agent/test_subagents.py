@@ -15,18 +15,16 @@ from typing import Any
 import pytest
 
 from hermes_agent.agent import Agent, AgentSettings
-from hermes_agent.agent.prompt import SystemPromptBuilder
 from hermes_agent.agent.subagents import DelegationSettings
-from hermes_agent.contracts.owner import Owner
+from hermes_agent.agent.system_prompt import SystemPromptBuilder
+from hermes_agent.builtin_tools import feature as task_tools
 from hermes_agent.contracts.tool import ApprovalRequest
-from hermes_agent.core.events import Event, ToolFinished, TurnFinished
-from hermes_agent.core.messages import Message, ToolCall, Usage
-from hermes_agent.core.registry import BUILTIN
-from hermes_agent.models.chosen import ChosenModel
+from hermes_agent.core.messages import Event, Message, ToolCall, ToolFinished, TurnFinished, Usage
+from hermes_agent.core.registry import BUILTIN, Owner
+from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest
 from hermes_agent.policy import Choice, NoApprover, Refusal
 from hermes_agent.sessions import Transcript
-from hermes_agent.tasks import tools as task_tools
 from hermes_agent.testing import call as scripted_call
 from hermes_agent.testing import plugin_host
 from hermes_agent.tools import current_scope

@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import ApprovalRequest
-from hermes_agent.core.events import Event, Notice, ToolFinished, ToolStarted, TurnFinished
-from hermes_agent.core.messages import ToolCall
-from hermes_agent.core.registry import BUILTIN
+from hermes_agent.core.messages import Event, Notice, ToolCall, ToolFinished, ToolStarted, TurnFinished
+from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.policy import Choice, Refusal
-from hermes_agent.tools.parallel import may_run_in_parallel
+from hermes_agent.tools.call_scope import may_run_in_parallel
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_turn import ECHO, Bench, call, events_of

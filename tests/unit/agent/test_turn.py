@@ -15,16 +15,23 @@ import pytest
 
 from hermes_agent.agent import Agent, AgentSettings, ChosenModel
 from hermes_agent.agent.conversation import Conversation
-from hermes_agent.agent.prompt import SystemPromptBuilder
-from hermes_agent.contracts.owner import Owner
+from hermes_agent.agent.system_prompt import SystemPromptBuilder
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.events import Event, Notice, TextDelta, ToolFinished, ToolStarted, TurnFinished
-from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.core.registry import BUILTIN
+from hermes_agent.core.messages import (
+    Event,
+    Message,
+    Notice,
+    TextDelta,
+    ToolCall,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+)
+from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.hooks import HookBus
-from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import NoApprover
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry, current_scope
 from hermes_agent.tools.results import ResultStore

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from hermes_agent.agent.settings import UsageLimits
-from hermes_agent.app.cli_main import run
-from hermes_agent.core.events import Event, TurnFinished
-from hermes_agent.core.messages import Usage
+from hermes_agent.app.command_line import run
+from hermes_agent.core.messages import Event, TurnFinished, Usage
 from hermes_agent.sessions import Transcript, UsageLedger, UsageRecord
 from hermes_agent.testing import call as scripted_call
 from hermes_agent.testing import plugin_host

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from hermes_agent.app.cli.completion import completion_script
-from hermes_agent.app.cli_main import build_parser
+from hermes_agent.app.cli.home import completion_script
+from hermes_agent.app.command_line import build_parser
 
 CASES = {
     "con": ["config"],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.app.control_door import KEY_LENGTH, GroupOperations
+from hermes_agent.app.control_operations import KEY_LENGTH, GroupOperations
 from hermes_agent.core.errors import UserError
 from hermes_agent.testing import plugin_host
 

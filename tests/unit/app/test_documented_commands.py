@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from hermes_agent.app.cli_main import build_parser
+from hermes_agent.app.command_line import build_parser
 from hermes_agent.app.declared_options import declared_schema
 from hermes_agent.config.check import check_file
 from hermes_agent.config.schema import load_schema

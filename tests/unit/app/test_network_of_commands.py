@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.app.checkup import run_checks
+from hermes_agent.app.doctor import run_checks
 from hermes_agent.app.start import start_warnings
 from hermes_agent.testing import plugin_host
 

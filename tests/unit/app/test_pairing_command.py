@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.app.main import main
-from hermes_agent.contracts.platform.pairing import PairingStore
+from hermes_agent.gateway.access import PairingStore
 
 
 @pytest.fixture(autouse=True)

@@ -37,7 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def host(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """The process's host, over the home."""
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     built = Host.build(home)
     yield built
     built.bridge.close()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hermes_agent.compat.danger_patterns import DANGEROUS
-from hermes_agent.compat.danger_patterns import HARDLINE as NEVER
+from hermes_agent.compat.approval import DANGEROUS
+from hermes_agent.compat.approval import HARDLINE as NEVER
 from hermes_agent.policy.shell.rules import HARDLINE, RULES
 
 CORPUS = yaml.safe_load((Path(__file__).parents[2] / "data" / "policy" / "commands.yaml").read_text())

@@ -193,7 +193,7 @@ def test_the_session_of_a_message_is_seen_where_it_is_worked_on(monkeypatch: pyt
     from gateway.session import SessionSource
     from gateway.session_context import get_session_env
 
-    from hermes_agent.contracts.platform.session_context import bind_session
+    from hermes_agent.adapters.events import bind_session
 
     monkeypatch.setenv("HERMES_SESSION_CHAT_ID", "of the environment")
     with bind_session(SessionSource(Platform.SLACK, "c1"), "key"):
@@ -212,7 +212,7 @@ def test_a_lock_holds_across_processes_until_its_holder_ends(tmp_path: Path) -> 
 
     code = (
         "import sys\n"
-        "from hermes_agent.contracts.platform.locks import acquire_scoped_lock\n"
+        "from hermes_agent.adapters.adapter_state import acquire_scoped_lock\n"
         "print(acquire_scoped_lock('bot token', 's3cret-token', {'platform': 'irc'})[0], flush=True)\n"
         "sys.stdin.read()\n"
     )

@@ -107,7 +107,7 @@ def test_plugin_commands_and_toolsets_are_found_through_the_names(
         "    ctx.register_tool('t', schema={'name': 't'}, handler=lambda args, **kw: '1')\n"
     )
     (home / "config.yaml").write_text("plugins: {enabled: [my-tools]}\n")
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     fresh = Host.build(home)
 
     handler = names.get_plugin_command_handler("/Scan")

@@ -36,11 +36,11 @@ def test_a_module_imports_what_is_asked_of_it_and_nothing_more() -> None:
         "import gateway.platforms.base, tools.approval, hermes_cli.plugins, run_agent, agent.auxiliary_client\n"
         "assert not [n for n in sys.modules if n.startswith(('hermes_agent.contracts', 'hermes_agent.agent'))]\n"
         "from gateway.platforms.base import utf16_len\n"
-        "print([n for n in sys.modules if n.startswith('hermes_agent.contracts.platform.')])\n"
+        "print([n for n in sys.modules if n.startswith('hermes_agent.adapters.')])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
 
-    assert (done.stdout, done.stderr) == ("['hermes_agent.contracts.platform.chunks']\n", "")
+    assert (done.stdout, done.stderr) == ("['hermes_agent.adapters.text']\n", "")
 
 
 def test_what_a_plugin_puts_in_place_of_a_name_stays_and_what_it_takes_away_is_as_before(served: None) -> None:

@@ -269,9 +269,9 @@ def test_a_missing_feature_says_how_to_add_it_and_nothing_is_installed(capsys: p
 def test_a_feature_that_is_there_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     from tools.lazy_deps import ensure, ensure_and_bind
 
-    from hermes_agent.compat import extras
+    from hermes_agent.compat import environment
 
-    monkeypatch.setitem(extras.FEATURES, "tool.json", {"json": "json"})
+    monkeypatch.setitem(environment.FEATURES, "tool.json", {"json": "json"})
     bound: dict[str, Any] = {}
 
     ensure("tool.json")
@@ -801,8 +801,7 @@ def test_an_endpoint_in_the_code_of_a_plugin_is_refused() -> None:
 def test_an_agent_of_a_plugin_s_answers(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     from run_agent import AIAgent
 
-    from hermes_agent.core.events import TurnFinished
-    from hermes_agent.core.messages import Usage
+    from hermes_agent.core.messages import TurnFinished, Usage
 
     logging.getLogger(__name__).debug("the model is scripted below")
     opened: list[dict[str, Any]] = []

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from hermes_agent.contracts.platform import pairing as store
-from hermes_agent.contracts.platform import sent_texts
+from hermes_agent.compat import gateway
 from hermes_agent.cron import Job, JobStore, Schedule
+from hermes_agent.gateway import access as store
 from hermes_agent.host import Host
 
 pytestmark = pytest.mark.usefixtures("served")
@@ -245,12 +245,12 @@ def test_a_text_that_was_sent_is_found_by_its_message(home: Path, monkeypatch: p
     assert rich_sent_store.lookup("d", "1") is None
     file = home / "rich_sent_messages.json"
     assert (file.stat().st_mode & 0o777, len(json.loads(file.read_text()))) == (0o600, 1)
-    many = {f"c:{n}": {"text": "old", "at": n} for n in range(sent_texts.MAX_SENT_TEXTS)}
+    many = {f"c:{n}": {"text": "old", "at": n} for n in range(gateway.MAX_SENT_TEXTS)}
     file.write_text(json.dumps(many))
-    rich_sent_store.record("c", "new", "x" * (sent_texts.MAX_TEXT + 1))
+    rich_sent_store.record("c", "new", "x" * (gateway.MAX_TEXT + 1))
     assert rich_sent_store.lookup("c", "0") is None
     assert rich_sent_store.lookup("c", "1") == "old"
-    assert rich_sent_store.lookup("c", "new") == "x" * sent_texts.MAX_TEXT
+    assert rich_sent_store.lookup("c", "new") == "x" * gateway.MAX_TEXT
 
 
 def test_a_code_lets_one_person_in_until_that_is_revoked(home: Path) -> None:
@@ -364,7 +364,7 @@ def test_the_gateway_s_model_and_endpoint_make_an_agent_and_no_key_leaves(
 
     (home / "config.yaml").write_text("model: {provider: deepseek, default: deepseek-chat}\nagent: {max_turns: 7}\n")
     (home / ".env").write_text("DEEPSEEK_API_KEY=made-up-and-secret\n")
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     built = Host.build(home)
     try:
         with caplog.at_level(logging.DEBUG):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.config import load
 from hermes_agent.config.edit import parse_value, set_value, unset_value
-from hermes_agent.config.yamlfile import read_text
+from hermes_agent.config.yaml_reader import read_text
 from hermes_agent.core.errors import ConfigError, UserError
 
 WRITTEN = """# the model

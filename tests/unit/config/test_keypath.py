@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.config.keypath import parse_path, render_path
+from hermes_agent.config.schema import parse_path, render_path
 
 NAMES = st.text(st.characters(blacklist_characters='"', blacklist_categories=["Cs"]), min_size=1, max_size=8)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.config.check import check_file
 from hermes_agent.config.load import check_document
-from hermes_agent.config.yamlfile import MAX_BYTES, read_text
+from hermes_agent.config.yaml_reader import MAX_BYTES, read_text
 
 
 def test_a_file_of_more_than_1_mib_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.config import Config, hermes_home, load
-from hermes_agent.config.values import merge
+from hermes_agent.config.schema import merge
 from hermes_agent.core.errors import ConfigError
 
 

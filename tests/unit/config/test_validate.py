@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.config.schema import OPEN, load_schema, resolve, types
 from hermes_agent.config.validate import validate
-from hermes_agent.config.yamlfile import read_file
+from hermes_agent.config.yaml_reader import read_file
 
 DATA = Path(__file__).parents[2] / "data" / "config"
 LIBRARY = jsonschema.Draft202012Validator(load_schema())

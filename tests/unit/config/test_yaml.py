@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.config.effective import dump_yaml
-from hermes_agent.config.values import walk
-from hermes_agent.config.yamlfile import read_text
+from hermes_agent.config.schema import walk
+from hermes_agent.config.yaml_reader import read_text
 
 DATA = Path(__file__).parents[2] / "data" / "config" / "valid"
 

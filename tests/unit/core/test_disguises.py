@@ -15,8 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hermes_agent.core.redact import MASK, Redactor
-from hermes_agent.core.stream_mask import LONGEST_HELD, StreamMask
+from hermes_agent.core.redaction import LONGEST_HELD, MASK, Redactor, StreamMask
 
 SECRETS = (
     "Tr0ub4dor",

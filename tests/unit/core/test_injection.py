@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_agent.core.injection import find_injection
+from hermes_agent.core.untrusted import find_injection
 
 
 @pytest.mark.parametrize(

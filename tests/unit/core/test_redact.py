@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.core import redact, shapes
-from hermes_agent.core.redact import Redactor, looks_like_secret_name
+from hermes_agent.core import redaction, secret_forms
+from hermes_agent.core.redaction import Redactor, looks_like_secret_name
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_secret_that_nobody_learnt_is_masked_beside_its_name(text: str, secret
 
 
 MARKS = [
-    *shapes.MARKS,
+    *secret_forms.MARKS,
     "-----BEGIN PRIVATE KEY-----",
     "-us1",
     "aws key",
@@ -316,7 +316,7 @@ def test_what_logs_while_secrets_are_made_ready_does_not_wait_for_itself(monkeyp
     """The garbage collector may run anywhere, with a `__del__` that logs; each log line is masked."""
     filter_of_logs, shown = Redactor(), []
     filter_of_logs.learn(["a-known-value"])
-    forms = redact._forms
+    forms = redaction._forms
 
     def collected(secret):
         if not shown:
@@ -324,7 +324,7 @@ def test_what_logs_while_secrets_are_made_ready_does_not_wait_for_itself(monkeyp
             shown[0] = filter_of_logs("unclosed: a-known-value")
         return forms(secret)
 
-    monkeypatch.setattr(redact, "_forms", collected)
+    monkeypatch.setattr(redaction, "_forms", collected)
     working = threading.Thread(target=getattr(filter_of_logs, mask), args=("a-known-value",), daemon=True)
     working.start()
     working.join(10)
@@ -337,7 +337,7 @@ def test_two_threads_that_log_and_make_secrets_ready_do_not_wait_for_each_other(
     """One holds the lock of a log file and masks its line, the other makes secrets ready, and its `__del__` logs."""
     filter_of_logs, file, begun = Redactor(), threading.RLock(), threading.Event()
     filter_of_logs.learn(["a-known-value"])
-    forms = redact._forms
+    forms = redaction._forms
 
     def collected(secret):
         if threading.current_thread().name == "makes":
@@ -351,7 +351,7 @@ def test_two_threads_that_log_and_make_secrets_ready_do_not_wait_for_each_other(
             begun.wait(10)
             filter_of_logs("a-known-value")
 
-    monkeypatch.setattr(redact, "_forms", collected)
+    monkeypatch.setattr(redaction, "_forms", collected)
     threads = [
         threading.Thread(target=logs, daemon=True),
         threading.Thread(target=filter_of_logs, args=("a-known-value",), name="makes", daemon=True),
@@ -366,20 +366,20 @@ def test_two_threads_that_log_and_make_secrets_ready_do_not_wait_for_each_other(
 def test_a_secret_that_is_learned_while_others_are_made_ready_is_masked(monkeypatch):
     filter_of_logs = Redactor()
     filter_of_logs.learn(["a-known-value"])
-    forms = redact._forms
+    forms = redaction._forms
 
     def collected(secret):
         filter_of_logs.learn(["another-known-value"])
         return forms(secret)
 
-    monkeypatch.setattr(redact, "_forms", collected)
+    monkeypatch.setattr(redaction, "_forms", collected)
     filter_of_logs("text")
     assert filter_of_logs("another-known-value") == "[redacted]"
 
 
 def test_the_library_is_loaded_at_the_first_mark_of_a_key_and_not_before():
     code = (
-        "import sys; from hermes_agent.core.redact import redactor; redactor.learn(['a-known-value']);"
+        "import sys; from hermes_agent.core.redaction import redactor; redactor.learn(['a-known-value']);"
         "redactor('GET http://127.0.0.1:8080/v1 a-known-value sk-0123456789abcdef MSG.part 4A:AA:BB');"
         "print('detect_secrets' in sys.modules);"
         "redactor('AKIA'); print('detect_secrets' in sys.modules)"

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from hermes_agent.core.ids import new_id, new_session_id
+from hermes_agent.core.messages import new_id, new_session_id
 from hermes_agent.core.registry import Conflict, Registry
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.tool_schemas import ANTHROPIC, GEMINI, GRAMMAR, OPENAI, SchemaDialect, adapt_schema
-from hermes_agent.tools.coerce import coerce_arguments
+from hermes_agent.tools.arguments import coerce_arguments
 
 DIALECTS = {"openai": OPENAI, "anthropic": ANTHROPIC, "gemini": GEMINI, "grammar": GRAMMAR}
 NAMES = st.sampled_from(["a", "b", "c", "long_name"])

@@ -47,7 +47,7 @@ def home(tmp_path: Path, server: OAuthServer, monkeypatch: pytest.MonkeyPatch) -
     config = {"model": {"provider": "box", "default": "m-1"}, "providers": {"box": box}}
     (place / "config.yaml").write_text(json.dumps(config))
     monkeypatch.setenv("HERMES_HOME", str(place))
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     return place
 
 

@@ -21,7 +21,7 @@ from hermes_agent.delivery import (
     ReplyTarget,
     SendOutcome,
 )
-from hermes_agent.io.bridge import Bridge
+from hermes_agent.runtime.bridge import Bridge
 
 ROOM = ReplyTarget("irc", "#room")
 
@@ -283,7 +283,7 @@ async def test_a_later_message_is_taken_into_the_one_that_runs(running):
 async def test_a_daemon_that_was_superseded_serves_no_more(running, path, bridge, monkeypatch):
     served = []
     told = asyncio.Event()
-    log = logging.getLogger("hermes_agent.delivery.storing")
+    log = logging.getLogger("hermes_agent.delivery.mailbox")
     monkeypatch.setattr(log, "filters", [lambda record: "serves and delivers no more" in record.msg and told.set()])
 
     async def serve(claimed):

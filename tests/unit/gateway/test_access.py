@@ -7,15 +7,11 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.platform.entry import PlatformEntry
-from hermes_agent.contracts.platform.messages import MessageEvent
-from hermes_agent.contracts.platform.names import Platform
-from hermes_agent.contracts.platform.pairing import PairingStore
-from hermes_agent.contracts.platform.settings import PlatformConfig
-from hermes_agent.contracts.platform.source import SessionSource
-from hermes_agent.gateway.access import AccessControl, Admission, may_run_command, principal
-from hermes_agent.gateway.rates import RateLimits
-from hermes_agent.gateway.rooms import is_addressed
+from hermes_agent.adapters.config import Platform, PlatformConfig
+from hermes_agent.adapters.events import MessageEvent, SessionSource
+from hermes_agent.adapters.registry import PlatformEntry
+from hermes_agent.gateway.access import AccessControl, Admission, PairingStore, may_run_command, principal
+from hermes_agent.gateway.intake import RateLimits, is_addressed
 
 ANN = SessionSource(Platform.TELEGRAM, "c1", user_id="ann")
 

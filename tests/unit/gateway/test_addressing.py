@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.platform.enabling import GatewayConfig
-from hermes_agent.contracts.platform.entry import PlatformEntry
-from hermes_agent.contracts.platform.names import Platform
-from hermes_agent.contracts.platform.settings import HomeChannel, PlatformConfig
+from hermes_agent.adapters.config import HomeChannel, Platform, PlatformConfig
+from hermes_agent.adapters.registry import GatewayConfig, PlatformEntry
 from hermes_agent.core.errors import UserError
 from hermes_agent.delivery import ReplyTarget
-from hermes_agent.gateway.addressing import parse_target
+from hermes_agent.gateway.chat_messages import parse_target
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import chat_host
 

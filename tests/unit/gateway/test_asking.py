@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.platform.messages import MessageType
-from hermes_agent.contracts.platform.questions import approval_buttons
-from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.adapters.events import MessageType, SendResult
+from hermes_agent.adapters.questions import approval_buttons
 from hermes_agent.policy import Approvals, Clarifier, PendingQuestions
 from hermes_agent.testing import ScriptedModel, call
 from hermes_agent.testing.chat import MemoryAdapter, chat_host, memory_platform

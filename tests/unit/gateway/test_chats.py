@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from attack.racing import exchanging
-from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
-from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.contracts.platform.session_context import get_session_env
+from hermes_agent.adapters.events import MessageEvent, MessageType, ProcessingOutcome, SendResult, get_session_env
 from hermes_agent.cron import Job, JobStore, Schedule
 from hermes_agent.delivery import Backoff
 from hermes_agent.testing import call

@@ -8,8 +8,8 @@ import json
 import threading
 from typing import Any
 
-from hermes_agent.app.plugin_door import PluginStatus
-from hermes_agent.gateway.link import ConnectionPauses
+from hermes_agent.app.control_operations import PluginStatus
+from hermes_agent.gateway.adapter_connection import ConnectionPauses
 from hermes_agent.testing import ScriptedModel
 from hermes_agent.testing.chat import PLATFORM, MemoryAdapter, chat_host, memory_platform
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hermes_agent.app.plugin_door import PluginStatus
+from hermes_agent.app.control_operations import PluginStatus
 from hermes_agent.testing.chat import chat_host
 
 OPEN = {"allow": "", "env": {"MEMORYCHAT_ALLOW_ALL_USERS": "true"}}

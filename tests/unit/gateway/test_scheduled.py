@@ -12,19 +12,17 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.adapters.config import Platform
+from hermes_agent.adapters.events import SessionSource, bind_session
 from hermes_agent.app.main import main as hermes
-from hermes_agent.compat.scheduled_jobs import get_job, load_jobs
-from hermes_agent.contracts.platform.names import Platform
-from hermes_agent.contracts.platform.session_context import bind_session
-from hermes_agent.contracts.platform.source import SessionSource
+from hermes_agent.compat.gateway import get_job, load_jobs
 from hermes_agent.core.errors import UserError
 from hermes_agent.cron import Job, JobStore, Schedule
-from hermes_agent.cron.editing import edit_job
+from hermes_agent.cron.jobs import edit_job
 from hermes_agent.host import Host
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import chat_host
-from hermes_agent.testing.model import ScriptedModel
-from hermes_agent.testing.wire import served
+from hermes_agent.testing.scripted_model import ScriptedModel, served
 
 ONCE = Schedule("once", "at 9", at=1.0)
 
@@ -33,7 +31,7 @@ ONCE = Schedule("once", "at 9", at=1.0)
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Host, ScriptedModel]]]:
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     monkeypatch.setenv("HERMES_BUNDLED_PLUGINS", str(tmp_path / "none"))
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     with contextlib.ExitStack() as stack:
 
         def build(*answers: Any, config: str = "") -> tuple[Host, ScriptedModel]:

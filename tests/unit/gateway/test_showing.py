@@ -7,10 +7,10 @@ import json
 import threading
 from typing import Any
 
-from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.adapters.events import SendResult
 from hermes_agent.testing import ScriptedModel, call
 from hermes_agent.testing.chat import MemoryAdapter, Sent, chat_host, memory_platform
-from hermes_agent.testing.model import Reply
+from hermes_agent.testing.scripted_model import Reply
 
 WAIT = {
     "name": "wait",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.app.main import main
-from hermes_agent.contracts.platform.pairing import PairingStore
+from hermes_agent.gateway.access import PairingStore
 from hermes_agent.testing.chat import Chat, chat_host
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.platform.messages import MessageType
-from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.adapters.events import MessageType, SendResult
 from hermes_agent.testing.chat import MemoryAdapter, chat_host, memory_platform
 
 ECHO = {"provider": "echo", "providers": {"echo": {"command": "cp {input_path} {output_path}", "output_format": "ogg"}}}

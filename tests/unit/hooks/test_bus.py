@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from hermes_agent.hooks import OWN_HOOKS, VALID_HOOKS, HookBus
-from hermes_agent.hooks.listener import Listener
-from hermes_agent.hooks.names import FIRED
-from hermes_agent.io.bridge import Bridge
+from hermes_agent.hooks.catalog import FIRED
+from hermes_agent.hooks.listeners import Listener
+from hermes_agent.runtime.bridge import Bridge
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from hermes_agent.core.errors import PluginError
 from hermes_agent.hooks import HookBus, HookDeadlines
-from hermes_agent.hooks.deadlines import MAX_OVERRUNS
-from hermes_agent.io.bridge import Bridge
+from hermes_agent.hooks.listeners import MAX_OVERRUNS
+from hermes_agent.runtime.bridge import Bridge
 
 LIMIT_S = 20.0
 SHORT_S = 0.2

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hermes_agent.hooks import HookBus, HookDeadlines
-from hermes_agent.io.bridge import Bridge
-from hermes_agent.io.steps import StepWalk
+from hermes_agent.runtime.bridge import Bridge
+from hermes_agent.runtime.steps import StepWalk
 
 LIMIT_S = 20.0
 SCHEMA = {"middleware_schema_version": "hermes.middleware.v1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.hooks.spill import AnswerSpill
+from hermes_agent.hooks.bus import AnswerSpill
 from hermes_agent.testing import plugin_host
 
 

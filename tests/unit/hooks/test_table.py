@@ -8,7 +8,7 @@ import pytest
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.hooks import HOOKS
-from hermes_agent.hooks.names import FIRED, OBSERVERS, VALID_HOOKS
+from hermes_agent.hooks.catalog import FIRED, OBSERVERS, VALID_HOOKS
 from hermes_agent.policy import NoApprover
 from hermes_agent.testing import ModelFailure, PluginHost, call, plugin_host
 from hermes_agent.testing.chat import chatting, memory_platform

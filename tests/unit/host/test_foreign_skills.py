@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.foreign import split_marked
+from hermes_agent.core.untrusted import split_marked
 from hermes_agent.models.request import ModelDelta, ModelRequest
 from unit.host.test_foreign_ways import MARKER, Model, World, named_skill
 

@@ -7,7 +7,7 @@ import gc
 from collections.abc import Callable
 
 from hermes_agent.core.messages import Message
-from hermes_agent.host.memory_watch import GRACE_PERIOD_S, MB, MemoryWatch, resident_bytes
+from hermes_agent.host.maintenance import GRACE_PERIOD_S, MB, MemoryWatch, resident_bytes
 from hermes_agent.testing.chat import chat_host
 
 

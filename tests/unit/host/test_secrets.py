@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.redact import redactor
+from hermes_agent.core.redaction import redactor
 from hermes_agent.host import Host
 
 ENV = """

@@ -10,7 +10,7 @@ import pytest
 from hermes_agent import config
 from hermes_agent.core.errors import UserError
 from hermes_agent.host import Host, settings
-from hermes_agent.service.state import SystemdUnit
+from hermes_agent.service.daemon_state import SystemdUnit
 
 
 @pytest.fixture

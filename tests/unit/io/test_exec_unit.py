@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-SERVE = "from hermes_agent.io import exec_unit; exec_unit.HEADER_S = 0.5; exec_unit.serve()"
+SERVE = "from hermes_agent.system import exec_unit; exec_unit.HEADER_S = 0.5; exec_unit.serve()"
 
 
 @pytest.fixture

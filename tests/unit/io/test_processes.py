@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.io.processes import MARK, run, tool_environment
+from hermes_agent.system.processes import MARK, run, tool_environment
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
@@ -231,7 +231,7 @@ def test_orphans_that_are_handed_to_us_leave_no_zombie():
     script = """
 import ctypes, os, sys, threading
 from pathlib import Path
-from hermes_agent.io.processes import run
+from hermes_agent.system.processes import run
 assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
 for command in ("setsid sleep 77 & true", "(setsid sleep 77 &) ; sleep 78"):
     run(command, cwd=Path("/"), env={"PATH": "/usr/bin:/bin"}, timeout_s=0.5, output_limit_bytes=100,

@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.io.http import AddressRejected
 from hermes_agent.mcp import sdk
-from hermes_agent.mcp.destinations import McpDestinations
+from hermes_agent.mcp.http_transport import McpDestinations, sign_in
 from hermes_agent.mcp.settings import McpServerSettings
-from hermes_agent.mcp.web import sign_in
 from hermes_agent.policy.network import HostTables
+from hermes_agent.system.safe_http import AddressRejected
 from hermes_agent.testing import plugin_host
 from peers.running import free_port, running
 from unit.mcp.conftest import PEER, mcp_config, quiet

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from attack.racing import exchanging
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import UserError
-from hermes_agent.io import processes
-from hermes_agent.media.programs import fill_command
-from hermes_agent.policy.foreign import CheckedCall
+from hermes_agent.media.speech import fill_command
+from hermes_agent.policy.taint import CheckedCall
+from hermes_agent.system import processes
 from hermes_agent.testing import plugin_host
 from hermes_agent.testing.chat import chat_host
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_agent.memory.fence import FenceScrubber, fence_recalled, sanitize_context
+from hermes_agent.memory.provider_session import FenceScrubber, fence_recalled, sanitize_context
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.contracts.memory import MemoryProvider
-from hermes_agent.core.events import Notice
+from hermes_agent.core.messages import Notice
 from hermes_agent.policy import NoApprover
 from hermes_agent.testing import PluginHost, call, plugin_host
 

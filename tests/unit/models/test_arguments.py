@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hermes_agent.models.wire import repair_json
+from hermes_agent.models.wire_protocol import repair_json
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.models import transport
-from hermes_agent.models.transport import HttpTimeouts, HttpTransport, TransportError
+from hermes_agent.models import http_transport
+from hermes_agent.models.http_transport import HttpTimeouts, HttpTransport, TransportError
 from peers.irc import certificate
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -133,12 +133,12 @@ def test_one_loop_after_another_uses_it_and_leaves_nothing_open(caplog: pytest.L
 @pytest.fixture
 def trusts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     def trust(file: str) -> None:
-        transport._tls.cache_clear()
+        http_transport._tls.cache_clear()
         monkeypatch.setenv("SSL_CERT_FILE", file)
 
     monkeypatch.delenv("SSL_CERT_DIR", raising=False)
     yield trust
-    transport._tls.cache_clear()
+    http_transport._tls.cache_clear()
 
 
 def test_over_tls_the_certificate_is_checked_and_a_connection_used_again(

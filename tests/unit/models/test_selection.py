@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import ConfigError, UserError
-from hermes_agent.core.redact import redactor
+from hermes_agent.core.redaction import redactor
 from hermes_agent.credentials import Credentials
-from hermes_agent.models.catalogue import ProviderCatalog
-from hermes_agent.models.chosen import ClientPool
+from hermes_agent.models.client_pool import ClientPool
+from hermes_agent.models.providers import ProviderCatalog
 from hermes_agent.models.selection import ModelSelection, select_model
 
 NOWHERE = {"path": "/nonexistent/weights.gguf"}

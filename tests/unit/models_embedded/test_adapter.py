@@ -11,16 +11,16 @@ import pytest
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.models.embedded.adapter import STEPS_MAX, build_prompt, union_schema
-from hermes_agent.models.embedded.menu import (
+from hermes_agent.models.embedded.prompt import STEPS_MAX, build_prompt, union_schema
+from hermes_agent.models.embedded.tool_menu import (
     LIMIT_TOOLS,
+    RESULT_CHARS,
     build_menu,
     choose_tools,
     describe_tools,
     first_sentence,
     shorten_schema,
 )
-from hermes_agent.models.embedded.results import RESULT_CHARS
 from hermes_agent.models.request import ModelRequest
 
 

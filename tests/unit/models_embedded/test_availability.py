@@ -12,17 +12,20 @@ import pytest
 
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.models import embedded
-from hermes_agent.models.embedded.availability import LocalModelAvailability, MachineMemory, free_disk, read_memory
-from hermes_agent.models.embedded.progress import DownloadBar, DownloadProgress, format_bytes, make_progress
-from hermes_agent.models.embedded.weights import (
+from hermes_agent.models.embedded.availability import (
     DEFAULT,
     PINS,
+    LocalModelAvailability,
+    MachineMemory,
     Weights,
     find_pin,
+    free_disk,
     installed_weights,
     models_dir,
+    read_memory,
     weights_path,
 )
+from hermes_agent.models.embedded.progress import DownloadBar, DownloadProgress, format_bytes, make_progress
 
 THERE = LocalModelAvailability(
     model=DEFAULT,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.models.embedded.download import TRIES, SourceFailed, append_from_url, public_url
 from hermes_agent.models.embedded.progress import DownloadProgress
-from hermes_agent.models.embedded.sources import TRIES, SourceFailed, append_from_url, public_url
 
 DATA = bytes(range(256)) * 4000
 

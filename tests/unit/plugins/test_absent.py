@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.agent.slash import CommandCall
+from hermes_agent.agent.command_router import CommandCall
 from hermes_agent.app.main import main
 from hermes_agent.host import Host
 from hermes_agent.policy import NoApprover

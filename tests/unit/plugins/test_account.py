@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes_agent.commands import run_command
-from hermes_agent.core.ids import new_id
+from hermes_agent.core.messages import new_id
 from hermes_agent.host import Host
-from hermes_agent.plugins.account import MAX_NOTES, UsageAccount, metrics_text
+from hermes_agent.plugins.usage_account import MAX_NOTES, UsageAccount, metrics_text
 
 PLUGIN = """
 def good(args, **kwargs): return "fine"

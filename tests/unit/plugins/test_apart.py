@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.app.main import main
+from hermes_agent.app.plugins import check_report
+from hermes_agent.app.plugins.staged_plugin import preview_registrations
 from hermes_agent.core.errors import UserError
-from hermes_agent.plugins import apart
-from hermes_agent.plugins.installing.preview import preview_registrations
 
 Write = Callable[..., Path]
 Attempt = Callable[[bool, str], None]
@@ -117,9 +117,9 @@ def test_a_plugin_that_is_to_be_installed_neither(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(
-        apart,
+        check_report,
         "_read_result",
-        lambda done, report, told=apart._read_result: said.append(done.output.decode()) or told(done, report),
+        lambda done, report, told=check_report._read_result: said.append(done.output.decode()) or told(done, report),
     )
 
     assert main(["plugins", "install", str(spying), "--yes"]) == 0, capsys.readouterr()
@@ -186,7 +186,7 @@ def test_without_a_sandbox_nothing_is_loaded(
     seen = preview_registrations("mark", directory=place)
     assert seen.problems[0].startswith("plugins are not loaded, since no sandbox can be made: the program bwrap")
     with pytest.raises(UserError, match="--no-sandbox"):
-        apart.check_in_sandbox([str(place)])
+        check_report.check_in_sandbox([str(place)])
     attempt(not seen.loaded and not trace.exists(), "it was loaded")
     assert main(["plugins", "check", "--no-sandbox", str(place)]) == 0 and trace.exists(), "the operator's word"
 

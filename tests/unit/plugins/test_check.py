@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.app.main import main
-from hermes_agent.plugins.supervise import ChildDied, run_in_child
+from hermes_agent.app.plugins.check import ChildDied, run_in_child
 
 Write = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.cli_command import CliCommand
+from hermes_agent.contracts.command import CliCommand
 from hermes_agent.core.errors import EXIT_USAGE, UserError
-from hermes_agent.io.bridge import Bridge
-from hermes_agent.plugins.cli_command import run_cli_command
+from hermes_agent.plugins.registration import run_cli_command
+from hermes_agent.runtime.bridge import Bridge
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.app.cli_main import build_parser
+from hermes_agent.app.command_line import build_parser
 from hermes_agent.app.main import main
 
 Write = Callable[..., Path]

@@ -16,8 +16,8 @@ from hermes_agent.app.declared_options import find_plugins
 from hermes_agent.config import load
 from hermes_agent.cron import JobStore
 from hermes_agent.host import Host
-from hermes_agent.plugins.certain_names import find_certain_unknown_names
 from hermes_agent.plugins.config_names import find_unknown_names
+from hermes_agent.plugins.config_schema import find_certain_unknown_names
 
 Write = Callable[..., Path]
 Start = Callable[..., Host]

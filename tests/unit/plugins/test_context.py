@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.contracts.tool import ApprovalRequest
-from hermes_agent.core.subcommands import SUBCOMMANDS
+from hermes_agent.core.text import SUBCOMMANDS
 from hermes_agent.host import Host
 from hermes_agent.plugins.context import PluginContext, profile_name
 from hermes_agent.policy import Approvals
@@ -308,7 +308,7 @@ def test_a_terminal_command_with_sub_commands_is_registered(write_plugin: Write,
 
 
 def test_the_reserved_terminal_commands_are_those_of_the_agent() -> None:
-    from hermes_agent.app.cli_main import build_parser
+    from hermes_agent.app.command_line import build_parser
 
     actions = [a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction)]
 

@@ -34,7 +34,7 @@ def page_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             manifest = file.parent / "plugin.yaml"
             if not manifest.exists() and f"plugins/{file.parent.name}/plugin.yaml" not in FILES:
                 manifest.write_text(f"name: {file.parent.name}\n")
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     import_hook.install()
     yield home
     import_hook.uninstall()

@@ -24,7 +24,7 @@ def register(ctx):
 @pytest.fixture
 def ask(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
     """Run a command; return its exit status and what it printed."""
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     modules = set(sys.modules)
 
     def run(*arguments: str) -> tuple[int, str]:

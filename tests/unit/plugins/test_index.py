@@ -202,8 +202,8 @@ def test_no_index_where_one_was_named_is_told_and_harms_nothing(
 def test_packages_are_taken_from_the_index_while_the_path_is_as_it_was(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from hermes_agent.app.plugins.packages import index_document, write_index
     from hermes_agent.plugins.discovery import discover
-    from hermes_agent.plugins.index_writing import index_document, write_index
 
     site = tmp_path / "site"
     info = site / "packaged-1.0.dist-info"

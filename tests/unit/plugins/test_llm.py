@@ -16,21 +16,20 @@ import pytest
 
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import Message, Usage
-from hermes_agent.io.bridge import Bridge
-from hermes_agent.models.catalogue import ProviderCatalog
-from hermes_agent.models.chosen import ClientPool
-from hermes_agent.models.providers import ModelEndpoint
+from hermes_agent.models.client_pool import ClientPool
+from hermes_agent.models.providers import ModelEndpoint, ProviderCatalog
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.models.selection import ModelSelection
-from hermes_agent.plugins.llm.client import PluginLlm
-from hermes_agent.plugins.llm.form import (
+from hermes_agent.plugins.llm_client import PluginLlm
+from hermes_agent.plugins.llm_types import (
     PluginLlmCompleteResult,
     PluginLlmImageInput,
     PluginLlmStructuredResult,
     PluginLlmTextInput,
+    PluginLlmTrustError,
     PluginLlmUsage,
 )
-from hermes_agent.plugins.llm.trust import PluginLlmTrustError
+from hermes_agent.runtime.bridge import Bridge
 
 CONTRACT = (Path(__file__).resolve().parents[3] / "docs" / "plugins" / "contract.md").read_text(encoding="utf-8")
 HELLO = [{"role": "user", "content": "hello"}]
@@ -516,7 +515,7 @@ def test_without_jsonschema_nothing_is_compared_and_the_log_says_so(
     build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jsonschema", None)
-    caplog.set_level(logging.DEBUG, "hermes_agent.plugins.llm")
+    caplog.set_level(logging.DEBUG, "hermes_agent.plugins.llm_client")
     llm, _ = build('{"n": "one"}')
 
     assert ask(llm, structured=True, json_schema=SCHEMA).parsed == {"n": "one"}
@@ -530,7 +529,7 @@ def test_without_jsonschema_nothing_is_compared_and_the_log_says_so(
 def test_each_call_leaves_one_line_in_the_log(
     build: Build, caplog: pytest.LogCaptureFixture, asynchronous: bool
 ) -> None:
-    caplog.set_level(logging.INFO, "hermes_agent.plugins.llm")
+    caplog.set_level(logging.INFO, "hermes_agent.plugins.llm_client")
     llm, _ = build("{}")
 
     ask(llm, asynchronous=asynchronous, purpose="hooks.rewrite")
@@ -547,7 +546,7 @@ def test_each_call_leaves_one_line_in_the_log(
 
 
 def test_a_call_whose_answer_does_not_match_is_in_the_log_too(build: Build, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "hermes_agent.plugins.llm")
+    caplog.set_level(logging.INFO, "hermes_agent.plugins.llm_client")
     llm, _ = build("{}")
 
     with pytest.raises(ValueError):

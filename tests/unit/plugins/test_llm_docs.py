@@ -13,8 +13,8 @@ import pytest
 
 from hermes_agent import config
 from hermes_agent.host import Host
-from hermes_agent.plugins.llm.client import PluginLlm
-from hermes_agent.plugins.llm.trust import LlmPermissions, Overrides, PluginLlmTrustError, check_overrides
+from hermes_agent.plugins.llm_client import PluginLlm
+from hermes_agent.plugins.llm_types import LlmPermissions, Overrides, PluginLlmTrustError, check_overrides
 from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope
 from peers.raw import raw_server

@@ -16,8 +16,8 @@ from hermes_agent.compat import import_hook
 from hermes_agent.core.errors import ModelError
 from hermes_agent.host import Host
 from hermes_agent.plugins.context import PluginContext
-from hermes_agent.plugins.llm.client import PluginLlm
-from hermes_agent.plugins.llm.trust import PluginLlmTrustError
+from hermes_agent.plugins.llm_client import PluginLlm
+from hermes_agent.plugins.llm_types import PluginLlmTrustError
 from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope
 from peers import install

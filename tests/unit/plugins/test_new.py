@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.app.main import main
+from hermes_agent.app.plugins.new import kinds
 from hermes_agent.plugins.entry_points import find_entry_points
-from hermes_agent.plugins.template import kinds
 
 Capture = pytest.CaptureFixture[str]
 

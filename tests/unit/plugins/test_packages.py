@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes_agent.plugins.check import package_findings
+from hermes_agent.app.plugins.check import package_findings
 
 
 def install(place: Path, name: str, version: str, *files: str, plugin: bool = False) -> None:

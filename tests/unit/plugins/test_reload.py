@@ -243,7 +243,7 @@ def test_what_goes_to_the_registry_itself_is_the_plugin_s_and_is_swapped_too(
     (home / "config.yaml").write_text(DEV)
     write_plugin("other")
     folder = write_plugin("p", body.format(version="one"))
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     import_hook.install()
     host = Host.build(home)
     try:

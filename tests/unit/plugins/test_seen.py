@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.app.main import main
-from hermes_agent.plugins.seen import CACHE_NAME
+from hermes_agent.app.manifest_cache import CACHE_NAME
 
 Write = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.host import Host
-from hermes_agent.plugins.state import STATE_NAME, last_load, read_state
+from hermes_agent.plugins.plugin_state import STATE_NAME, last_load, read_state
 
 Write = Callable[..., Path]
 Start = Callable[..., Host]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes_agent.app.cli.gateway import _counts
+from hermes_agent.app.daemon import _status_line
 from hermes_agent.host import Host
-from hermes_agent.server.daemon import _status_line
 
 HANGS = """
 import threading

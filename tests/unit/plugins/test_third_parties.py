@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.app.plugins.check import check
 from hermes_agent.compat import import_hook
 from hermes_agent.host import Host
-from hermes_agent.plugins.check import check
 
 DATA = Path(__file__).parent / "data"
 NAMES = ("guarded-imports", "patching", "probing", "threaded")
@@ -23,7 +23,7 @@ def host(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     for name in NAMES:
         shutil.copytree(DATA / name, home / "plugins" / name)
     (home / "config.yaml").write_text(f"plugins:\n  enabled: [{', '.join(NAMES)}]\n")
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     import_hook.install()
     built = Host.build(home)
     yield built

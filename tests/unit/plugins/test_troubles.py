@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from hermes_agent.app.plugin_door import troubles_as_json
+from hermes_agent.app.control_operations import troubles_as_json
 from hermes_agent.host import Host
 
 SLOW = """

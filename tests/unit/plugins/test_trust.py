@@ -14,7 +14,7 @@ import pytest
 
 from hermes_agent.app.main import main
 from hermes_agent.host import Host
-from hermes_agent.plugins.trust_files import MAX_FILES
+from hermes_agent.plugins.pinned_files import MAX_FILES
 
 Write = Callable[..., Path]
 Start = Callable[..., Host]

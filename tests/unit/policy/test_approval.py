@@ -7,8 +7,8 @@ import pytest
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.hooks import HookBus
-from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import ApprovalHooks, Approvals, NoApprover, Refusal
+from hermes_agent.runtime.bridge import Bridge
 
 
 def request(rule="r", tool="terminal"):

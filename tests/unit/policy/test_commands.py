@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.policy.commands import CommandPolicy
+from hermes_agent.policy.operator_rules import CommandPolicy
 
 
 @pytest.mark.parametrize("command", ["git push -f", "GIT  push   -f"])

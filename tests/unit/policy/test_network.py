@@ -14,11 +14,11 @@ from hermes_agent.policy.network import (
     InvalidHost,
     Mode,
     explain_unruled,
+    groups,
     is_address,
     parse_entry,
     parse_host,
 )
-from hermes_agent.policy.network.table import groups
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.policy.shell import judge
-from hermes_agent.policy.shell.judging import UNREADABLE
-from hermes_agent.policy.shell.reading import LONGEST
+from hermes_agent.policy.shell.parser import LONGEST
 from hermes_agent.policy.shell.rules import HARDLINE, RULES
-from hermes_agent.policy.shell.script import UNKNOWN
-from hermes_agent.policy.shell.words import apply_expansion
+from hermes_agent.policy.shell.script import UNKNOWN, apply_expansion
+from hermes_agent.policy.shell.verdict import UNREADABLE
 
 DATA = Path(__file__).parents[2] / "data" / "policy"
 CORPUS = yaml.safe_load((DATA / "commands.yaml").read_text())

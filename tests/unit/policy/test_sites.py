@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_agent.policy.sites import blocked_site
+from hermes_agent.policy.network import blocked_site
 
 BLOCK = {"domains": ["bücher.example", "bad.example", "*.worse.example", "w?rst.example"]}
 

@@ -12,9 +12,9 @@ import pytest
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import UserError
-from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, NoApprover, Refusal, SmartApproval
-from hermes_agent.policy.smart import can_judge
+from hermes_agent.policy.approvals import can_judge
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.testing import ModelFailure, PluginHost, plugin_host
 
 HARMLESS = '{"verdict": "harmless"}'

@@ -6,9 +6,9 @@ from importlib.resources import files
 
 import pytest
 
-from hermes_agent.policy.commands import CommandPolicy
+from hermes_agent.policy.approvals import can_judge
+from hermes_agent.policy.operator_rules import CommandPolicy
 from hermes_agent.policy.shell import judge
-from hermes_agent.policy.smart import can_judge
 
 TABLE = (files("hermes_agent.policy.shell") / "known.txt").read_text("utf-8")
 

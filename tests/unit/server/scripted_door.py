@@ -9,8 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.events import Event, TextDelta, ToolFinished, ToolStarted, TurnFinished
-from hermes_agent.core.messages import Content, Message, Usage, text_content
+from hermes_agent.core.messages import (
+    Content,
+    Event,
+    Message,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    Usage,
+    text_content,
+)
 from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.policy import Approver
 from hermes_agent.server import HttpSettings, build, serve

@@ -13,14 +13,14 @@ from typing import Any
 
 import httpx
 
-from hermes_agent.agent.inbox import InjectedMessages
-from hermes_agent.agent.slash import CommandRouter
+from hermes_agent.agent.command_router import CommandRouter
+from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.commands import CommandTable
 from hermes_agent.hooks import HookBus
-from hermes_agent.io.bridge import Bridge
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills.library import SkillSettings
-from hermes_agent.skills.slash import SkillCommands
+from hermes_agent.skills.skill_commands import SkillCommands
 from hermes_agent.tools import current_scope
 
 sys.path.insert(0, str(Path(__file__).parent))

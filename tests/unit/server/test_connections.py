@@ -17,9 +17,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from scripted_door import KEY, LIMIT_S, Gate, Running, echo, serving
 
-from hermes_agent.server.listen import peer_name
-from hermes_agent.server.webhook_routes import read_routes
-from hermes_agent.server.webhooks import WebhookEndpoint
+from hermes_agent.server.http_server import peer_name
+from hermes_agent.server.webhooks import WebhookEndpoint, read_routes
 
 PATH = "/v1/chat/completions"
 ASKED = {"messages": [{"role": "user", "content": "hi"}]}
@@ -237,7 +236,7 @@ def test_requests_one_after_the_other_with_length_or_chunks_are_served(piecemeal
 
 def test_a_daemon_has_the_hard_limit_of_open_files() -> None:
     code = (
-        "import resource; from hermes_agent.service.descriptors import raise_file_limit, limit_connections;"
+        "import resource; from hermes_agent.service.connections import raise_file_limit, limit_connections;"
         "print(raise_file_limit(), resource.getrlimit(resource.RLIMIT_NOFILE), limit_connections(512))"
     )
 

@@ -21,7 +21,7 @@ import pytest
 from hermes_agent import __version__
 from hermes_agent.core.errors import UserError
 from hermes_agent.server import KEY_NAME
-from hermes_agent.service.control import request
+from hermes_agent.service.control_socket import request
 
 LIMIT_S = 30.0
 """A start imports everything; other tests run beside it."""

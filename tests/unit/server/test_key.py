@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.redact import MASK, redactor
+from hermes_agent.core.redaction import MASK, redactor
 from hermes_agent.server import KEY_NAME, HttpSettings, file_key, with_key
 
 

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from scripted_door import KEY, LIMIT_S, ScriptedAgent, echo, serving
 
 from hermes_agent.server import HttpSettings, build
-from hermes_agent.server.chat_request import read_chat_request
-from hermes_agent.server.reply import HttpError
+from hermes_agent.server.chat_format import read_chat_request
+from hermes_agent.server.http_types import HttpError
 
 PATH = "/v1/chat/completions"
 USER = {"role": "user", "content": "hi"}

@@ -7,7 +7,7 @@ import httpx
 from hermes_agent.delivery import DeliveryService, InboundMessage, Mailbox
 from hermes_agent.policy import NoApprover
 from hermes_agent.server import HttpSettings, build
-from hermes_agent.server.once import IdempotentRequests
+from hermes_agent.server.conversations import IdempotentRequests
 from hermes_agent.testing.chat import chat_host
 
 KEY = "k" * 20

@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from scripted_door import LIMIT_S, calculates, echo, fails, says, serving
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.server.reply import HttpError
-from hermes_agent.server.responses_request import read_responses_request
+from hermes_agent.server.http_types import HttpError
+from hermes_agent.server.responses_format import read_responses_request
 
 
 def post(play: Any, *bodies: dict[str, Any]) -> tuple[list[httpx.Response], Any]:
@@ -78,7 +78,7 @@ def test_a_stream_is_read_by_openai_s_client() -> None:
 
 
 def test_a_stream_says_what_went_wrong_and_a_spent_budget_is_incomplete() -> None:
-    from hermes_agent.core.events import TextDelta
+    from hermes_agent.core.messages import TextDelta
 
     broken = fails(ModelError("cut_off", "it broke"), TextDelta("Let me"))
     (answer,), _ = post(broken, {"input": "hi", "stream": True})

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.server.asgi import App, Message, Receive, Scope
-from hermes_agent.server.body import ClientDisconnected
-from hermes_agent.server.reply import HttpReply
-from hermes_agent.server.routes import HttpRoute, RouteTable, make_application
+from hermes_agent.server.app import HttpRoute, RouteTable, make_application
+from hermes_agent.server.http_types import App, ClientDisconnected, HttpReply, Message, Receive, Scope
 
 
 def saying(what: str) -> App:

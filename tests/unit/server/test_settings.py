@@ -17,7 +17,7 @@ from hermes_agent.config import load
 from hermes_agent.core.errors import EXIT_CONFIG, EXIT_FAILED, ConfigError, UserError
 from hermes_agent.credentials import Credentials
 from hermes_agent.server import HttpSettings, read_settings
-from hermes_agent.server.listen import address_of, is_loopback, listen
+from hermes_agent.server.http_server import address_of, is_loopback, listen
 
 
 def settings(home: Path, config: str = "", **variables: str) -> HttpSettings:
@@ -181,7 +181,7 @@ def test_every_address_is_not_loopback() -> None:
 
 def test_importing_the_server_loads_no_web_framework() -> None:
     heavy = {"uvicorn", "openai", "httpx", "pydantic"}
-    code = f"import sys, hermes_agent.server, hermes_agent.server.daemon; print({heavy} & set(sys.modules))"
+    code = f"import sys, hermes_agent.server, hermes_agent.app.daemon; print({heavy} & set(sys.modules))"
     environ: dict[str, Any] = dict(os.environ)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environ, timeout=60, check=True

@@ -13,9 +13,7 @@ import pytest
 
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.server import HttpSettings, build
-from hermes_agent.server.webhook_routes import fill_template, read_routes
-from hermes_agent.server.webhook_turns import WebhookTurns
-from hermes_agent.server.webhooks import WebhookEndpoint
+from hermes_agent.server.webhooks import WebhookEndpoint, WebhookTurns, fill_template, read_routes
 from hermes_agent.testing.chat import chat_host
 
 SECRET = "the secret of this test"

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.service.control import ControlSocket, request, request_at, socket_path
-from hermes_agent.service.state import describe_self, write_note, write_state
+from hermes_agent.service.control_socket import ControlSocket, request, request_at, socket_path
+from hermes_agent.service.daemon_state import describe_self, write_note, write_state
 
 ASK = """
 import json, socket, sys

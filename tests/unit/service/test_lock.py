@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import EXIT_LOCKED, LockHeld, UserError
-from hermes_agent.service.lock import LOCK_NAME, HomeLock, lock_holder
+from hermes_agent.service.daemon_state import LOCK_NAME, HomeLock, lock_holder
 
 HOLD = """
 import sys
 from pathlib import Path
-from hermes_agent.service.lock import HomeLock
+from hermes_agent.service.daemon_state import HomeLock
 HomeLock(Path(sys.argv[1])).acquire()
 print("held", flush=True)
 if len(sys.argv) > 2:

@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.redact import redactor
-from hermes_agent.service.journal import JournalHandler, stderr_is_journal
-from hermes_agent.service.logs import configure_logging, log_context, log_fields, release_logging
-from hermes_agent.service.rotating import RotatingFile
+from hermes_agent.core.redaction import redactor
+from hermes_agent.logs.handlers import JournalHandler, RotatingFile, stderr_is_journal
+from hermes_agent.logs.setup import configure_logging, log_context, log_fields, release_logging
 
 SECRET = "correct-horse-battery-staple"
 STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d ")
@@ -342,7 +341,7 @@ def test_a_full_file_becomes_a_numbered_one_and_the_oldest_goes(tmp_path: Path) 
 WRITER = """
 import logging, sys
 from pathlib import Path
-from hermes_agent.service.rotating import RotatingFile
+from hermes_agent.logs.handlers import RotatingFile
 logger = logging.getLogger("w")
 logger.setLevel(logging.INFO)
 logger.addHandler(RotatingFile(Path(sys.argv[1]), max_bytes=20_000, backups=50))

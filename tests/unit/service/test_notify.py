@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.redact import redactor
-from hermes_agent.service.notify import ServiceNotifier
-from hermes_agent.service.watchdog import feed_watchdog
+from hermes_agent.core.redaction import redactor
+from hermes_agent.service.systemd import ServiceNotifier, feed_watchdog
 
 
 def listen(address: str) -> socket.socket:
@@ -75,7 +74,7 @@ def test_opening_takes_the_variables_from_the_environment_so_that_no_child_has_t
     child = "import os, sys; sys.exit('NOTIFY_SOCKET' in os.environ or 'WATCHDOG_USEC' in os.environ)"
     code = (
         "import subprocess, sys\n"
-        "from hermes_agent.service.notify import ServiceNotifier\n"
+        "from hermes_agent.service.systemd import ServiceNotifier\n"
         "ServiceNotifier.open()\n"
         f"sys.exit(subprocess.call([sys.executable, '-c', {child!r}]))"
     )

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.hooks import HookBus
-from hermes_agent.io.bridge import Bridge
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills.library import SkillSettings
-from hermes_agent.skills.slash import SkillCommands, instruction_of, slug
+from hermes_agent.skills.skill_commands import SkillCommands, instruction_of, slug
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.store import Database, Schema
-from hermes_agent.store.restore_points import list_restore_points
+from hermes_agent.store.migrations import list_restore_points
 
 ONE = "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT NOT NULL);"
 TWO = "ALTER TABLE note ADD COLUMN mood TEXT;"

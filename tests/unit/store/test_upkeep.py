@@ -4,10 +4,10 @@ import pytest
 
 from hermes_agent.app.main import main
 from hermes_agent.core.messages import Message
-from hermes_agent.service.lock import HomeLock
+from hermes_agent.service.daemon_state import HomeLock
 from hermes_agent.sessions import SCHEMA, Transcript
-from hermes_agent.store.restore_points import list_restore_points
-from hermes_agent.store.upkeep import check_database, expire_rows
+from hermes_agent.store.database import check_database, expire_rows
+from hermes_agent.store.migrations import list_restore_points
 
 DAY = 86400.0
 

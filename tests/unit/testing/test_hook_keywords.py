@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hermes_agent.hooks import HOOKS, VALID_HOOKS
-from hermes_agent.hooks.names import FIRED
+from hermes_agent.hooks.catalog import FIRED
 from hermes_agent.testing import call, plugin_host
-from hermes_agent.testing.hook_keywords import hook_keywords
+from hermes_agent.testing.host import hook_keywords
 
 SCHEMA = "telemetry_schema_version"
 

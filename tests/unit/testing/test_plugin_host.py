@@ -14,7 +14,7 @@ import pytest
 
 from hermes_agent.compat import import_hook
 from hermes_agent.core.errors import ConfigError, ModelError, PluginError, UserError
-from hermes_agent.core.redact import redactor
+from hermes_agent.core.redaction import redactor
 from hermes_agent.host import current
 from hermes_agent.testing import ModelFailure, ScriptedModel, call, plugin_host
 

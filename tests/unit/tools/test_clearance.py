@@ -11,7 +11,7 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.testing import call as call_of
 from hermes_agent.testing import plugin_host
 from hermes_agent.tools import current_scope
-from hermes_agent.tools.clearance import CLEARANCE_S, Clearance, fingerprint
+from hermes_agent.tools.call_scope import CLEARANCE_S, Clearance, fingerprint
 
 ARGS = {"command": "make", "n": [1, {"a": 2}]}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.tools.coerce import coerce_arguments
+from hermes_agent.tools.arguments import coerce_arguments
 
 INTEGER, NUMBER, BOOLEAN = {"type": "integer"}, {"type": "number"}, {"type": "boolean"}
 ARRAY, OBJECT, STRING = {"type": "array"}, {"type": "object"}, {"type": "string"}

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.owner import Owner
+from hermes_agent.core.registry import Owner
 from hermes_agent.hooks import HookBus
-from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, Refusal
 from hermes_agent.policy.network import HostTables, InvalidHost
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry
-from hermes_agent.tools.destinations import parse_destination
+from hermes_agent.tools.approval_gate import parse_destination
 from hermes_agent.tools.results import ResultStore
 
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.owner import Owner
-from hermes_agent.core.registry import BUILTIN
+from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.hooks import HookBus, HookDeadlines
-from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, NoApprover
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 
@@ -172,7 +171,7 @@ def test_a_call_on_the_plugin_loop_with_an_async_guard_does_not_wait_for_itself(
 
 
 def test_a_worker_that_is_retired_ends_after_its_jobs_and_takes_none_any_more():
-    from hermes_agent.io.workers import Worker
+    from hermes_agent.runtime.workers import Worker
 
     worker, order, hold = Worker("w"), [], threading.Event()
     worker.do(lambda: order.append(hold.wait(LIMIT_S)))

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import ApprovalRequest
-from hermes_agent.core.registry import BUILTIN
+from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.hooks import HookBus, HookDeadlines
-from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, NoApprover
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 

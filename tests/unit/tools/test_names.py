@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_agent.tools.names import repair_name
+from hermes_agent.tools.arguments import repair_name
 
 VALID = ["read_file", "write_file", "search_files", "terminal", "web_search", "todo", "tool_search"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.tools.own_files import adopt_file, adopt_result_files, principal_folder
+from hermes_agent.tools.results import adopt_file, adopt_result_files, principal_folder
 
 
 def cached(home: Path, name: str = "a.png", folder: str = "cache/images") -> Path:

@@ -5,8 +5,7 @@ import math
 
 import pytest
 
-from hermes_agent.contracts.owner import NO_OWNER, Owner, registration_context
-from hermes_agent.core.registry import BUILTIN
+from hermes_agent.core.registry import BUILTIN, NO_OWNER, Owner, registration_context
 from hermes_agent.tools import ToolRegistry
 
 BUILT_IN = Owner(BUILTIN)

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.messages import ToolCall
-from hermes_agent.core.registry import BUILTIN
+from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.testing import PluginHost, call, plugin_host
 from hermes_agent.tools.registry import ToolRegistry
-from hermes_agent.tools.search import SEARCH_TOOLS, SearchSettings, ToolSearch
+from hermes_agent.tools.tool_search import SEARCH_TOOLS, SearchSettings, ToolSearch
 
 WORDS = ["invoice", "weather", "ticket", "photo", "train"]
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.app.main import main as hermes
-from hermes_agent.contracts.owner import Owner
-from hermes_agent.core.registry import BUILTIN
+from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.testing import plugin_host
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.tools.toolsets import ToolsetChoice, Toolsets

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hermes_agent.tools.visibility import CheckCache
+from hermes_agent.core.caches import CheckCache
 
 
 class Probe:

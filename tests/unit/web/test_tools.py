@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from hermes_agent.contracts.web_search import WebSearchProvider
-from hermes_agent.core.foreign import mark_untrusted, split_marked
+from hermes_agent.contracts.web import WebSearchProvider
+from hermes_agent.core.untrusted import mark_untrusted, split_marked
 from hermes_agent.host import Host
 
 ARTICLE = "<p>" + "Otters hold hands while they sleep, so that they do not drift apart. " * 8 + "</p>"
@@ -68,7 +68,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Host]]:
     hosts: list[Host] = []
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     for name in ("SEARXNG_URL", "BRAVE_SEARCH_API_KEY", "TAVILY_API_KEY", "HERMES_BUNDLED_PLUGINS"):
         monkeypatch.delenv(name, raising=False)
 

@@ -17,13 +17,13 @@ from hermes_agent import config
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.hooks import HookBus
-from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, Choice, Refusal
-from hermes_agent.policy.foreign import TaintSettings, TaintTracker
+from hermes_agent.policy.taint import TaintSettings, TaintTracker
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import LOCAL, Principals
 from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry
 from hermes_agent.tools.results import ResultStore
-from hermes_agent.workspace import tools as workspace_tools
+from hermes_agent.workspace import feature as workspace_tools
 from hermes_agent.workspace.checkpoints import Checkpoints
 
 

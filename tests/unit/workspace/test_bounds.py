@@ -15,14 +15,12 @@ from pathlib import Path
 import pytest
 
 from contracts.terminal_places import ENVIRON, Place, settings
-from hermes_agent.workspace import bounds as bounds_module
-from hermes_agent.workspace.backends.local import LocalBackend
-from hermes_agent.workspace.bounds import CommandLimits, ProcessLimits
-from hermes_agent.workspace.bwrap import BubblewrapSandbox
-from hermes_agent.workspace.cgroup import INNER, SCOPE, Cgroup
-from hermes_agent.workspace.places import PathRules
-from hermes_agent.workspace.sandbox import SandboxSelector
-from hermes_agent.workspace.scope import SystemdScope
+from hermes_agent.workspace.backend_selection import LocalBackend
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.sandbox import limits as bounds_module
+from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
+from hermes_agent.workspace.sandbox.limits import INNER, SCOPE, Cgroup, CommandLimits, ProcessLimits, SystemdScope
+from hermes_agent.workspace.sandbox.sandbox import SandboxSelector
 
 FORKS = """
 import os, signal, time
@@ -201,7 +199,7 @@ def test_a_group_that_a_former_agent_left_is_removed(held: Place, monkeypatch: p
     process = subprocess.Popen(sleeping)
     while not (used[0] / INNER / "cgroup.procs").read_text():
         time.sleep(0.01)
-    monkeypatch.setattr("hermes_agent.workspace.cgroup.ABANDONED_S", 0.0)
+    monkeypatch.setattr("hermes_agent.workspace.sandbox.limits.ABANDONED_S", 0.0)
     time.sleep(0.1)
     held("true")
     assert not left[0].exists() and used[0].exists(), "one with a process stays"
@@ -234,8 +232,8 @@ def test_three_gigabytes_and_300_processes_do_not_go_through_by_default(boxed, a
 
 
 def test_in_the_background_they_hold_too(held: Place, tmp_path: Path) -> None:
-    from hermes_agent.workspace.backends.backend import BackendCommand
-    from hermes_agent.workspace.background import BackgroundProcesses
+    from hermes_agent.workspace.backend import BackendCommand
+    from hermes_agent.workspace.background_processes import BackgroundProcesses
 
     processes = BackgroundProcesses(tmp_path / "processes")
     Path(held.cwd, "many.py").write_text(FORKS.format(most=300))

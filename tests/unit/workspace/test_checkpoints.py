@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from attack.racing import exchanging
-from hermes_agent.workspace.checkpoints import CheckpointLimits, Checkpoints, GitError, keeping
-from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace import checkpoints
+from hermes_agent.workspace.checkpoints import CheckpointLimits, Checkpoints, GitError
+from hermes_agent.workspace.paths import PathRules
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 
@@ -292,7 +293,7 @@ def test_of_a_home_directory_and_of_what_is_outside_the_file_alone_is_kept(kept,
 
 
 def test_a_folder_with_too_much_in_it_keeps_the_file_alone_and_is_asked_once(kept, monkeypatch, caplog):
-    monkeypatch.setattr("hermes_agent.workspace.checkpoints.shadow.MOST_FILES", 3)
+    monkeypatch.setattr("hermes_agent.workspace.shadow_repository.MOST_FILES", 3)
     for number in range(5):
         (kept.cwd / str(number)).write_text("old")
     kept.before("1")
@@ -371,7 +372,7 @@ def test_conversations_side_by_side_each_have_theirs(kept):
 
 def test_the_oldest_go_when_there_are_too_many_too_old_or_too_large(kept, monkeypatch):
     kept.checkpoints.limits = kept.limits._replace(max_snapshots=3)
-    monkeypatch.setattr(keeping, "SLACK", 1)
+    monkeypatch.setattr(checkpoints, "SLACK", 1)
     for number in range(5):
         (kept.cwd / "a").write_text(str(number))
         kept.before("a")

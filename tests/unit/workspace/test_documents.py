@@ -13,7 +13,7 @@ import pytest
 from contracts.terminal_places import program
 from hermes_agent import config
 from hermes_agent.tools import ToolRegistry
-from hermes_agent.workspace import documents, tools
+from hermes_agent.workspace import feature, read_file
 
 docx = pytest.importorskip("docx")
 openpyxl = pytest.importorskip("openpyxl")
@@ -267,7 +267,7 @@ def test_entities_that_multiply_are_not_resolved(workplace):
 
 
 def test_a_reader_that_does_not_end_is_ended(workplace, monkeypatch):
-    monkeypatch.setattr(documents, "LIMIT_S", 0.2)
+    monkeypatch.setattr(read_file, "LIMIT_S", 0.2)
     loop = b"BT /F1 12 Tf " + b"1 0 0 1 0 0 Tm (x) Tj\n" * 3_000_000
     (workplace.cwd / "a.pdf").write_bytes(pdf("x", content=zlib.compress(loop)))
 
@@ -294,7 +294,7 @@ def test_documents_of_another_machine_are_fetched_and_read_here(workplace, tmp_p
     environ = program(tmp_path, "docker") | {"HOME": str(workplace.cwd.parent)}
     (workplace.home / "config.yaml").write_text("terminal: {backend: docker}\n")
     fresh = ToolRegistry()
-    shells = tools.register(fresh, config.load(workplace.home), workplace.home, workplace.cwd, environ=environ)
+    shells = feature.register(fresh, config.load(workplace.home), workplace.home, workplace.cwd, environ=environ)
     workplace.registry.restore(fresh.snapshot())
     (workplace.cwd / "a.pdf").write_bytes(pdf("first"))
 

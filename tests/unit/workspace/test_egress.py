@@ -22,9 +22,9 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.policy import Refusal
+from hermes_agent.workspace.egress import broker, destinations, inside
 from hermes_agent.workspace.egress import broker as broker_module
-from hermes_agent.workspace.egress import deciding, heads, inside, names
-from hermes_agent.workspace.egress.heads import BadHead, parse_head
+from hermes_agent.workspace.egress.broker import BadHead, parse_head
 
 FULL = pytest.mark.skipif(not os.environ.get("HERMES_ATTACK_FULL"), reason="`make attack` runs it")
 """Of a case that repeats another one with other settings."""
@@ -501,7 +501,7 @@ def test_the_host_of_a_request_is_the_one_of_its_address():
 
 @pytest.mark.attack("egress")
 def test_the_name_server_survives_every_datagram(attempt):
-    found = names.NameTable(lambda host: "")
+    found = broker.NameTable(lambda host: "")
     question = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x07example\x00\x00\x01\x00\x01"
     assert found.answer(question).endswith(b"\x00\x04\xc6\x12\x00\x02") and found.host("198.18.0.2") == "a.example"
     assert found.answer(question[:-3] + b"\x1c\x00\x01")[6:8] == b"\0\0"  # AAAA: there is none
@@ -515,9 +515,9 @@ def test_the_name_server_survives_every_datagram(attempt):
 
 @pytest.mark.attack("egress")
 def test_a_task_has_a_bounded_number_of_names(attempt):
-    found = names.NameTable(lambda host: "")
-    given = [found.address(f"n{number}.example") for number in range(names.MOST_NAMES + 10)]
-    attempt(given[-1] is None and given[names.MOST_NAMES - 1] is not None, "names")
+    found = broker.NameTable(lambda host: "")
+    given = [found.address(f"n{number}.example") for number in range(broker.MOST_NAMES + 10)]
+    attempt(given[-1] is None and given[broker.MOST_NAMES - 1] is not None, "names")
     assert found.address("n0.example") == given[0] and found.host(str(given[5])) == "n5.example"
 
 
@@ -559,7 +559,7 @@ def test_an_idle_connection_and_a_long_head_end(networked, monkeypatch):
     place = networked("on")
     (place.cwd / "long.py").write_text(
         "import socket\ns = socket.create_connection(('198.18.0.1', 80))\n"
-        f"s.sendall(b'GET http://a.example/ HTTP/1.1\\r\\nA: ' + b'x' * {heads.MAX_HEAD + 99})\nprint(s.recv(40))\n"
+        f"s.sendall(b'GET http://a.example/ HTTP/1.1\\r\\nA: ' + b'x' * {broker.MAX_HEAD + 99})\nprint(s.recv(40))\n"
     )
     assert "431" in place.call("terminal", command="python3 long.py", timeout=30)["output"]
 
@@ -658,7 +658,7 @@ def test_a_command_does_not_wear_the_user_down(networked, attempt):
     place = networked("ask")
     place.person.answer = "deny"
     each(place, *(["proxy", f"h{number}.example", "443"] for number in range(25)))
-    attempt(len(place.person.asked) == deciding.MOST_ASKED, f"{len(place.person.asked)} questions")
+    attempt(len(place.person.asked) == destinations.MOST_ASKED, f"{len(place.person.asked)} questions")
 
 
 @pytest.mark.attack("egress", at="bubblewrap")

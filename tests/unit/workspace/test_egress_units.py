@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.io import unit_network
+from hermes_agent.system import unit_network
 from unit.workspace.test_egress import CLIENT, EACH, FULL, Server, each, server
 
 __all__ = ["server"]
 
 UNIT = """
 from hermes_agent.workspace.egress.inside import LOOPBACK, add_address
-from hermes_agent.io.exec_unit import serve
+from hermes_agent.system.exec_unit import serve
 add_address(b"lo", *LOOPBACK)
 serve()
 """

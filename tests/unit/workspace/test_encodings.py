@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.workspace.encodings import decode_text
+from hermes_agent.workspace.text_forms import decode_text
 
 FORMS = {
     "utf-8": ("", "utf-8", b""),

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.workspace.output import decode_output, strip_sequences
+from hermes_agent.workspace.text_forms import decode_output, strip_sequences
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Without CR, which programs overwrite their progress with; a terminal is shown no tool's output as it is."""

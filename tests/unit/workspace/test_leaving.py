@@ -9,7 +9,7 @@ import pytest
 
 from hermes_agent.policy import Approvals, NoApprover
 from hermes_agent.tools import CallScope
-from hermes_agent.tools.scope import current_scope
+from hermes_agent.tools.call_scope import current_scope
 
 pytestmark = pytest.mark.attack("leaving the sandbox", at="bubblewrap")
 
@@ -65,7 +65,7 @@ def test_the_doctor_names_what_may_leave_and_what_names_nothing(place_with):
 
 @pytest.mark.parametrize("mode", ["off", "cron"])
 def test_nobody_there_is_a_no_with_approvals_off_and_in_a_job_that_may_do_everything(allowing, mode):
-    from hermes_agent.gateway.scheduled import _AllowingApprover
+    from hermes_agent.gateway.scheduled_jobs import _AllowingApprover
 
     approver = NoApprover("here") if mode == "off" else _AllowingApprover()
     allowing.approvals = Approvals(approver, timeout_s=5, off=mode == "off")

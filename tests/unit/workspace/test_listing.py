@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hermes_agent.workspace import listing
+from hermes_agent.workspace import remote_files
 
 
 def test_a_directory_is_listed_with_kinds_and_sizes_and_directories_first(workplace):
@@ -55,11 +55,11 @@ def test_a_long_directory_comes_in_pages(workplace):
 
 
 def test_what_is_too_long_to_be_counted_says_so():
-    lines = "\n".join(f"-rw-r--r-- 1 0 0 7 Nov 23 14:00 f{n:06}" for n in range(listing.MOST_ENTRIES + 1))
-    page = listing.listing_page(
-        "big", lambda first, count: listing.read_ls(lines, first, count), 1, None, 2_000, 100_000
+    lines = "\n".join(f"-rw-r--r-- 1 0 0 7 Nov 23 14:00 f{n:06}" for n in range(remote_files.MOST_ENTRIES + 1))
+    page = remote_files.listing_page(
+        "big", lambda first, count: remote_files.read_ls(lines, first, count), 1, None, 2_000, 100_000
     )
-    assert page["total_entries"] == listing.MOST_ENTRIES and page["content"].startswith("f000000 (7 bytes)\n")
+    assert page["total_entries"] == remote_files.MOST_ENTRIES and page["content"].startswith("f000000 (7 bytes)\n")
     assert "100,000 files directly in it, and more: after 100,000 entries the count ended" in page["note"]
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.workspace import system_calls
+from hermes_agent.workspace.sandbox import bubblewrap
 
 HIDDEN = (".docker/run/docker.sock", ".gnupg/S.gpg-agent", ".ssh/control-a@b:22", ".agent/control.sock")
 SHOWN = ("project/app.sock", "project/deep/down/mysql.sock", "Documents/x.sock", ".cargo/registry/y.sock")
@@ -240,7 +240,7 @@ def test_only_families_of_the_list_are_opened(boxed, attempt):
     (boxed.cwd / "families.py").write_text(code)
     output = said(boxed, "python3 families.py")
     assert output.endswith("end\n") and "opened 1\n" in output and "opened 2\n" in output
-    for family in set(range(1, 47)) - set(system_calls.FAMILIES):
+    for family in set(range(1, 47)) - set(bubblewrap.FAMILIES):
         attempt(f" {family}\n" not in output, f"family {family}" + (" (vsock)" if family == 40 else ""))
 
 
@@ -268,18 +268,18 @@ def test_no_other_way_of_calling_the_kernel_passes_the_filter(boxed, attempt):
 
 
 def test_every_machine_has_a_filter_that_ends(monkeypatch):
-    for machine in system_calls.MACHINES:
-        code = system_calls.seccomp_filter(machine)
+    for machine in bubblewrap.MACHINES:
+        code = bubblewrap.seccomp_filter(machine)
         assert code is not None and len(code) % 8 == 0 and len(code) // 8 < 256
         steps = [struct.unpack("=HBBI", code[i : i + 8]) for i in range(0, len(code), 8)]
         assert steps[-1][0] == 0x06
         assert all(at + 1 + max(step[1:3]) < len(steps) for at, step in enumerate(steps) if step[0] == 0x15)
-    assert system_calls.seccomp_filter("pdp11") is None
+    assert bubblewrap.seccomp_filter("pdp11") is None
 
 
 def answer(machine: str, audit: int, number: int, first: int) -> int:
     """Run a filter as the kernel does; the answer's error number, 0 for allowed."""
-    code = system_calls.seccomp_filter(machine)
+    code = bubblewrap.seccomp_filter(machine)
     assert code is not None
     at, held = 0, 0
     given = {0: number, 4: audit, 16 if sys.byteorder == "little" else 20: first & 0xFFFFFFFF}
@@ -296,13 +296,13 @@ def answer(machine: str, audit: int, number: int, first: int) -> int:
             return 0 if value == 0x7FFF0000 else value & 0xFFFF
 
 
-@pytest.mark.parametrize("machine", system_calls.MACHINES)
+@pytest.mark.parametrize("machine", bubblewrap.MACHINES)
 def test_a_filter_refuses_by_family_in_every_way_to_call(machine):
-    for abi in system_calls.MACHINES[machine]:
+    for abi in bubblewrap.MACHINES[machine]:
         for family in range(1, 47):
-            expected = 0 if family in system_calls.FAMILIES else errno.EAFNOSUPPORT
+            expected = 0 if family in bubblewrap.FAMILIES else errno.EAFNOSUPPORT
             assert answer(machine, abi.audit, abi.socket, family) == expected
-        assert answer(machine, abi.audit, system_calls.IO_URING_SETUP, 8) == errno.ENOSYS
+        assert answer(machine, abi.audit, bubblewrap.IO_URING_SETUP, 8) == errno.ENOSYS
         assert abi.socketcall < 0 or answer(machine, abi.audit, abi.socketcall, 1) == errno.ENOSYS
         assert answer(machine, abi.audit, 1, 40) == 0
     assert answer(machine, 0x1234, 1, 1) == errno.ENOSYS

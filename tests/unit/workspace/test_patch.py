@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.workspace import fuzzy, patching
+from hermes_agent.workspace import patch_file, text_forms
 
 CODE = "def one():\n    return 1\n\n\ndef two():\n    return 2\n"
 
@@ -225,15 +225,15 @@ def test_a_unique_passage_is_replaced_exactly_and_back_again(text, data):
     new = "\u2603unseen\u2603"
     if not old or text.count(old) != 1:
         return
-    changed, count, how = fuzzy.replace_passage(text, old, new)
+    changed, count, how = text_forms.replace_passage(text, old, new)
 
-    assert (count, how) == (1, "exact") and fuzzy.replace_passage(changed, new, old)[0] == text
+    assert (count, how) == (1, "exact") and text_forms.replace_passage(changed, new, old)[0] == text
 
 
 @given(TEXT, st.text(max_size=10), st.text(max_size=10), st.booleans())
 def test_replacing_says_why_not_or_changes_as_many_lines_as_it_says(text, old, new, everywhere):
     try:
-        changed, count, _ = fuzzy.replace_passage(text, old or "x", new, everywhere=everywhere)
+        changed, count, _ = text_forms.replace_passage(text, old or "x", new, everywhere=everywhere)
     except ValueError as exc:
         assert str(exc)
     else:
@@ -255,15 +255,15 @@ def test_a_patch_made_of_two_texts_turns_one_into_the_other(before, data):
         lines.append(("-" if number in drop else " ") + line)
         if number not in drop:
             after.append(line)
-    change = patching.FilePatch("update", "a", hunks=[patching.Hunk([], lines)])
+    change = patch_file.FilePatch("update", "a", hunks=[patch_file.Hunk([], lines)])
 
-    assert patching.apply_patch("\n".join(before), change) == "\n".join(after)
+    assert patch_file.apply_patch("\n".join(before), change) == "\n".join(after)
 
 
 @given(st.text(max_size=300))
 def test_no_text_breaks_the_reader_of_patches(text):
     try:
-        changes = patching.parse_patch(text)
+        changes = patch_file.parse_patch(text)
     except ValueError as exc:
         assert str(exc)
     else:

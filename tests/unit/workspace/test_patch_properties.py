@@ -11,10 +11,10 @@ from pathlib import Path
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.workspace import fuzzy, patching, syntax
-from hermes_agent.workspace.circumstances import ToolContext
-from hermes_agent.workspace.patch import PatchTool
-from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace import patch_file, text_forms
+from hermes_agent.workspace.patch_file import PatchTool
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.tool_context import ToolContext
 
 LINE = st.text(st.sampled_from("ab c\t'\u2019\u2013\u00a0{}*@+-#é"), max_size=10)
 LINES = st.lists(LINE, max_size=10)
@@ -115,7 +115,7 @@ def test_a_passage_that_is_written_otherwise_is_replaced_and_no_line_beside_it(l
     marks = [("\r" if ends == "\r\n" or (ends == "mixed" and number % 3 == 0) else "") for number in range(len(lines))]
     text = [line + mark for line, mark in zip(lines, marks, strict=True)]
     try:
-        changed, count, _ = fuzzy.replace_passage("\n".join(text), "\n".join(old), "\n".join(new))
+        changed, count, _ = text_forms.replace_passage("\n".join(text), "\n".join(old), "\n".join(new))
     except ValueError:
         return
     assert count == 1
@@ -124,7 +124,7 @@ def test_a_passage_that_is_written_otherwise_is_replaced_and_no_line_beside_it(l
         return
 
     def plain(line: str) -> str:
-        return " ".join(line.translate(fuzzy._ALIKE).split())
+        return " ".join(line.translate(text_forms._ALIKE).split())
 
     def replaced(wanted: list[str]) -> bool:
         """Say whether a passage like `wanted` gave way to something, and all before and behind it is as it was."""
@@ -169,15 +169,15 @@ def test_a_syntax_is_at_fault_when_its_reader_says_so(value, cut):
         right = True
     except ValueError:
         right = False
-    assert (syntax.syntax_error("a.json", text) == "") is right
-    assert syntax.syntax_error("a.txt", text) == ""
+    assert (text_forms.syntax_error("a.json", text) == "") is right
+    assert text_forms.syntax_error("a.txt", text) == ""
 
 
 @given(LINES, st.lists(st.tuples(st.sampled_from(" -+"), LINE), min_size=1, max_size=6))
 def test_a_hunk_that_fits_keeps_every_line_that_it_does_not_name(lines, hunk):
-    change = patching.FilePatch("update", "a", hunks=[patching.Hunk([], [mark + line for mark, line in hunk])])
+    change = patch_file.FilePatch("update", "a", hunks=[patch_file.Hunk([], [mark + line for mark, line in hunk])])
     try:
-        after = patching.apply_patch("\n".join(lines), change).split("\n")
+        after = patch_file.apply_patch("\n".join(lines), change).split("\n")
     except ValueError:
         return
     before = "\n".join(lines).split("\n")

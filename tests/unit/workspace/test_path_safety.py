@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attack.racing import exchanging
-from hermes_agent.workspace.circumstances import ToolContext
-from hermes_agent.workspace.patch import PatchTool
-from hermes_agent.workspace.places import PathRules
-from hermes_agent.workspace.reading import ReadFileTool
-from hermes_agent.workspace.search import SearchFilesTool
-from hermes_agent.workspace.writing import WriteFileTool
+from hermes_agent.workspace.patch_file import PatchTool
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.read_file import ReadFileTool
+from hermes_agent.workspace.search_files import SearchFilesTool
+from hermes_agent.workspace.tool_context import ToolContext
+from hermes_agent.workspace.write_file import WriteFileTool
 
 SECRET = os.urandom(12).hex()
 WORDS = """

@@ -11,12 +11,12 @@ import time
 
 import pytest
 
-from hermes_agent.contracts.platform.locks import get_process_start_time
-from hermes_agent.core.foreign import mark_untrusted, split_marked
-from hermes_agent.core.redact import redactor
-from hermes_agent.workspace import background
-from hermes_agent.workspace.background import BackgroundProcesses
-from hermes_agent.workspace.watching import ProcessWatcher
+from hermes_agent.adapters.adapter_state import get_process_start_time
+from hermes_agent.core.redaction import redactor
+from hermes_agent.core.untrusted import mark_untrusted, split_marked
+from hermes_agent.workspace import background_processes
+from hermes_agent.workspace.background_processes import BackgroundProcesses
+from hermes_agent.workspace.process_tool import ProcessWatcher
 
 HELLO = mark_untrusted("echo hello\nhello", "")
 
@@ -112,7 +112,7 @@ def test_what_it_left_running_ends_with_it(workplace):
 
 
 def test_of_endless_output_the_end_is_kept(workplace, monkeypatch):
-    monkeypatch.setattr(background, "SEGMENT_BYTES", 50_000)
+    monkeypatch.setattr(background_processes, "SEGMENT_BYTES", 50_000)
     name = begin(workplace, "yes | head -c 1000000; echo last; sleep 100")
     process = processes_of(workplace).get(name, workplace.task)
     for _ in range(500):
@@ -453,7 +453,7 @@ def test_the_agent_looks_by_itself_and_the_session_hears_of_it(tmp_path, monkeyp
 
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     (tmp_path / "config.yaml").write_text("terminal: {sandbox: off}\n")
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     host = Host.build(tmp_path)
     heard, got = threading.Event(), []
 
@@ -479,7 +479,7 @@ def test_a_session_that_is_opened_again_hears_what_ended_meanwhile(tmp_path, mon
 
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     (tmp_path / "config.yaml").write_text("terminal: {sandbox: off}\n")
-    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    monkeypatch.setattr("hermes_agent.host.host._current", None)
     first = Host.build(tmp_path)
     made = first.tools.get("terminal").handler.made
     made({"command": "echo hello", "background": True, "notify_on_complete": True}, session_id="s")

@@ -12,8 +12,8 @@ from hermes_agent.app.main import main
 from hermes_agent.testing import call, plugin_host
 from hermes_agent.testing.chat import chat_host
 from hermes_agent.workspace.checkpoints import CheckpointLimits, Checkpoints, GitError
-from hermes_agent.workspace.checkpoints.shadow import Checkpoint
-from hermes_agent.workspace.places import PathRules
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.shadow_repository import Checkpoint
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 

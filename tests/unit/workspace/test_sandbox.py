@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.workspace.bwrap import BubblewrapSandbox
-from hermes_agent.workspace.exec_unit import SystemdSandbox
-from hermes_agent.workspace.places import PathRules
-from hermes_agent.workspace.sandbox import SandboxSelector
-from hermes_agent.workspace.scope import SystemdScope
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
+from hermes_agent.workspace.sandbox.limits import SystemdScope
+from hermes_agent.workspace.sandbox.sandbox import SandboxSelector, SystemdSandbox
 
 
 @pytest.fixture
@@ -326,8 +325,8 @@ def test_a_program_that_fails_is_quoted(tmp_path):
 
 
 def test_a_trial_that_does_not_end_says_so_and_for_how_long(tmp_path, monkeypatch):
-    monkeypatch.setattr("hermes_agent.workspace.box.PROBE_LIMIT_S", 0.2)
-    monkeypatch.setattr("hermes_agent.workspace.scope.os.geteuid", lambda: 1000)
+    monkeypatch.setattr("hermes_agent.workspace.sandbox.sandbox.PROBE_LIMIT_S", 0.2)
+    monkeypatch.setattr("hermes_agent.workspace.sandbox.limits.os.geteuid", lambda: 1000)
     late = "it had not ended after 0.2 s: it hangs, or the machine is too busy; a restart tries again"
     for name in ("bwrap", "systemd-run"):
         (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")

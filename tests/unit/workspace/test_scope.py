@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from contracts.terminal_places import ENVIRON, Place
-from hermes_agent.workspace.backends.local import LocalBackend
-from hermes_agent.workspace.bounds import ProcessLimits
-from hermes_agent.workspace.scope import SystemdScope
+from hermes_agent.workspace.backend_selection import LocalBackend
+from hermes_agent.workspace.sandbox.limits import ProcessLimits, SystemdScope
 
 
 def test_where_no_manager_answers_commands_run_with_limits_for_each_process(

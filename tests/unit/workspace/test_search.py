@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.io.environment import tool_environment
-from hermes_agent.workspace.circumstances import ToolContext
-from hermes_agent.workspace.places import PathRules
-from hermes_agent.workspace.search import SearchFilesTool
+from hermes_agent.system.processes import tool_environment
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.search_files import SearchFilesTool
+from hermes_agent.workspace.tool_context import ToolContext
 
 RIPGREP = shutil.which("rg")
 

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.workspace.circumstances import ToolContext
-from hermes_agent.workspace.literals import required_literals
-from hermes_agent.workspace.places import PathRules
-from hermes_agent.workspace.search import SearchFilesTool
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.search_files import SearchFilesTool, required_literals
+from hermes_agent.workspace.tool_context import ToolContext
 
 RIPGREP = shutil.which("rg")
 EXAMPLES = int(os.environ.get("HERMES_SEARCH_EXAMPLES", "12"))

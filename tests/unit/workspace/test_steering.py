@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from contracts.terminal_places import Place, program, settings
-from hermes_agent.workspace import steering_watch
 from hermes_agent.workspace.backends.containers import DockerBackend
-from hermes_agent.workspace.bwrap import BubblewrapSandbox
-from hermes_agent.workspace.places import PathRules
-from hermes_agent.workspace.steering import ANYWHERE, IN_HOME, is_harmless_key, steering_reason
-from hermes_agent.workspace.steering_watch import FRESH_NS, SteeringFiles
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.sandbox import steering_watch
+from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
+from hermes_agent.workspace.sandbox.file_rules import ANYWHERE, IN_HOME, is_harmless_key, steering_reason
+from hermes_agent.workspace.sandbox.steering_watch import FRESH_NS, SteeringFiles
 
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
 ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -496,7 +496,7 @@ def test_the_next_agent_sets_aside_what_a_command_planted_whose_agent_died(boxed
     (boxed.cwd / "sub/.vscode/a.json").write_text("the person's")
     looks = boxed.home / "cache/looks"
     code = (
-        "import sys; from pathlib import Path; from hermes_agent.workspace.steering_looks import SteeringChecks\n"
+        "import sys; from pathlib import Path; from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks\n"
         "looks = SteeringChecks(Path(sys.argv[1])); looks.begun(looks.before(sys.argv[2], mounts=False))\n"
         "Path(sys.argv[2], '.envrc').write_text('planted')\n"
     )

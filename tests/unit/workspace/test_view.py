@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.workspace import gitconfig, protected
-from hermes_agent.workspace.bwrap import BubblewrapSandbox
-from hermes_agent.workspace.places import PathRules
-from hermes_agent.workspace.protected import Protected
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.sandbox import file_rules, mounts
+from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
+from hermes_agent.workspace.sandbox.file_rules import Protected
 
 SECRET = "sk-of-the-user-4711"
 HIDDEN = """
@@ -193,7 +193,7 @@ def test_for_root_what_other_users_may_not_read_is_not_there(boxed, attempt):
 
 
 def test_the_list_of_protected_files_follows_the_directories(tmp_path, monkeypatch):
-    monkeypatch.setattr(protected, "_BASES", {str(tmp_path): 2})
+    monkeypatch.setattr(file_rules, "_BASES", {str(tmp_path): 2})
     tmp_path.chmod(0o755)
     (tmp_path / "open").write_text("")
     (tmp_path / "open").chmod(0o644)
@@ -204,7 +204,7 @@ def test_the_list_of_protected_files_follows_the_directories(tmp_path, monkeypat
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(0o600)
     assert sorted(listed.paths()) == [f"{tmp_path}/deep/key", f"{tmp_path}/key"]
-    assert not protected.others_may_read(f"{tmp_path}/key") and protected.others_may_read(f"{tmp_path}/open")
+    assert not file_rules.others_may_read(f"{tmp_path}/key") and file_rules.others_may_read(f"{tmp_path}/open")
 
 
 GITCONFIG = """
@@ -236,7 +236,7 @@ def test_the_settings_of_git_are_shown_without_credentials(boxed):
 
 
 def test_a_config_of_git_keeps_what_a_repository_needs():
-    shown = gitconfig.strip_credentials('[init]\n\tdefaultBranch = main\n[filter "lfs"]\n\tclean = git-lfs clean\n')
+    shown = mounts.strip_credentials('[init]\n\tdefaultBranch = main\n[filter "lfs"]\n\tclean = git-lfs clean\n')
     assert shown == '[init]\n\tdefaultBranch = main\n[filter "lfs"]\n\tclean = git-lfs clean\n'
 
 

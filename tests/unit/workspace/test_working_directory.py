@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.home_files import FileAccess
-from hermes_agent.workspace.guarding import closed_reason
-from hermes_agent.workspace.places import PathRules
+from hermes_agent.config.home import FileAccess
+from hermes_agent.workspace.paths import PathRules, closed_reason
 
 
 @pytest.fixture

@@ -65,9 +65,9 @@ def _find_certain_unknown_names(found: Discovery, values: dict[str, Any] | None 
         values: what is checked in place of the home.
     """
     from hermes_agent.config import hermes_home, load  # as in _check
-    from hermes_agent.plugins.certain_names import find_certain_unknown_names
-    from hermes_agent.plugins.gate import PluginSettings
-    from hermes_agent.plugins.memory_folder import add_memory_folder
+    from hermes_agent.plugins.activation import PluginSettings
+    from hermes_agent.plugins.config_schema import find_certain_unknown_names
+    from hermes_agent.plugins.discovery import add_memory_folder
 
     config = load(hermes_home())
     add_memory_folder(found, hermes_home(), PluginSettings.of(config.values).memory)
@@ -82,7 +82,7 @@ def _add_unknown_names(report: ConfigReport, file: Path | None = None, label: st
         label: its name in the findings, which then have no lines.
     """
     from hermes_agent.config import ConfigFinding, hermes_home, home_paths  # as in _check
-    from hermes_agent.config.yamlfile import read_file
+    from hermes_agent.config.yaml_reader import read_file
     from hermes_agent.plugins.config_names import find_unknown_names, find_unknown_names_in_file
 
     own = file is not None and file.resolve() == home_paths(hermes_home()).editable.resolve()
@@ -125,8 +125,8 @@ def _host_of_home() -> Iterator[Host]:
         with loaded_host() as host:
             yield host
         return
+    from hermes_agent.app.manifest_cache import quiet_or_debug
     from hermes_agent.host import Host
-    from hermes_agent.plugins.debug_log import quiet_or_debug
 
     quiet_or_debug(os.environ)
     with tempfile.TemporaryDirectory(prefix="hermes-check-") as empty:
@@ -150,8 +150,8 @@ def _check_names(path: tuple[str | int, ...], values: dict[str, Any]) -> None:
     """
     from hermes_agent.app.declared_options import find_plugins  # as in _check
     from hermes_agent.config import hermes_home
-    from hermes_agent.config.findings import config_error
-    from hermes_agent.config.names import find_names, has_names
+    from hermes_agent.config.schema import find_names, has_names
+    from hermes_agent.config.yaml_document import config_error
 
     if path[:1] == ("network",):
         from hermes_agent.policy.network import HostTable  # as in _check
@@ -187,10 +187,8 @@ def _check_names(path: tuple[str | int, ...], values: dict[str, Any]) -> None:
 def _show(args: Args) -> None:
     from hermes_agent.app.declared_options import declared_schema  # as in _check
     from hermes_agent.config import hermes_home, load
-    from hermes_agent.config.effective import dump_yaml
-    from hermes_agent.config.keypath import render_path
-    from hermes_agent.config.mask import masked
-    from hermes_agent.config.values import walk
+    from hermes_agent.config.effective import dump_yaml, masked
+    from hermes_agent.config.schema import render_path, walk
 
     config = load(hermes_home())
     value = masked(config, changed=args.changed, schema=declared_schema(config.path.parent))
@@ -220,8 +218,7 @@ def _show(args: Args) -> None:
 def _get(args: Args) -> int:
     from hermes_agent.app.declared_options import declared_schema  # as in _check
     from hermes_agent.config import hermes_home, load
-    from hermes_agent.config.effective import dump_yaml
-    from hermes_agent.config.mask import masked
+    from hermes_agent.config.effective import dump_yaml, masked
     from hermes_agent.config.schema import MISSING, default, lookup
 
     config = load(hermes_home())
@@ -255,15 +252,12 @@ def _get(args: Args) -> int:
 def _set(args: Args) -> None:
     from hermes_agent.app.declared_options import declared_schema  # as in _check
     from hermes_agent.config import hermes_home, home_paths
-    from hermes_agent.config.document import ConfigDocument
+    from hermes_agent.config.check import keys_without_effect
     from hermes_agent.config.dotenv import write_env_value
     from hermes_agent.config.edit import parse_value, set_value
-    from hermes_agent.config.findings import config_error
-    from hermes_agent.config.keypath import render_path
-    from hermes_agent.config.schema import OPEN, is_secret, lookup
-    from hermes_agent.config.survey import keys_without_effect
-    from hermes_agent.config.values import nested
-    from hermes_agent.core.redact import MASK
+    from hermes_agent.config.schema import OPEN, is_secret, lookup, nested, render_path
+    from hermes_agent.config.yaml_document import ConfigDocument, config_error
+    from hermes_agent.core.redaction import MASK
 
     home = hermes_home()
     if _is_variable(args.key):
@@ -300,7 +294,7 @@ def _unset(args: Args) -> None:
     from hermes_agent.config import hermes_home, home_paths  # as in _check
     from hermes_agent.config.dotenv import read_env_file, write_env_value
     from hermes_agent.config.edit import unset_value
-    from hermes_agent.config.keypath import render_path
+    from hermes_agent.config.schema import render_path
 
     home = hermes_home()
     if _is_variable(args.key):
@@ -323,7 +317,7 @@ def _path(args: Args) -> None:
 
 
 def _key(text: str) -> tuple[str | int, ...]:
-    from hermes_agent.config.keypath import parse_path  # as in _check
+    from hermes_agent.config.schema import parse_path  # as in _check
 
     try:
         return parse_path(text)

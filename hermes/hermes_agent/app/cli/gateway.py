@@ -1,26 +1,35 @@
-"""`hermes gateway`: run (the daemon), key, status, stop, restart, reload, revive."""
+"""`hermes gateway`: run (the daemon), key, status, stop, restart, reload, revive.
+
+`hermes pairing`: people who ask to be let in on a chat platform, and those who were.
+
+`hermes send`: a text to a chat, through the outbox; it waits there when no daemon runs.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, ensure_home, exclusive
+from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, ensure_home, exclusive, print_json
 from hermes_agent.app.daemon_client import ask_daemon, daemon_socket
 from hermes_agent.config import load
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
 if TYPE_CHECKING:
+    from hermes_agent.gateway.access import PairingStore
     from hermes_agent.host import Host
     from hermes_agent.server import HttpSettings
-    from hermes_agent.service.handover import SocketHandover
-    from hermes_agent.service.notify import ServiceNotifier
+    from hermes_agent.service.systemd import ServiceNotifier, SocketHandover
 
-__all__ = ["add_gateway"]
+__all__ = ["add_gateway", "add_pairing", "add_send"]
+
 
 logger = logging.getLogger(__name__)
 
@@ -44,14 +53,11 @@ add_gateway = gateway_command.add
 def _run_daemon(args: Args) -> int:
     # In the function, here and below: no other command needs them, and start-up is to be quick.
     from hermes_agent.app.start import start_host
-    from hermes_agent.service.descriptors import raise_file_limit
-    from hermes_agent.service.handover import SocketHandover
-    from hermes_agent.service.journal import stderr_is_journal
-    from hermes_agent.service.lock import HomeLock
-    from hermes_agent.service.logs import end_start
-    from hermes_agent.service.notify import ServiceNotifier
-    from hermes_agent.service.state import describe_self, read_note, write_state
-    from hermes_agent.service.watchdog import trace_hangs
+    from hermes_agent.logs.handlers import stderr_is_journal
+    from hermes_agent.logs.setup import end_start
+    from hermes_agent.service.connections import raise_file_limit
+    from hermes_agent.service.daemon_state import HomeLock, describe_self, read_note, write_state
+    from hermes_agent.service.systemd import ServiceNotifier, SocketHandover, trace_hangs
 
     handover = SocketHandover(os.environ)  # these two first: no child process may find the sockets in its environment
     notifier = ServiceNotifier.open()
@@ -89,7 +95,7 @@ def _run_daemon(args: Args) -> int:
     argument("platform", metavar="PLATFORM", nargs="?", help="which; without it, one of a list"),
 )
 def _setup(args: Args) -> int:
-    from hermes_agent.app.gateway_setup import set_up
+    from hermes_agent.app.gateway_commands import set_up
     from hermes_agent.app.start import start_host
 
     ensure_home()
@@ -103,17 +109,15 @@ def _setup(args: Args) -> int:
 def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> None:
     import asyncio
 
-    from hermes_agent.app.control_door import FOR_MEMBERS, make_operations
-    from hermes_agent.app.plugin_door import PluginStatus
-    from hermes_agent.host.memory_watch import MemoryWatch
-    from hermes_agent.io.core_loop import new_core_loop
+    from hermes_agent.app.control_operations import FOR_MEMBERS, PluginStatus, make_operations
+    from hermes_agent.app.daemon import ReloadSignal, run_daemon
+    from hermes_agent.host.maintenance import MemoryWatch
+    from hermes_agent.logs.setup import end_start
+    from hermes_agent.runtime.loops import new_core_loop
     from hermes_agent.server import read_settings, with_key
-    from hermes_agent.server.daemon import run_daemon
-    from hermes_agent.server.once import IdempotentRequests
-    from hermes_agent.server.reloading import ReloadSignal
-    from hermes_agent.service.control import ControlSocket
-    from hermes_agent.service.logs import end_start
-    from hermes_agent.service.state import write_note
+    from hermes_agent.server.conversations import IdempotentRequests
+    from hermes_agent.service.control_socket import ControlSocket
+    from hermes_agent.service.daemon_state import write_note
 
     settings = read_settings(host.config, host.credentials)
     if settings.enabled:
@@ -124,9 +128,7 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
     reloads = ReloadSignal(plugins, notifier)
     webhooks = None
     if host.config.get("webhooks"):  # few have any
-        from hermes_agent.server.webhook_routes import read_routes
-        from hermes_agent.server.webhook_turns import WebhookTurns
-        from hermes_agent.server.webhooks import WebhookEndpoint
+        from hermes_agent.server.webhooks import WebhookEndpoint, WebhookTurns, read_routes
 
         routes = read_routes(host.config, host.credentials)
         turns = WebhookTurns(routes, host.agent, gateway.compose, at_once=settings.max_concurrent_turns)
@@ -187,7 +189,7 @@ def _model_name(host: Host) -> list[str]:
 
 
 def _counts(host: Host) -> dict[str, int]:
-    from hermes_agent.host.memory_watch import resident_bytes
+    from hermes_agent.host.maintenance import resident_bytes
 
     own = [record for record in host.plugins.records if record.manifest.source != "bundled"]
     return {
@@ -211,7 +213,7 @@ def _key(args: Args) -> None:
 
 @gateway_command.action("status", "say whether the daemon runs and answers (exit status 1: no)", JSON)
 def _status(args: Args) -> int:
-    from hermes_agent.app.gateway_status import collect_from_socket, collect_status, status_text
+    from hermes_agent.app.gateway_commands import collect_from_socket, collect_status, status_text
 
     if (door := daemon_socket(os.environ)) is not None:
         found = collect_from_socket(door)
@@ -234,7 +236,7 @@ def _ask_daemon(op: str, *, timeout_s: float = 30.0, **more: Any) -> dict[str, A
     argument("--now", action="store_true", help="do not wait for running turns; they go on at the next start"),
 )
 def _stop(args: Args) -> None:
-    from hermes_agent.service.lock import lock_holder
+    from hermes_agent.service.daemon_state import lock_holder
 
     door = daemon_socket(os.environ)
     if door is None and lock_holder(ensure_home()) is None:
@@ -286,3 +288,155 @@ def _settings(home: Path) -> HttpSettings:
     from hermes_agent.server import read_settings
 
     return read_settings(load(home), Credentials(home, os.environ))
+
+
+pairing_command = CliSubcommand("pairing", "let people in on chat platforms, and out again")
+add_pairing = pairing_command.add
+
+PLATFORM_ARGUMENT = argument("platform", metavar="PLATFORM")
+
+
+@contextlib.contextmanager
+def _pairing_store() -> Iterator[PairingStore]:
+    """Give the store; a name that cannot be a platform's is the person's mistake."""
+    from hermes_agent.gateway.access import PairingStore
+
+    try:
+        yield PairingStore()
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+@pairing_command.action(
+    "list",
+    "who waits, and who was let in",
+    argument("--platform", metavar="NAME", help="only those of this platform"),
+    JSON,
+)
+def _list_pairings(args: Args) -> int:
+    with _pairing_store() as store:
+        pending, approved = store.list_pending(args.platform), store.list_approved(args.platform)
+    if args.json:
+        return print_json({"pending": pending, "approved": approved})
+    if not pending and not approved:
+        print("Nobody waits, and nobody was let in.")
+    if pending:
+        print("Waiting (approve with: hermes pairing approve PLATFORM CODE):")
+    for one in pending:
+        name = f" {one['user_name']}" if one["user_name"] else ""
+        print(
+            f"  {one['platform']:<12} {one['user_id']}{name}  request {one['request_id']}, {one['age_minutes']} min ago"
+        )
+    if approved:
+        print("Let in:")
+    for one in approved:
+        name = f" {one['user_name']}" if one.get("user_name") else ""
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.get("approved_at", 0)))
+        print(f"  {one['platform']:<12} {one['user_id']}{name}  since {since}")
+    return 0
+
+
+@pairing_command.action(
+    "approve",
+    "let in the person who was given a code",
+    PLATFORM_ARGUMENT,
+    argument("code", metavar="CODE", help="the code, or the request's id in `hermes pairing list`"),
+)
+def _approve_user(args: Args) -> int:
+    with _pairing_store() as store:
+        person = store.approve_code(args.platform, args.code)
+    if person is None:
+        raise UserError(
+            f"nobody of {args.platform} waits with this code",
+            hint="A code holds for an hour; after five wrong ones the platform takes none for an hour."
+            " `hermes pairing list` shows who waits.",
+        )
+    name = f" ({person['user_name']})" if person["user_name"] else ""
+    print(f"{person['user_id']}{name} may talk to the agent on {args.platform}.")
+    return 0
+
+
+@pairing_command.action(
+    "revoke",
+    "take back what was approved",
+    PLATFORM_ARGUMENT,
+    argument("user", metavar="USER", help="the person's id in `hermes pairing list`"),
+)
+def _revoke_user(args: Args) -> int:
+    with _pairing_store() as store:
+        gone = store.revoke(args.platform, args.user)
+    if not gone:
+        raise UserError(
+            f"{args.user} was not let in on {args.platform} by a code",
+            hint="`hermes pairing list` shows who was. Allow lists are variables and keys of the config.",
+        )
+    print(f"{args.user} may no longer talk to the agent on {args.platform}.")
+    return 0
+
+
+@pairing_command.action(
+    "clear-pending",
+    "void the codes that wait",
+    argument("platform", metavar="PLATFORM", nargs="?", help="only those of this platform"),
+)
+def _clear_pairings(args: Args) -> int:
+    with _pairing_store() as store:
+        count = store.clear_pending(args.platform)
+    print(f"{count} code{'' if count == 1 else 's'} voided.")
+    return 0
+
+
+DEFAULT_LENGTH_LIMIT = 2000
+"""Characters of one message where the platform is not there to be asked."""
+
+send_command = CliSubcommand(
+    "send",
+    "send a text to a chat",
+    description="Send a text to a chat. It is stored first: when no daemon runs, the next one sends it.",
+)
+add_send = send_command.add
+
+
+@send_command.default(
+    argument(
+        "--to",
+        required=True,
+        metavar="PLATFORM[:CHAT[:THREAD]]",
+        help="where to; without a chat, the platform's home channel",
+    ),
+    argument(
+        "--wait", type=float, default=0.0, metavar="SECONDS", help="wait until the platform has it (exit status 1: not)"
+    ),
+    argument("text", nargs="*", metavar="TEXT", help="what to say; without it, or as -, standard input"),
+)
+def _send_text(args: Args) -> int:
+    from hermes_agent.service.daemon_state import lock_holder
+
+    text = sys.stdin.read() if args.text in ([], ["-"]) else " ".join(args.text)
+    if not text.strip():
+        raise UserError("there is nothing to send", hint="Give a text, or pipe one in.")
+    home = ensure_home() if daemon_socket(os.environ) is None else Path()
+    if daemon_socket(os.environ) is None and lock_holder(home) is None:
+        return _store_text(args, text, home)
+    question = {"op": "send", "to": args.to, "text": text, "wait_s": args.wait}
+    answer = ask_daemon(home, question, timeout_s=args.wait + 30)
+    print(f"{answer['state']}: {answer['reply']}")
+    sent = answer["state"] == "sent" or (answer["state"] == "pending" and not args.wait)
+    return EXIT_OK if sent else EXIT_FAILED
+
+
+def _store_text(args: Args, text: str, home: Path) -> int:
+    from hermes_agent.adapters.text import split_message
+    from hermes_agent.delivery import Mailbox, OutboundReply
+    from hermes_agent.gateway.chat_messages import parse_chat_target
+
+    platform, _, rest = args.to.partition(":")
+    if not rest:
+        raise UserError(
+            "no daemon runs, and it alone knows the home channel", hint=f"Say which chat: `--to {platform}:CHAT`."
+        )
+    parts = tuple({"text": one} for one in split_message(text, DEFAULT_LENGTH_LIMIT, None))
+    with contextlib.closing(Mailbox(home / "state.db")) as mailbox:
+        reply = mailbox.enqueue(OutboundReply(parse_chat_target(platform, rest), parts), time.time())
+    print(f"stored: {reply.id}; no daemon runs, the next one sends it")
+    return EXIT_FAILED if args.wait else EXIT_OK

@@ -1,4 +1,7 @@
-"""`hermes model`: the embedded model (pull, list, path, status, remove), and those of providers (list, info)."""
+"""`hermes model`: the embedded model (pull, list, path, status, remove), and those of providers (list, info).
+
+`hermes auth login|list|logout|status`: keys and tokens of model providers, kept in `auth.json`.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,20 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, loaded_host, print_json
+from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, exclusive, loaded_host, print_json
 from hermes_agent.config import hermes_home, load
-from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
 
 if TYPE_CHECKING:
+    from hermes_agent.credentials.logins import Login, LoginStore
+    from hermes_agent.credentials.oauth import OAuthClient
+    from hermes_agent.host import Host
     from hermes_agent.models.embedded import LocalModelAvailability
-    from hermes_agent.models.embedded.weights import Weights
+    from hermes_agent.models.embedded.availability import Weights
+    from hermes_agent.models.providers import ModelProvider
 
-__all__ = ["add_model"]
+__all__ = ["add_auth", "add_model", "show_address"]
+
 
 WEIGHTS_NAME = argument(
     "name",
@@ -52,9 +60,9 @@ def _local_block() -> Mapping[str, Any]:
     argument("--force", action="store_true", help="fetch again, or although the memory looks too small"),
 )
 def _pull_weights(args: Args) -> int:
+    from hermes_agent.models.embedded.availability import find_pin, is_whole, weights_path
+    from hermes_agent.models.embedded.download import part_file, pull_weights
     from hermes_agent.models.embedded.progress import make_progress
-    from hermes_agent.models.embedded.pull import part_file, pull_weights
-    from hermes_agent.models.embedded.weights import find_pin, is_whole, weights_path
 
     weights = find_pin(args.name)
     target = weights_path(weights)
@@ -75,7 +83,7 @@ def _pull_weights(args: Args) -> int:
 
 def _weights_url(weights: Weights) -> str:
     """`model.local.url` is the place of the default weights; another name comes from its publisher."""
-    from hermes_agent.models.embedded.weights import DEFAULT
+    from hermes_agent.models.embedded.availability import DEFAULT
 
     return str(_local_block().get("url") or "") if weights.name == DEFAULT else ""
 
@@ -88,8 +96,8 @@ def _weights_url(weights: Weights) -> str:
     JSON,
 )
 def _list_models(args: Args) -> int:
+    from hermes_agent.models.embedded.availability import PINS, is_whole, weights_path
     from hermes_agent.models.embedded.progress import format_bytes
-    from hermes_agent.models.embedded.weights import PINS, is_whole, weights_path
 
     if args.provider:
         return _list_provider_models(args)
@@ -107,7 +115,7 @@ def _list_models(args: Args) -> int:
 
 def _list_provider_models(args: Args) -> int:
     """Print the models of `args.provider`."""
-    from hermes_agent.models.infos import ModelsUnavailable  # the host's imports come first
+    from hermes_agent.models.model_catalog import ModelsUnavailable  # the host's imports come first
 
     with loaded_host() as host:
         endpoint = host.select_model(provider=args.provider, model="any").endpoint
@@ -141,7 +149,7 @@ def _price(sent: float | None, written: float | None) -> str:
     JSON,
 )
 def _model_info(args: Args) -> int:
-    from hermes_agent.models.infos import ModelsUnavailable  # the host's imports come first
+    from hermes_agent.models.model_catalog import ModelsUnavailable  # the host's imports come first
 
     with loaded_host() as host:
         selection = host.select_model(provider=args.provider, model=args.name)
@@ -173,7 +181,7 @@ def _model_info(args: Args) -> int:
 @model_command.action("path", "print where the weights are; status 1 when they are not there", WEIGHTS_NAME)
 def _weights_path(args: Args) -> int:
     from hermes_agent.models.embedded import check_availability
-    from hermes_agent.models.embedded.weights import find_pin
+    from hermes_agent.models.embedded.availability import find_pin
 
     there = check_availability({} if args.name else _local_block(), find_pin(args.name).name if args.name else "")
     print(there.path)
@@ -208,8 +216,8 @@ def _weights_status(args: Args) -> int:
 
 def _is_verified(there: LocalModelAvailability) -> bool | None:
     """Say whether the hash is the pinned one; None for a file of the user's own, or for none."""
-    from hermes_agent.models.embedded.pull import sha256_of
-    from hermes_agent.models.embedded.weights import PINS
+    from hermes_agent.models.embedded.availability import PINS
+    from hermes_agent.models.embedded.download import sha256_of
 
     if there.own_file or not there.weights:
         return None
@@ -225,8 +233,8 @@ def _status_dict(there: LocalModelAvailability, verified: bool | None) -> dict[s
 
 
 def _status_lines(there: LocalModelAvailability, verified: bool | None) -> list[str]:
-    from hermes_agent.io.installation import install_hint
     from hermes_agent.models.embedded.progress import format_bytes
+    from hermes_agent.system.installation import install_hint
 
     hash_says = {None: "", True: ", SHA-256 verified", False: ", SHA-256 is WRONG: `hermes model pull --force`"}
     runtime = "there" if there.runtime else f"not installed: {install_hint('local')}"
@@ -244,8 +252,8 @@ def _status_lines(there: LocalModelAvailability, verified: bool | None) -> list[
 
 @model_command.action("remove", "delete the weights, and what an unfinished pull left", WEIGHTS_NAME)
 def _remove_weights(args: Args) -> None:
-    from hermes_agent.models.embedded.pull import part_file
-    from hermes_agent.models.embedded.weights import find_pin, weights_path
+    from hermes_agent.models.embedded.availability import find_pin, weights_path
+    from hermes_agent.models.embedded.download import part_file
 
     target = weights_path(find_pin(args.name))
     found = [p for p in (target, part_file(target)) if p.exists()]
@@ -254,3 +262,203 @@ def _remove_weights(args: Args) -> None:
         print(f"removed {path}")
     if not found:
         print(f"nothing to remove: {target} is not there", file=sys.stderr)
+
+
+auth_command = CliSubcommand("auth", "sign in at model providers, and out again")
+add_auth = auth_command.add
+
+
+def _logins() -> LoginStore:
+    from hermes_agent.credentials.logins import LoginStore
+
+    return LoginStore(hermes_home() / "auth.json")
+
+
+@auth_command.action(
+    "login",
+    "store a key, or sign in where the provider offers it",
+    argument("provider", metavar="PROVIDER", help="as in `model.provider`"),
+    argument("--label", default="", help="its name, for `ctx.llm(profile=…)` and lists (default: PROVIDER)"),
+    exclusive(
+        argument("--api-key", action="store_true", help="store a key: it is asked for, or read from standard input"),
+        argument("--device", action="store_true", help="sign in on another device, with a code"),
+        argument("--browser", action="store_true", help="sign in with a browser on this machine"),
+    ),
+    argument("--no-open", action="store_true", help="print the address and open no browser"),
+)
+def _login(args: Args) -> None:
+    from hermes_agent.credentials.logins import API_KEY, Login
+
+    with loaded_host() as host:
+        provider = _provider(host, args.provider)
+        client = _client(host, provider)
+    label = args.label or provider.name
+    way = "" if args.api_key else _sign_in_way(args, client)
+    if way:
+        login = _sign_in(way, client, label, opens=not args.no_open)
+    elif args.device or args.browser:
+        raise UserError(_explain_no_sign_in(provider), hint="Store a key with --api-key.", exit_status=EXIT_USAGE)
+    else:
+        if not args.api_key:
+            print(_explain_no_sign_in(provider), file=sys.stderr)
+        login = Login(provider.name, label, API_KEY, _ask_key(provider))
+    logins = _logins()
+    logins.put(login)
+    print(f"Stored in {logins.path} as {label!r}.")
+
+
+def _provider(host: Host, name: str) -> ModelProvider:
+    from hermes_agent.models.providers import LOCAL, provider_from_config
+
+    known = host.model_providers.get(name)
+    own = (host.config.get("providers") or {}).get(name)
+    provider = provider_from_config(name, own, known) if isinstance(own, dict) else known
+    if provider is None or provider.name == LOCAL:
+        raise UserError(
+            f"{name!r} is no provider that one signs in at.",
+            hint=f"Known: {', '.join(host.model_providers.names())}, and names under `providers`.",
+            exit_status=EXIT_USAGE,
+        )
+    return provider
+
+
+def _client(host: Host, provider: ModelProvider) -> OAuthClient:
+    from hermes_agent.credentials.oauth import OAuthClient
+
+    said: dict[str, Any] = dict(provider.profile.oauth)
+    own = (host.config.get("providers") or {}).get(provider.name)
+    said |= {k: v for k, v in ((own or {}).get("oauth") or {}).items() if v}
+    port = int(said.pop("redirect_port", 0) or 0)
+    texts = {
+        name: str(said.get(name) or "") for name in OAuthClient._fields if name not in ("provider", "redirect_port")
+    }
+    return OAuthClient(provider.name, redirect_port=port, **texts)
+
+
+def _ask_key(provider: ModelProvider) -> str:
+    import getpass  # termios: only who types a key pays for it
+
+    if sys.stdin.isatty():
+        key = getpass.getpass(f"Key for {provider.display_name}: ").strip()
+    else:
+        key = sys.stdin.readline().strip()
+    if not key or not all("!" <= char <= "~" for char in key):
+        raise UserError("That is no key: it is one line of letters, digits and signs.", exit_status=EXIT_USAGE)
+    return key
+
+
+REQUIRED_FIELDS = {
+    "key": ("authorize_url", "key_url"),
+    "device": ("client_id", "token_url", "device_url"),
+    "browser": ("client_id", "token_url", "authorize_url"),
+}
+"""What each way to sign in takes of a profile's or the config's `oauth`."""
+
+
+def _sign_in_way(args: Args, client: OAuthClient) -> str:
+    """Return the first way to sign in that is configured, of those that the flags allow; "" for none."""
+    wanted = ("device",) if args.device else ("key", "browser") if args.browser else tuple(REQUIRED_FIELDS)
+    return next((way for way in wanted if all(getattr(client, name) for name in REQUIRED_FIELDS[way])), "")
+
+
+def _explain_no_sign_in(provider: ModelProvider) -> str:
+    """Return in one sentence what the user has to register, and where, to sign in."""
+    if provider.profile.sign_in:
+        return provider.profile.sign_in
+    if provider.profile.signup_url:
+        place = provider.profile.signup_url
+        return f"{provider.display_name} has no sign-in that other programs may use: make a key at {place}."
+    names = ", ".join(REQUIRED_FIELDS["device"])
+    return f"No sign-in is configured for {provider.name}: set {names} under `providers.{provider.name}.oauth`."
+
+
+def _sign_in(way: str, client: OAuthClient, label: str, *, opens: bool) -> Login:
+    from hermes_agent.credentials.oauth import sign_in_by_browser, sign_in_by_device, sign_in_for_key
+
+    if way == "device":
+        return sign_in_by_device(client, label, lambda url, code: print(f"Open {url} and enter {code}", flush=True))
+    sign_in = sign_in_for_key if way == "key" else sign_in_by_browser
+    return sign_in(client, label, lambda url: show_address(url, opens=opens))
+
+
+def show_address(url: str, *, opens: bool) -> None:
+    """Show the address of a sign-in, and open it in a browser."""
+    import webbrowser  # looks for browsers at import
+
+    print(f"Sign in at:\n{url}", flush=True)
+    if opens:
+        webbrowser.open(url)
+
+
+@auth_command.action(
+    "list",
+    "what is stored",
+    argument("provider", metavar="PROVIDER", nargs="?", default="", help="only those of this provider"),
+    JSON,
+)
+def _list_logins(args: Args) -> int:
+    found = _logins().entries(args.provider)
+    if args.json:
+        shown = ("provider", "label", "auth_type", "state", "expires_at")
+        return print_json([{name: getattr(login, name) for name in shown} for login in found])
+    for login in found:
+        print(f"{login.provider:<16} {login.label:<20} {login.auth_type:<8} {login.state}")
+    if not found:
+        print("Nothing is stored. Keys in .env and the environment are not listed here.", file=sys.stderr)
+    return EXIT_OK
+
+
+@auth_command.action(
+    "logout",
+    "forget what is stored",
+    argument("provider", metavar="PROVIDER"),
+    argument("--label", default="", help="only the one of this name"),
+)
+def _logout(args: Args) -> int:
+    gone = _logins().remove(args.provider, args.label)
+    for label in gone:
+        print(f"Forgotten: {args.provider} {label}")
+    if not gone:
+        print(f"hermes: nothing is stored for {args.provider} {args.label}".rstrip(), file=sys.stderr)
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+@auth_command.action(
+    "status",
+    "what the configured model is asked with; status 1 when nothing is there",
+    argument("provider", metavar="PROVIDER", nargs="?", default="", help="another provider"),
+    JSON,
+)
+def _login_status(args: Args) -> int:
+    with loaded_host() as host:
+        selection = host.select_model(provider=args.provider, model="any" if args.provider else "")
+        keys = [each.endpoint for each in (selection, *selection.with_other_keys)]
+        needed = selection.endpoint.provider.needs_key
+        logins = {login.label: login for login in host.logins.entries(selection.provider)}
+    used = [key for key in keys if key.key or key.login]
+    account, why_not = ("", "") if used else _account(selection.endpoint.provider)
+    states = {key.key_name: logins[key.login].state if key.login in logins else "ready" for key in used}
+    if account:
+        states[account] = "ready"
+    good = bool(used or account) or not needed
+    if args.json:
+        print_json({"provider": selection.provider, "usable": good, "keys": states})
+        return EXIT_OK if good else EXIT_FAILED
+    for name, state in states.items():
+        print(f"{selection.provider}: {name}: {state}")
+    if not (used or account):
+        print(f"{selection.provider}: no key, and it needs {'one' if needed else 'none'}")
+    if why_not:
+        print(f"{selection.provider}: {why_not}")
+    return EXIT_OK if good else EXIT_FAILED
+
+
+def _account(provider: ModelProvider) -> tuple[str, str]:
+    """Return what requests are signed with where there is no key, or why nothing is there."""
+    from hermes_agent.contracts.model_provider import NotSignedIn
+
+    try:
+        return provider.profile.account(), ""
+    except NotSignedIn as exc:
+        return "", f"{exc.message} {exc.hint}".strip()

@@ -1,7 +1,13 @@
-"""`hermes sessions`: what was said; finding it, taking it along, and letting it go."""
+"""`hermes sessions`: what was said; finding it, taking it along, and letting it go.
+
+`hermes insights`: what models were asked for, and what it cost, from `state.db`.
+
+`hermes rollback`: the files as they were before the agent changed them.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -17,8 +23,11 @@ from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
 if TYPE_CHECKING:
     from hermes_agent.sessions import SessionInfo, Transcript
+    from hermes_agent.workspace.checkpoints import Checkpoints
+    from hermes_agent.workspace.shadow_repository import Checkpoint
 
-__all__ = ["add_sessions"]
+__all__ = ["add_insights", "add_rollback", "add_sessions"]
+
 
 DAY_S = 86_400
 
@@ -267,3 +276,141 @@ def _format_time(stamp: float) -> str:
 
 def _as_dict(session: SessionInfo) -> dict[str, object]:
     return {name: getattr(session, name) for name in session.__slots__}
+
+
+INSIGHT_COLUMNS = ("day", "model", "source", "cause", "plugin", "principal")
+
+insights_command = CliSubcommand("insights", "tokens, cost and time by day, model, front door and cause")
+add_insights = insights_command.add
+
+
+def _days(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than a day")
+    return number
+
+
+@insights_command.default(
+    argument("--days", type=_days, default=30, metavar="N", help="the last N days, today included (30)"),
+    argument(
+        "--by",
+        choices=INSIGHT_COLUMNS,
+        metavar="|".join(INSIGHT_COLUMNS),
+        help="only one table (day, model, source and cause)",
+    ),
+    argument("--source", default="", metavar="NAME", help="only this front door: cli, api_server, telegram, …"),
+    JSON,
+)
+def _show_insights(args: Args) -> int:
+    from hermes_agent.sessions import UsageLedger
+
+    path = hermes_home() / "state.db"
+    columns = (args.by,) if args.by else ("day", "model", "source", "cause")
+    tables = {}
+    if path.exists():
+        ledger = UsageLedger(path)
+        tables = {column: ledger.totals_by(column, days=args.days, source=args.source) for column in columns}
+        ledger.close()
+    if args.json:
+        out = {c: {name or "": spent._asdict() for name, spent in table.items()} for c, table in tables.items()}
+        return print_json(out)
+    if not any(tables.values()):
+        print(f"No model was asked in the last {args.days} day(s).")
+        return 0
+    for column, table in tables.items():
+        print(f"{column:<28}{'calls':>8}{'input':>12}{'cached':>12}{'output':>12}{'cost':>10}{'time':>9}")
+        rows = sorted(table.items()) if column == "day" else list(table.items())
+        for name, spent in rows:
+            cost = f"${spent.cost_usd:.2f}" if spent.requests > spent.unpriced else "?"
+            print(
+                f"{name or '-':<28}{spent.requests:>8}{spent.input_tokens:>12,}{spent.cached_tokens:>12,}"
+                f"{spent.output_tokens:>12,}{cost:>10}{spent.seconds:>8.0f}s"
+            )
+        print()
+    return 0
+
+
+CHECKPOINT_ID = argument(
+    "id", metavar="NUMBER|ID", help="number of `hermes rollback list` in this folder, or id of any folder"
+)
+FILES = argument("files", metavar="FILE", nargs="*", help="these files or folders alone")
+
+rollback_command = CliSubcommand("rollback", "put files back as they were before the agent changed them")
+add_rollback = rollback_command.add
+
+
+def _checkpoints() -> Checkpoints:
+    from hermes_agent.workspace.checkpoints import Checkpoints
+
+    return Checkpoints.from_config(hermes_home(), load(hermes_home()).get, os.environ)
+
+
+@rollback_command.default(all=False, json=False)
+@rollback_command.action(
+    "list",
+    "list the checkpoints of this folder (also without an action)",
+    argument("--all", action="store_true", help="those of every folder"),
+    JSON,
+)
+def _list_checkpoints(args: Args) -> int:
+    from hermes_agent.workspace.checkpoints import CHECKPOINTS_OFF, checkpoint_rows
+
+    checkpoints = _checkpoints()
+    found = checkpoints.all("" if args.all else _current_folder())
+    if args.json:
+        print_json([one._asdict() for one in found])
+    elif found:
+        print("\n".join(checkpoint_rows(found, folders=args.all, numbers=not args.all)))
+    else:
+        print("there are no checkpoints" + ("" if args.all else " of this folder (--all lists the others')"))
+    if not checkpoints.limits.enabled:
+        print(CHECKPOINTS_OFF, file=sys.stderr)
+    return 0
+
+
+def _current_folder() -> str:
+    return os.path.realpath(os.curdir)
+
+
+def _resolve_places(names: list[str]) -> list[str]:
+    from hermes_agent.workspace.checkpoints import checkpoint_path
+
+    return [checkpoint_path(name, _current_folder()) for name in names]
+
+
+@rollback_command.action("diff", "show what changed since a checkpoint", CHECKPOINT_ID, FILES)
+def _diff_checkpoint(args: Args) -> int:
+    checkpoints = _checkpoints()
+    _show_difference(checkpoints, checkpoints.choose(args.id, _current_folder()), _resolve_places(args.files))
+    return 0
+
+
+def _show_difference(checkpoints: Checkpoints, chosen: Checkpoint, files: list[str]) -> None:
+    from hermes_agent.workspace.text_forms import printable
+
+    for line in checkpoints.diff(chosen, files).splitlines():
+        print(printable(line) if sys.stdout.isatty() else line)
+
+
+@rollback_command.action("restore", "put files back, after a checkpoint of what is there", CHECKPOINT_ID, FILES, YES)
+def _restore_checkpoint(args: Args) -> int:
+    from hermes_agent.workspace.checkpoints import restore_text
+
+    checkpoints, files = _checkpoints(), _resolve_places(args.files)
+    chosen = checkpoints.choose(args.id, _current_folder())  # once: numbers change with each new checkpoint
+    if not args.yes:
+        if not sys.stdin.isatty():
+            raise UserError("files are put back only when somebody says so", hint="Add --yes.")
+        _show_difference(checkpoints, chosen, files)
+        if input("Put this back as it was? [y/N] ").strip().lower() not in ("y", "yes"):
+            print("Nothing was changed.")
+            return 1
+    print(restore_text([checkpoints.restore(chosen, files)]))
+    return 0
+
+
+@rollback_command.action("prune", "remove what is over the limits of `checkpoints` in the config")
+def _prune_checkpoints(args: Args) -> int:
+    print(f"{_checkpoints().prune()} checkpoints removed")
+    return 0

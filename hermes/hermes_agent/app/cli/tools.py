@@ -1,20 +1,32 @@
-"""`hermes tools`: which tools there are, why one is or is not, and which of them a platform is offered."""
+"""`hermes tools`: which tools there are, why one is or is not, and which of them a platform is offered.
+
+`hermes mcp`: the servers of `mcp_servers`: list, test, add, remove, sign in.
+"""
 
 from __future__ import annotations
+
+import shlex
+import time
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.cli.command import (
     JSON,
     Args,
     CliSubcommand,
     argument,
+    ensure_home,
     exclusive,
     loaded_host,
     print_json,
     print_rows,
 )
-from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
 
-__all__ = ["add_tools"]
+if TYPE_CHECKING:
+    from hermes_agent.mcp.settings import McpServerSettings
+
+__all__ = ["add_mcp", "add_tools"]
+
 
 tools_command = CliSubcommand("tools", "list the tools, and say why one is or is not there")
 add_tools = tools_command.add
@@ -30,7 +42,7 @@ PLACE = exclusive(
 
 @tools_command.action("list", "show every tool, its toolset and its owner", JSON, PLATFORM, aliases=["ls"])
 def _list_tools(args: Args) -> int:
-    from hermes_agent.plugins.explain import tool_rows  # with the plugins
+    from hermes_agent.app.plugins.info import tool_rows  # with the plugins
 
     with loaded_host() as host:
         host.mcp.wait_connected(SERVERS_S)
@@ -48,7 +60,7 @@ def _list_tools(args: Args) -> int:
     PLATFORM,
 )
 def _explain_tool(args: Args) -> int:
-    from hermes_agent.plugins.explain import explain_tool  # with the plugins
+    from hermes_agent.app.plugins.info import explain_tool  # with the plugins
 
     with loaded_host() as host:
         if args.name.startswith("mcp__"):
@@ -132,3 +144,144 @@ def _change_toolset(args: Args, *, offer: bool) -> int:
 def _with_name(names: list[str], name: str, *, there: bool) -> list[str]:
     rest = [other for other in names if other != name]
     return [*rest, name] if there else rest
+
+
+mcp_command = CliSubcommand("mcp", "servers of the Model Context Protocol, which bring tools")
+add_mcp = mcp_command.add
+
+SERVER_NAME = argument("name", metavar="NAME", help="as in mcp_servers")
+
+
+@mcp_command.action("list", "show the servers of the config", JSON, aliases=["ls"])
+def _list_servers(args: Args) -> int:
+    rows = [(one.name, _transport(one), _server_state(one), one.location) for one in _read_servers().values()]
+    if args.json:
+        return print_json([dict(zip(("name", "transport", "state", "where"), row, strict=True)) for row in rows])
+    print_rows([("NAME", "TRANSPORT", "STATE", "PROGRAM OR ADDRESS"), *rows])
+    return EXIT_OK
+
+
+def _transport(one: McpServerSettings) -> str:
+    return "stdio" if one.command else "sse" if one.sse else "http"
+
+
+def _server_state(one: McpServerSettings) -> str:
+    return one.problem or ("on" if one.enabled else "off")
+
+
+@mcp_command.action("test", "connect to a server, and show its tools (exit status 1: it cannot be done)", SERVER_NAME)
+def _test_server(args: Args) -> int:
+    server = _find_server(args.name)
+    with loaded_host() as host:
+        started = time.monotonic()
+        host.mcp.wait_connected(server.connect_timeout_s, only=server.name)
+        status = next(one for one in host.mcp.status() if one.name == server.name)
+        took_s = time.monotonic() - started
+    if status.state != "connected":
+        raise UserError(f"{server.name} cannot be used: {status.error or status.state}")
+    print(f"{server.name}: connected within {took_s:.1f} s, {len(status.tools)} tools")
+    for tool in status.tools:
+        print(f"  {tool}")
+    return EXIT_OK
+
+
+@mcp_command.action(
+    "add",
+    "write a server into the config",
+    SERVER_NAME,
+    argument("--url", default="", help="address of a server that speaks HTTP"),
+    argument("--sse", action="store_true", help="it speaks the older protocol, with server-sent events"),
+    argument("--header", metavar="NAME=VALUE", action="append", default=[], help="sent with each request"),
+    argument("--oauth", action="store_true", help="somebody signs in there (`hermes mcp login`)"),
+    argument("--env", metavar="NAME=VALUE", action="append", default=[], help="for the program; ${NAME} of .env works"),
+    argument(
+        "--command", dest="program", metavar="LINE", default="", help="a program and its arguments, as in a shell"
+    ),
+)
+def _add_server(args: Args) -> int:
+    from hermes_agent.config.edit import set_value
+
+    if bool(args.url) == bool(args.program):
+        raise UserError(
+            "Name an address (--url), or a program (--command).",
+            hint="hermes mcp add files --command 'mcp-server-files /srv/files'",
+            exit_status=EXIT_USAGE,
+        )
+    words = shlex.split(args.program)
+    server: dict[str, Any] = {"url": args.url} if args.url else {"command": words[0], "args": words[1:]}
+    server |= {
+        "headers": _parse_pairs(args.header),
+        "env": _parse_pairs(args.env),
+        "auth": "oauth" if args.oauth else "",
+    }
+    server["transport"] = "sse" if args.sse else ""
+    home = ensure_home()
+    if args.name in _read_servers():
+        raise UserError(f"there is an MCP server {args.name!r} already", hint=f"`hermes mcp remove {args.name}`")
+    file = set_value(home, ("mcp_servers", args.name), {k: v for k, v in server.items() if v})
+    print(f"{args.name} is in {file}. `hermes mcp test {args.name}` tries it; {RELOAD_HINT}")
+    return EXIT_OK
+
+
+@mcp_command.action("remove", "take a server out of the config, and forget who signed in", SERVER_NAME, aliases=["rm"])
+def _remove_server(args: Args) -> int:
+    from hermes_agent.config.edit import unset_value
+    from hermes_agent.mcp.http_transport import TokenStore
+
+    server = _find_server(args.name)
+    file = unset_value(ensure_home(), ("mcp_servers", args.name))
+    TokenStore(ensure_home(), server).path.unlink(missing_ok=True)
+    print(f"{args.name} is no more in {file}; {RELOAD_HINT}")
+    return EXIT_OK
+
+
+@mcp_command.action(
+    "login",
+    "sign in at a server (auth: oauth)",
+    SERVER_NAME,
+    argument("--no-open", action="store_true", help="print the address alone, do not open a browser"),
+)
+def _login_server(args: Args) -> int:
+    import asyncio  # most commands need neither it nor what signs in
+
+    from hermes_agent.app.cli.model import show_address
+    from hermes_agent.config import load
+    from hermes_agent.mcp import sdk
+    from hermes_agent.mcp.http_transport import sign_in
+    from hermes_agent.policy.network import HostTables
+
+    server = _find_server(args.name)
+    if server.oauth is None or not server.url:
+        key = f"mcp_servers.{server.name}"
+        raise UserError(f"nobody signs in at {server.name}", hint=f"Set `{key}.url`, and `{key}.auth` to `oauth`.")
+    if not sdk.is_installed():
+        raise UserError(sdk.mcp_install_hint())
+    tables = HostTables(load(ensure_home()).get)
+    asyncio.run(sign_in(server, ensure_home(), lambda url: show_address(url, opens=not args.no_open), tables))
+    print(f"Signed in at {server.name}; {RELOAD_HINT}")
+    return EXIT_OK
+
+
+RELOAD_HINT = "a daemon that runs takes it over with `hermes gateway reload`."
+
+
+def _parse_pairs(given: list[str]) -> dict[str, str]:
+    for pair in given:
+        if "=" not in pair:
+            raise UserError(f"{pair!r} is no NAME=VALUE", exit_status=EXIT_USAGE)
+    return dict(pair.split("=", 1) for pair in given)
+
+
+def _read_servers() -> dict[str, McpServerSettings]:
+    from hermes_agent.config import load  # the config and YAML load for commands that need them
+    from hermes_agent.mcp.settings import servers_of
+
+    return servers_of(load(ensure_home()).get("mcp_servers"))
+
+
+def _find_server(name: str) -> McpServerSettings:
+    servers = _read_servers()
+    if name not in servers:
+        known = ", ".join(sorted(servers)) or "none"
+        raise UserError(f"there is no MCP server {name!r} in the config", hint=f"There are: {known}.")
+    return servers[name]

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hermes_agent.models.embedded.availability import LocalModelAvailability, check_availability, missing_model_error
-from hermes_agent.models.embedded.weights import PINS
+from hermes_agent.models.embedded.availability import (
+    PINS,
+    LocalModelAvailability,
+    check_availability,
+    missing_model_error,
+)
 from hermes_agent.models.request import ModelClient
 
 __all__ = ["PINS", "LocalModelAvailability", "check_availability", "make_client", "missing_model_error"]
@@ -23,7 +27,7 @@ def make_client(local: Mapping[str, Any] | None = None, model: str = "") -> Mode
         local: the block `model.local` of the configuration (`path`, `context_length`, `threads`, `idle_unload_s`).
         model: name of pinned weights; empty takes the first that were pulled.
     """
-    from hermes_agent.models.embedded.provider import LocalModelClient  # asyncio: `hermes model list` needs none of it
+    from hermes_agent.models.embedded.client import LocalModelClient  # asyncio: `hermes model list` needs none of it
     from hermes_agent.models.embedded.server import LocalServerSettings
 
     given = local or {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Self, TextIO
 
-from hermes_agent.io.colour import has_colour
+from hermes_agent.core.text import has_colour
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress

@@ -98,7 +98,7 @@ class LocalModelServer:
         self._settings = settings
         self._environ = environ
         self._deadline_s = start_deadline_s
-        self._program = program or Path(__file__).with_name("child.py")
+        self._program = program or Path(__file__).with_name("server_process.py")
         self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._endpoint: ServerAddress | None = None

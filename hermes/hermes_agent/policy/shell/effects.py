@@ -7,9 +7,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from hermes_agent.policy.shell import code, lines, python, special, streams
-from hermes_agent.policy.shell.known import is_installed, is_known, is_project
+from hermes_agent.policy.shell import code, nested_commands, python, small_languages
 from hermes_agent.policy.shell.paths import resolve_place
+from hermes_agent.policy.shell.programs import (
+    Arguments,
+    Program,
+    ProgramEffect,
+    find_program,
+    find_variable,
+    is_a,
+    is_installed,
+    is_known,
+    is_project,
+    parse_arguments,
+    split_subcommand,
+)
 from hermes_agent.policy.shell.script import (
     CHANGES,
     DESTROYS,
@@ -26,16 +38,6 @@ from hermes_agent.policy.shell.script import (
     PossibleScript,
     ShellCommand,
     ShellWord,
-)
-from hermes_agent.policy.shell.table import (
-    Arguments,
-    Program,
-    ProgramEffect,
-    find_program,
-    find_variable,
-    is_a,
-    parse_arguments,
-    split_subcommand,
 )
 
 __all__ = ["assignment_effects", "find_effects", "possible_programs", "read_code"]
@@ -90,7 +92,7 @@ def find_effects(command: ShellCommand, written: ReadText) -> NestedCode:
         suspected = NestedCode.of(_suspected(command)) if unknown or _is_path(command) else NestedCode()
         return suspected + NestedCode(marks=frozenset({UNLISTED}) if unknown else frozenset())
     found = NestedCode(marks=frozenset({UNLISTED}) if unknown else frozenset())
-    found += NestedCode.of(special.nested_parts(command)) if program.has("special") else NestedCode()
+    found += NestedCode.of(nested_commands.nested_parts(command)) if program.has("special") else NestedCode()
     found += _of(command, program, parse_arguments(command, program), written)
     if program.has("assign"):
         for word in command.words[1:]:
@@ -104,7 +106,7 @@ def find_effects(command: ShellCommand, written: ReadText) -> NestedCode:
         if below is not None:
             found += _of(command, below, parse_arguments(command, below, rest[1:]), written)
             if below.has("special"):
-                found += NestedCode.of(special.nested_parts(command, rest))
+                found += NestedCode.of(nested_commands.nested_parts(command, rest))
     return found
 
 
@@ -142,7 +144,7 @@ def _slots(
             if len(words) == 1 and " " in words[0].text:  # `xterm -e 'ls -l'`
                 found += NestedCode((words[0].text,))
             elif words:
-                found += NestedCode((_from_directory(special.inner_command(command, words), args),))
+                found += NestedCode((_from_directory(nested_commands.inner_command(command, words), args),))
         elif effect.kind == "setting":
             outside = any(_is_foreign_program(command, value) for value in args.values(slot))
             found += NestedCode(marks=frozenset({UNDETERMINED}) if outside else frozenset())
@@ -185,10 +187,10 @@ def read_code(language: str, text: str) -> NestedCode:
         return NestedCode((text,), frozenset({UNDETERMINED}) if unknown or language == "powershell" else frozenset())
     if language == "python":
         return python.read(text)
-    if language in streams.READERS:
-        return streams.READERS[language](text)
-    if language in lines.line_languages():
-        return lines.read_line_language(language, text)
+    if language in small_languages.READERS:
+        return small_languages.READERS[language](text)
+    if language in small_languages.line_languages():
+        return small_languages.read_line_language(language, text)
     return code.read(language, text)
 
 
@@ -233,6 +235,6 @@ def _suspected(command: ShellCommand) -> Iterator[ShellCommand | str | NestedCod
         if _SHELL_PATH.match(word.text):
             yield NestedCode(marks=frozenset({UNDETERMINED}))
         if _HARD.search(word.text) and index + 1 < len(command.words):
-            yield special.inner_command(command, command.words[index:])
+            yield nested_commands.inner_command(command, command.words[index:])
         elif not project and any(c.isspace() for c in word.text) and _HARD_TEXT.search(word.text):
             yield PossibleScript(word.text)

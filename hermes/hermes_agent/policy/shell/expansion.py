@@ -1,13 +1,23 @@
-"""What the words of a script stand for: quotes, variables, substitutions, braces, the home directory."""
+"""What a command prints, where that can be told from its text alone: `echo rm`, `… | base64 -d`, `… | rev`.
+
+What the words of a script stand for: quotes, variables, substitutions, braces, the home directory.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import codecs
+import itertools
+import posixpath
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand, ShellWord
-from hermes_agent.policy.shell.words import (
+from hermes_agent.policy.shell.script import (
+    UNKNOWN,
+    ShellCommand,
+    ShellWord,
     apply_expansion,
     decode_ansi_c,
     expand_braces,
@@ -19,7 +29,224 @@ from hermes_agent.policy.shell.words import (
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["Expander"]
+__all__ = ["DISK", "EVERY_PROCESS", "Expander", "matches_all", "output_of"]
+
+
+DISK = f"/dev/{UNKNOWN}"
+"""Stands for the disks that a program lists."""
+EVERY_PROCESS = "[0-9]*"
+"""Stands for the numbers of all processes."""
+LONGEST = 100_000
+"""Characters of an output that repeats what it is given."""
+
+
+def output_of(command: ShellCommand) -> str | None:
+    """Return the standard output, None when it cannot be told."""
+    maker = _MAKERS.get(command.name)
+    return None if maker is None else maker(command)
+
+
+def _echo(command: ShellCommand) -> str | None:
+    args = list(command.args)
+    options = ""
+    while args and args[0].startswith("-") and set(args[0][1:]) <= set("neE") and len(args[0]) > 1:
+        options += args.pop(0)
+    text = " ".join(args)
+    return (decode_ansi_c(text) if "e" in options else text) + ("" if "n" in options else "\n")
+
+
+def _printf(command: ShellCommand) -> str | None:
+    if not command.args:
+        return None
+    form, values = decode_ansi_c(command.args[0]), list(command.args[1:])
+    if form == "-v":  # into a variable
+        form, values = decode_ansi_c("".join(values[1:2])), values[2:]
+    text, piece = "", form
+    while len(text) <= LONGEST:
+        before = len(values)
+        while "%" in piece:
+            head, _, rest = piece.partition("%")
+            kind, piece = rest[:1], rest[1:]
+            if kind == "%":
+                text += head + "%"
+            elif kind in "sbdc":
+                text += head + (values.pop(0) if values else "")
+            else:
+                return None
+        text, piece = text + piece, form
+        if not values or len(values) == before:
+            return text
+    return None
+
+
+def _cat(command: ShellCommand) -> str | None:
+    made = [output_of(word.sources[-1]) for word in command.words[1:] if word.sources]
+    if made and len(made) == len(command.operands):
+        return None if None in made else "".join(text for text in made if text)
+    return command.stdin if not command.operands or command.operands == ("-",) else None
+
+
+def _found(command: ShellCommand) -> str | None:
+    """Return the roots of a `find` that leaves nothing out: whoever gets them gets what is below them."""
+    whole = ("-print", "-print0", "-type", "-xdev", "-mount", "-depth")  # whose files go, goes
+    tests = [a for a in command.args if a.startswith("-") and a not in whole]
+    roots = [o for before, o in itertools.pairwise(("", *command.args)) if before != "-type" and o[:1] != "-"]
+    return None if tests else "\n".join(roots or (".",))
+
+
+def _dirname(command: ShellCommand) -> str | None:
+    return "\n".join(posixpath.dirname(o) or "." for o in command.operands) or None
+
+
+def _pwd(command: ShellCommand) -> str | None:
+    return command.cwd or None
+
+
+def _base64(command: ShellCommand) -> str | None:
+    if not command.has_flag("dD", "--decode") or command.stdin is None or UNKNOWN in command.stdin:
+        return None
+    try:
+        return base64.b64decode("".join(command.stdin.split()) + "==").decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _base32(command: ShellCommand) -> str | None:
+    if not command.has_flag("d", "--decode") or command.stdin is None:
+        return None
+    try:
+        return base64.b32decode("".join(command.stdin.split())).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _xxd(command: ShellCommand) -> str | None:
+    if not command.has_flag("r", "-revert") or command.stdin is None:
+        return None
+    try:
+        return bytes.fromhex(command.stdin).decode("utf-8", "replace")
+    except ValueError:
+        return None
+
+
+def _rev(command: ShellCommand) -> str | None:
+    return None if command.stdin is None else "".join(line[::-1] for line in command.stdin.splitlines())
+
+
+def _tr(command: ShellCommand) -> str | None:
+    if command.stdin is None or UNKNOWN in command.stdin:
+        return None
+    sets = [_set(operand) for operand in command.operands]
+    if command.has_flag("d") and len(sets) == 1:
+        return "".join(c for c in command.stdin if c not in sets[0])
+    if len(sets) != 2 or not sets[1]:
+        return None
+    first, second = sets[0], sets[1].ljust(len(sets[0]), sets[1][-1])
+    return command.stdin.translate(str.maketrans(first, second[: len(first)]))
+
+
+def _set(text: str) -> str:
+    """Expand `a-z` and the classes of tr."""
+    lower, upper = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    text = decode_ansi_c(text).replace("[:lower:]", lower).replace("[:upper:]", upper).replace("[:space:]", " \t\n")
+    found, index = "", 0
+    while index < len(text):
+        if index + 2 < len(text) and text[index + 1] == "-" and text[index] <= text[index + 2]:
+            found += "".join(map(chr, range(ord(text[index]), ord(text[index + 2]) + 1)))
+            index += 3
+        else:
+            found += text[index]
+            index += 1
+    return found
+
+
+def _named(command: ShellCommand) -> str | None:
+    """Return what `which rm` and `command -v rm` print: the name serves."""
+    return "\n".join(command.operands)
+
+
+def _rot13(command: ShellCommand) -> str | None:
+    return None if command.stdin is None else codecs.encode(command.stdin, "rot13")
+
+
+def matches_all(pattern: str) -> bool:
+    """Say whether a regular expression leaves no name out."""
+    return re.fullmatch(r"\^?(?:\.|\[\^ \])?[*+]?\$?", pattern) is not None
+
+
+def _disks(command: ShellCommand) -> str | None:
+    """Return the disks that a program lists by their paths."""
+    args = " ".join(command.args)
+    if command.name == "lsblk":
+        return DISK if re.search(r"(?:^|\s)-[a-zA-Z]*p|--paths|\bPATH\b", args) else None
+    if command.name in ("findmnt", "df"):
+        given = re.search(r"(?i)\bsource\b", args)
+        return DISK if given or (command.name == "df" and "--output" not in args) else None
+    return DISK if command.name != "blkid" or not re.search(r"-s\s*\w|-o\s*value", args) else None
+
+
+def _processes(command: ShellCommand) -> str | None:
+    """Return the numbers of all processes where none is left out."""
+    if command.name == "ps":
+        first = "".join(a for a in command.args[:1] if re.fullmatch(r"-?[A-Za-z]+", a))
+        each = re.match(r"-[A-Za-z]*[eA]|-?[a-z]*a[a-z]*x|-?[a-z]*x[a-z]*a", first)
+        return EVERY_PROCESS if each and not re.search(r"(?:^|\s)-?(?:-pid|p|-user|[uUC])\s", command.text) else None
+    named = [operand for operand in command.operands if not matches_all(operand)]
+    return EVERY_PROCESS if command.operands and not named and not command.has_flag("uUPgGst") else None
+
+
+def _listed(command: ShellCommand) -> str | None:
+    if [o.rstrip("/") for o in command.operands] == ["/proc"]:
+        return EVERY_PROCESS
+    return "\n".join(command.operands) if command.operands and all("*" in o for o in command.operands) else None
+
+
+def _passed(command: ShellCommand) -> str | None:
+    """Return what a filter leaves of disks and of processes: the same, where it leaves one of each line."""
+    given, args = (command.stdin or "").strip(), " ".join(command.args)
+    if command.name == "awk" and (printed := re.fullmatch(r"BEGIN\s*\{\s*print\s+(.+?)\s*;?\s*\}", args)):
+        texts = re.findall(r'"((?:\\.|[^"\\])*)"', printed[1])
+        return " ".join(texts) if re.fullmatch(r'(?:"(?:\\.|[^"\\])*"[\s,]*)+', printed[1]) else None
+    if given == DISK and (command.name != "awk" or re.findall(r"\$(\d)", args) == ["1"]):
+        return given if command.name != "cut" or re.search(r"-f\s*1(?!\d)|-c\s*1-", args) else None
+    if given != EVERY_PROCESS:
+        return None
+    if command.name == "awk":
+        return given if re.search(r"(?:^|\s|NR\s*[>!]=?\s*1)\s*\{\s*print\s*\$[12]\s*;?\s*\}$", args) else None
+    if command.name in ("grep", "egrep"):
+        return given if all(re.fullmatch(r"[\^$()*+\\\d\[:\]d-]+", o) for o in command.operands) else None
+    return given if command.name != "tail" or re.search(r"\+\d", args) else None
+
+
+_MAKERS: dict[str, Callable[[ShellCommand], str | None]] = {
+    "echo": _echo,
+    "printf": _printf,
+    "cat": _cat,
+    "tee": lambda command: command.stdin,
+    "find": _found,
+    "dirname": _dirname,
+    "pwd": _pwd,
+    "mktemp": lambda command: "/tmp/tmp.made/",
+    "realpath": lambda command: "\n".join(command.operands) or None,
+    "readlink": lambda command: "\n".join(command.operands) if command.has_flag("fem") else None,
+    "base64": _base64,
+    "base32": _base32,
+    "xxd": _xxd,
+    "rev": _rev,
+    "tr": _tr,
+    "yes": lambda command: " ".join(command.operands) or "y",
+    "openssl": lambda command: _base64(command) if "base64" in command.text else None,
+    "ls": _listed,
+    "basename": lambda command: posixpath.basename(command.operands[0]) if len(command.operands) == 1 else None,
+    **dict.fromkeys(("lsblk", "blkid", "findmnt", "df", "fdisk", "sfdisk"), _disks),
+    **dict.fromkeys(("ps", "pgrep"), _processes),
+    **dict.fromkeys(("awk", "cut", "grep", "egrep", "tail", "sort", "uniq", "xargs"), _passed),
+    "rot13": _rot13,
+    "which": _named,
+    "type": _named,
+    "command": lambda command: _named(command) if command.has_flag("vV") else None,
+}
+
 
 Substitute = Callable[["Node"], tuple[str, tuple[ShellCommand, ...]]]
 

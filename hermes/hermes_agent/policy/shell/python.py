@@ -15,8 +15,8 @@ from typing import Any
 
 from hermes_agent.policy.shell import code
 from hermes_agent.policy.shell.paths import is_credential
+from hermes_agent.policy.shell.python_walks import find_deletions
 from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNDETERMINED, UNKNOWN, NestedCode
-from hermes_agent.policy.shell.walks import find_deletions
 
 __all__ = ["read"]
 

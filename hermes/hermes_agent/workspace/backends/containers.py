@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.io.processes import tool_environment
-from hermes_agent.workspace.backends.backend import BackendCommand, BackendStart
-from hermes_agent.workspace.backends.elsewhere import RemoteBackend, shell_words
-from hermes_agent.workspace.steering_looks import SteeringChecks
+from hermes_agent.system.processes import tool_environment
+from hermes_agent.workspace.backend import BackendCommand, BackendStart, RemoteBackend, shell_words
+from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks
 
 __all__ = ["ContainerBackend", "DockerBackend", "SingularityBackend"]
 

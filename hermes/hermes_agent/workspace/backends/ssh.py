@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.io.processes import tool_environment
-from hermes_agent.workspace.backends.backend import BackendCommand, BackendStart
-from hermes_agent.workspace.backends.elsewhere import RemoteBackend
+from hermes_agent.system.processes import tool_environment
+from hermes_agent.workspace.backend import BackendCommand, BackendStart, RemoteBackend
 
 __all__ = ["SshBackend"]
 

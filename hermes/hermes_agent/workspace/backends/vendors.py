@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.io.installation import install_hint
+from hermes_agent.system.installation import install_hint
 
 __all__ = ["VENDORS", "Daytona", "Modal"]
 

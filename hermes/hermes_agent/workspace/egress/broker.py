@@ -1,25 +1,207 @@
-"""Takes the connections of one task's commands, decides about each, and passes its bytes on."""
+"""A bound on how often something happens in a second, so that commands cannot keep the agent busy.
+
+What a program asks a proxy for: `CONNECT host:port`, or a request with a whole address.
+
+Answers to questions for names in a task's network: each name has an address there that stands for it.
+
+So programs that know no proxy connect through the broker as well: the address that they connect to tells the name.
+Nothing is asked outside: what a command puts into a name goes nowhere.
+
+Takes the connections of one task's commands, decides about each, and passes its bytes on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
+import re
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from hermes_agent.io.http import AddressRejected, resolve_host
-from hermes_agent.policy.network import format_entry, is_address, log_connection
-from hermes_agent.workspace.egress import heads
-from hermes_agent.workspace.egress.deciding import ConnectionPolicy, NetworkCall
+from hermes_agent.policy.network import InvalidHost, format_entry, is_address, log_connection, parse_host
+from hermes_agent.system.safe_http import AddressRejected, resolve_host
+from hermes_agent.workspace.egress.destinations import (
+    ConnectionPolicy,
+    Ends,
+    HostUnreachable,
+    NetworkCall,
+    connect,
+    relay,
+)
 from hermes_agent.workspace.egress.inside import FAKE, PORTS
-from hermes_agent.workspace.egress.names import NameTable
-from hermes_agent.workspace.egress.onward import HostUnreachable, connect
-from hermes_agent.workspace.egress.pace import RateLimit
-from hermes_agent.workspace.egress.relay import Ends, relay
 
-__all__ = ["MOST_CONNECTIONS", "Broker"]
+__all__ = [
+    "BadHead",
+    "Broker",
+    "Head",
+    "MAX_HEAD",
+    "MOST_CONNECTIONS",
+    "MOST_NAMES",
+    "NameTable",
+    "RateLimit",
+    "parse_head",
+    "proxy_answer",
+]
+
+
+class RateLimit:
+    """Args: `most` is how often it may happen in a second."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._since, self._count = 0.0, 0
+
+    async def step(self) -> None:
+        """Count once; where it is too often, wait for the next second."""
+        now = asyncio.get_running_loop().time()
+        if now - self._since >= 1:
+            self._since, self._count = now, 0
+        self._count += 1
+        if self._count > self._most:
+            await asyncio.sleep(self._since + 1 - now)
+
+
+MAX_HEAD = 16_384
+"""Bytes of the longest head."""
+
+_REQUEST = re.compile(r"([A-Z]{1,20}) ([!-~]{1,8192}) HTTP/1\.[01]")
+_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:/?#@\[\]]+)(?::([0-9]{1,5}))?")
+_OWN = frozenset({"connection", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "upgrade"})
+"""Fields that are for the proxy, or that it writes itself."""
+
+
+class BadHead(ValueError):
+    """A head that is not understood; the text says why."""
+
+
+class Head(NamedTuple):
+    """Where a program wants to go, and what is to be said there first."""
+
+    host: str
+    port: int
+    first: bytes
+    """The request for the server; empty after `CONNECT`, where the program goes on by itself."""
+
+
+def parse_head(data: bytes) -> Head:
+    """Return what a head asks for; `data` ends with its empty line.
+
+    Raises:
+        BadHead: it is no request for a proxy.
+    """
+    try:
+        lines = data.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+        request = _REQUEST.fullmatch(lines[0])
+        fields = [_FIELD.fullmatch(line) for line in lines[1:]]
+        if request is None or not all(fields):
+            raise BadHead("this is no request of HTTP/1.1")
+        method, target = request[1], request[2]
+        if method == "CONNECT":
+            return Head(*_authority(target, 0), b"")
+        scheme, slashes, rest = target.partition("://")
+        if not slashes or scheme.lower() != "http":
+            raise BadHead("this is a proxy: ask it for `http://host/…`, or `CONNECT host:port`")
+        authority = re.split("[/?#]", rest, maxsplit=1)[0]
+        path = rest[len(authority) :]
+        host, port = _authority(authority, 80)
+    except InvalidHost as exc:
+        raise BadHead(str(exc)) from None
+    path = path if path.startswith("/") else f"/{path}"
+    kept = [f"{field[1]}: {field[2]}" for field in fields if field is not None and field[1].lower() not in _OWN]
+    # one request for each connection: the next one may be for another host
+    said = [f"{method} {path} HTTP/1.1", f"Host: {authority}", *kept, "Connection: close", "", ""]
+    return Head(host, port, "\r\n".join(said).encode("latin-1"))
+
+
+def _authority(text: str, port: int) -> tuple[str, int]:
+    found = _AUTHORITY.fullmatch(text)
+    if found is None:
+        raise BadHead(f"{text[:100]!r} is not `host:port`; a user has no place there")
+    port = int(found[2] or port)
+    if not 0 < port < 65536:
+        raise BadHead(f"{text[:100]!r} has no port from 1 to 65535")
+    return parse_host(found[1]), port
+
+
+def proxy_answer(status: str, text: str) -> bytes:
+    """Return the answer of the proxy itself."""
+    body = f"hermes-agent: {text}\n".encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + b"Connection: close\r\n\r\n" + body
+
+
+MOST_NAMES = 4096
+"""Names that have an address in one task."""
+TTL_S = 60
+
+_HEAD = struct.Struct("!6H")
+_A, _IN, _ANSWER, _NO_SUCH_NAME, _NOT_UNDERSTOOD = 1, 1, 0x8180, 3, 1
+_FIRST = int(ipaddress.IPv4Address(FAKE[0])) + 1
+
+
+class NameTable:
+    """Args: `refusal` returns why a name has no address, or an empty text."""
+
+    def __init__(self, refusal: Callable[[str], str]) -> None:
+        self._refusal = refusal
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+
+    def host(self, address: str) -> str | None:
+        """Return the name that an address stands for."""
+        number = int(ipaddress.IPv4Address(address)) - _FIRST
+        return self._names[number] if 0 <= number < len(self._names) else None
+
+    def address(self, name: str) -> str | None:
+        """Return the address that stands for a name; None where there are too many."""
+        number = self._numbers.get(name)
+        if number is None:
+            if len(self._names) >= MOST_NAMES:
+                return None
+            number = self._numbers[name] = len(self._names)
+            self._names.append(name)
+        return str(ipaddress.IPv4Address(_FIRST + number))
+
+    def answer(self, question: bytes) -> bytes | None:
+        """Return the answer to a datagram; None for what is no question."""
+        try:
+            number, flags, count, *_ = _HEAD.unpack_from(question)
+            if flags & 0x8000:
+                return None
+            if count != 1 or flags & 0x7800:
+                return _HEAD.pack(number, _ANSWER | _NOT_UNDERSTOOD, 0, 0, 0, 0)
+            name, end = _read_name(question, _HEAD.size)
+            kind, group = struct.unpack_from("!2H", question, end)
+        except (struct.error, IndexError, UnicodeDecodeError):
+            return None
+        asked = question[_HEAD.size : end + 4]
+        try:
+            host = parse_host(name)
+        except InvalidHost:
+            host = ""
+        if not host or self._refusal(host) or (address := self.address(host)) is None:
+            return _HEAD.pack(number, _ANSWER | _NO_SUCH_NAME, 1, 0, 0, 0) + asked
+        if kind != _A or group != _IN:  # it is there, and has nothing of that kind
+            return _HEAD.pack(number, _ANSWER, 1, 0, 0, 0) + asked
+        record = struct.pack("!3HIH4s", 0xC00C, _A, _IN, TTL_S, 4, ipaddress.IPv4Address(address).packed)
+        return _HEAD.pack(number, _ANSWER, 1, 1, 0, 0) + asked + record
+
+
+def _read_name(data: bytes, at: int) -> tuple[str, int]:
+    """Return a name without its last dot, and where it ends."""
+    labels = []
+    while size := data[at]:
+        if size > 63:
+            raise IndexError("a pointer, or no label")
+        labels.append(data[at + 1 : at + 1 + size].decode("ascii"))
+        at += 1 + size
+    return ".".join(labels), at + 1
+
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +330,7 @@ class Broker:
                 self._tasks.append(asyncio.create_task(self._accept(listening, port)))
 
     async def _take(self, connection: socket.socket, port: int) -> None:
-        reader, writer = await asyncio.open_connection(sock=connection, limit=heads.MAX_HEAD)
+        reader, writer = await asyncio.open_connection(sock=connection, limit=MAX_HEAD)
         try:
             await self._serve((reader, writer), port)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, ExceptionGroup) as exc:
@@ -166,12 +348,12 @@ class Broker:
     async def _as_proxy(self, command: Ends) -> None:
         try:
             async with asyncio.timeout(HEAD_S):
-                head = heads.parse_head(await command[0].readuntil(b"\r\n\r\n"))
-        except heads.BadHead as exc:
-            command[1].write(heads.proxy_answer("400 Bad Request", str(exc)))
+                head = parse_head(await command[0].readuntil(b"\r\n\r\n"))
+        except BadHead as exc:
+            command[1].write(proxy_answer("400 Bad Request", str(exc)))
             return
         except asyncio.LimitOverrunError:
-            command[1].write(heads.proxy_answer("431 Request Header Fields Too Large", f"over {heads.MAX_HEAD} bytes"))
+            command[1].write(proxy_answer("431 Request Header Fields Too Large", f"over {MAX_HEAD} bytes"))
             return
         await self._pass(command, head.host, head.port, head.first, proxy=True)
 
@@ -232,7 +414,7 @@ class Broker:
         if work is not None:
             work.refuse(named, why)
         if code:
-            command[1].write(heads.proxy_answer(code, f"{named} is not reached: {why}"))
+            command[1].write(proxy_answer(code, f"{named} is not reached: {why}"))
             with contextlib.suppress(OSError):
                 await command[1].drain()
         else:

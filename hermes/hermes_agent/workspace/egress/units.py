@@ -21,10 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.io.unit_network import MOST_PORTS, PACKET, HostPort, is_listening, reset_connection
-from hermes_agent.workspace.egress.broker import Broker
-from hermes_agent.workspace.egress.deciding import ConnectionPolicy, NetworkCall
-from hermes_agent.workspace.egress.pace import RateLimit
+from hermes_agent.system.unit_network import MOST_PORTS, PACKET, HostPort, is_listening, reset_connection
+from hermes_agent.workspace.egress.broker import Broker, RateLimit
+from hermes_agent.workspace.egress.destinations import ConnectionPolicy, NetworkCall
 
 __all__ = ["NetworkUnits"]
 

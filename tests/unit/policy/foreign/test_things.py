@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from hermes_agent.contracts.tool import Effect
-from hermes_agent.core.foreign import mark_untrusted
-from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy.foreign import CheckedCall, TaintSettings
-from hermes_agent.policy.foreign.keeping import TaintStore, TrackedText
-from hermes_agent.policy.foreign.things import TaintedItems, fetches, find_changed, find_paths
+from hermes_agent.core.untrusted import mark_untrusted
+from hermes_agent.policy.taint import CheckedCall, TaintSettings
+from hermes_agent.policy.taint_store import TaintedItems, TaintStore, TrackedText, fetches, find_changed, find_paths
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import current_scope
-from hermes_agent.tools.scope import ReachedHost
-from unit.policy.foreign.test_provenance import PAGE, House
+from hermes_agent.tools.call_scope import ReachedHost
+from unit.policy.taint.test_tracker import PAGE, House
 
 EVIL = {"to": "mark.black@evil.example"}
 OTHER = {"to": "nobody@never-seen.example"}
@@ -288,7 +287,7 @@ def test_a_new_folder_stands_for_its_files_and_an_old_one_does_not(tmp_path: Pat
 
 
 def test_files_without_text_push_out_no_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes_agent.policy.foreign.keeping.MOST_FILES", 5)
+    monkeypatch.setattr("hermes_agent.policy.taint_store.MOST_FILES", 5)
     keeping = TaintStore(tmp_path / "state.db")
     things = TaintedItems(keeping)
     things.mark("/a/note", TrackedText("a page", "four words of it"))

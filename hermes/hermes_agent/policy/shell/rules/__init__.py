@@ -3,22 +3,13 @@
 Operators keep keys in `command_allowlist`, so a key never changes its text.
 """
 
-from hermes_agent.policy.shell.rules import (
-    code,
-    deletion,
-    files,
-    hardline,
-    keeping,
-    own,
-    processes,
-    publishing,
-    reach,
-    remote,
-    searching,
-    sending,
-    services,
-)
-from hermes_agent.policy.shell.rules.rule import ShellRule
+from hermes_agent.policy.shell.rules import files, machine, processes, remote, secrets, services
+from hermes_agent.policy.shell.rules import files as deletion
+from hermes_agent.policy.shell.rules import processes as hardline
+from hermes_agent.policy.shell.rules import processes as own
+from hermes_agent.policy.shell.rules import remote as code
+from hermes_agent.policy.shell.rules import services as publishing
+from hermes_agent.policy.shell.script import ShellRule
 
 __all__ = ["HARDLINE", "RULES", "ShellRule"]
 
@@ -30,12 +21,12 @@ RULES: tuple[ShellRule, ...] = (
         *remote.RULES,
         *services.RULES,
         *own.OWN_RULES,
-        *keeping.RULES,
+        *machine.RULES,
     ),
-    *sending.RULES,
+    *secrets.RULES,
     *publishing.PUBLISHING_RULES,
-    *searching.SEARCH_RULES,
-    *reach.REACH_RULES,
+    *secrets.SEARCH_RULES,
+    *machine.REACH_RULES,
     *code.UNKNOWN_CODE_RULES,
 )
 HARDLINE: tuple[ShellRule, ...] = hardline.HARDLINE_RULES

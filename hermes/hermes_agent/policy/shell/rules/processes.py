@@ -1,15 +1,31 @@
-"""Processes that end, the agent's own among them."""
+"""Processes that end, the agent's own among them.
+
+The agent's own command line and state: what would change the rules that it works under.
+
+What never happens, whatever anybody allowed. Source: plugin contract §10.3.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable, Sequence
 
-from hermes_agent.policy.shell.output import EVERY_PROCESS, matches_all
-from hermes_agent.policy.shell.rules.rule import ShellRule
-from hermes_agent.policy.shell.script import ShellCommand
+from hermes_agent.policy.shell.expansion import EVERY_PROCESS, matches_all
+from hermes_agent.policy.shell.paths import (
+    is_block_device,
+    is_home,
+    is_root,
+    is_system,
+    is_system_directory,
+    resolve_place,
+)
+from hermes_agent.policy.shell.programs import is_a, subcommand_args
+from hermes_agent.policy.shell.rules.files import copy_target, overwrites_disk, tee_targets, write_targets
+from hermes_agent.policy.shell.script import ShellCommand, ShellRule
 
-__all__ = ["RULES", "ends_first_process", "kills_all"]
+__all__ = ["FORK_BOMB", "HARDLINE_RULES", "OWN", "OWN_RULES", "RULES", "ends_first_process", "kills_all"]
+
 
 HERMES = re.compile(r"hermes|\bgateway\b")
 HARMLESS_SIGNALS = frozenset(("0", "1", "HUP", "10", "USR1", "12", "USR2", "17", "CHLD", "18", "CONT", "19", "STOP"))
@@ -116,4 +132,286 @@ RULES = (
     ),
     ShellRule("stop/restart hermes launchd service (kills running agents)", _launchd),
     ShellRule(START, _outside_systemd),
+)
+
+
+OWN = "change the agent's own settings, permissions or state"
+"""Key of such a command; the user is asked about each."""
+
+_READS: dict[str, frozenset[str]] = {
+    "config": frozenset({"check", "show", "get", "path"}),
+    "pairing": frozenset({"list"}),
+    "plugins": frozenset({"list", "info", "check", "doctor", "explain", "new", "index"}),
+    "cron": frozenset({"list", "runs"}),
+    "auth": frozenset({"list", "status"}),
+    "mcp": frozenset({"list", "ls"}),
+    "skills": frozenset({"list", "show"}),
+    "model": frozenset({"pull", "list", "info", "path", "status"}),
+    "memory": frozenset({"status"}),
+    "sessions": frozenset({"list", "show", "replay", "search", "export"}),
+    "gateway": frozenset({"status"}),
+    "profile": frozenset({"list"}),
+    "tools": frozenset({"list", "ls", "explain", "info"}),
+    "rollback": frozenset({"list", "diff"}),
+    "state": frozenset({"check", "restore-points"}),
+}
+"""Subcommands of `hermes` that change nothing; an action that is not listed counts as a change."""
+_READ_ALL = frozenset({"completion", "doctor", "insights", "logs", "send"})
+_PROGRAMS = frozenset({"hermes", ".hermes-wrapped", "hermes_agent"})
+_STATE = re.compile(
+    r"(?:^|[/\"'(=,:@\s])\.hermes(?:/profiles/[^/]+)?(?:/?$|/?[\"'*]|/(?:config\.yaml|\.env|auth\.json|api_server\.key"
+    r"|plugins_trust\.json|state\.db|pairing|cron|hooks|plugins|scripts|profiles|restore-points)(?![\w-]))"
+)
+_READERS = frozenset(
+    """
+    basename cat cd cmp cut diff dirname du echo egrep fgrep file grep head jq ls md5sum nl popd printf pushd readlink
+    realpath rg sha256sum stat strings tail test tree wc yq [
+    """.split()  # noqa: SIM905 - a table
+)
+"""Programs that change no file that they are given."""
+_FIND_ACTIONS = ("-delete", "-exec", "-ok", "-fprint", "-fls")
+
+
+def _changes(args: Sequence[str]) -> bool:
+    """Say whether `hermes` with these arguments may change something: it does so unless it is known to read."""
+    if args[:1] in (["--version"], ["--help"], ["-h"]) or (args[-1:] in (["--help"], ["-h"]) and "--" not in args):
+        return False
+    group = args[0] if args else ""
+    return group not in _READ_ALL and (len(args) < 2 or args[1] not in _READS.get(group, ()))
+
+
+def _runs_itself(command: ShellCommand) -> bool:
+    if command.name in _PROGRAMS:
+        return _changes(list(subcommand_args(command)) or list(command.args))
+    if command.name in _READERS:
+        return False
+    args = list(command.args)
+    for index, arg in enumerate(args):
+        module = arg.removeprefix("-m").partition(".")
+        if module[0] == "hermes_agent" and is_a(command.name, "interpreter"):
+            return bool(module[2]) or _changes(_after_options(args[index + 1 :]))
+        if arg.rpartition("/")[2] in _PROGRAMS and is_a(command.name, "interpreter"):
+            return _changes(_after_options(args[index + 1 :]))
+        rest = _after_options(args[index + 1 :])
+        if arg.rpartition("/")[2] in _PROGRAMS and rest and rest[0] in _READS:
+            return _changes(rest)
+    code = " ".join([*args, command.stdin or ""]) if is_a(command.name, "interpreter") else ""
+    return re.search(r"\b(?:import|from|import_module\(.|run_module\(.)\s*hermes_agent\b", code) is not None
+
+
+def _after_options(args: list[str]) -> list[str]:
+    """Return the arguments without the profile before the subcommand."""
+    while args and args[0].startswith("-p"):
+        args = args[2:] if args[0] == "-p" else args[1:]
+    return args
+
+
+def _changes_state(command: ShellCommand) -> bool:
+    written = [resolve_place(command, r.target.text) for r in command.redirects if r.writes]
+    finds = command.name == "find" and not any(arg.startswith(_FIND_ACTIONS) for arg in command.args)
+    if command.name not in _READERS and not finds:
+        written += [resolve_place(command, arg) for arg in command.args]
+        written += [arg for arg in command.args if "/" in arg]
+        if is_a(command.name, "interpreter") or command.heredoc:
+            written.append(command.stdin or "")
+    return any(_STATE.search(text) for text in written)
+
+
+OWN_RULES = (ShellRule(OWN, lambda c: _runs_itself(c) or _changes_state(c)),)
+
+
+FORK_BOMB = "fork bomb"
+SLEEPS = ("suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate")
+STOPS = frozenset({"poweroff", "reboot", "halt", "kexec", "soft-reboot", "emergency", "rescue", *SLEEPS})
+TARGETS = STOPS | {
+    "shutdown",
+    "sleep",
+    "exit",
+    "ctrl-alt-del",
+    "final",
+    "umount",
+    "runlevel0",
+    "runlevel1",
+    "runlevel6",
+}
+RUNLEVELS = frozenset({*"0123456sS"})
+_METHOD = re.compile(
+    r"(?:login1|systemd1|ConsoleKit|UPower|SessionManager).*\b(?:"
+    r"(?:Reboot|PowerOff|Halt|KExec|Suspend|Hibernate|HybridSleep|SoftReboot)(?:WithFlags)?\b"
+    r"|Shutdown\b|(?:Start|Restart)Unit\b.*\b(?:poweroff|reboot|halt|kexec|rescue|emergency|shutdown)\.target)"
+    r"|ksmserver.*\blogout\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What managers of the machine are told over D-Bus."""
+
+
+_FORMAT = re.compile(
+    r"UDisks2.*\b(?:Format|CreatePartition\w*|DeletePartition|Erase|SecureErase|Sanitize)\b", re.DOTALL
+)
+_MACHINE = frozenset({"/proc/sysrq-trigger", "/sys/power/state", "/sys/power/disk"})
+"""Files that put the machine to sleep or end it, whatever is written."""
+BUS = ("dbus-send", "busctl", "gdbus", "qdbus", "qdbus6", "qdbus-qt5")
+
+
+def _removed(command: ShellCommand, which: Callable[[str], bool]) -> bool:
+    """Say whether a whole tree of that kind goes."""
+    if command.name in ("mv", "gmv", "rename", "prename", "file-rename", "perl-rename", "rename.ul"):
+        return _moved(command, which)
+    if command.name in ("rm", "grm", "srm", "shred"):
+        whole = (
+            command.has_flag("rR", "--recursive", "--no-preserve-root")
+            or (command.name == "shred" and "find -exec" in command.via)
+            or "xargs" in command.via  # what `find` lists stands for all below it
+        )
+        return whole and any(which(resolve_place(command, operand)) for operand in command.operands)
+    if command.name == "find" and ("-delete" in command.args or any(a == "rm" for a in command.args)):
+        narrowed = any(
+            a in ("-name", "-iname", "-path", "-regex", "-newer", "-mtime", "-size", "-empty") for a in command.args
+        )
+        roots = [o for o in command.operands[:1]]
+        return not narrowed and any(which(resolve_place(command, root)) for root in roots)
+    if command.name == "rsync" and any(a.startswith("--del") for a in command.args):
+        return not command.has_flag("n", "--dry-run") and any(
+            which(resolve_place(command, o)) for o in command.operands[-1:]
+        )
+    if _takes_away(command):
+        named = command.operands[:-1] if command.name == "rsync" else command.operands
+        return any(which(resolve_place(command, operand.rstrip("/") or "/")) for operand in named)
+    if command.name == "git":
+        args, words = set(command.args), subcommand_args(command)
+        there = next((b for a, b in itertools.pairwise(command.args) if a == "-C"), ".")
+        forced = any(re.match(r"-\w*f|--force", a) for a in words) and not args & {"-n", "--dry-run"}
+        return words[:1] == ("clean",) and forced and which(resolve_place(command, there))
+    if command.name.lower() in ("remove-item", "ri") and re.search(r"(?i)\s-r", command.text):
+        return any(which(resolve_place(command, operand)) for operand in command.operands)
+    return False
+
+
+def _takes_away(command: ShellCommand) -> bool:
+    """Say whether what is named goes into an archive, to another machine, the trash or another place."""
+    args, verb = command.args, command.operands[:1]
+    if command.name == "rsync":
+        return "--remove-source-files" in args and not command.has_flag("n", "--dry-run")
+    if command.name in ("tar", "gtar", "bsdtar"):
+        return "--remove-files" in args
+    if command.name in ("7z", "7za", "7zr", "7zz"):
+        return any(arg.startswith("-sdel") for arg in args)
+    if command.name in ("zip", "rar"):
+        return verb in (("m",), ("mf",)) or any(
+            re.match(r"-[A-Za-z0-9]*m[A-Za-z0-9]*$|--move$|-df$", arg) for arg in args
+        )
+    if command.name in ("gio", "gvfs-trash", "kioclient", "kioclient5"):
+        return verb in (("trash",), ("remove",)) or command.name == "gvfs-trash" or "trash:/" in args
+    return command.name in ("trash", "trash-put", "rmtrash", "exchange", "rimraf", "del-cli")
+
+
+def _loses_home(command: ShellCommand) -> bool:
+    """Say whether a user's home goes with the user, or to another place."""
+    if command.name in ("userdel", "deluser"):
+        return command.has_flag(
+            "r" if command.name == "userdel" else "", "--remove", "--remove-home", "--remove-all-files"
+        )
+    return command.name == "usermod" and command.has_flag("m", "--move-home") and command.has_flag("d", "--home")
+
+
+def _moved(command: ShellCommand, which: Callable[[str], bool]) -> bool:
+    """Say whether it goes from where it belongs; what only lies in it may, but for that of the root and the system."""
+    places = [resolve_place(command, operand) for operand in command.operands]
+    named = command.has_flag("t", "--target-directory") or not command.name.endswith("mv")
+    places = places if named else places[:-1]
+    if "-t" in command.args:
+        target = resolve_place(command, command.args[command.args.index("-t") + 1]) if command.args[-1] != "-t" else ""
+        places = [path for path in places if path != target]
+    return any(which(path) and (not path.endswith("*") or path == "/*" or is_system(path)) for path in places)
+
+
+def _system(path: str) -> bool:
+    return is_system_directory(path) and not is_home(path)
+
+
+def _mkfs(command: ShellCommand) -> bool:
+    formats = command.name.startswith("mkfs") or command.name in ("mke2fs", "mkdosfs", "mkntfs", "newfs")
+    return formats and any(is_block_device(resolve_place(command, operand)) for operand in command.operands)
+
+
+def _volumes(command: ShellCommand) -> bool:
+    """Say whether a pool takes disks that are named without their directory, or a group of volumes goes unasked."""
+    if command.name == "zpool" and command.operands[:1] == ("labelclear",):
+        return True
+    if command.name == "zpool":
+        disk = re.compile(r"(?:[shv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|(?:wwn|ata|scsi)-.*)(?:p?\d+)?$")
+        return command.operands[:1] in (("create",), ("add",)) and any(map(disk.match, command.operands[2:]))
+    return command.name == "vgremove" and command.has_flag("fy", "--force", "--yes")
+
+
+def _dd(command: ShellCommand) -> bool:
+    targets = [a.partition("=")[2] for a in command.args if a.startswith("of=")]
+    return command.name in ("dd", "dcfldd") and any(is_block_device(t) for t in targets)
+
+
+def _bomb(command: ShellCommand) -> bool:
+    """Say whether a program in another language forks for ever."""
+    loops = r"fork\s*(?:\(\))?\s*while|while\s*\(?\s*(?:1|True|true)\s*\)?.*\bfork\b|loop\s*\{\s*fork"
+    return is_a(command.name, "interpreter") and bool(re.search(loops, command.text, re.DOTALL))
+
+
+def _redirect(command: ShellCommand) -> bool:
+    return any(map(is_block_device, write_targets(command)))
+
+
+def _shutdown(command: ShellCommand) -> bool:
+    if command.name in BUS:
+        return bool(_METHOD.search(command.text))
+    if command.name in ("upsmon", "upsdrvctl", "upscmd", "apcupsd"):
+        return bool(re.search(r"\s(?:fsd|shutdown|--killpower|-k)\b|shutdown\.|load\.off", command.text))
+    if command.name == "loginctl":
+        return bool(STOPS & set(command.operands[:1]))
+    if command.name == "kexec":
+        return command.has_flag("e", "--exec", "--load-and-exec")
+    if command.name == "rtcwake":
+        modes = re.search(r"\s(?:-m|--mode)[\s=]*(\w+)", command.text)
+        awake = modes is not None and modes[1] in ("no", "on", "show", "disable")
+        return not awake and not command.has_flag("nhV", "--dry-run", "--list-modes", "--help", "--version")
+    if command.name in ("ipmitool", "ipmipower", "ipmi-power", "ipmi-chassis"):
+        return bool(re.search(r"\bpower\s+(?:off|cycle|reset|soft|diag)\b|--(?:off|cycle|reset|soft)\b", command.text))
+    if ends_first_process(command):
+        return True
+    if _MACHINE & {
+        resolve_place(command, path) for path in (*write_targets(command), *tee_targets(command), copy_target(command))
+    }:
+        return True
+    harmless = {"--help", "--show", "-c"} if command.name == "shutdown" else {"--help"}
+    return command.name in ("shutdown", "reboot", "halt", "poweroff", "openrc-shutdown") and not harmless & set(
+        command.args
+    )
+
+
+def _systemctl(command: ShellCommand) -> bool:
+    operands = subcommand_args(command) if command.name == "systemctl" and "--help" not in command.args else ()
+    if operands[:1] in (("start",), ("restart",), ("reload-or-restart",)):
+        return any(operand.removesuffix(".target") in TARGETS for operand in operands[1:])
+    return bool((STOPS | {"isolate"}) & set(operands[:1]))
+
+
+def _runlevel(command: ShellCommand, name: str) -> bool:
+    return command.name == name and any(level in RUNLEVELS for level in command.operands[:1])
+
+
+HARDLINE_RULES = (
+    ShellRule("recursive delete of root filesystem", lambda c: _removed(c, is_root)),
+    ShellRule("recursive delete of system directory", lambda c: _removed(c, _system)),
+    ShellRule("recursive delete of home directory", lambda c: _removed(c, is_home) or _loses_home(c)),
+    ShellRule("format filesystem (mkfs)", _mkfs),
+    ShellRule("dd to raw block device", _dd),
+    ShellRule("redirect to raw block device", _redirect),
+    ShellRule(
+        "write to raw block device",
+        lambda c: overwrites_disk(c) or _volumes(c) or (c.name in BUS and bool(_FORMAT.search(c.text))),
+    ),
+    ShellRule(FORK_BOMB, _bomb),
+    ShellRule("kill all processes", kills_all),
+    ShellRule("system shutdown/reboot", _shutdown),
+    ShellRule("init 0/6 (shutdown/reboot)", lambda c: _runlevel(c, "init") or _runlevel(c, "runit-init")),
+    ShellRule("systemctl poweroff/reboot", _systemctl),
+    ShellRule("telinit 0/6 (shutdown/reboot)", lambda c: _runlevel(c, "telinit")),
 )

@@ -1,4 +1,7 @@
-"""Code that nobody has read: downloaded, decoded, or made up while the command runs."""
+"""Code that the detector does not read, and programs that it does not know: they may do anything.
+
+Code that nobody has read: downloaded, decoded, or made up while the command runs.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,39 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from hermes_agent.policy.shell.known import is_undecided
-from hermes_agent.policy.shell.output import output_of
+from hermes_agent.policy.shell.expansion import output_of
 from hermes_agent.policy.shell.paths import is_project_env, is_sensitive, resolve_place
+from hermes_agent.policy.shell.programs import is_a, is_undecided, unknown_label
 from hermes_agent.policy.shell.rules.files import write_targets
-from hermes_agent.policy.shell.rules.rule import ShellRule
-from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, ShellCommand
-from hermes_agent.policy.shell.table import is_a
+from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNDETERMINED, UNKNOWN, UNLISTED, ShellCommand, ShellRule
 
-__all__ = ["COMPUTED", "DOWNLOADED", "RULES", "SOURCING", "download_targets"]
+__all__ = [
+    "COMPUTED",
+    "DOWNLOADED",
+    "PROGRAM",
+    "RULES",
+    "SOURCING",
+    "UNKNOWN_CODE_RULES",
+    "UNKNOWN_KEYS",
+    "download_targets",
+    "is_unknown",
+]
+
+
+PROGRAM = "unknown program"
+_CODE = (
+    ShellRule("code that is not analysed", lambda command: UNDETERMINED in command.marks),
+    ShellRule("load a library into a program", lambda command: LIBRARY in command.marks),
+)
+UNKNOWN_CODE_RULES = (*_CODE, ShellRule(PROGRAM, lambda command: UNLISTED in command.marks, unknown_label))
+UNKNOWN_KEYS = frozenset(rule.key for rule in _CODE)
+"""Keys of commands whose text does not tell what runs."""
+
+
+def is_unknown(key: str) -> bool:
+    """Say whether a key is that of a command neither known to be dangerous nor to be harmless."""
+    return key in UNKNOWN_KEYS or key.startswith(f"{PROGRAM}: ")
+
 
 WELL_KNOWN = frozenset(
     [

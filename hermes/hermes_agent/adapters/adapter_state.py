@@ -1,0 +1,440 @@
+"""Files that are sent into a chat are sent as they were when the answer was composed.
+
+A command that still runs may exchange a file of the working directory for a link, until an adapter opens it by its
+path. So it gets a copy, read by descriptors, in a place that commands cannot write to.
+
+Small JSON files below the home that several processes change: an adapter in the daemon, a command beside it.
+
+How far an adapter has heard in each of its chats, over a restart: what came after that is fetched.
+
+What an adapter remembers of messages and threads. Source: plugin contract §11.2, §11.3.
+
+One process for one token: locks that hold across processes and homes. Source: plugin contract §11.2, §11.3.
+
+A lock is a file with the pid and the start time of its holder, so that the lock of a process that is gone, or whose
+pid is another's now, does not count. It never holds what it locks (a token), only a hash of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import re
+import stat
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.config import hermes_home
+from hermes_agent.system.files import PRIVATE, hold_directory, open_beneath, write_atomic
+
+__all__ = [
+    "FOLDER",
+    "MessageDeduplicator",
+    "ReadPositions",
+    "ThreadParticipationTracker",
+    "acquire_scoped_lock",
+    "adapter_file",
+    "change_json",
+    "copy_sent_file",
+    "get_process_start_time",
+    "pid_exists",
+    "read_json",
+    "read_process_cmdline",
+    "release_scoped_lock",
+]
+
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "sent"
+"""Below `HERMES_HOME/cache`."""
+PIECE_BYTES = 1 << 24
+
+
+def copy_sent_file(path: str) -> str | None:
+    """Return what is sent for a file that may be: its copy, or the file itself where no command can write to it.
+
+    Args:
+        path: real path, as `validate_media_delivery_path` returns it.
+
+    Returns:
+        None where the file is gone, is none any more, or cannot be copied; the log says why.
+    """
+    cache = hermes_home().resolve() / "cache"
+    if Path(path).is_relative_to(cache):
+        return path
+    directory, name = os.path.split(path)
+    place = cache / FOLDER / os.urandom(8).hex()
+    try:
+        with hold_directory(directory, make=False) as above:
+            source = open_beneath(above, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            place.mkdir(mode=0o700, parents=True)
+            _copy(source, place / name)
+        finally:
+            os.close(source)
+    except OSError as exc:
+        logger.warning("not sent into the chat: %s cannot be copied: %s", path, exc.strerror or exc)
+        return None
+    return str(place / name)
+
+
+def _copy(source: int, target: Path) -> None:
+    if not stat.S_ISREG(os.fstat(source).st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    try:
+        while os.sendfile(handle, source, None, PIECE_BYTES):  # from where it stands, until its end
+            pass
+    finally:
+        os.close(handle)
+
+
+def adapter_file(platform: str, identity: str) -> Path:
+    """Return the file `HOME/gateway/<platform>_<identity>.json`, where an adapter keeps how far it got.
+
+    Args:
+        identity: the account; characters that a file name should not have become `_`.
+    """
+    return hermes_home() / "gateway" / f"{platform}_{re.sub(r'[^A-Za-z0-9@._-]+', '_', identity)}.json"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a file; an empty one when it is not there, or is broken (then the log says so)."""
+    try:
+        return _object(path)
+    except (OSError, ValueError) as exc:
+        logger.warning("%s is not used: %s", path, exc)
+        return {}
+
+
+@contextlib.contextmanager
+def change_json(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the object of a file, alone among all processes, and write it back (0600) when it was changed.
+
+    Folders above it are made, 0700. A change that raises writes nothing. A broken file is kept beside it as
+    `<name>.broken`, so that what it held is not lost with the next write.
+
+    Raises:
+        OSError: the file cannot be locked, read or written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    # a lock file beside it: the file itself is replaced by each write
+    lock = os.open(path.with_name(f".{path.name}.lock"), flags, PRIVATE)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        value = _parsed(path)
+        before = json.dumps(value)
+        yield value
+        if json.dumps(value) != before:
+            write_atomic(path, json.dumps(value, ensure_ascii=False, indent=2), mode=PRIVATE)
+    finally:
+        os.close(lock)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """Return the object of a file, an empty one when there is no file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds no object.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError("it holds no JSON object")
+    return value
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return _object(path)
+    except ValueError as exc:
+        aside = path.with_name(f"{path.name}.broken")
+        logger.warning("%s is not used, and kept as %s: %s", path, aside.name, exc)
+        path.replace(aside)
+        return {}
+
+
+WRITE_EVERY_S = 5.0
+MAX_CHATS = 500
+
+
+class ReadPositions:
+    """The last mark of each chat, in `HOME/gateway/<platform>_<identity>.json`; the chats that spoke last are kept.
+
+    A mark is written a few seconds late, so what is fetched may have come before: whoever takes it in knows it.
+    """
+
+    def __init__(self, platform: str, identity: str) -> None:
+        self._file = adapter_file(platform, identity)
+        self._marks: dict[str, str] = {
+            str(chat): str(mark) for chat, mark in (read_json(self._file).get("marks") or {}).items()
+        }
+        self._written, self._is_changed = 0.0, False
+
+    def items(self) -> list[tuple[str, str]]:
+        """Return chat and mark of each."""
+        return list(self._marks.items())
+
+    def get(self, chat: str) -> str | None:
+        """Return the mark of a chat."""
+        return self._marks.get(chat)
+
+    def put(self, chat: str, mark: str) -> None:
+        """Remember that a chat was heard so far."""
+        self._marks.pop(chat, None)
+        self._marks[chat] = mark
+        while len(self._marks) > MAX_CHATS:
+            del self._marks[next(iter(self._marks))]
+        self._is_changed = True
+        if time.monotonic() - self._written >= WRITE_EVERY_S:
+            self.write()
+
+    def write(self) -> None:
+        """Bring to the disk what is not there yet.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self._is_changed:
+            with change_json(self._file) as state:
+                state["marks"] = self._marks
+            self._written, self._is_changed = time.monotonic(), False
+
+
+class MessageDeduplicator:
+    """Knows the messages of the last minutes: services deliver some of them twice.
+
+    Args:
+        max_size: how many are remembered; the oldest are forgotten first.
+        ttl_seconds: for how long.
+    """
+
+    def __init__(self, max_size: int = 2000, ttl_seconds: float = 300) -> None:
+        self._max_size, self._ttl_s = max_size, ttl_seconds
+        self._seen: OrderedDict[str, float] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def is_duplicate(self, msg_id: str) -> bool:
+        """Say whether a message was seen before, and remember it; one without an id never was."""
+        if not msg_id:
+            return False
+        with self._lock:
+            if self._knows(msg_id):
+                return True
+            self._seen[msg_id] = time.monotonic()
+            while len(self._seen) > self._max_size:
+                self._seen.popitem(last=False)
+            return False
+
+    def contains(self, msg_id: str) -> bool:
+        """Say whether a message was seen, without remembering it."""
+        with self._lock:
+            return bool(msg_id) and self._knows(msg_id)
+
+    def discard(self, msg_id: str) -> None:
+        """Forget a message: it is to be worked on again."""
+        with self._lock:
+            self._seen.pop(msg_id, None)
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._seen.clear()
+
+    def _knows(self, msg_id: str) -> bool:
+        seen = self._seen.get(msg_id)
+        if seen is not None and time.monotonic() - seen >= self._ttl_s:
+            del self._seen[msg_id]
+            return False
+        return seen is not None
+
+
+class ThreadParticipationTracker:
+    """The threads that the agent takes part in, kept in `HOME/<platform>_threads.json`.
+
+    Args:
+        max_tracked: how many are kept; the oldest are forgotten first.
+    """
+
+    def __init__(self, platform_name: str, max_tracked: int = 500) -> None:
+        self._platform = re.sub(r"[^A-Za-z0-9_-]+", "_", platform_name)
+        self._max_tracked = max_tracked
+        self._threads: dict[str, None] = dict.fromkeys(_read_threads(self._path))
+
+    @property
+    def _path(self) -> Path:
+        return hermes_home() / f"{self._platform}_threads.json"
+
+    def mark(self, thread_id: str) -> None:
+        """Remember that the agent takes part in a thread."""
+        if thread_id in self._threads:
+            return
+        self._threads[thread_id] = None
+        while len(self._threads) > self._max_tracked:
+            del self._threads[next(iter(self._threads))]
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self._path, json.dumps(list(self._threads)))
+        except OSError as exc:
+            logger.warning("cannot write %s, the thread is known until the process ends: %s", self._path, exc)
+
+    def clear(self) -> None:
+        """Forget all, in this process."""
+        self._threads.clear()
+
+    def __contains__(self, thread_id: object) -> bool:
+        return thread_id in self._threads
+
+
+def _read_threads(path: Path) -> list[str]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as exc:
+        logger.warning("cannot read %s, its threads are forgotten: %s", path, exc)
+        return []
+    return [str(item) for item in value] if isinstance(value, list) else []
+
+
+_PROC = Path("/proc")
+
+
+def acquire_scoped_lock(
+    scope: str, identity: str, metadata: dict[str, Any] | None = None
+) -> tuple[bool, dict[str, Any] | None]:
+    """Lock `identity` for this process, among all of this user's processes.
+
+    Args:
+        scope: what kind of thing it is (`telegram-bot-token`).
+        metadata: kept in the lock for whoever is refused.
+
+    Returns:
+        Whether it is ours now, and the record that was there: the other holder's when it is not.
+    """
+    with _record(scope, identity) as file:
+        present = _read_record(file)
+        if present is not None and not _is_ours(present) and _is_alive(present):
+            return False, present
+        record = {
+            "pid": os.getpid(),
+            "start_time": get_process_start_time(os.getpid()),
+            "scope": scope,
+            "identity_hash": _hash(identity),
+            "metadata": dict(metadata or {}),
+            "updated_at": time.time(),
+        }
+        _write(file, json.dumps(record, default=str))
+        return True, present
+
+
+def release_scoped_lock(scope: str, identity: str) -> None:
+    """Give the lock back; another process's is left alone."""
+    with _record(scope, identity) as file:
+        present = _read_record(file)
+        if present is not None and _is_ours(present):
+            _write(file, "")
+
+
+def pid_exists(pid: int) -> bool:
+    """Say whether there is a process of that number, whoever's it is."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError) as exc:
+        return isinstance(exc, PermissionError)
+    return True
+
+
+def get_process_start_time(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None when it cannot be told."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        return int(text.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def read_process_cmdline(pid: int) -> str | None:
+    """Return the command line of a process, its words with blanks between; None when it cannot be told."""
+    try:
+        raw = (_PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return None
+    return " ".join(raw.decode("utf-8", "replace").strip("\0").split("\0")) or None
+
+
+@contextlib.contextmanager
+def _record(scope: str, identity: str) -> Iterator[int]:
+    """Open the lock's file, alone: whoever else looks at it waits for these few microseconds."""
+    name = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', scope)[:80] or 'lock'}-{_hash(identity)}.lock"
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.open(_folder() / name, flags, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+    finally:
+        os.close(file)
+
+
+def _folder() -> Path:
+    """Return where the locks lie: one place for all homes of a user, so that two homes cannot share a token."""
+    named, state = os.environ.get("HERMES_GATEWAY_LOCK_DIR"), os.environ.get("XDG_STATE_HOME")
+    base = Path(state) if state else Path.home() / ".local" / "state"
+    place = Path(named) if named else base / "hermes" / "gateway-locks"
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if os.access(place, os.W_OK):
+            return place
+    except OSError as exc:
+        logger.debug("%s cannot be used for locks: %s", place, exc)
+    inner = hermes_home() / "gateway-locks"  # a service that may write nothing but its home
+    inner.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return inner
+
+
+def _hash(identity: str) -> str:
+    return hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _read_record(file: int) -> dict[str, Any] | None:
+    text = os.pread(file, 65_536, 0)
+    try:
+        value = json.loads(text) if text.strip() else None
+    except ValueError:  # cut off by a crash: nobody's
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _write(file: int, text: str) -> None:
+    os.ftruncate(file, 0)
+    os.pwrite(file, text.encode(), 0)
+
+
+def _is_ours(record: dict[str, Any]) -> bool:
+    return record.get("pid") == os.getpid() and record.get("start_time") == get_process_start_time(os.getpid())
+
+
+def _is_alive(record: dict[str, Any]) -> bool:
+    pid, started = record.get("pid"), record.get("start_time")
+    if not isinstance(pid, int) or not pid_exists(pid):
+        return False
+    now = get_process_start_time(pid)
+    return started is None or now is None or started == now

@@ -1,0 +1,207 @@
+"""`Platform`: the name of a platform as a value that compares by identity. Source: plugin contract §8.2.1.
+
+The platforms of the contract are members; one that somebody registered is made a member on demand, the same object
+every time: `Platform("irc") is Platform("irc")`.
+
+What the config says of one platform. Source: plugin contract §8.2.1.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+__all__ = ["BUILTIN_PLATFORMS", "HomeChannel", "Platform", "PlatformConfig", "PlatformLookup", "add_lookup"]
+
+
+class PlatformLookup(Protocol):
+    """Somebody who can say whether a name is a registered platform's."""
+
+    def is_registered(self, name: str) -> bool: ...
+
+
+_lookups: weakref.WeakSet[Any] = weakref.WeakSet()
+_made_platforms: dict[str, Platform] = {}
+_lock = threading.Lock()
+
+
+def add_lookup(registry: PlatformLookup) -> None:
+    """Ask `registry` about names that are no members, for as long as it lives."""
+    _lookups.add(registry)
+
+
+class Platform(Enum):
+    """A chat service, or another way that messages come in.
+
+    Raises:
+        ValueError: `Platform("x")` for a name that nobody registered.
+    """
+
+    LOCAL = "local"
+    TELEGRAM = "telegram"
+    DISCORD = "discord"
+    WHATSAPP = "whatsapp"
+    WHATSAPP_CLOUD = "whatsapp_cloud"
+    SLACK = "slack"
+    SIGNAL = "signal"
+    MATTERMOST = "mattermost"
+    MATRIX = "matrix"
+    HOMEASSISTANT = "homeassistant"
+    EMAIL = "email"
+    SMS = "sms"
+    DINGTALK = "dingtalk"
+    API_SERVER = "api_server"
+    WEBHOOK = "webhook"
+    MSGRAPH_WEBHOOK = "msgraph_webhook"
+    FEISHU = "feishu"
+    WECOM = "wecom"
+    WECOM_CALLBACK = "wecom_callback"
+    WEIXIN = "weixin"
+    BLUEBUBBLES = "bluebubbles"
+    QQBOT = "qqbot"
+    YUANBAO = "yuanbao"
+    RELAY = "relay"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Platform | None:
+        """Return the member for a registered name, made once; None makes the enum raise ValueError."""
+        name = value.strip().lower() if isinstance(value, str) else ""
+        present = cls._value2member_map_.get(name)
+        if present is not None:
+            return present  # type: ignore[return-value]  # typeshed calls it Enum
+        if not name or not any(registry.is_registered(name) for registry in tuple(_lookups)):
+            return None
+        with _lock:
+            if name not in _made_platforms:
+                member = object.__new__(cls)
+                member._value_ = name
+                member._name_ = name.upper().replace("-", "_")
+                _made_platforms[name] = member
+            return _made_platforms[name]
+
+    def __reduce_ex__(self, protocol: object) -> tuple[type[Platform], tuple[str]]:
+        """Let a copy of a member be the member, also of one that was made on demand."""
+        return (Platform, (self.value,))
+
+
+BUILTIN_PLATFORMS = frozenset(platform.value for platform in Platform)
+"""Names of the contract's own platforms."""
+
+
+_PLAIN = (
+    "token",
+    "api_key",
+    "gateway_restart_notification",
+    "typing_indicator",
+    "typing_status_text",
+)
+_KNOWN = frozenset({"enabled", "home_channel", "reply_to_mode", "channel_overrides", "extra", *_PLAIN})
+
+
+@dataclass
+class HomeChannel:
+    """Where messages without an addressee go."""
+
+    platform: Platform
+    chat_id: str
+    name: str = "Home"
+    thread_id: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+        return {
+            "platform": self.platform.value,
+            "chat_id": self.chat_id,
+            "name": self.name,
+            "thread_id": self.thread_id,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], platform: Platform | None = None) -> HomeChannel:
+        """Read what `to_dict` gave, or a `home_channel` of the config.
+
+        Args:
+            platform: whose it is when `data` does not say.
+
+        Raises:
+            KeyError: there is no `chat_id`, or no platform.
+            ValueError: nobody registered its platform.
+        """
+        thread = data.get("thread_id")
+        whose = platform if platform is not None and "platform" not in data else Platform(data["platform"])
+        return cls(
+            whose, str(data["chat_id"]), str(data.get("name") or "Home"), None if thread is None else str(thread)
+        )
+
+
+@dataclass
+class PlatformConfig:
+    """The block `platforms.<name>`.
+
+    Attributes:
+        home_channel: where messages without an addressee go.
+        reply_to_mode: which parts of an answer are replies to the message: `off`, `first` or `all`.
+        typing_indicator: show that an answer is being written.
+        channel_overrides: settings of single channels.
+        extra: the adapter's own settings: the block's other keys.
+    """
+
+    enabled: bool = False
+    token: str | None = None
+    api_key: str | None = None
+    home_channel: HomeChannel | None = None
+    reply_to_mode: str = "first"
+    gateway_restart_notification: bool = True
+    typing_indicator: bool = True
+    typing_status_text: str | None = None
+    channel_overrides: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        secrets = {"token": bool(self.token), "api_key": bool(self.api_key)}
+        has = ", ".join(name for name, present in secrets.items() if present) or "no secret"
+        return f"PlatformConfig(enabled={self.enabled}, with {has}, extra keys {sorted(self.extra)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+        return {
+            "enabled": self.enabled,
+            **{name: getattr(self, name) for name in _PLAIN},
+            "home_channel": self.home_channel.to_dict() if self.home_channel else None,
+            "reply_to_mode": self.reply_to_mode,
+            "channel_overrides": dict(self.channel_overrides),
+            "extra": dict(self.extra),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], platform: Platform | None = None) -> PlatformConfig:
+        """Read a block of the config; keys that are not of the contract go into `extra`, which itself wins.
+
+        Args:
+            platform: whose block it is; a `home_channel` without a platform is of this one.
+        """
+        plain = {name: data[name] for name in _PLAIN if data.get(name) is not None}
+        mode = data.get("reply_to_mode", "first")
+        return cls(
+            enabled=bool(data.get("enabled", False)),
+            home_channel=_home_channel(data.get("home_channel"), platform),
+            reply_to_mode="off" if mode is False else str(mode or "first"),
+            channel_overrides=dict(data.get("channel_overrides") or {}),
+            extra={**{k: v for k, v in data.items() if k not in _KNOWN}, **(data.get("extra") or {})},
+            **plain,
+        )
+
+
+def _home_channel(value: Any, platform: Platform | None) -> HomeChannel | None:
+    """Return the home channel that a mapping or a chat id names."""
+    if isinstance(value, HomeChannel):
+        return value
+    if isinstance(value, Mapping) and value.get("chat_id"):
+        return HomeChannel.from_dict(value, platform)
+    if isinstance(value, (str, int)) and str(value).strip() and platform is not None:
+        return HomeChannel(platform, str(value).strip())
+    return None

@@ -1,0 +1,296 @@
+"""From a message to its reply: typing, handler, text, pictures, files, callbacks. Source: plugin contract §8.2.2.
+
+A message came in: who works on it, and what waits meanwhile. Source: plugin contract §7.3, §8.2.2.
+
+A session works on one message at a time. What comes meanwhile waits, texts joined and pictures together, except for
+the few commands that are meant for a busy session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.adapters.events import (
+    EphemeralReply,
+    MessageEvent,
+    MessageType,
+    ProcessingOutcome,
+    SendResult,
+    bind_session,
+    call_optional,
+    merge_pending_message_event,
+)
+from hermes_agent.adapters.media_references import (
+    AS_DOCUMENT,
+    AUDIO_EXTENSIONS,
+    IMAGE_EXTENSIONS,
+    VIDEO_EXTENSIONS,
+)
+
+if TYPE_CHECKING:
+    from hermes_agent.adapters.base import BasePlatformAdapter
+
+__all__ = [
+    "BYPASS",
+    "answer_inline",
+    "cancel_all",
+    "cancel_session",
+    "file_method",
+    "process_message",
+    "receive_message",
+    "reply_metadata",
+    "run_callback",
+]
+
+
+logger = logging.getLogger(__name__)
+
+FAILURE_NOTICE = "⚠️ Something went wrong while I worked on this ({what}). Please try again; the log has the details."
+
+
+async def process_message(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
+    """Let the handler answer a message, and deliver what it says."""
+    assert event.source is not None
+    metadata = reply_metadata(event)
+    typing = _start_typing(adapter, event.source.chat_id, metadata)
+    outcome = ProcessingOutcome.FAILURE
+    try:
+        await call_optional(adapter, "on_processing_start", event)
+        response = await _call_handler(adapter, event, key)
+        if await _deliver(adapter, event, response, {**metadata, "notify": True}):
+            outcome = ProcessingOutcome.SUCCESS
+    except asyncio.CancelledError:
+        outcome = ProcessingOutcome.CANCELLED
+        raise
+    except Exception as exc:
+        logger.error("[%s] a message of %s failed: %r", adapter.name, key, exc, exc_info=True)
+        await _send_failure_notice(adapter, event, exc, metadata)
+    finally:
+        await _stop_typing(typing)
+        if outcome is not ProcessingOutcome.CANCELLED:
+            await run_callback(adapter, key)
+        await call_optional(adapter, "on_processing_complete", event, outcome)
+
+
+async def answer_inline(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
+    """Answer a command while the session works on something else."""
+    metadata = reply_metadata(event)
+    try:
+        await _deliver(adapter, event, await _call_handler(adapter, event, key), metadata)
+    except Exception as exc:
+        logger.error("[%s] a command of %s failed: %r", adapter.name, key, exc, exc_info=True)
+        await _send_failure_notice(adapter, event, exc, metadata)
+
+
+def reply_metadata(event: MessageEvent) -> dict[str, Any]:
+    """Return what a reply says about where it goes: `thread_id`, when there is a thread."""
+    thread = event.source.thread_id if event.source is not None else None
+    return {"thread_id": thread} if thread else {}
+
+
+async def _call_handler(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> Any:
+    assert event.source is not None
+    assert adapter._message_handler is not None
+    with bind_session(event.source, key):
+        response = adapter._message_handler(event)
+        return await response if inspect.isawaitable(response) else response
+
+
+async def _deliver(adapter: BasePlatformAdapter, event: MessageEvent, response: Any, metadata: dict[str, Any]) -> bool:
+    """Send text, pictures and files of a response; false when the text did not arrive."""
+    if response is None or response == "":
+        return True
+    assert event.source is not None
+    said, chat = str(response), event.source.chat_id
+    media, text = adapter.extract_media(said)
+    images, text = adapter.extract_images(text)
+    files, text = adapter.extract_local_files(text)
+    arrived = True
+    if text.strip():
+        mode = getattr(adapter.config, "reply_to_mode", "first")  # some adapters have a config of their own
+        reply_to = event.message_id if mode != "off" else None
+        result = await adapter._send_with_retry(chat, text, reply_to=reply_to, metadata=metadata or None)
+        arrived = result.success
+        _delete_later(adapter, chat, response, result)
+    if images:
+        await call_optional(adapter, "send_multiple_images", chat, images, metadata=metadata or None)
+    for path, is_voice in adapter.filter_media_delivery_paths(media):
+        await _send_file(adapter, chat, path, metadata, as_document=AS_DOCUMENT in said and not is_voice)
+    for path in adapter.filter_local_delivery_paths(files):
+        await _send_file(adapter, chat, path, metadata, as_document=AS_DOCUMENT in said)
+    return arrived
+
+
+def file_method(path: str, *, as_document: bool) -> str:
+    """Return the adapter's method that sends a file of this kind."""
+    end = Path(path).suffix.lower()
+    kinds = (("send_voice", AUDIO_EXTENSIONS), ("send_video", VIDEO_EXTENSIONS), ("send_image_file", IMAGE_EXTENSIONS))
+    return next((name for name, ends in kinds if end in ends and not as_document), "send_document")
+
+
+async def _send_file(
+    adapter: BasePlatformAdapter, chat: str, path: str, metadata: dict[str, Any], *, as_document: bool
+) -> None:
+    await call_optional(adapter, file_method(path, as_document=as_document), chat, path, metadata=metadata or None)
+
+
+def _delete_later(adapter: BasePlatformAdapter, chat: str, response: Any, result: SendResult) -> None:
+    ttl = response.ttl_seconds if isinstance(response, EphemeralReply) else None
+    if ttl is None or not result.success or not result.message_id:
+        return
+
+    async def delete(message: str) -> None:
+        await asyncio.sleep(ttl)
+        await call_optional(adapter, "delete_message", chat, message)
+
+    task = asyncio.create_task(delete(result.message_id), name=f"delete {result.message_id}")
+    adapter._background_tasks.add(task)
+    task.add_done_callback(adapter._background_tasks.discard)
+
+
+async def _send_failure_notice(
+    adapter: BasePlatformAdapter, event: MessageEvent, exc: Exception, metadata: dict[str, Any]
+) -> None:
+    """Say that it failed; what failed stands in the log, not in the chat."""
+    assert event.source is not None
+    text = FAILURE_NOTICE.format(what=type(exc).__name__)
+    await call_optional(adapter, "_send_with_retry", event.source.chat_id, text, metadata=metadata or None)
+
+
+def _start_typing(adapter: BasePlatformAdapter, chat: str, metadata: dict[str, Any]) -> asyncio.Task[None] | None:
+    if not getattr(adapter.config, "typing_indicator", True):
+        return None
+    return asyncio.create_task(adapter._keep_typing(chat, metadata=metadata or None), name=f"typing {chat}")
+
+
+async def _stop_typing(typing: asyncio.Task[None] | None) -> None:
+    if typing is not None:
+        typing.cancel()
+        await asyncio.wait((typing,))
+
+
+async def run_callback(adapter: BasePlatformAdapter, key: str) -> None:
+    """Call, once, what a session's next reply was waited for."""
+    callback = adapter.pop_post_delivery_callback(key)
+    if callback is None:
+        return
+    try:
+        value = callback()
+        if inspect.isawaitable(value):
+            await value
+    except Exception as exc:  # noqa: BLE001 - the reply is delivered, the adapter goes on
+        logger.warning("[%s] a callback after the reply failed: %r", adapter.name, exc)
+
+
+_CONTROL_COMMANDS = (
+    "approve",
+    "deny",
+    "stop",
+    "new",
+    "reset",
+    "steer",
+    "queue",
+    "q",
+    "background",
+    "bg",
+    "btw",
+    "restart",
+)
+_STATUS_COMMANDS = ("status", "agents", "tasks", "help", "commands")
+BYPASS = frozenset((*_CONTROL_COMMANDS, *_STATUS_COMMANDS))
+"""Commands that reach a session while it works."""
+
+
+async def receive_message(adapter: BasePlatformAdapter, event: MessageEvent) -> None:
+    """Take a message in: the gateway's inbox has it when this returns, and the service may be told that it arrived.
+
+    Without a gateway the work goes on in a task of the adapter's loop.
+    """
+    if adapter._inbox is not None and event.source is not None:
+        adapter._apply_topic_recovery(event)
+        await adapter._inbox(event)
+        return
+    if adapter._message_handler is None or event.source is None:
+        missing = "nobody handles messages yet" if event.source is not None else "it has no source"
+        logger.warning("[%s] a message was dropped: %s", adapter.name, missing)
+        return
+    adapter._apply_topic_recovery(event)
+    key = adapter._event_session_key(event)
+    if key not in adapter._active_sessions:
+        _start(adapter, event, key)
+        return
+    if event.get_command() in BYPASS:
+        await answer_inline(adapter, event, key)
+        return
+    if adapter._busy_session_handler is not None and await _is_handled(adapter, event, key):
+        return
+    merge_pending_message_event(adapter._pending_messages, key, event, merge_text=True)
+    if event.message_type is not MessageType.PHOTO and key in adapter._active_sessions:
+        adapter._active_sessions[key].set()
+
+
+async def cancel_session(adapter: BasePlatformAdapter, key: str, *, discard_pending: bool) -> None:
+    """Stop the work on a session's message and wait until it has stopped.
+
+    Args:
+        discard_pending: what waits is forgotten; otherwise it is worked on next.
+    """
+    if discard_pending:
+        adapter._pending_messages.pop(key, None)
+    task = adapter._session_tasks.get(key)
+    if task is not None and task is not asyncio.current_task() and not task.done():
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+async def cancel_all(adapter: BasePlatformAdapter) -> None:
+    """Stop all work of an adapter; what waits is forgotten."""
+    adapter._pending_messages.clear()
+    tasks = [task for task in adapter._background_tasks if task is not asyncio.current_task() and not task.done()]
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    adapter._background_tasks.clear()
+    adapter._session_tasks.clear()
+    adapter._active_sessions.clear()
+
+
+async def _is_handled(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> bool:
+    """Ask the runner what becomes of a message to a busy session; it waits when the runner fails."""
+    assert adapter._busy_session_handler is not None
+    try:
+        return bool(await adapter._busy_session_handler(event, key))
+    except Exception as exc:  # noqa: BLE001 - the message must not be lost
+        logger.warning("[%s] the handler of busy sessions failed, the message waits: %s", adapter.name, exc)
+        return False
+
+
+def _start(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
+    adapter._active_sessions[key] = asyncio.Event()
+    task = asyncio.create_task(_run_session(adapter, event, key), name=f"session {key}")
+    adapter._session_tasks[key] = task
+    adapter._background_tasks.add(task)
+    task.add_done_callback(adapter._background_tasks.discard)
+
+
+async def _run_session(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
+    """Work on a message, then on what came meanwhile."""
+    following: MessageEvent | None = event
+    try:
+        while following is not None:
+            await process_message(adapter, following, key)
+            following = adapter._pending_messages.pop(key, None)
+            if following is not None:
+                adapter._active_sessions[key] = asyncio.Event()
+    finally:
+        if adapter._session_tasks.get(key) is asyncio.current_task():
+            adapter._session_tasks.pop(key, None)
+            adapter._active_sessions.pop(key, None)
+            left = adapter._pending_messages.pop(key, None)
+            if left is not None:  # this one was cancelled, and somebody still waits
+                _start(adapter, left, key)

@@ -1,0 +1,397 @@
+"""Send one message, and what to do when it does not arrive. Source: plugin contract §8.2.2 (`_send_with_retry`).
+
+What a platform sends: texts, pictures, files; all of it in terms of `send`. Source: plugin contract §8.2.2.
+
+An adapter overrides what its service can do better than a text.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.adapters import media_references
+from hermes_agent.adapters.config import Platform
+from hermes_agent.adapters.events import (
+    SendResult,
+    as_send_result,
+    call_optional,
+    call_send,
+    call_supported,
+    classify_send_error,
+)
+from hermes_agent.adapters.text import Length, split_message, strip_markdown
+
+if TYPE_CHECKING:
+    from hermes_agent.adapters.base import BasePlatformAdapter
+
+__all__ = ["MessageSender", "Metadata", "send_with_retry", "undeliverable_text"]
+
+
+logger = logging.getLogger(__name__)
+
+GAVE_UP = "⚠️ My answer could not be delivered: the connection failed several times. Please ask again."
+PERMANENT_ERRORS = ("forbidden", "not_found", "rate_limited", "too_long")
+"""Failures that another form of the text does not cure."""
+
+Sleep = Callable[[float], Awaitable[Any]]
+
+
+async def send_with_retry(
+    adapter: BasePlatformAdapter,
+    chat_id: str,
+    content: str,
+    reply_to: str | None,
+    metadata: Mapping[str, Any] | None,
+    *,
+    max_retries: int,
+    base_delay: float,
+) -> SendResult:
+    """Send a text; again after a failure of the network, and once more without marks when the form is at fault.
+
+    A message of which nobody knows whether it arrived is not sent again.
+
+    Args:
+        max_retries: further attempts.
+        base_delay: seconds before the first of them; doubled each time.
+    """
+    result = await _attempt(adapter, chat_id, content, reply_to, metadata)
+    for number in range(max_retries):
+        if result.success or not _may_retry(adapter, result):
+            break
+        pause = result.retry_after if result.retry_after is not None else base_delay * 2**number
+        logger.info("[%s] not sent, again in %g s: %s", adapter.name, pause, result.error)
+        await asyncio.sleep(pause)
+        result = await _attempt(adapter, chat_id, content, reply_to, metadata)
+    if result.success or adapter._is_timeout_error(result.error):
+        return result
+    if _may_retry(adapter, result):
+        logger.error("[%s] gave up after %d attempts: %s", adapter.name, max_retries + 1, result.error)
+        await _attempt(adapter, chat_id, GAVE_UP, None, metadata)
+        return result
+    kind = result.error_kind or classify_send_error(None, result.error or "")
+    if kind in PERMANENT_ERRORS:
+        logger.error("[%s] not sent (%s): %s", adapter.name, kind, result.error)
+        return result
+    logger.warning("[%s] not sent, again as plain text: %s", adapter.name, result.error)
+    return await _attempt(adapter, chat_id, strip_markdown(content) or content, reply_to, metadata)
+
+
+def undeliverable_text(what: str, caption: str | None, file_name: str | None = None) -> str:
+    """Return what stands in the chat in place of a file; never its path."""
+    named = f" ({file_name})" if file_name else ""
+    return (f"{caption}\n" if caption else "") + f"⚠️ Couldn't deliver the {what} attachment{named}."
+
+
+async def _attempt(
+    adapter: BasePlatformAdapter,
+    chat_id: str,
+    content: str,
+    reply_to: str | None,
+    metadata: Mapping[str, Any] | None,
+) -> SendResult:
+    try:
+        return await call_send(adapter, chat_id, content, reply_to, metadata)
+    except Exception as exc:  # noqa: BLE001 - a plugin's code: the failure becomes a result
+        logger.warning("[%s] send() raised %s: %s", adapter.name, type(exc).__name__, exc)
+        text = f"{type(exc).__name__}: {exc}"
+        return SendResult(False, error=text, error_kind=classify_send_error(exc))
+
+
+def _may_retry(adapter: BasePlatformAdapter, result: SendResult) -> bool:
+    if result.success:
+        return False
+    return result.retryable or (
+        adapter._is_retryable_error(result.error) and not adapter._is_timeout_error(result.error)
+    )
+
+
+# ruff: noqa: B027 - a method that an adapter may leave out does nothing
+
+
+Metadata = Mapping[str, Any] | None
+
+
+class MessageSender(abc.ABC):
+    """The way out to one chat service."""
+
+    supports_code_blocks: bool = False
+    supports_status_text: bool = False
+    supports_async_delivery: bool = True
+    splits_long_messages: bool = False
+    sends_any_file: bool = False
+    """Its `send_document` is for pictures, films and recordings, too."""
+    begins_sends: bool = False
+    """`send` awaits `metadata["begin_send"]()`, where it is given, right before the first byte goes out."""
+    sends_lines: bool = False
+    """Each line of a text is a message of its own there: long lists come on request."""
+    typed_command_prefix: str = "/"
+    REQUIRES_EDIT_FINALIZE: bool = False
+
+    platform: Platform
+
+    @property
+    def name(self) -> str:
+        """The platform's name as a title."""
+        return self.platform.value.replace("_", " ").title()
+
+    @property
+    def message_len_fn(self) -> Length:
+        """How the service measures a message."""
+        return len
+
+    @abc.abstractmethod
+    async def send(
+        self, chat_id: str, content: str, reply_to: str | None = None, metadata: Metadata = None
+    ) -> SendResult:
+        """Send a text.
+
+        Args:
+            reply_to: id of the message that it answers.
+            metadata: `thread_id`, `notify`, `delivery_key`, with `begins_sends` also `begin_send`, and what the service
+                needs.
+        """
+
+    def format_message(self, content: str) -> str:
+        """Return a text in the service's own form."""
+        return content
+
+    @staticmethod
+    def truncate_message(content: str, max_length: int = 4096, len_fn: Length | None = None) -> list[str]:
+        """Cut a text into messages."""
+        return split_message(content, max_length, len_fn)
+
+    async def edit_message(self, chat_id: str, message_id: str, content: str, *, finalize: bool = False) -> SendResult:
+        """Change a message that was sent."""
+        return SendResult(success=False, error="Not supported")
+
+    async def delete_message(self, chat_id: str, message_id: str) -> bool:
+        """Delete a message that was sent; false when it cannot."""
+        return False
+
+    async def send_typing(self, chat_id: str, metadata: Metadata = None) -> None:
+        """Show that an answer is being written."""
+
+    async def stop_typing(self, chat_id: str) -> None:
+        """Show it no longer."""
+
+    async def send_image(
+        self,
+        chat_id: str,
+        image_url: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+    ) -> SendResult:
+        """Send a picture of the web; here as its address."""
+        return await call_send(self, chat_id, f"{caption}\n{image_url}" if caption else image_url, reply_to, metadata)
+
+    async def send_animation(
+        self,
+        chat_id: str,
+        animation_url: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+    ) -> SendResult:
+        """Send a moving picture of the web."""
+        return await self.send_image(chat_id, animation_url, caption, reply_to, metadata)
+
+    async def send_image_file(
+        self,
+        chat_id: str,
+        image_path: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+        **kwargs: Any,
+    ) -> SendResult:
+        """Send a picture of this machine."""
+        if self.sends_any_file:
+            return await self.send_document(chat_id, image_path, caption, None, reply_to, metadata)
+        return await self._undeliverable("image", chat_id, image_path, caption, None, reply_to, metadata)
+
+    async def send_document(
+        self,
+        chat_id: str,
+        file_path: str,
+        caption: str | None = None,
+        file_name: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+        **kwargs: Any,
+    ) -> SendResult:
+        """Send a file."""
+        return await self._undeliverable("file", chat_id, file_path, caption, file_name, reply_to, metadata)
+
+    async def send_video(
+        self,
+        chat_id: str,
+        video_path: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+        **kwargs: Any,
+    ) -> SendResult:
+        """Send a film."""
+        if self.sends_any_file:
+            return await self.send_document(chat_id, video_path, caption, None, reply_to, metadata)
+        return await self._undeliverable("video", chat_id, video_path, caption, None, reply_to, metadata)
+
+    async def send_voice(
+        self,
+        chat_id: str,
+        audio_path: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+        **kwargs: Any,
+    ) -> SendResult:
+        """Send a voice message."""
+        if self.sends_any_file:
+            return await self.send_document(chat_id, audio_path, caption, None, reply_to, metadata)
+        return await self._undeliverable("audio", chat_id, audio_path, caption, None, reply_to, metadata)
+
+    async def play_tts(self, chat_id: str, audio_path: str, **kwargs: Any) -> SendResult:
+        """Let an answer be heard."""
+        return await self.send_voice(chat_id, audio_path, **kwargs)
+
+    async def send_multiple_images(
+        self,
+        chat_id: str,
+        images: Sequence[tuple[str, str]],
+        metadata: Metadata = None,
+        human_delay: float = 0.0,
+    ) -> None:
+        """Send pictures one by one; `file://` ones are of this machine.
+
+        Args:
+            images: address and alternative text of each.
+            human_delay: seconds between two.
+        """
+        for number, (url, alt) in enumerate(images):
+            if number and human_delay > 0:
+                await asyncio.sleep(human_delay)
+            await call_optional(self, "_picture", chat_id, url, alt, metadata)
+
+    async def _picture(self, chat_id: str, url: str, alt: str, metadata: Metadata) -> SendResult:
+        local = media_references.local_path(url)
+        method = "send_image_file" if local else "send_animation" if self._is_animation_url(url) else "send_image"
+        about = {"caption": alt or None, "metadata": metadata}
+        leading = (("", chat_id), ("", local or url))
+        return as_send_result(await call_supported(getattr(self, method), leading, about))
+
+    async def send_clarify(
+        self,
+        chat_id: str,
+        question: str,
+        choices: Sequence[str] | None,
+        clarify_id: str,
+        session_key: str,
+        metadata: Metadata = None,
+    ) -> SendResult:
+        """Ask something; here as a text with numbered choices."""
+        lines = [f"❓ {question}", *(f"{number}. {choice}" for number, choice in enumerate(choices or (), 1))]
+        return await call_send(self, chat_id, "\n".join(lines), None, metadata)
+
+    async def send_slash_confirm(
+        self,
+        chat_id: str,
+        title: str,
+        message: str,
+        session_key: str,
+        confirm_id: str,
+        metadata: Metadata = None,
+    ) -> SendResult:
+        """Ask with buttons whether a command is meant; without them, a text asks."""
+        return SendResult(success=False, error="Not supported")
+
+    async def send_private_notice(
+        self,
+        chat_id: str,
+        user_id: str | None,
+        content: str,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+    ) -> SendResult:
+        """Send what one person alone is to see, where the service can; here everybody sees it."""
+        return await call_send(self, chat_id, content, reply_to, metadata)
+
+    async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
+        """Open a thread and return its id; None where there are none."""
+        return None
+
+    async def send_draft(self, chat_id: str, *args: Any, **kwargs: Any) -> SendResult:
+        """Show an answer while it grows, without sending it."""
+        return SendResult(success=False, error="Not supported")
+
+    def supports_draft_streaming(
+        self, chat_type: str | None = None, metadata: Metadata = None, chat_id: str | None = None
+    ) -> bool:
+        """Say whether `send_draft` works in a chat."""
+        return False
+
+    def prefers_fresh_final_streaming(self, content: str, metadata: Metadata = None) -> bool:
+        """Say whether a grown answer is to be sent anew at its end."""
+        return False
+
+    def streaming_overflow_limit(self) -> int | None:
+        """Return the length at which a growing answer goes on in another message; None: the usual one."""
+        return None
+
+    # -- files and pictures in an answer -------------------------------------------------------------------------
+
+    @staticmethod
+    def extract_media(text: str) -> tuple[list[tuple[str, bool]], str]:
+        """Take `MEDIA:<path>` tags out of a text: `(path, it is a voice message)` of each, and the rest."""
+        return media_references.extract_media(text)
+
+    @staticmethod
+    def extract_images(text: str) -> tuple[list[tuple[str, str]], str]:
+        """Take pictures of the web out of a text: `(address, alternative text)` of each, and the rest."""
+        return media_references.extract_images(text)
+
+    @staticmethod
+    def extract_local_files(text: str) -> tuple[list[str], str]:
+        """Take bare paths of files out of a text, and return the rest."""
+        return media_references.extract_local_files(text)
+
+    @staticmethod
+    def validate_media_delivery_path(path: str) -> str | None:
+        """Return the real path of a file that may be sent; None when it must not be."""
+        return media_references.validate_media_delivery_path(path)
+
+    @staticmethod
+    def filter_media_delivery_paths(media: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
+        """Return those of `extract_media` that may be sent."""
+        return media_references.filter_media_delivery_paths(media)
+
+    @staticmethod
+    def filter_local_delivery_paths(paths: Sequence[str]) -> list[str]:
+        """Return those of `extract_local_files` that may be sent."""
+        return media_references.filter_local_delivery_paths(paths)
+
+    # adapters of published plugins look for tags that were left over, and call these by upstream's names
+    _mask_protected_spans = staticmethod(media_references.blank_code)
+    _mask_json_string_media = staticmethod(media_references.blank_json_media)
+
+    async def _undeliverable(
+        self,
+        what: str,
+        chat_id: str,
+        path: str,
+        caption: str | None,
+        file_name: str | None,
+        reply_to: str | None,
+        metadata: Metadata,
+    ) -> SendResult:
+        logger.warning("[%s] this platform cannot send files: %s was not sent", self.name, path)
+        text = undeliverable_text(what, caption, file_name)
+        return await call_send(self, chat_id, text, reply_to, metadata)
+
+    @staticmethod
+    def _is_animation_url(url: str) -> bool:
+        return media_references.is_animation_url(url)

@@ -1,0 +1,220 @@
+"""Cut a text into messages that a platform takes. Source: plugin contract §8.2.2 (`truncate_message`), §11.2.
+
+Markdown for platforms that show none, or not all of it. Source: plugin contract §11.2, §11.3.
+
+What a text of a group says to the agent: its name in front, its name within, a command. Source: contract §8.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+__all__ = [
+    "TABLE_SEPARATOR_RE",
+    "as_command",
+    "convert_table_to_bullets",
+    "prefix_within",
+    "prefix_within_utf16_limit",
+    "redact_phone",
+    "split_message",
+    "strip_markdown",
+    "strip_mention",
+    "utf16_len",
+]
+
+
+Length = Callable[[str], int]
+
+SUFFIX_ROOM = len(" (999/999)")
+CLOSING = "\n```"
+LONGEST_LANGUAGE = 20
+"""A longer word behind the fence is no language: it is not written again."""
+SMALLEST = 64
+"""Below this many characters a message has no room for marks; the text is cut as it is."""
+
+
+def utf16_len(s: str) -> int:
+    """Return the length in UTF-16 units, as some platforms count."""
+    return len(s.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def prefix_within(s: str, limit: int, length: Length) -> str:
+    """Return the longest beginning of `s` that is no longer than `limit`, as `length` measures."""
+    if length(s) <= limit:
+        return s
+    low, high = 0, min(len(s), max(limit, 0))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if length(s[:middle]) <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    return s[:low]
+
+
+def prefix_within_utf16_limit(s: str, limit: int) -> str:
+    """Return the longest beginning of `s` of at most `limit` UTF-16 units; no character is cut in two."""
+    return prefix_within(s, limit, utf16_len)
+
+
+def split_message(content: str, max_length: int = 4096, len_fn: Length | None = None) -> list[str]:
+    """Return `content` in parts of at most `max_length`, each but an only one with ` (i/n)` at its end.
+
+    A code block that is cut is closed and opened again, with its language; a cut is made at the end of a line or
+    between words, and not within inline code, where that is possible.
+
+    Args:
+        len_fn: how the platform measures; None means characters. No character may measure zero.
+    """
+    length = len_fn or len
+    if length(content) <= max_length:
+        return [content]
+    if max_length < SMALLEST:
+        return _split_plain(content, max_length, length)
+    parts: list[str] = []
+    rest, language = content, None
+    while rest:
+        opening = "" if language is None else f"```{language}\n"
+        if length(opening + rest) + SUFFIX_ROOM <= max_length:
+            parts.append(opening + rest)
+            break
+        room = max_length - SUFFIX_ROOM - length(opening) - length(CLOSING)
+        piece = _first_part(rest, max(room, 1), length)
+        rest = rest[len(piece) :]
+        if rest[:1] in ("\n", " ") and piece[-1:] != "\n":
+            rest = rest[1:]
+        language = _open_fence(opening + piece)
+        parts.append(opening + piece.rstrip("\n") + (CLOSING if language is not None else ""))
+    return [f"{part} ({number}/{len(parts)})" for number, part in enumerate(parts, 1)] if len(parts) > 1 else parts
+
+
+def _split_plain(content: str, max_length: int, length: Length) -> list[str]:
+    parts, rest = [], content
+    while rest:
+        piece = prefix_within(rest, max_length, length) or rest[:1]
+        parts.append(piece)
+        rest = rest[len(piece) :]
+    return parts
+
+
+def _first_part(text: str, room: int, length: Length) -> str:
+    """Return the beginning of `text` that goes into one message."""
+    piece = prefix_within(text, room, length) or text[:1]
+    if len(piece) == len(text):
+        return piece
+    for mark in ("\n", " "):
+        at = piece.rfind(mark)
+        if at > len(piece) // 2:
+            piece = piece[:at]
+            break
+    line = piece.rpartition("\n")[2]
+    opens = piece.rfind("`")
+    if line.count("`") % 2 and not line.lstrip().startswith("```") and opens > len(piece) // 4:
+        piece = piece[:opens]
+    return piece
+
+
+def _open_fence(text: str) -> str | None:
+    """Return the language of the code block that `text` leaves open; None when it leaves none open."""
+    language: str | None = None
+    for line in text.splitlines():
+        bare = line.strip()
+        if bare.startswith("```"):
+            words = bare[3:].split()
+            named = words[0] if words and len(words[0]) <= LONGEST_LANGUAGE else ""
+            language = named if language is None else None
+    return language
+
+
+TABLE_SEPARATOR_RE = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*){1,}\|?\s*$")
+
+_FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+_REPLACED = (
+    (re.compile(r"!\[([^\]]*)\]\([^)\s]*\)"), r"\1"),
+    (re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)"), r"\1 (\2)"),
+    (re.compile(r"^[ \t]*#{1,6}[ \t]+", re.MULTILINE), ""),
+    (re.compile(r"^[ \t]*>[ \t]?", re.MULTILINE), ""),
+    (re.compile(r"\*\*\*(?=\S)(.+?)(?<=\S)\*\*\*"), r"\1"),
+    (re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*"), r"\1"),
+    (re.compile(r"(?<!\w)__(?=\S)(.+?)(?<=\S)__(?!\w)"), r"\1"),
+    (re.compile(r"(?<![\w*])\*(?=[^\s*])(.+?)(?<=[^\s*])\*(?![\w*])"), r"\1"),
+    (re.compile(r"(?<!\w)_(?=[^\s_])(.+?)(?<=[^\s_])_(?!\w)"), r"\1"),
+    (re.compile(r"~~(?=\S)(.+?)(?<=\S)~~"), r"\1"),
+    (re.compile(r"`([^`\n]+)`"), r"\1"),
+)
+
+
+def strip_markdown(text: str) -> str:
+    """Return the text without marks; links keep their address, code keeps its lines."""
+    kept: list[str] = []
+
+    def keep(match: re.Match[str]) -> str:
+        kept.append(match[1].rstrip("\n"))
+        return f"\0{len(kept) - 1}\0"
+
+    plain = _FENCE.sub(keep, text)
+    for pattern, by in _REPLACED:
+        plain = pattern.sub(by, plain)
+    return re.sub(r"\0(\d+)\0", lambda match: kept[int(match[1])], plain).strip()
+
+
+def convert_table_to_bullets(text: str) -> str:
+    """Return the text with each Markdown table as a list: a bullet a row, `column: value` in it.
+
+    Tables in code blocks stay.
+    """
+    lines = text.split("\n")
+    out: list[str] = []
+    at, in_code = 0, False
+    while at < len(lines):
+        line = lines[at]
+        in_code ^= line.lstrip().startswith("```")
+        is_table = not in_code and "|" in line and at + 1 < len(lines) and TABLE_SEPARATOR_RE.match(lines[at + 1])
+        if not is_table:
+            out.append(line)
+            at += 1
+            continue
+        head, at = _cells(line), at + 2
+        while at < len(lines) and "|" in lines[at]:
+            out.append(_bullet(head, _cells(lines[at])))
+            at += 1
+    return "\n".join(out)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+
+
+def _bullet(head: list[str], cells: list[str]) -> str:
+    named = [*head, *[""] * (len(cells) - len(head))]
+    return "• " + "; ".join(f"{n}: {c}" if n else c for n, c in zip(named, cells, strict=False) if c)
+
+
+def redact_phone(phone: str) -> str:
+    """Return a phone number of which a log may show the ends: `+4915****4567`."""
+    if not phone:
+        return "<none>"
+    if len(phone) <= 8:
+        return f"{phone[:2]}****{phone[-2:]}" if len(phone) > 4 else "****"
+    return f"{phone[:4]}****{phone[-4:]}"
+
+
+def strip_mention(text: str, names: Iterable[str]) -> tuple[str, bool]:
+    """Return a text without the agent's name in front, and whether it names the agent.
+
+    Args:
+        names: what the agent is called there; with and without `@`.
+    """
+    either = "|".join(sorted((re.escape(name) for name in names if name), key=len, reverse=True))
+    if not either:
+        return text.strip(), False
+    front = re.match(rf"\s*@?(?:{either})(?:[:,]\s*|\s+)(?=\S)", text, re.IGNORECASE)
+    if front:
+        return text[front.end() :].strip(), True
+    return text.strip(), re.search(rf"(?<![\w-])@?(?:{either})(?![\w-])", text, re.IGNORECASE) is not None
+
+
+def as_command(text: str) -> str:
+    """Return a text that begins with `!name` as the command `/name`: some clients keep slashes for themselves."""
+    return f"/{text[1:]}" if re.match(r"![a-zA-Z]", text) else text

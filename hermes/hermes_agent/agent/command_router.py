@@ -1,0 +1,150 @@
+"""What a line that begins with `/` means in a conversation. Source: plugin contract §7.2, §7.3.
+
+First the agent's own commands and those of plugins, then skills, then, at a terminal, the only name that begins so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes_agent.agent.injected_messages import InjectedMessages
+from hermes_agent.commands import CommandTable, find_by_prefix, find_command, parse_command, run_command
+from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.core.redaction import MASK, redactor
+from hermes_agent.core.text import nearest_name
+from hermes_agent.hooks import HookBus
+from hermes_agent.policy import Approvals, Approver
+from hermes_agent.runtime.bridge import Bridge
+from hermes_agent.sessions import LOCAL
+from hermes_agent.skills.skill_commands import SkillCommands
+from hermes_agent.tools import CallScope, current_scope
+
+__all__ = ["CommandCall", "RunSkill", "CommandRouter", "UnknownCommand"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandCall:
+    """A command is to be run."""
+
+    command: SlashCommand
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunSkill:
+    """A turn with this message is to be run: a skill."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownCommand:
+    """It looks like a command, and there is none of that name."""
+
+    name: str
+    known: tuple[str, ...]
+
+    def reply(self, *others: str, sign: str = "/") -> str:
+        """Return what to say.
+
+        Args:
+            others: commands that the front door has of its own.
+            sign: what commands begin with there.
+        """
+        near = nearest_name(self.name, (*self.known, *others))
+        hint = f" Did you mean {sign}{near}?" if near else ""
+        return f"There is no command {sign}{self.name}.{hint} {sign}help lists them."
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRouter:
+    """The lines of a host. `cwd`: where tools work that a command calls, when the session is not open."""
+
+    commands: CommandTable
+    skills: SkillCommands
+    bridge: Bridge
+    injected: InjectedMessages
+    hooks: HookBus
+    cwd: Path
+    approval_timeout_s: float
+    approvals_off: bool = False
+
+    async def resolve(
+        self, line: str, *, session_id: str, platform: str, prefixes: bool = False
+    ) -> CommandCall | RunSkill | UnknownCommand | None:
+        """Return what is to be done; None for a line that is no command.
+
+        Args:
+            prefixes: whether the beginning of a name will do.
+        """
+        parsed = parse_command(line)
+        if parsed is None:
+            return None
+        name, arguments = parsed
+        command = find_command(self.commands, name)
+        if command is not None:
+            return CommandCall(command, arguments)
+
+        def message(chosen: str) -> str | None:
+            return self.skills.message(chosen, arguments, session_id=session_id, platform=platform)
+
+        text = await self.bridge.run(message, name)
+        if text is None and prefixes:
+            slugs = await self.bridge.run(self.skills.offered, platform)
+            longer = find_by_prefix(name, {*self.commands.names(), *slugs})
+            command = None if longer is None else self.commands.get(longer)
+            if command is not None:
+                return CommandCall(command, arguments)
+            text = None if longer is None else await self.bridge.run(message, longer)
+        if text is not None:
+            return RunSkill(text)
+        why = self.commands.why_absent(name)
+        if why:  # answered as the command would be, at every front door
+            return CommandCall(SlashCommand(name, lambda raw_args: f"/{name} is not there: {why}"), arguments)
+        shown = parse_command(redactor.mask_known(line))  # before it lost its capitals
+        return UnknownCommand(MASK if shown is None else shown[0], tuple(self.commands.names()))
+
+    def scope(self, session_id: str, platform: str, approver: Approver, *, principal: str = LOCAL) -> CallScope:
+        """Return what a command works for that is run beside a session; what it says there waits for a turn.
+
+        Args:
+            principal: who gives the command; tools that it calls show what that user may see.
+        """
+        self.injected.open(session_id)
+        return CallScope(
+            session_id=session_id,
+            task_id=session_id,
+            turn_id="",
+            cwd=self.cwd,
+            approvals=Approvals(approver, timeout_s=self.approval_timeout_s, off=self.approvals_off),
+            platform=platform,
+            principal=principal,
+        )
+
+    async def announce(self, called: CommandCall, scope: CallScope) -> None:
+        """Fire `pre_command`: the command is about to run, in the session of `scope`."""
+        hooks = self.hooks
+        if not hooks.has("pre_command"):
+            return
+        keywords = {"command": called.command.name, "args": called.arguments}
+        keywords |= {"session_id": scope.session_id, "platform": scope.platform}
+        token = current_scope.set(scope)  # what a callback does with tools and messages is done in this session
+        try:
+            steps = hooks.steps("pre_command", dict(keywords))
+            await self.bridge.run_steps(steps, shortest_s=hooks.shortest_s("pre_command"))
+        finally:
+            current_scope.reset(token)
+
+    async def run(self, called: CommandCall, scope: CallScope) -> str | None:
+        """Run a command, beside a turn that may run in the same session; return its answer without known secrets.
+
+        Args:
+            scope: whom a tool asks that the command calls, and which conversation a message goes to.
+        """
+        token = current_scope.set(scope)
+        try:
+            answer = await run_command(called.command, called.arguments, self.bridge)
+            return redactor.mask_known(answer) if answer else answer
+        finally:
+            current_scope.reset(token)

@@ -1,0 +1,474 @@
+"""`hermes profile`: several agents on one machine, each with a home of its own. `docs/operator/profiles.md`.
+
+`hermes state`: is state.db whole, what is too old, which copies are there to go back to.
+
+`hermes logs`: the daemon's log, from the journal or from `agent.log`, whichever applies.
+
+`hermes doctor`: whether everything is there that an answer needs, from the config to the model.
+
+`hermes completion bash|zsh|fish`: a script for the shell, made from the parser itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.app.cli.command import JSON, YES, Args, CliSubcommand, argument, exclusive, print_json
+from hermes_agent.config import hermes_home, load, make_home
+from hermes_agent.config.home import (
+    ACTIVE_PROFILE_FILE,
+    DEFAULT_PROFILE,
+    HomeProfile,
+    profile_at,
+    profiles,
+    root_home,
+)
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, UserError
+from hermes_agent.system.files import write_atomic
+
+if TYPE_CHECKING:
+    from hermes_agent.logs.entries import LogEntry, LogFilter
+    from hermes_agent.logs.readers import JournalReader, LogFile
+
+__all__ = ["add_completion", "add_doctor", "add_logs", "add_profile", "add_state", "completion_script"]
+
+
+CLONED_FILES = ("config.yaml", "config.local.yaml", ".env", "SOUL.md")
+"""What a clone takes over. Not `auth.json`: a login is renewed by one home, and the other's would become void."""
+FIRST_PORT = 8642
+
+profile_command = CliSubcommand(
+    "profile",
+    "several agents on this machine, each with a home of its own",
+    epilog="`hermes -p NAME COMMAND` works in a profile once, `hermes profile use NAME` from now on.",
+)
+add_profile = profile_command.add
+
+PROFILE_NAME = argument("name", metavar="NAME")
+
+
+@profile_command.default(json=False)
+@profile_command.action("list", "which there are, which is used, which daemons run", JSON)
+def _list_profiles(args: Args) -> int:
+    found = [_describe_profile(one, hermes_home()) for one in profiles()]
+    if args.json:
+        return print_json(found)
+    width = max(len(one["name"]) for one in found)
+    for one in found:
+        daemon = "no daemon" if one["pid"] is None else f"daemon {one['pid'] or 'runs'}"
+        print(f"{'*' if one['used'] else ' '} {one['name']:{width}}  {daemon:13}  {one['model'] or '-'}  {one['home']}")
+    return EXIT_OK
+
+
+def _describe_profile(one: HomeProfile, used: Path) -> dict[str, Any]:
+    from hermes_agent.service.daemon_state import lock_holder
+
+    try:
+        model = str(load(one.home).get("model.default") or "")
+    except ConfigError:
+        model = "(its config is wrong)"
+    pid = lock_holder(one.home)
+    return {"name": one.name, "home": str(one.home), "used": one.home == used, "pid": pid, "model": model}
+
+
+@profile_command.action(
+    "create",
+    "make one",
+    PROFILE_NAME,
+    argument("--clone", action="store_true", help="begin with config, .env and SOUL.md of the present one"),
+    argument("--clone-from", metavar="OTHER", help="the same of another one"),
+)
+def _create_profile(args: Args) -> None:
+    import shutil  # with every compressor: the help lists every command
+
+    from hermes_agent.config.edit import set_value
+
+    made = profile_at(args.name, there=False)
+    if made.home.exists():
+        raise UserError(f"there is a profile {args.name!r} already", hint=f"It lies in {made.home}.")
+    source = profile_at(args.clone_from).home if args.clone_from else hermes_home() if args.clone else None
+    port = _free_port()
+    make_home(made.home)
+    cloned = [] if source is None else [source / name for name in CLONED_FILES]
+    for file in cloned:
+        if file.is_file():
+            shutil.copy2(file, made.home / file.name)
+    set_value(made.home, ("server", "port"), port)
+    print(f"profile {args.name} is made, in {made.home}; its daemon listens on port {port}")
+    print(f"`hermes -p {args.name}` talks to it, `hermes -p {args.name} gateway run` runs its daemon")
+
+
+def _free_port() -> int:
+    """Return a port that no profile's config names."""
+    taken = set()
+    for one in profiles():
+        try:
+            taken.add(load(one.home).get("server.port"))
+        except ConfigError as exc:
+            print(f"hermes: profile {one.name}: {exc.message}", file=sys.stderr)
+    return next(port for port in range(FIRST_PORT, 65536) if port not in taken)
+
+
+@profile_command.action("use", "work in one from now on, where neither -p nor HERMES_HOME says otherwise", PROFILE_NAME)
+def _use_profile(args: Args) -> None:
+    found = profile_at(args.name)
+    write_atomic(root_home() / ACTIVE_PROFILE_FILE, found.name + "\n")
+    print(f"{found.name} is used from now on ({found.home})")
+
+
+@profile_command.action(
+    "rename", "give one another name; its daemon must not run", PROFILE_NAME, argument("new_name", metavar="NEW_NAME")
+)
+def _rename_profile(args: Args) -> None:
+    found, wanted = _find_named_profile(args.name), profile_at(args.new_name, there=False)
+    if wanted.home.exists():
+        raise UserError(f"there is a profile {args.new_name!r} already", hint="Choose another name.")
+    _check_unused(found)
+    found.home.rename(wanted.home)
+    _replace_active(found.name, wanted.name)
+    print(f"{args.name} is {args.new_name} now")
+
+
+@profile_command.action("delete", "remove one with everything in it; its daemon must not run", PROFILE_NAME, YES)
+def _delete_profile(args: Args) -> None:
+    import shutil  # as in _create
+
+    found = _find_named_profile(args.name)
+    _check_unused(found)
+    if not args.yes:
+        try:
+            said = input(f"Remove {found.home} with its sessions, memories and keys? Write its name: ")
+        except EOFError:
+            said = ""
+        if said.strip() != found.name:
+            raise UserError("nothing is removed", hint="-y removes without a question.")
+    shutil.rmtree(found.home)
+    _replace_active(found.name, "")
+    print(f"{found.name} is removed")
+
+
+def _find_named_profile(name: str) -> HomeProfile:
+    if name == DEFAULT_PROFILE:
+        raise UserError("the default home is no profile that can be renamed or removed", hint="It holds the others.")
+    return profile_at(name)
+
+
+def _check_unused(found: HomeProfile) -> None:
+    from hermes_agent.service.daemon_state import lock_holder
+
+    if lock_holder(found.home) is not None:
+        raise UserError(
+            f"the daemon of profile {found.name} runs", hint=f"`hermes -p {found.name} gateway stop` ends it."
+        )
+
+
+def _replace_active(name: str, instead: str) -> None:
+    """Let the profile that is used be another one, when it was this one; empty is the default home."""
+    place = root_home() / ACTIVE_PROFILE_FILE
+    if place.is_file() and place.read_text(encoding="utf-8").strip() == name:
+        if instead:
+            write_atomic(place, instead + "\n")
+        else:
+            place.unlink()
+
+
+state_command = CliSubcommand("state", "check, trim and restore what is stored in state.db")
+add_state = state_command.add
+
+
+def _state_path() -> Path:
+    return hermes_home() / "state.db"
+
+
+@state_command.action("check", "read every page (exit status 1: it is damaged)", JSON)
+def _check_state(args: Args) -> int:
+    from hermes_agent.store.database import check_database
+
+    path = _state_path()
+    if not path.exists():
+        print("nothing is stored yet")
+        return 0
+    found = check_database(path)
+    if args.json:
+        print_json(found._asdict())
+        return 1 if found.faults else 0
+    size, free = found.size
+    print(f"{path}: {size / 1e6:.1f} MB, {free / 1e6:.1f} MB of them free")
+    for owner, (version, reader) in sorted(found.versions.items()):
+        print(f"  {owner}: version {version}, readable by releases that know {reader}")
+    print("  " + ", ".join(f"{name} {count}" for name, count in found.rows.items()))
+    for fault in found.faults:
+        print(f"damaged: {fault}")
+    print("damaged; `hermes state restore-points` lists copies to put back" if found.faults else "whole")
+    return 1 if found.faults else 0
+
+
+@state_command.action("expire", "remove sessions and files that nobody used for sessions.retention_days")
+def _expire_state(args: Args) -> int:
+    from hermes_agent.host.maintenance import EXPIRING, expire_files
+    from hermes_agent.store.database import expire_rows
+
+    config = load(hermes_home())
+    path = _state_path()
+    removed = 0
+    if path.exists():
+        removed = expire_rows(path, EXPIRING, config.get("sessions.retention_days"), config.get("sessions.max_size_mb"))
+    files = expire_files(path.parent, config.get("sessions.retention_days"))
+    print(f"{removed} rows removed" + (f", and {files} files of the cache" if files else ""))
+    return 0
+
+
+@state_command.action("restore-points", "list the copies from before migrations")
+def _list_restore_points(args: Args) -> int:
+    from hermes_agent.store.migrations import list_restore_points
+
+    found = list_restore_points(_state_path())
+    for point in found:
+        stat = point.stat()
+        made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(stat.st_mtime))
+        print(f"{point.name}  {made}  {stat.st_size / 1e6:.1f} MB")
+    if not found:
+        print("none yet: one is made before the tables of a release that was in use are changed")
+    return 0
+
+
+@state_command.action(
+    "restore",
+    "put a copy back; the daemon must not run",
+    argument("name", metavar="NAME", help="as `hermes state restore-points` lists it"),
+)
+def _restore_point(args: Args) -> int:
+    from hermes_agent.service.daemon_state import HomeLock
+    from hermes_agent.store.migrations import list_restore_points, restore_from_point
+
+    path = _state_path()
+    point = next((one for one in list_restore_points(path) if one.name == args.name), None)
+    if point is None:
+        raise UserError(
+            f"there is no restore point {args.name!r}", hint="`hermes state restore-points` lists what there is."
+        )
+    with HomeLock(hermes_home()):
+        aside = restore_from_point(path, point)
+    print(f"{point.name} is in place; what was there before is {aside}")
+    return 0
+
+
+LEVELS = {level: level.upper() for level in ("debug", "info", "warning", "error", "critical")} | {"warn": "WARNING"}
+
+logs_command = CliSubcommand("logs", "show the log of the daemon and of the terminal")
+add_logs = logs_command.add
+
+
+def _parse_count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of records")
+    return int(text)
+
+
+@logs_command.default(
+    argument("-f", "--follow", action="store_true", help="go on showing what is logged, until Ctrl-C"),
+    argument("-n", "--lines", type=_parse_count, default=50, metavar="N", help="how many records (50)"),
+    argument(
+        "--level",
+        type=str.lower,
+        choices=LEVELS,
+        default="debug",
+        metavar="LEVEL",
+        help="the least level: debug, info, warning, error or critical",
+    ),
+    argument("--session", metavar="ID", help="only records of this session"),
+    argument("--plugin", metavar="NAME", help="only records of this plugin"),
+    argument(
+        "--since", metavar="TIME", help="2026-11-21, '2026-11-21 08:30', today, yesterday, or how long ago: 10m, 2h, 3d"
+    ),
+    argument("--json", action="store_true", help="one JSON object a line: time, level, logger, message, session, …"),
+    argument(
+        "--source",
+        choices=("auto", "journal", "file"),
+        default="auto",
+        help="where to read; auto takes what the daemon recorded at its start",
+    ),
+    argument("--unit", metavar="NAME", help="read the journal of this systemd unit"),
+)
+def _show_logs(args: Args) -> None:
+    # In the function: no other command needs them, and start-up is to be quick.
+    from hermes_agent.logs.entries import LogFilter
+    from hermes_agent.logs.readers import choose_reader, parse_since
+
+    wanted = LogFilter(
+        level=LEVELS[args.level],
+        session=args.session,
+        plugin=args.plugin,
+        since=parse_since(args.since) if args.since else None,
+    )
+    home = hermes_home()
+    log = choose_reader(home, source=args.source, unit=args.unit)
+    try:
+        found = log.recent(args.lines, wanted)
+        _print_entries(found, as_json=args.json)
+        if not found:
+            _explain_empty(log, wanted, following=args.follow)
+        elif (note := _other_log_hint(log, home)) and not args.json:
+            _print_note(note)
+        if args.follow:
+            _print_entries(log.follow(wanted), as_json=args.json)
+    except KeyboardInterrupt:
+        return
+    except BrokenPipeError:
+        # The reader has enough (`hermes logs | head`); Python would complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_entries(entries: Iterable[LogEntry], *, as_json: bool) -> None:
+    from hermes_agent.logs.entries import as_json as json_form
+    from hermes_agent.logs.entries import as_text as text_form
+
+    form = json_form if as_json else text_form
+    for entry in entries:
+        print(form(entry), flush=True)
+
+
+def _explain_empty(log: LogFile | JournalReader, wanted: LogFilter, *, following: bool) -> None:
+    """Say on stderr why there is nothing to see."""
+    from hermes_agent.logs.entries import LogFilter
+    from hermes_agent.logs.readers import LogFile
+
+    ahead = " Waiting for more." if following else ""
+    if isinstance(log, LogFile) and not log.exists():
+        _print_note(
+            f"Nothing is logged yet: there is no {log.path}, and no daemon has recorded with this home that it logs"
+            f" to the journal. `hermes logs --unit hermes-agent` reads the journal of a unit.{ahead}"
+        )
+    elif wanted != LogFilter():
+        _print_note(f"No record in {_log_name(log)} matches.{ahead}")
+    else:
+        _print_note(f"{_log_name(log)[0].upper()}{_log_name(log)[1:]} is empty.{ahead}")
+    if not isinstance(log, LogFile) and log.may_be_hidden():
+        _print_note("This user may not read the whole journal: run it with sudo, or join the group systemd-journal.")
+
+
+def _other_log_hint(log: LogFile | JournalReader, home: Path) -> str:
+    """Commands in a terminal log to the file even where the daemon logs to the journal."""
+    from hermes_agent.logs.readers import LogFile
+
+    if isinstance(log, LogFile) or not (home / "logs" / "agent.log").exists():
+        return ""
+    return f"This was {_log_name(log)}; what commands in a terminal logged: hermes logs --source file"
+
+
+def _log_name(log: LogFile | JournalReader) -> str:
+    from hermes_agent.logs.readers import LogFile
+
+    if isinstance(log, LogFile):
+        return str(log.path)
+    return f"the journal of {log.unit}" if log.unit else f"the journal of invocation {log.invocation}"
+
+
+def _print_note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+doctor_command = CliSubcommand("doctor", "look for what is wrong, and say how to put it right")
+add_doctor = doctor_command.add
+
+
+@doctor_command.default(
+    exclusive(
+        argument("--offline", action="store_true", help="do not ask the model's server"),
+        argument("--ask", action="store_true", help="ask the model a question, and show how long it takes to answer"),
+    ),
+    JSON,
+)
+def _run_doctor(args: Args) -> int:
+    from hermes_agent.app.doctor import run_checks  # the plugins, the config and the model load here
+    from hermes_agent.app.plugins.doctor import print_lines
+
+    lines = []
+    for line in run_checks(offline=args.offline, ask=args.ask):
+        lines.append(line)
+        if not args.json:
+            print_lines([line], width=10)
+    if args.json:
+        print_json([line._asdict() for line in lines])
+    return EXIT_FAILED if any(line.level == "wrong" for line in lines) else EXIT_OK
+
+
+INSTALL_HINTS = {
+    "bash": 'eval "$(hermes completion bash)" in ~/.bashrc',
+    "zsh": 'eval "$(hermes completion zsh)" in ~/.zshrc, after compinit',
+    "fish": "hermes completion fish > ~/.config/fish/completions/hermes.fish",
+}
+
+BASH = """\
+_hermes() {{
+  local current="${{COMP_WORDS[COMP_CWORD]}}" path="" word candidates
+  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+    [[ $word == -* ]] || path="${{path:+$path }}$word"
+  done
+  while :; do
+    case "$path" in
+{cases}
+      *) [[ $path == *" "* ]] && path="${{path% *}}" && continue; candidates="" ;;
+    esac
+    break
+  done
+  COMPREPLY=($(compgen -W "$candidates" -- "$current"))
+}}
+complete -o default -F _hermes hermes
+"""
+
+
+completion_command = CliSubcommand(
+    "completion",
+    "print a completion script for the shell",
+    epilog="\n".join(f"{shell}: {text}" for shell, text in INSTALL_HINTS.items()),
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+)
+add_completion = completion_command.add
+
+
+@completion_command.default(argument("shell", choices=sorted(INSTALL_HINTS)))
+def _print_completion(args: Args) -> int:
+    from hermes_agent.app.command_line import build_parser  # it imports this module
+
+    print(completion_script(args.shell, build_parser()), end="")
+    return 0
+
+
+def completion_script(shell: str, parser: argparse.ArgumentParser) -> str:
+    """Return the script for `bash`, `zsh` or `fish`."""
+    commands = dict(_walk_parser(parser, ""))
+    if shell == "fish":
+        return "".join(_fish(path, words) for path, words in commands.items())
+    cases = "\n".join(f'      "{path}") candidates="{" ".join(words)}" ;;' for path, words in commands.items())
+    text = BASH.format(cases=cases)
+    return f"autoload -U +X bashcompinit && bashcompinit\n{text}" if shell == "zsh" else text
+
+
+def _walk_parser(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield every command (`""`, `config`, `config set`) with the words that may follow it."""
+    words: list[str] = []
+    below: list[tuple[str, argparse.ArgumentParser]] = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            below += action.choices.items()
+            words += action.choices
+        elif action.option_strings:
+            words += [o for o in action.option_strings if o.startswith("--")]
+        elif action.choices:
+            words += [str(c) for c in action.choices]
+    yield path, words
+    for name, child in below:
+        yield from _walk_parser(child, f"{path} {name}".strip())
+
+
+def _fish(path: str, words: list[str]) -> str:
+    names = path.split()
+    seen = " and ".join(f"__fish_seen_subcommand_from {n}" for n in names) or "__fish_use_subcommand"
+    return f"complete -c hermes -n '{seen.replace(' and ', '; and ')}' -f -a '{' '.join(words)}'\n"

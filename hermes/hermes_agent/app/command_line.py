@@ -1,0 +1,156 @@
+"""The parser of the command line: `argparse`, told how wide a line may be.
+
+Read the command line, find the subcommand, show errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from hermes_agent.config.home import selected_profile
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.text import SUBCOMMANDS
+
+__all__ = ["Parser", "build_parser", "run"]
+
+
+class Parser(argparse.ArgumentParser):
+    """Finds the width itself: argparse imports `shutil` for it, with every compressor, whenever an option is added."""
+
+    def __init__(self, *, formatter_class: Any = argparse.HelpFormatter, **options: Any) -> None:
+        super().__init__(formatter_class=functools.partial(formatter_class, width=_columns() - 2), **options)
+
+
+def _columns() -> int:
+    """Return the width of the terminal in characters, as `shutil.get_terminal_size` does."""
+    named = os.environ.get("COLUMNS", "")
+    if named.isdecimal() and int(named):
+        return int(named)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):  # no stdout, or no terminal
+        return 80
+
+
+EPILOG = """\
+Without a command `hermes` opens a conversation in the terminal.
+A question on standard input is answered like -z: `echo "what is in this folder?" | hermes`.
+-z ends with 0 when the question is answered, 1 when it is not or not wholly (stderr says why), 2 for wrong usage.
+Plugins bring commands of their own: `hermes PLUGIN-COMMAND --help`. Those that ran once are listed above.
+"""
+
+
+MODULES = {
+    "auth": "cli.model:add_auth",
+    "completion": "cli.home:add_completion",
+    "config": "cli.config:add_config",
+    "cron": "cli.features:add_cron",
+    "doctor": "cli.home:add_doctor",
+    "gateway": "cli.gateway:add_gateway",
+    "insights": "cli.sessions:add_insights",
+    "logs": "cli.home:add_logs",
+    "mcp": "cli.tools:add_mcp",
+    "memory": "cli.features:add_memory",
+    "model": "cli.model:add_model",
+    "pairing": "cli.gateway:add_pairing",
+    "plugins": "plugins:add",
+    "profile": "cli.home:add_profile",
+    "rollback": "cli.sessions:add_rollback",
+    "send": "cli.gateway:add_send",
+    "sessions": "cli.sessions:add_sessions",
+    "skills": "cli.features:add_skills",
+    "state": "cli.home:add_state",
+    "tools": "cli.tools:add_tools",
+}
+"""Module of this package and its function for each subcommand, imported when it is asked for."""
+
+
+def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str = "") -> argparse.ArgumentParser:
+    """Return the parser of everything but plugin commands.
+
+    Args:
+        subcommands: those that are to be known; one that is asked for needs not wait for the others.
+        plugins_action: the same for the subcommands of `plugins`, which are many; empty for all.
+    """
+    parser = Parser(
+        prog="hermes",
+        description="An agent that lives on your machine.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-V", "--version", action="store_true", help="print the version and exit")
+    parser.add_argument("-z", "--oneshot", metavar="QUESTION", help="answer one question on stdout and exit")
+    parser.add_argument("-f", "--first", metavar="QUESTION", help="open a conversation and ask this first")
+    parser.add_argument(
+        "-c", "--continue", dest="continue_last", action="store_true", help="go on with the last session"
+    )
+    parser.add_argument("-r", "--resume", metavar="ID", help="go on with this session (see `hermes sessions list`)")
+    parser.add_argument("-p", "--profile", metavar="NAME", help="work in this profile (`hermes profile`); comes first")
+    parser.add_argument("-m", "--model", metavar="NAME", help="use this model instead of the configured one")
+    parser.set_defaults(run=_open_conversation)
+    # prog: without it argparse makes a help formatter, which imports shutil
+    subparsers = parser.add_subparsers(prog=parser.prog, metavar="COMMAND", title="commands", dest="command")
+    for name in subcommands:
+        module, _, function = MODULES[name].partition(":")
+        add = getattr(importlib.import_module(f"hermes_agent.app.{module}"), function)
+        add(subparsers, *([plugins_action] if name == "plugins" else []))
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit status."""
+    try:
+        argv = selected_profile(argv, os.environ)
+        name = argv[0] if argv and not argv[0].startswith("-") else None
+        if name is not None and name not in SUBCOMMANDS:
+            from hermes_agent.app import plugin_subcommands  # loads plugins: only for a name that is not ours
+
+            return plugin_subcommands.run_plugin_command(name, argv[1:], SUBCOMMANDS)
+        parser = build_parser(SUBCOMMANDS) if name is None else build_parser((name,), "".join(argv[1:2]))
+        if name is None and not {"-h", "--help"}.isdisjoint(argv):
+            _add_plugin_commands(parser)
+        args = parser.parse_args(argv)
+        return cast("Callable[[argparse.Namespace], int]", args.run)(args)
+    except UserError as error:
+        print(f"{_journal_prefix()}hermes: {error}", file=sys.stderr)
+        return error.exit_status
+
+
+def _add_plugin_commands(parser: argparse.ArgumentParser) -> None:
+    """Let the help name the commands of plugins in a section of their own; without any there is none."""
+    from hermes_agent.app import plugin_subcommands  # looks for plugins: only for somebody who reads the help
+
+    text = plugin_subcommands.help_text(SUBCOMMANDS).replace("%(", "% (")  # argparse would fill it in
+    if text:
+        parser.add_argument_group("commands of plugins", text.removeprefix("  "))
+
+
+def _journal_prefix() -> str:
+    """Return what makes a line an error where stderr is the journal; empty elsewhere."""
+    if "JOURNAL_STREAM" not in os.environ:
+        return ""
+    from hermes_agent.logs.handlers import stderr_is_journal  # of no use to anybody at a terminal
+
+    return "<3>" if stderr_is_journal(os.environ) else ""
+
+
+def _open_conversation(args: argparse.Namespace) -> int:
+    if args.version:
+        from hermes_agent.app.main import main
+
+        return main(["--version"])
+    from hermes_agent.app import daemon_client
+
+    if (door := daemon_client.daemon_socket(os.environ)) is not None:
+        return daemon_client.converse(door, args)
+    from hermes_agent.app import conversation  # asyncio, the model and the plugins
+
+    return conversation.run(
+        oneshot=args.oneshot, first=args.first, continue_last=args.continue_last, resume=args.resume, model=args.model
+    )

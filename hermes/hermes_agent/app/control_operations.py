@@ -1,0 +1,429 @@
+"""Slash commands of the daemon's group members: which there are, and for whom one runs.
+
+Members may give commands of plugins, and those that work on their own session. What changes the agent for others is
+its operator's.
+
+What is wrong with the plugins of a running process: not loaded, suspended, failed or stalled threads.
+
+The plugins of a host, as the server asks for them.
+
+What can be asked of the running daemon over its control socket: by the commands, and by people of its group.
+
+Members talk to the agent, and see what they said themselves. The kernel does not tell the daemon which member asks,
+where the unit has users of its own. So each brings a key that lies in their own home (`app.daemon_client`), and their
+sessions are those of `member:` and the key's hash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import signal
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hermes_agent.agent.command_router import CommandCall, CommandRouter, RunSkill, UnknownCommand
+from hermes_agent.commands import find_command, parse_command
+from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.core.errors import EXIT_USAGE, UserError
+from hermes_agent.core.log_context import log_context
+from hermes_agent.core.messages import Notice, StopSentence, TurnFinished, new_session_id
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.plugins.manager import PluginManager
+from hermes_agent.plugins.usage_account import UsageAccount, metrics_text, stalled_calls
+from hermes_agent.policy import NoApprover
+from hermes_agent.runtime.bridge import Bridge
+from hermes_agent.server.conversations import CommandConversation
+from hermes_agent.service.daemon_state import read_note, read_state
+
+if TYPE_CHECKING:
+    from hermes_agent.agent import Agent
+    from hermes_agent.agent.conversation import Conversation
+    from hermes_agent.app.daemon import ReloadSignal
+    from hermes_agent.gateway.gateway import Gateway
+    from hermes_agent.host import Host
+    from hermes_agent.plugins.plugin_record import LoadedPlugin
+    from hermes_agent.service.control_socket import Operation
+
+__all__ = [
+    "APPROVER",
+    "FOR_MEMBERS",
+    "GroupOperations",
+    "KEY_LENGTH",
+    "MemberCommand",
+    "MemberCommands",
+    "PLATFORM",
+    "PluginStatus",
+    "PluginTrouble",
+    "find_plugin_troubles",
+    "make_operations",
+    "troubles_as_json",
+]
+
+
+PLATFORM = "cli"
+APPROVER = NoApprover("over the daemon's socket")
+HELP = "help"
+SESSION_COMMANDS = frozenset({"compress", "context", "undo", "usage"})
+"""Commands of the agent that work on the session in which they are given."""
+CLIENT_COMMANDS = {"new": "begin a new session (also /reset, /clear)", "exit": "leave (also /quit, Ctrl-D)"}
+"""What the client itself understands (`app.daemon_client`)."""
+MAX_NEW_SESSIONS = 512
+
+
+class MemberCommand(NamedTuple):
+    """A command that is to be run."""
+
+    talk: CommandConversation
+    beside: bool
+    """Whether it may run beside a turn of its session."""
+
+
+class MemberCommands:
+    """What lines of members mean."""
+
+    def __init__(self, slash: CommandRouter) -> None:
+        self._slash = slash
+        self._new_sessions: OrderedDict[str, str] = OrderedDict()
+        """Sessions in which commands were given before anything was said, with their principals."""
+
+    def is_new_session(self, session: str, principal: str) -> bool:
+        """Say whether a member began a session with a command."""
+        return self._new_sessions.get(session) == principal
+
+    async def parse_line(self, text: str, session: str, principal: str) -> MemberCommand | str:
+        """Return the command to run, or what is to be said in a turn.
+
+        Args:
+            session: empty for a new one.
+
+        Raises:
+            UserError: there is no such command, or a member may not give it.
+        """
+        own = session or new_session_id()
+        parsed = parse_command(text)
+        if parsed is not None and parsed[0] == HELP and find_command(self._slash.commands, HELP) is None:
+            found: CommandCall | RunSkill | UnknownCommand | None = CommandCall(
+                _help(await self._available_commands()), ""
+            )
+        else:
+            found = await self._slash.resolve(text, session_id=own, platform=PLATFORM)
+        match found:
+            case None:
+                return text
+            case RunSkill(message):
+                return message
+            case UnknownCommand():
+                raise UserError(found.reply(HELP, *CLIENT_COMMANDS), exit_status=EXIT_USAGE)
+        name = found.command.name
+        if not self._is_open_to_members(name):
+            raise UserError(
+                f"/{name} is for the agent's operator", hint="/help lists what members of the group may give."
+            )
+        if name in SESSION_COMMANDS and not session:
+            raise UserError(f"/{name} is about a session, and none is open", hint="Say something first, or give -c.")
+        if not session:
+            self._new_sessions[own] = principal
+            while len(self._new_sessions) > MAX_NEW_SESSIONS:
+                self._new_sessions.popitem(last=False)
+        scope = self._slash.scope(own, PLATFORM, APPROVER, principal=principal)
+        return MemberCommand(CommandConversation(self._slash, found, scope, ""), found.command.during_turn)
+
+    def _is_open_to_members(self, name: str) -> bool:
+        return name in SESSION_COMMANDS or self._slash.commands.owner(name) != BUILTIN
+
+    async def _available_commands(self) -> list[tuple[str, str]]:
+        """Return what members may give, with descriptions: commands, then skills."""
+        commands = dict(self._slash.commands.items())
+        rows = [(f"{n} {c.args_hint}", c.description) for n, c in commands.items() if self._is_open_to_members(n)]
+        skills = await self._slash.bridge.run(self._slash.skills.offered, PLATFORM)
+        rows += [(f"{n} [what to do]", skill.document.description) for n, skill in skills.items() if n not in commands]
+        return [(name.rstrip(), text) for name, text in sorted([*rows, *CLIENT_COMMANDS.items(), (HELP, "this list")])]
+
+
+def _help(rows: list[tuple[str, str]]) -> SlashCommand:
+    width = max(len(name) for name, _ in rows)
+    told = "\n".join(f"  /{name:<{width}}  {text}" for name, text in rows)
+    return SlashCommand(HELP, lambda arguments: told)
+
+
+CHECK = "`hermes plugins check {}`"
+
+
+class PluginTrouble(NamedTuple):
+    """One thing that is wrong with one plugin."""
+
+    plugin: str
+    state: str
+    """`failed`, `changed`, `refused`, `stale`, `suspended`, `stalled` or `errors`."""
+    reason: str
+    remedy: str = ""
+
+
+def find_plugin_troubles(
+    plugins: PluginManager, account: UsageAccount, bridge: Bridge, suspended: Mapping[str, str]
+) -> list[PluginTrouble]:
+    """Return every trouble, by plugin. Not for the core loop: a blocked plugin loop is waited for, for a second.
+
+    Args:
+        suspended: why the hooks of a plugin are called no more, by its key.
+    """
+    found = [PluginTrouble(r.name, "refused", f"{r.path} is not used: {r.reason}") for r in plugins.rejected]
+    for record in plugins.records:
+        key = record.manifest.key
+        if record.status in ("failed", "changed"):
+            remedy = record.remedy or (CHECK.format(record.manifest.path) if record.status == "failed" else "")
+            found.append(PluginTrouble(key, record.status, record.failure, remedy))
+        if record.stale:
+            found.append(PluginTrouble(key, "stale", f"a newer version could not be loaded: {record.stale}"))
+    for key, why in suspended.items():
+        text = f"its hooks are called no more, its guards block: {why}"
+        found.append(PluginTrouble(key, "suspended", text, f"Raise plugins.entries.{key}.hook_timeout_s, or restart."))
+    for call in stalled_calls(bridge.stalled(), plugins.suspects):
+        text = f"a call has not returned for {call.seconds:.0f} s after its deadline, at {call.place}"
+        found.append(PluginTrouble(call.plugin, "stalled", text, "The thread is lost until `hermes gateway restart`."))
+    for key, tally in account.usage_by_plugin().items():
+        if tally.other_errors:
+            text = f"{tally.other_errors} errors in its threads and checks, the last: {tally.last_fault}"
+            found.append(PluginTrouble(key, "errors", text, f"`hermes logs --plugin {key}` shows them."))
+    return sorted(found)
+
+
+def troubles_as_json(host: Host) -> list[dict[str, str]]:
+    """Return what is wrong with plugins: `plugin`, `state`, `reason`, `remedy` each. Not for the core loop."""
+    return [
+        one._asdict() for one in find_plugin_troubles(host.plugins, host.account, host.bridge, host.hooks.suspended())
+    ]
+
+
+class PluginStatus:
+    """`server.PluginDoor` over a host.
+
+    Args:
+        after_reload: takes over what plugins and config say now; returns what changed, by platform.
+    """
+
+    def __init__(self, host: Host, after_reload: Callable[[], Awaitable[Mapping[str, str]]] | None = None) -> None:
+        self._host = host
+        self._after_reload = after_reload
+
+    def report(self) -> list[dict[str, Any]]:
+        """Return each plugin: what it is, whether it runs and why not, what it did; refused ones at the end."""
+        found = [self._describe(record) for record in self._host.plugins.records]
+        return found + [
+            {"key": r.name, "source": r.source, "path": r.path, "status": "refused", "error": r.reason}
+            for r in self._host.plugins.rejected
+        ]
+
+    def metrics(self) -> str:
+        """Return the account of all plugins in Prometheus' text format."""
+        return metrics_text(self._host.account.usage_by_plugin())
+
+    async def reload(self, name: str | None) -> list[dict[str, str]]:
+        """Reload in a worker: a plugin that hangs delays nobody."""
+        done = await self._host.bridge.run(self._host.plugins.reload, name)
+        platforms = await self._after_reload() if self._after_reload is not None else {}
+        later = self._host.needs_restart if name is None else []
+        told = [{"key": one.key, "outcome": one.outcome, "reason": one.reason} for one in done]
+        told += [{"key": f"platform {n}", "outcome": what, "reason": ""} for n, what in platforms.items()]
+        return told + [{"key": f"config {one}", "outcome": "needs a restart", "reason": ""} for one in later]
+
+    def _describe(self, record: LoadedPlugin) -> dict[str, Any]:
+        return record.summary() | {
+            "status": record.status,
+            "path": record.manifest.path,
+            "where": record.where,
+            "stale": record.stale,
+            "tools": list(record.tools_registered),
+            "problems": [problem.text for problem in record.problems],
+            "notes": list(record.notes),
+            "account": self._host.account.usage_of(record.manifest.key).to_json(),
+        }
+
+
+FOR_MEMBERS = frozenset({"status", "send", "talk", "sessions", "session"})
+"""What is no question of running the daemon, nor of somebody else's sessions."""
+KEY_LENGTH = 32
+"""Characters of a key at least."""
+SESSIONS_MAX = 500
+
+
+def make_operations(host: Host, gateway: Gateway, reloads: ReloadSignal, *, at_once: int) -> dict[str, Operation]:
+    """Return what can be asked, by name. `at_once`: turns of members that run at once."""
+    members = GroupOperations(host.agent, host.slash, at_once=at_once)
+
+    async def status(question: Mapping[str, Any]) -> dict[str, Any]:
+        parked = [
+            {"target": str(one.target), "reason": one.reason, "since": one.since, "count": one.count}
+            for one in await host.delivery.list_parked()
+        ]
+        state = read_state(host.home)
+        where = {
+            "pid": os.getpid(),
+            "started": state.started if state else 0.0,
+            "home": str(host.home),
+            "address": read_note(host.home, "http") or "",
+            "cwd": str(host.working_directory),
+        }
+        plugins = await host.bridge.run(troubles_as_json, host)
+        counts = await host.delivery.counts()
+        return {"delivery": counts, "parked": parked, "platforms": gateway.states(), "plugins": plugins, **where}
+
+    async def stop(question: Mapping[str, Any]) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        if question.get("now"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {"pid": os.getpid()}
+
+    async def reload(question: Mapping[str, Any]) -> dict[str, Any]:
+        return {"told": await reloads.run()}
+
+    async def send(question: Mapping[str, Any]) -> dict[str, Any]:
+        name = await gateway.send_text(str(question["to"]), str(question["text"]))
+        return await _sent(name, float(question.get("wait_s") or 0))
+
+    async def _sent(name: str, wait_s: float) -> dict[str, Any]:
+        if not wait_s:
+            return {"reply": name, "state": "pending"}
+        try:
+            return {"reply": name, "state": await host.delivery.wait_settled(name, wait_s)}
+        except TimeoutError:
+            return {"reply": name, "state": "pending"}
+
+    async def revive(question: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = str(question["target"])
+        found = [one.target for one in await host.delivery.list_parked() if wanted in ("all", str(one.target))]
+        if not found:
+            raise UserError(f"no target {wanted!r} is parked", hint="`hermes gateway status` lists those that are.")
+        for target in found:
+            await host.delivery.revive(target)
+        return {"revived": [str(target) for target in found]}
+
+    own = {"status": status, "stop": stop, "restart": _restart, "reload": reload, "send": send, "revive": revive}
+    return own | {"talk": members.talk, "sessions": members.sessions, "session": members.session}
+
+
+async def _restart(question: Mapping[str, Any]) -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGUSR1)
+    return {"pid": os.getpid()}
+
+
+class GroupOperations:
+    """Answers what members of the group ask. `at_once`: turns that run at once; more wait."""
+
+    def __init__(self, agent: Agent, slash: CommandRouter, *, at_once: int) -> None:
+        self._agent = agent
+        self._commands = MemberCommands(slash)
+        self._slots = asyncio.Semaphore(at_once)
+        self._busy: set[str] = set()
+
+    async def talk(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a turn, or a slash command: `{text, session?}`, an id or `last`. The answer has `text`, `session`,
+        `notices`, `reason`, `incomplete_reason` (why the text is not the whole answer)."""
+        principal = _principal(question)
+        session = str(question.get("session") or "")
+        if session == "last":
+            session = await self._last(principal)
+        elif session and not self._commands.is_new_session(session, principal):
+            session = (await self._find(session, principal)).id
+        text = str(question.get("text") or "")
+        asked = await self._commands.parse_line(text, session, principal)
+        if isinstance(asked, MemberCommand):
+            return await self._command(asked, session, principal)
+        return await self._turn(asked, session, principal)
+
+    async def _command(self, asked: MemberCommand, session: str, principal: str) -> dict[str, Any]:
+        """Run a command, beside a turn of its session if it may, and then what it says into the session."""
+        talk = asked.talk
+        async with self._alone("" if asked.beside else session):
+            try:
+                end = await self._events(talk, "")
+            except asyncio.CancelledError:
+                talk.interrupt()
+                raise
+        texts, notices = [end["text"]] if end["text"] else [], end["notices"]
+        waiting = (
+            () if session in self._busy else self._agent.injected.take(talk.session_id)
+        )  # else its turn takes them
+        for said in waiting:
+            end = await self._turn(said, talk.session_id, principal)
+            texts.append(end["text"])
+            notices += end["notices"]
+        return end | {"text": "\n".join(texts), "notices": notices}
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, session: str) -> AsyncIterator[None]:
+        """Keep others out of a session; empty is none in particular.
+
+        Raises:
+            UserError: somebody is in it.
+        """
+        if session in self._busy:
+            raise UserError(f"the session {session} answers something else now", hint="Wait, or begin another one.")
+        self._busy |= {session} - {""}
+        try:
+            yield
+        finally:
+            self._busy.discard(session)
+
+    async def sessions(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """List sessions: `{limit, source?}`."""
+        limit = max(1, min(int(question.get("limit") or 20), SESSIONS_MAX))
+        source = question.get("source")
+        of = self._agent.principals.visible_to(_principal(question))
+        found = await self._agent.call_transcript("recent", limit, source=source and str(source), of=of)
+        return {"sessions": [asdict(session) for session in found]}
+
+    async def session(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Return one session with what was said: `{id}`."""
+        found = await self._find(str(question.get("id") or ""), _principal(question))
+        messages = await self._agent.call_transcript("messages", found.id)
+        return {"session": asdict(found), "messages": [m.to_dict() | {"tool_name": m.tool_name} for m in messages]}
+
+    async def _find(self, session: str, principal: str) -> Any:
+        return await self._agent.call_transcript("find", session, of=self._agent.principals.visible_to(principal))
+
+    async def _last(self, principal: str) -> str:
+        found = await self._agent.call_transcript("recent", 1, source="cli", of=[principal])
+        if not found:
+            raise UserError("there is no session to continue", hint="Start one with `hermes`.")
+        return str(found[0].id)
+
+    async def _turn(self, text: str, session: str, principal: str) -> dict[str, Any]:
+        async with self._alone(session), self._slots:
+            talk = await self._agent.open(session or None, platform=PLATFORM, approver=APPROVER, principal=principal)
+            return await self._events(talk, text)
+
+    async def _events(self, talk: Conversation | CommandConversation, text: str) -> dict[str, Any]:
+        from hermes_agent.console.output import (  # a daemon that is not asked needs none
+            incomplete_reason,
+            without_sentence,
+        )
+
+        notices: list[str] = []
+        sentence = ""
+        try:
+            with log_context(session=talk.session_id):
+                async with contextlib.aclosing(talk.turn(text)) as events:
+                    async for event in events:
+                        if isinstance(event, Notice):
+                            notices.append(event.text)
+                        elif isinstance(event, StopSentence):
+                            sentence = event.text.strip()
+                        elif isinstance(event, TurnFinished):
+                            end = {"text": without_sentence(event.text, sentence), "reason": event.reason}
+                            end["not_whole"] = sentence or incomplete_reason(event)
+            return {"session": talk.session_id, "notices": notices, **end}
+        finally:
+            await talk.close("session_boundary")
+
+
+def _principal(question: Mapping[str, Any]) -> str:
+    key = str(question.get("key") or "")
+    if len(key) < KEY_LENGTH:
+        raise UserError(f"a member's question needs `key`, {KEY_LENGTH} characters or more that nobody else knows")
+    return f"member:{hashlib.sha256(key.encode()).hexdigest()[:16]}"

@@ -1,0 +1,420 @@
+"""What `hermes doctor` finds about the model: installed, reachable, key accepted, and with `--ask` answering.
+
+A list of models proves nothing where it is open: many servers list their models without a key and refuse chat requests.
+
+What `hermes doctor` checks: config, plugins, stored state, secrets, terminal, model, extras, daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hermes_agent import __version__
+from hermes_agent.app.cli.command import loaded_host
+from hermes_agent.app.control_operations import troubles_as_json
+from hermes_agent.app.daemon_client import daemon_socket
+from hermes_agent.app.declared_options import declared_schema
+from hermes_agent.app.gateway_commands import collect_from_socket, collect_status
+from hermes_agent.app.manifest_cache import quiet_or_debug
+from hermes_agent.app.plugins.doctor import Diagnosis, Level
+from hermes_agent.app.plugins.doctor import run_plugin_checks as plugin_findings
+from hermes_agent.app.plugins.home import LazySecrets
+from hermes_agent.config import hermes_home
+from hermes_agent.config.check import check_home
+from hermes_agent.core.errors import ModelError, ToolFailed, UserError
+from hermes_agent.core.messages import Message
+from hermes_agent.cron import JobStore
+from hermes_agent.cron.jobs import targets_of
+from hermes_agent.host import Host
+from hermes_agent.host.features import unpriced_model_warnings
+from hermes_agent.host.settings import working_directory
+from hermes_agent.models import embedded
+from hermes_agent.models.embedded.availability import RUNTIME
+from hermes_agent.models.model_catalog import cost_usd, fetch_model_ids
+from hermes_agent.models.request import ModelAnswer, ModelRequest
+from hermes_agent.models.selection import ModelSelection
+from hermes_agent.plugins.config_names import find_missing_platform, find_unknown_names
+from hermes_agent.plugins.llm_access import request_refusal
+from hermes_agent.policy.network import GROUP, explain_unruled
+from hermes_agent.server import read_settings
+from hermes_agent.sessions import UsageRecord
+from hermes_agent.store.database import check_database as check_state
+from hermes_agent.system.installation import extras, install_hint, missing_packages
+from hermes_agent.workspace.backend import Backend, BackendCommand, ShellState
+
+__all__ = ["check_model", "run_checks"]
+
+
+QUESTION = "This is a test of the connection. Answer with the word ready and nothing else."
+ASK_S = 120.0
+"""Seconds in which a server has to answer the question of `--ask`."""
+ASK_EMBEDDED_S = 600.0
+"""The same for the embedded model, which is loaded first."""
+PROBE_S = 20.0
+LONGEST_ANSWER = 80
+AUTHORISED = (400, 413, 422)
+"""Statuses of a server that read a request without messages, and refuses it for that."""
+CAUSE = "doctor"
+
+
+def check_model(host: Host, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
+    """Yield what is found.
+
+    Args:
+        offline: nothing is asked.
+        ask: the model is asked a question. It costs what a short question costs.
+    """
+    try:
+        selection = host.select_model()
+    except UserError as exc:
+        hint = "`hermes -z hello` lists the ways." if "\n" in exc.hint else exc.hint
+        yield Diagnosis("wrong", "model", exc.message, hint)
+        yield from _check_local_model(host)
+        return
+    name = f"{selection.model or '(the first of its list)'} of {selection.provider}"
+    if offline:
+        yield Diagnosis("ok", "model", name)
+    elif selection.is_embedded:
+        yield from _ask_model(host, selection, name) if ask else [Diagnosis("ok", "model", f"{name} is there")]
+    else:
+        yield from _check_server(host, selection, name, ask=ask)
+
+
+def _check_local_model(host: Host) -> Iterator[Diagnosis]:
+    """Yield what the embedded model lacks, where it was chosen or a part of it is there."""
+    block = host.config.get("model")
+    block = block if isinstance(block, dict) else {}
+    there = embedded.check_availability(block.get("local") or {}, str(block.get("default") or ""))
+    if there.weights and not there.runtime:
+        text = f"the weights of {there.model} are there ({there.path}), and the runtime {RUNTIME} is not installed"
+        yield Diagnosis("wrong", "model", text, f"{install_hint('local')} installs it.")
+    elif there.runtime and not there.weights and block.get("provider") == "local":
+        text = f"the runtime {RUNTIME} is installed, and the weights of {there.model} are not there ({there.path})"
+        yield Diagnosis(
+            "wrong", "model", text, "Correct model.local.path." if there.own_file else "`hermes model pull`"
+        )
+
+
+def _check_server(host: Host, selection: ModelSelection, name: str, *, ask: bool) -> Iterator[Diagnosis]:
+    endpoint = selection.endpoint
+    listed = fetch_model_ids(endpoint)
+    if ask:
+        findings = list(_ask_model(host, selection, name))
+    elif listed is not None and endpoint.key and fetch_model_ids(replace(endpoint, key="")) is None:
+        findings = [Diagnosis("ok", "model", f"{name} ({endpoint.public_url} answers)")]
+    else:
+        findings = [_probe(selection, name)]
+    yield from findings
+    if listed and selection.model and selection.model not in listed and findings[-1].level != "wrong":
+        text = f"{selection.provider} does not list {selection.model}"
+        yield Diagnosis("note", "model", text, f"`hermes model list {selection.provider}` shows what there is.")
+
+
+def _probe(selection: ModelSelection, name: str) -> Diagnosis:
+    """Return what comes of a chat request without messages: a server refuses it after it looked at the key."""
+    url = selection.endpoint.public_url
+    request = ModelRequest(selection.model, (), max_tokens=1)
+    try:
+        asyncio.run(_answer(selection, request, PROBE_S))
+    except ModelError as exc:
+        is_read = exc.kind == "refused" and exc.status in AUTHORISED
+        if is_read or exc.kind in ("empty", "context_too_long"):
+            return Diagnosis("ok", "model", f"{name} ({url} answers)")
+        passing = exc.kind in ("overloaded", "rate_limit", "cut_off")
+        hint = "`hermes doctor --ask` asks a question." if passing else exc.hint
+        return Diagnosis("note" if passing else "wrong", "model", exc.message, hint)
+    return Diagnosis("ok", "model", f"{name} ({url} answers)")
+
+
+def _ask_model(host: Host, selection: ModelSelection, name: str) -> Iterator[Diagnosis]:
+    """Yield how long the model took for a question, and its answer; or the error that a turn would show."""
+    if refusal := request_refusal(host, selection):
+        yield Diagnosis("wrong", "model", refusal, "Change `limits` in the config, or wait until tomorrow.")
+        return
+    request = ModelRequest(selection.model, [Message("user", QUESTION)], max_tokens=selection.max_tokens)
+    began = time.monotonic()
+    try:
+        answer = asyncio.run(_answer(selection, request, ASK_EMBEDDED_S if selection.is_embedded else ASK_S))
+    except UserError as exc:
+        yield Diagnosis("wrong", "model", exc.message, exc.hint)
+        return
+    seconds = time.monotonic() - began
+    _record(host, selection, answer, seconds)
+    text = " ".join(answer.message.text.split())
+    shown = text if len(text) <= LONGEST_ANSWER else f"{text[: LONGEST_ANSWER - 1]}…"
+    yield Diagnosis("ok", "model", f"{name} answered in {seconds:.1f} s: {shown}")
+
+
+async def _answer(selection: ModelSelection, request: ModelRequest, limit_s: float) -> ModelAnswer:
+    """Ask this model alone, once.
+
+    Raises:
+        ModelError: there is no answer, or none in time.
+    """
+    client: Any = selection.new_client()
+    answer: ModelAnswer | None = None
+    try:
+        async with asyncio.timeout(limit_s), aclosing(client.stream(request)) as items:
+            async for item in items:
+                if isinstance(item, ModelAnswer):
+                    answer = item
+    except TimeoutError:
+        text = f"Model {request.model!r} of {selection.provider} gave no whole answer within {limit_s:g} seconds."
+        hint = f"Is the server at {selection.endpoint.public_url} overloaded?" if selection.base_url else ""
+        raise ModelError("unreachable", text, hint=hint) from None
+    finally:
+        await client.aclose()
+    assert answer is not None  # the last item of every stream
+    return answer
+
+
+def _record(host: Host, selection: ModelSelection, answer: ModelAnswer, seconds: float) -> None:
+    provider = answer.provider or selection.provider
+    cost = cost_usd(answer, provider)
+    host.ledger.record(UsageRecord(answer.usage, provider, answer.model, cause=CAUSE, cost_usd=cost, seconds=seconds))
+
+
+SERVERS_S = 20.0
+"""Seconds that MCP servers have to answer."""
+COMMAND_S = 30.0
+"""Seconds that the command may take that is run to see whether one can be."""
+
+
+def run_checks(*, offline: bool, ask: bool = False) -> Iterator[Diagnosis]:
+    """Yield every finding as it is made: of the home, or, for a member of the daemon's group, of the daemon alone.
+
+    Args:
+        offline: the model's server is not asked.
+        ask: the model is asked a question.
+    """
+    quiet_or_debug(os.environ)
+    if (door := daemon_socket(os.environ)) is not None:  # the rest is its administrator's
+        yield from _describe_running(collect_from_socket(door))
+        if ask:
+            yield Diagnosis("note", "model", "is the daemon's, and not asked from here", "`hermes -z hello` asks it.")
+        return
+    home = hermes_home()
+    config = list(_guard_check("config", lambda: _config(home)))
+    yield from config
+    is_started = False
+    if all(line.level != "wrong" for line in config):
+        for line in _guard_check("start", lambda: _check_loaded(home, offline=offline, ask=ask)):
+            is_started = is_started or line.subject != "start"
+            yield line
+    if not is_started:  # what can be checked without
+        yield from _guard_check("plugins", lambda: _plugins(home))
+        yield from _guard_check("state", lambda: _state(home))
+        yield from _extras()
+
+
+def _check_loaded(home: Path, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
+    """Yield what is found with plugins loaded, as they are when a user asks something."""
+    with loaded_host() as host:
+        yield from _guard_check("plugins", lambda: _plugins(home))
+        yield from _guard_check("state", lambda: _state(home))
+        yield from _guard_check("config", lambda: _names(host))
+        yield from _guard_check("cron", lambda: _jobs(host))
+        yield from _guard_check("secrets", lambda: _secrets(host))
+        yield from _guard_check("terminal", lambda: _terminal(host))
+        yield from _guard_check("model", lambda: check_model(host, offline=offline, ask=ask))
+        yield from _guard_check("limits", lambda: _limits(host))
+        yield from _guard_check("mcp", lambda: _servers(host, offline=offline))
+        yield from _extras()
+        yield from _guard_check("plugins", lambda: _check_troubles(host))
+        yield from _guard_check("daemon", lambda: _daemon(host))
+
+
+def _guard_check(subject: str, look: Callable[[], Iterable[Diagnosis]]) -> Iterator[Diagnosis]:
+    """Yield what a look finds; its failure is a finding, and the others go on."""
+    try:
+        yield from look()
+    except UserError as exc:
+        hint = exc.hint or ""
+        yield Diagnosis("wrong", subject, exc.message, "`hermes -z hello` lists the ways." if "\n" in hint else hint)
+
+
+def _config(home: Path) -> Iterator[Diagnosis]:
+    report = check_home(home, schema=declared_schema(home))
+    for finding in report.errors:
+        yield Diagnosis("wrong", "config", str(finding), report.hint)
+    for finding in report.notes:
+        yield Diagnosis("wrong" if finding.level == "warning" else "note", "config", str(finding))
+    if report.is_valid:
+        yield Diagnosis("ok", "config", f"{home} is valid")
+
+
+def _names(host: Host) -> Iterator[Diagnosis]:
+    for finding in find_unknown_names(host):
+        if not finding.key_path.startswith("plugins."):  # `_plugins` says it
+            yield Diagnosis("wrong", "config", str(finding))
+
+
+def _jobs(host: Host) -> Iterator[Diagnosis]:
+    """Yield the scheduled jobs whose answers go to a platform that there is not."""
+    if not (host.home / "state.db").exists():
+        return
+    with contextlib.closing(JobStore(host.home / "state.db")) as store:
+        jobs = [job for job in store.jobs() if job.enabled]
+    for job in jobs:
+        for target in targets_of(job):
+            if fault := find_missing_platform(host, target):
+                text = f"job {job.name!r} ({job.id}) delivers to `{target}`: {fault[1]}"
+                yield Diagnosis("wrong", "cron", text, f"`hermes cron edit {job.id} --deliver WHERE` changes it.")
+
+
+def _plugins(home: Path) -> Iterator[Diagnosis]:
+    """Yield what is wrong with plugins, and how many run."""
+    lines = plugin_findings(home, os.environ, Path.cwd(), LazySecrets(home))
+    for line in lines:
+        if line.level == "wrong" and line.subject != "config":  # `_config` says it better
+            yield Diagnosis("wrong", "plugins", f"{line.subject}: {line.text}", line.remedy)
+    running = sum(line.level == "ok" for line in lines)
+    yield Diagnosis("ok", "plugins", f"{running} run (`hermes plugins doctor` says more)")
+
+
+def _state(home: Path) -> Iterator[Diagnosis]:
+    path = home / "state.db"
+    if not path.exists():
+        yield Diagnosis("idle", "state", "nothing is stored yet")
+        return
+    found = check_state(path)
+    for fault in found.faults:
+        yield Diagnosis("wrong", "state", f"{path} is damaged: {fault}", "`hermes state restore-points` lists copies.")
+    if not found.faults:
+        yield Diagnosis("ok", "state", f"{path} is whole ({found.size[0] / 1e6:.1f} MB)")
+
+
+def _secrets(host: Host) -> Iterator[Diagnosis]:
+    warnings = host.credentials.warnings()
+    for warning in warnings:
+        yield Diagnosis("wrong", "secrets", warning)
+    if not warnings:
+        yield Diagnosis("ok", "secrets", "nobody else may read them")
+
+
+def _terminal(host: Host) -> Iterator[Diagnosis]:
+    """Yield where commands run, after one did."""
+    remedy = "docs/operator/commands.md says what each backend needs."
+    try:
+        backend = host.shells.backend
+        for ok, label, detail in backend.checks():
+            yield Diagnosis("ok" if ok else "wrong", "terminal", f"{label}: {detail}" if detail else label)
+        if backend.refusal:
+            yield Diagnosis("wrong", "terminal", backend.refusal)
+            return
+        yield _network(host, backend)
+        cwd = str(Path.cwd()) if backend.own_files else ""
+        done = backend.execute(BackendCommand("true", cwd, COMMAND_S, "doctor", root=cwd), ShellState())
+        backend.close("doctor")
+    except (ToolFailed, OSError) as exc:
+        yield Diagnosis("wrong", "terminal", f"no command can be run: {exc}", remedy)
+        return
+    if done.exit_code != 0:
+        said = done.head.decode("utf-8", "replace").strip()
+        text = f"commands fail ({backend.name}): `true` ended with status {done.exit_code} {said}"
+        yield Diagnosis("wrong", "terminal", text.rstrip(), remedy)
+    elif backend.confines:
+        yield Diagnosis("ok", "terminal", f"commands run ({backend.name})")
+    else:
+        yield Diagnosis("note", "terminal", f"commands run ({backend.name}), and each is asked about", remedy)
+
+
+def _network(host: Host, backend: Backend) -> Diagnosis:
+    """Return what commands reach of the network, and whether what leads there works."""
+    mode, listed = host.config.get("terminal.network"), host.config.get("network.hosts") or ()
+    said, remedy = f"network of commands: `{mode}`", "docs/operator/network.md says what each backend can do."
+    if why := explain_unruled(host.shells.name, host.config.get):
+        return Diagnosis("note", "terminal", f"{said}: {why}", remedy)
+    if host.shells.name != "local":
+        return Diagnosis("ok", "terminal", f"{said}: none ({backend.name})")
+    if problem := backend.network_problem():
+        return Diagnosis("wrong", "terminal", f"{said}, and it cannot be had: {problem}", remedy)
+    if mode in ("hosts", "ask"):
+        named = sum(str(entry).strip().startswith(GROUP) for entry in listed)
+        said += f", {_count(len(listed) - named, 'entry', 'entries')} and {_count(named, 'group', 'groups')} listed"
+    leads = "one for each session, which leads nowhere" if mode == "off" else "one for each session, behind the broker"
+    return Diagnosis("ok", "terminal", f"{said}, {leads}")
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _extras() -> Iterator[Diagnosis]:
+    """Yield which extras are installed, and how each of the others is."""
+    declared = extras()
+    lacking = {name: missing_packages(requirements) for name, requirements in declared.items()}
+    if there := [name for name, missing in lacking.items() if not missing]:
+        yield Diagnosis("ok", "extras", f"installed: {', '.join(there)}")
+    for name, missing in lacking.items():
+        if missing:
+            yield Diagnosis("idle", "extras", f"{name} is not installed ({', '.join(missing)})", install_hint(name))
+
+
+def _check_troubles(host: Host) -> Iterator[Diagnosis]:
+    """Yield what went wrong with plugins since they were loaded; why one did not load is among the findings before."""
+    for one in troubles_as_json(host):
+        if one["state"] in ("suspended", "stalled", "errors"):
+            yield Diagnosis("wrong", "plugins", f"{one['plugin']} ({one['state']}): {one['reason']}", one["remedy"])
+
+
+def _limits(host: Host) -> Iterator[Diagnosis]:
+    """Yield caps in dollars that cannot be kept."""
+    level: Level = "note" if host.config.get("limits.unknown_price") == "warn" else "wrong"
+    for sentence in unpriced_model_warnings(host):
+        yield Diagnosis(level, "limits", sentence)
+
+
+def _servers(host: Host, *, offline: bool) -> Iterator[Diagnosis]:
+    """Yield how each MCP server does, connected as at a start."""
+    if not offline:
+        host.mcp.wait_connected(SERVERS_S)
+    for name, state, tools, error in host.mcp.status():
+        if error:
+            yield Diagnosis("wrong", "mcp", f"{name}: {error}", f"`hermes mcp test {name}` tries it.")
+        elif state == "connected":
+            yield Diagnosis("ok", "mcp", f"{name} is connected, {len(tools)} tools")
+        else:
+            yield Diagnosis("idle", "mcp", f"{name}: {state}")
+
+
+def _daemon(host: Host) -> Iterator[Diagnosis]:
+    found = collect_status(host.home, lambda: read_settings(host.config, host.credentials).key)
+    if found["running"]:
+        yield from _describe_running(found)
+    else:
+        yield Diagnosis("idle", "daemon", "does not run", "`hermes gateway run` starts it.")
+        place = working_directory(host.config, host.home, of_daemon=True)
+        yield Diagnosis("idle", "daemon", f"would work in {place}, unless its unit names another directory")
+
+
+def _describe_running(found: Mapping[str, Any]) -> Iterator[Diagnosis]:
+    version = found["http"].get("version")
+    if version not in (None, __version__):
+        text = f"runs version {version}, and this command is {__version__}"
+        yield Diagnosis("note", "daemon", text, "`hermes gateway restart`")
+    else:
+        yield Diagnosis("ok", "daemon", f"runs as process {found['pid']}")
+    if "cwd" in found:
+        yield Diagnosis("ok", "daemon", f"works in {found['cwd']}")
+    if "error" in found["http"]:
+        yield Diagnosis("wrong", "daemon", f"its HTTP interface does not answer: {found['http']['error']}")
+    if "control" in found:
+        yield Diagnosis("wrong", "daemon", f"does not answer: {found['control']}", "`hermes logs` says more.")
+    for one in found.get("platforms", ()):
+        if one["reason"]:
+            yield Diagnosis("wrong", "daemon", f"{one['name']} is {one['state']}: {one['reason']}")
+    for one in found.get("plugins", ()):
+        text = f"its plugin {one['plugin']} ({one['state']}): {one['reason']}"
+        yield Diagnosis("wrong", "daemon", text, one["remedy"])
+    for one in found.get("parked", ()):
+        text = f"{one['count']} messages to {one['target']} were given up: {one['reason']}"
+        yield Diagnosis("wrong", "daemon", text, "`hermes gateway revive` tries again.")

@@ -1,0 +1,99 @@
+"""Commands that plugins bring: `hermes NAME …`, and their part of `hermes --help`. Source: plugin contract §7.4.
+
+For the help nothing is loaded: the last load noted what each plugin registered (`plugins.state`), and it counts while
+the plugin's files are those that were loaded and it would run at the next start.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from hermes_agent.app.cli.command import loaded_host
+from hermes_agent.app.plugins.terminal_io import printable
+from hermes_agent.config import hermes_home
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_USAGE, UserError
+from hermes_agent.plugins.plugin_state import last_load, read_state
+
+__all__ = ["PluginCommand", "help_text", "known_commands", "run_plugin_command"]
+
+
+def run_plugin_command(name: str, argv: Sequence[str], built_in: Collection[str]) -> int:
+    """Load the plugins and run their command `name`; an unknown one is a usage error with the nearest name.
+
+    Args:
+        built_in: our own commands, for the nearest name.
+    """
+    with loaded_host() as host:
+        from hermes_agent.plugins.registration import run_cli_command  # with the plugins: no part of the help
+
+        command = host.cli_commands.get(name)
+        if command is not None:
+            return run_cli_command(command, argv, host.bridge)
+        why = host.cli_commands.why_absent(name)
+        if why:
+            print(f"hermes: the command `{name}` is not there: {why}", file=sys.stderr)
+            return EXIT_FAILED
+        known = [*host.cli_commands.names(), *built_in]
+    import difflib  # for a slip alone
+
+    near = difflib.get_close_matches(name, known, n=1)
+    meant = f" (did you mean `{near[0]}`?)" if near else ""
+    print(f"hermes: there is no command {name!r}{meant}", file=sys.stderr)
+    print("`hermes --help` lists the commands; to ask a question use `hermes -z`.", file=sys.stderr)
+    return EXIT_USAGE
+
+
+class PluginCommand(NamedTuple):
+    """A terminal command that an enabled plugin registered when it was last loaded."""
+
+    name: str
+    plugin: str
+    about: str
+    """The plugin's description; may be empty."""
+
+
+def known_commands(built_in: Collection[str]) -> list[PluginCommand]:
+    """Return the commands of plugins that would run, by name.
+
+    Args:
+        built_in: our own commands: no plugin has one of these.
+
+    Raises:
+        ConfigError: a setting is wrong, so that nobody can say which plugins would run.
+    """
+    state = read_state(hermes_home())
+    if not any(_commands(entry) for entry in state.values()):
+        return []  # mostly: then no plugin is looked for, either
+    from hermes_agent.app.plugins.home import InstalledPlugins  # where a plugin has a command
+
+    here = InstalledPlugins()
+    found: dict[str, PluginCommand] = {}
+    for manifest in here.found.plugins.values():
+        names = _commands(last_load(state, manifest)) if manifest.key in state else []
+        if names and here.activation(manifest)[0].load:
+            for name in names:
+                if name not in built_in:
+                    found.setdefault(name, PluginCommand(name, manifest.key, manifest.description))
+    return [found[name] for name in sorted(found)]
+
+
+def help_text(built_in: Collection[str]) -> str:
+    """Return a line for each command; empty when there is none."""
+    try:
+        commands = known_commands(built_in)
+    except UserError:
+        return "  not known: the config is wrong, see `hermes config check`"
+    width = max((len(printable(command.name)) for command in commands), default=0)
+    lines = []
+    for name, plugin, about in commands:
+        text = printable(f"plugin {plugin}: {about}" if about else f"plugin {plugin}")
+        lines.append(f"  {printable(name):<{width}}  {text}")
+    return "\n".join(lines)
+
+
+def _commands(entry: object) -> list[str]:
+    registers = entry.get("registers") if isinstance(entry, dict) else None
+    names = registers.get("cli_commands") if isinstance(registers, dict) else None
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []

@@ -1,0 +1,212 @@
+"""`hermes plugins`: the life of a plugin, a module per subcommand; each is imported when it is run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+from hermes_agent.app.cli.command import YES, Argument, argument, exclusive
+
+__all__ = ["add"]
+
+_Subparsers = Any
+"""argparse gives its sub-parsers object no public type."""
+
+
+class _Action(NamedTuple):
+    """`hermes plugins NAME`."""
+
+    about: str
+    runs: str
+    """`module.function` of this package."""
+    arguments: Sequence[Argument] = ()
+    examples: str = ""
+    aliases: Sequence[str] = ()
+
+
+def _kind(parser: argparse._ActionsContainer) -> object:
+    from hermes_agent.app.plugins.new import kinds  # it lists a folder: only where the command line is read
+
+    return parser.add_argument("--kind", choices=kinds(), default="tool", help="what it brings (default: tool)")
+
+
+NAME_HELP = "key or name, as `hermes plugins list` shows it"
+NAME = argument("name", metavar="NAME", help=NAME_HELP)
+
+ACTIONS = {
+    "install": _Action(
+        "fetch a plugin, show what it registers, and put it in its place",
+        "install.run_install",
+        (
+            argument("source", metavar="SRC", help="where it comes from, see the examples"),
+            argument("--ref", metavar="REF", help="branch, tag or full commit of a git source"),
+            argument(
+                "--enable",
+                action=argparse.BooleanOptionalAction,
+                default=None,
+                help="whether it runs from the next start on",
+            ),
+            argument("--force", action="store_true", help="replace the installed plugin of that name"),
+            argument("-y", "--yes", action="store_true", help="answer every question with yes, and prompt for nothing"),
+        ),
+        """\
+  hermes plugins install owner/repo                     from GitHub
+  hermes plugins install owner/repo/subdir --ref v1.2   a folder of it, at a tag
+  hermes plugins install https://git.example.org/x.git@main#plugins/x
+  hermes plugins install ./my-plugin --enable           a copy of a directory
+  hermes plugins install plugin.zip --no-enable
+  hermes plugins install pip:some-plugin                a Python package with an entry point""",
+    ),
+    "list": _Action(
+        "show every plugin and whether it runs",
+        "home.run_list",
+        (
+            exclusive(
+                argument("--json", action="store_true", help="print a list of objects"),
+                argument("--plain", action="store_true", help="print status, source, version and name, a line each"),
+            ),
+            argument("--enabled", action="store_true", help="only those that run"),
+            argument("--user", action="store_true", help="only those of the home and the project"),
+            argument("--no-bundled", action="store_true", help="leave out what came with the agent"),
+        ),
+        aliases=["ls"],
+    ),
+    "info": _Action(
+        "show everything that is known of one plugin",
+        "info.run_info",
+        (NAME, argument("--json", action="store_true", help="print an object")),
+        "  hermes plugins info calculator\n  hermes plugins info image_gen/foo --json",
+    ),
+    "update": _Action(
+        "fetch a plugin again from where it came, and show what is different",
+        "install.run_update",
+        (
+            argument("name", nargs="?", default="", metavar="NAME", help=NAME_HELP),
+            argument("--all", action="store_true", help="every plugin whose origin is known"),
+            argument("--diff", action="store_true", help="show the differences of texts, not only names of files"),
+            argument("--force", action="store_true", help="although it was changed here, or does not load"),
+            YES,
+        ),
+        "  hermes plugins update calculator --diff\n  hermes plugins update --all --yes",
+    ),
+    "remove": _Action(
+        "take a plugin away; its files, settings and data are kept",
+        "install.run_remove",
+        (NAME, YES),
+        "  hermes plugins remove calculator\n  hermes plugins rm calculator --yes",
+        aliases=["rm", "uninstall"],
+    ),
+    "enable": _Action(
+        "let a plugin run from the next start on",
+        "enable.run_enable",
+        (
+            NAME,
+            argument(
+                "--allow-tool-override",
+                action=argparse.BooleanOptionalAction,
+                default=None,
+                help="whether it may replace tools of the agent or of other plugins",
+            ),
+            argument("--dev", action="store_true", help="you work on it: it runs whatever its files are, see `grant`"),
+        ),
+        "  hermes plugins enable calculator\n  hermes plugins enable mine --dev",
+    ),
+    "disable": _Action("do not run a plugin any more", "enable.run_disable", (NAME,)),
+    "grant": _Action(
+        "show what changed in a plugin since it was granted, and grant it as it is now",
+        "enable.run_grant",
+        (NAME, YES),
+        "  hermes plugins grant calculator\n  hermes plugins grant calculator --yes",
+    ),
+    "check": _Action(
+        "load every plugin in an empty home and report conflicts (status 1)",
+        "check.run_check",
+        (
+            argument("directories", nargs="*", metavar="DIR", help="further plugins, or folders of plugins"),
+            argument("--json", action="store_true", help="print the report as JSON"),
+            argument("--strict", action="store_true", help="warnings are errors"),
+            argument("--config", metavar="FILE", help="config file whose `plugins` section holds"),
+            argument("--out", metavar="FILE", help="write plugins.json"),
+            argument(
+                "--no-sandbox",
+                action="store_true",
+                help="load them with your rights: where the machine is a sandbox itself, as a builder is",
+            ),
+            argument("--report", metavar="FILE", help=argparse.SUPPRESS),  # of the check in the sandbox to the other
+        ),
+        "  hermes plugins check ./my-plugin\n  hermes plugins check --strict --json ./plugins",
+    ),
+    "doctor": _Action(
+        "say of every plugin why it runs or not, and what is wrong around them (status 1)",
+        "doctor.run_doctor",
+        (argument("--json", action="store_true", help="print a list of objects"),),
+        "  hermes plugins doctor\n  hermes plugins doctor --json",
+    ),
+    "new": _Action(
+        "write a plugin that works, with its test",
+        "new.run_new",
+        (
+            argument("name", metavar="NAME", help="name of the plugin, and of the folder"),
+            _kind,
+            argument("--package", action="store_true", help="a Python package with an entry point"),
+            argument("--dir", metavar="DIR", help="folder to write, in place of ./NAME"),
+        ),
+        """\
+  hermes plugins new dice                          a tool, in ./dice
+  hermes plugins new guard --kind hook
+  hermes plugins new notebook --kind memory --dir ~/src/notebook
+  hermes plugins new dice --package                a Python package with an entry point""",
+    ),
+    "reload": _Action(
+        "have the running daemon load changed plugins anew",
+        "info.run_reload",
+        (argument("name", nargs="?", metavar="NAME", help=NAME_HELP),),
+        "  hermes plugins reload\n  hermes plugins reload calculator",
+    ),
+    "explain": _Action(
+        "load the plugins and say why one runs, or does not (exit status 1)", "info.run_explain", (NAME,)
+    ),
+    "index": _Action(
+        "write down the bundled and declared plugins, so that a start looks less",
+        "packages.run_index",
+        (argument("--output", metavar="FILE", help="where to; without it the index is printed"),),
+        "  hermes plugins index --output /srv/plugins.json",
+    ),
+}
+
+
+def add(subparsers: _Subparsers, action: str = "") -> None:
+    """Add the command `plugins`.
+
+    Args:
+        action: the subcommand that is asked for, which needs not wait for the others; another word adds them all.
+    """
+    parser = subparsers.add_parser("plugins", help="install, list, enable, update, check and write plugins")
+    commands = parser.add_subparsers(prog=parser.prog, dest="plugins_command", metavar="COMMAND")
+    _runs(parser, "enable.run_checklist")
+    for name in (action,) if action in ACTIONS else ACTIONS:
+        one = ACTIONS[name]
+        known = commands.add_parser(
+            name,
+            help=one.about,
+            description=f"{one.about[:1].upper()}{one.about[1:]}.",
+            epilog=one.examples and f"examples:\n{one.examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            aliases=one.aliases,
+        )
+        for each in one.arguments:
+            each(known)
+        _runs(known, one.runs)
+
+
+def _runs(parser: argparse.ArgumentParser, place: str) -> None:
+    """Let the parser's command be a function of a module of this package, imported when it is run."""
+
+    def run(args: argparse.Namespace) -> int:
+        module, _, function = place.partition(".")
+        found = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+        return cast("Callable[[argparse.Namespace], int]", found)(args)
+
+    parser.set_defaults(run=run)

@@ -1,0 +1,380 @@
+"""What `hermes plugins check` found: as text for people, as JSON for `plugins.json`.
+
+`hermes plugins check` in the sandbox: a stranger's plugin is loaded where there are no keys, no home and no network.
+
+The box is that of commands (`workspace.bwrap`), with an empty home and the limits of the sandbox. Of this machine it
+has what programs need, the plugins, and the places that Python imports from.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import hermes_agent
+from hermes_agent.adapters.registry import PLATFORM
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.plugins.discovery import Discovery, RejectedPlugin
+from hermes_agent.plugins.loader import NOT_INSTALLED
+from hermes_agent.plugins.plugin_record import LoadedPlugin, RegistrationProblem
+from hermes_agent.system.processes import CommandResult, run, tool_environment
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
+    from hermes_agent.workspace.sandbox.limits import CommandLimits
+
+__all__ = [
+    "CheckFinding",
+    "PluginCheckReport",
+    "SandboxedCheck",
+    "check_in_sandbox",
+    "describe_plugin",
+    "load_findings",
+    "rejection_finding",
+]
+
+
+VERSION = 1
+PREFIX = "hermes-agent: "
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """One thing that is wrong, or odd."""
+
+    level: Literal["error", "warning"]
+    kind: str
+    """`plugin`, `tool`, `slash command`, `terminal command` (a conflict), or `manifest`, `failed`, `unknown`, …"""
+    text: str
+    """One sentence; a conflict's ends with a colon, its owners follow."""
+    owners: tuple[str, ...] = ()
+    """Plugins that it is about."""
+    details: tuple[str, ...] = ()
+    """Further lines: each owner with its path."""
+    hint: str = ""
+    name: str = ""
+    """What is fought for, in a conflict."""
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether two want one name."""
+        return bool(self.name)
+
+    def render(self, level: str) -> str:
+        """Return the text as it is printed; the first line begins with `level`."""
+        lines = [f"{level}: {PREFIX}{self.text}", *(f"  {detail}" for detail in self.details)]
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginCheckReport:
+    """Everything that a check found."""
+
+    plugins: tuple[dict[str, Any], ...]
+    findings: tuple[CheckFinding, ...]
+
+    def errors(self, *, strict: bool) -> list[CheckFinding]:
+        """Return what makes the check fail; with `strict` warnings do."""
+        return _ordered(f for f in self.findings if strict or f.level == "error")
+
+    def warnings(self, *, strict: bool) -> list[CheckFinding]:
+        """Return the rest."""
+        return [] if strict else _ordered(f for f in self.findings if f.level == "warning")
+
+    def render(self, *, strict: bool) -> str:
+        """Return every finding as text, errors first; empty when there is none."""
+        errors = [finding.render("error") for finding in self.errors(strict=strict)]
+        return "\n".join(errors + [finding.render("warning") for finding in self.warnings(strict=strict)])
+
+    def document(self, *, strict: bool) -> str:
+        """Return `plugins.json`: the same for the same plugins, whatever the order they were found in."""
+        errors = self.errors(strict=strict)
+        value = {
+            "version": VERSION,
+            "plugins": sorted(self.plugins, key=lambda p: (p["key"], p["path"])),
+            "conflicts": [_conflict(f) for f in errors if f.is_conflict],
+            "errors": [f.text for f in errors if not f.is_conflict],
+            "warnings": [f.text for f in self.warnings(strict=strict)],
+        }
+        return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON types, for `from_json`."""
+        return {"plugins": list(self.plugins), "findings": [asdict(f) for f in self.findings]}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> PluginCheckReport:
+        """Read what `to_json` gave."""
+        findings = (
+            CheckFinding(**{**f, "owners": tuple(f["owners"]), "details": tuple(f["details"])})
+            for f in value["findings"]
+        )
+        return cls(tuple(value["plugins"]), tuple(findings))
+
+
+def _ordered(findings: Iterable[CheckFinding]) -> list[CheckFinding]:
+    return sorted(findings, key=lambda f: (f.kind, f.name, f.owners, f.text))
+
+
+def _conflict(finding: CheckFinding) -> dict[str, Any]:
+    return {"kind": finding.kind, "name": finding.name, "owners": list(finding.owners), "text": finding.text}
+
+
+def describe_plugin(record: LoadedPlugin) -> dict[str, Any]:
+    """Return the plugin as it stands in `plugins.json`."""
+    manifest = record.manifest
+    return {
+        "key": manifest.key,
+        "name": manifest.name,
+        "version": manifest.shown_version,
+        "source": manifest.source,
+        "path": manifest.path,
+        "kind": manifest.kind,
+        "requires_env": sorted(manifest.env_names),
+        "tools": sorted(record.tools_registered),
+        "hooks": sorted(record.hooks_registered),
+        "commands": sorted(record.commands_registered),
+        "cli_commands": sorted(record.cli_commands_registered),
+        "provides_tools": sorted(manifest.provides_tools),
+        "platforms": sorted(name for kind, name in record.providers_registered if kind == PLATFORM),
+        "providers": sorted(f"{kind.name}:{name}" for kind, name in record.providers_registered),
+    }
+
+
+def rejection_finding(rejected: RejectedPlugin, found: Discovery) -> CheckFinding:
+    """Return the finding for something that is no usable plugin."""
+    if not rejected.rival:
+        text = f"the plugin at {rejected.path} cannot be used: {rejected.reason}"
+        return CheckFinding("error", "manifest", text, (rejected.name,))
+    details = (rejected.rival, rejected.path)
+    text = f"two plugins are both called `{rejected.name}`:"
+    hint = "Leave one out, or change `name` in one plugin.yaml."
+    return CheckFinding("error", "plugin", text, (rejected.name, rejected.name), details, hint, rejected.name)
+
+
+def load_findings(records: list[LoadedPlugin]) -> list[CheckFinding]:
+    """Return what is wrong with the plugins that were loaded, or were not."""
+    by_key = {record.manifest.key: record for record in records}
+    findings: list[CheckFinding] = []
+    for record in records:
+        key = record.manifest.key
+        if record.status == "failed":
+            findings.append(_failure(record))
+        findings += [_problem(record, problem, by_key) for problem in record.problems]
+        findings += [CheckFinding("warning", "note", f"plugin `{key}`: {note}", (key,)) for note in record.notes]
+        if record.manifest.replaces:
+            text = f"plugin `{key}` ({record.manifest.path}) replaces the bundled one ({record.manifest.replaces})"
+            findings.append(CheckFinding("warning", "note", text, (key,)))
+        if record.enabled and record.manifest.provides_tools:
+            findings += _mismatch(record)
+    return findings
+
+
+def _failure(record: LoadedPlugin) -> CheckFinding:
+    """Return the finding for a plugin that did not load, with the remedy where it is known."""
+    key, error = record.manifest.key, record.error or ""
+    place = (f"at {record.where}",) if record.where else ()
+    hint = ""
+    match = NOT_INSTALLED.fullmatch(error)
+    if match is not None and match[1] not in ("hermes_agent", "hermes_plugins"):
+        package = match[1]
+        hint = f"`{package}` is not installed beside the agent: add it to extraPythonPackages."
+    return CheckFinding("error", "failed", f"plugin `{key}` failed to load: {error}", (key,), place, hint)
+
+
+def _problem(record: LoadedPlugin, problem: RegistrationProblem, by_key: dict[str, LoadedPlugin]) -> CheckFinding:
+    key, path = record.manifest.key, record.manifest.path
+    mine = f"plugin `{key}` ({path})"
+    if problem.owner == BUILTIN:
+        text = f"plugin `{key}` registers the {problem.kind} `{problem.name}`, which is the agent's own:"
+        return CheckFinding(
+            "error", problem.kind, text, (key, BUILTIN), (mine,), _sentence(problem.remedy), problem.name
+        )
+    if not problem.owner:  # the name itself is wrong
+        text = f"plugin `{key}`: {problem.text}"
+        return CheckFinding("error", "failed", text, (key,), (mine,), _sentence(problem.remedy))
+    other = by_key.get(problem.owner)
+    theirs = f"plugin `{problem.owner}` ({other.manifest.path})" if other else f"`{problem.owner}`"
+    owners = tuple(sorted((problem.owner, key)))
+    text = f"two plugins register the {problem.kind} `{problem.name}`:"
+    hint = f"Disable one of them (plugins.disabled), or {problem.remedy}."
+    return CheckFinding("error", problem.kind, text, owners, tuple(sorted((theirs, mine))), hint, problem.name)
+
+
+def _mismatch(record: LoadedPlugin) -> list[CheckFinding]:
+    key, declared = record.manifest.key, set(record.manifest.provides_tools)
+    registered = set(record.tools_registered) | {p.name for p in record.problems if p.kind == "tool"}
+    texts = []
+    if declared - registered:
+        names = ", ".join(sorted(declared - registered))
+        texts.append(f"plugin `{key}`: provides_tools names {names}, which it does not register")
+    if registered - declared:
+        names = ", ".join(sorted(registered - declared))
+        texts.append(f"plugin `{key}` registers {names}, which provides_tools does not name")
+    return [CheckFinding("warning", "provides_tools", text, (key,)) for text in texts]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+SANDBOX_LIMIT_S = 600.0
+OUTPUT_BYTES = 1_000_000
+REPORT_BYTES = 32_000_000
+TMP_MB, MEMORY_MB, PROCESSES = 512, 2048, 256
+HIDDEN = "hidden-from-plugins-check"
+_KEPT_VARIABLES = ("HERMES_BUNDLED_PLUGINS",)
+_REMOVED_VARIABLES = ("HOME", "TMPDIR", "TMP", "TEMP", "USER", "LOGNAME")
+_LEAST_SECRET = 4
+"""Letters of a value that is hidden: a shorter one is no secret, and occurs in other words."""
+
+
+class SandboxedCheck(NamedTuple):
+    """What came of loading plugins in the sandbox."""
+
+    outcome: dict[str, Any] | None
+    """What the check wrote down; None when it did not come to that."""
+    output: str
+    """What the check and the plugins printed."""
+    how: str
+    """How the check ended, where it wrote nothing."""
+
+
+def check_in_sandbox(
+    directories: Sequence[str], *, config: str = "", limit_s: float = SANDBOX_LIMIT_S
+) -> SandboxedCheck:
+    """Run `hermes plugins check` over these directories, in the sandbox.
+
+    Args:
+        config: a config file, of which the box has a copy without its secrets; empty for none.
+
+    Raises:
+        UserError: no sandbox can be made here, or the config cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="hermes-plugins-apart-", ignore_cleanup_errors=True) as name:
+        place = Path(os.path.realpath(name))
+        work, user = place / "work", place / "user"
+        work.mkdir()
+        user.mkdir()
+        words = [
+            sys.executable,
+            "-m",
+            "hermes_agent",
+            "plugins",
+            "check",
+            "--no-sandbox",
+            "--report",
+            str(work / "out"),
+        ]
+        if config:
+            (work / "config.yaml").write_bytes(_without_secrets(config))
+            words += ["--config", str(work / "config.yaml")]
+        box, bounds = _make_sandbox(place, directories)
+        inside = bounds.inside([*words, *directories])
+        bounded = bounds.wrap(*box.wrap(inside, str(work), _environment(work), root=str(work)))
+        try:
+            done = run(
+                bounded.argv,
+                cwd=Path("/"),
+                env=bounded.env,
+                timeout_s=limit_s,
+                output_limit_bytes=OUTPUT_BYTES,
+                cancelled=threading.Event(),
+            )
+        finally:
+            bounded.finish()
+        return _read_result(done, work / "out")
+
+
+def _read_result(done: CommandResult, report: Path) -> SandboxedCheck:
+    said = done.output.decode("utf-8", "replace")
+    how = "it took too long" if done.timed_out else f"the check ended with status {done.exit_code}"
+    try:
+        outcome = json.loads(_read_regular(report))  # a plugin may have put anything in its place
+    except (OSError, ValueError):
+        outcome = None
+    return SandboxedCheck(outcome if isinstance(outcome, dict) else None, said, how)
+
+
+def _make_sandbox(place: Path, directories: Sequence[str]) -> tuple[BubblewrapSandbox, CommandLimits]:
+    """Return a box that sees the plugins and nobody's home, and its limits.
+
+    Raises:
+        UserError: none can be made.
+    """
+    from hermes_agent.workspace.paths import PathRules
+    from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
+    from hermes_agent.workspace.sandbox.limits import CommandLimits, ProcessLimits
+
+    shown = [*map(os.path.realpath, directories), *directories, *_import_roots()]
+    places = PathRules(str(place / "agent"), str(place / "user"), added=shown)
+    box = BubblewrapSandbox(places, path=os.environ.get("PATH"), tmp_mb=TMP_MB)
+    if box.problem:
+        raise UserError(
+            f"plugins are not loaded, since no sandbox can be made: {box.problem}",
+            hint="Install bubblewrap and allow user namespaces; `hermes plugins check --no-sandbox` loads them "
+            "without one, where the machine is a sandbox itself (the builder of a container).",
+        )
+    return box, CommandLimits(os.environ, ProcessLimits(MEMORY_MB, PROCESSES))
+
+
+def _import_roots() -> Iterator[str]:
+    """Yield the directories that Python and the agent read, but for one that is a home or has one in it."""
+    home, here = str(Path.home().resolve()), str(Path.cwd().resolve())
+    own = Path(hermes_agent.__file__).resolve().parent
+    yield from (str(own.parent), os.path.realpath(own / "_bundled"))
+    declared = os.environ.get("HERMES_BUNDLED_PLUGINS", "").split(":")
+    for path in (*declared, *sys.path):
+        real = os.path.realpath(path)
+        is_here = real == here and not any(Path(real).glob("*.dist-info"))
+        if path and not is_here and real != "/" and not f"{home}/".startswith(f"{real}/"):
+            yield from (path, real)
+
+
+def _environment(work: Path) -> dict[str, str]:
+    """Return what is listed of the surrounding environment: no key is in it, nor in `/proc/PID/environ`."""
+    listed = tool_environment(os.environ).items()
+    environ = {k: v for k, v in listed if not k.lower().endswith("_proxy") and k not in _REMOVED_VARIABLES}
+    passed = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return {**environ, **passed, "HOME": str(work), "HERMES_HOME": str(work / "home"), "PYTHONPATH": paths}
+
+
+def _without_secrets(config: str) -> bytes:
+    """Return the text of a config file with its secrets exchanged; lines stay as they are.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    from hermes_agent.config.effective import file_secrets
+    from hermes_agent.config.yaml_reader import read_file
+
+    try:
+        text = Path(config).read_text(encoding="utf-8", errors="replace")
+    except OSError as exc:
+        raise UserError(f"cannot read {config}: {exc.strerror}") from exc
+    secrets = {value for value in file_secrets(read_file(Path(config)).value) if len(value) >= _LEAST_SECRET}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text.encode()
+
+
+def _read_regular(path: Path) -> bytes:
+    """Read a file that a plugin may have exchanged: no link, no pipe, and not more than a report is."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is no file", str(path))
+        return file.read(REPORT_BYTES)

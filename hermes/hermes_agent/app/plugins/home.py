@@ -1,0 +1,203 @@
+"""What the subcommands of `hermes plugins` stand on: a home, its settings, its plugins and its pins.
+
+The plugins as `hermes plugins list` shows them: nothing is imported; errors are those noted at the last load.
+
+`hermes plugins list`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hermes_agent.app.manifest_cache import ManifestCache, quiet_or_debug
+from hermes_agent.config import hermes_home, load
+from hermes_agent.core.errors import EXIT_OK
+from hermes_agent.plugins.activation import (
+    Activation,
+    PluginSettings,
+    SecretLookup,
+    find_plugin,
+    make_value_check,
+    unknown_names,
+)
+from hermes_agent.plugins.discovery import Discovery, add_every_memory_folder, discover
+from hermes_agent.plugins.grants import GrantState, GrantStore, activation_with_grant
+from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.plugin_state import last_load
+
+if TYPE_CHECKING:
+    from hermes_agent.credentials import Credentials
+
+__all__ = ["InstalledPlugins", "LazySecrets", "NOT_PINNED", "PluginRow", "plugin_rows", "run_list"]
+
+
+class LazySecrets:
+    """The secrets of a home, opened when a plugin asks for one: most ask for none, and a listing is to be quick."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._opened: Credentials | None = None
+
+    def get(self, name: str, /) -> str | None:
+        """Return the value of `name`, or None."""
+        if self._opened is None:
+            from hermes_agent.credentials import Credentials
+
+            self._opened = Credentials(self._home, os.environ)
+        return self._opened.get(name)
+
+
+class InstalledPlugins:
+    """The plugins of the home that the environment names, as they are now; nothing is loaded.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    def __init__(self) -> None:
+        quiet_or_debug(os.environ)
+        self.home = hermes_home()
+        seen = ManifestCache(self.home)
+        self.settings = seen.settings()
+        self.secrets = LazySecrets(self.home)
+        self.trust = GrantStore(self.home)
+        self.found: Discovery = discover(self.home, os.environ, Path.cwd(), read=seen.manifest)
+        add_every_memory_folder(self.found, self.home, self.settings.memory)
+        seen.save()
+
+    def find(self, name: str) -> PluginManifest:
+        """Return the plugin of that key or name.
+
+        Raises:
+            UserError: there is none; the nearest is named.
+        """
+        return find_plugin(name, self.found)
+
+    def activation(self, manifest: PluginManifest) -> tuple[Activation, GrantState]:
+        """Say whether the plugin would run at the next start."""
+        return activation_with_grant(manifest, self.settings, make_value_check(self.secrets), self.trust)
+
+    def reload_settings(self) -> None:
+        """Read the settings again, after a change."""
+        self.settings = PluginSettings.of(load(self.home).values)
+
+
+logger = logging.getLogger(__name__)
+
+NOT_PINNED = "dev: its files are not pinned"
+"""The mark of a plugin with `plugins.entries.<id>.trust: dev`."""
+
+
+class PluginRow(NamedTuple):
+    """One plugin."""
+
+    key: str
+    name: str
+    status: str
+    version: str
+    description: str
+    source: str
+    path: str
+    kind: str
+    reason: str
+    """Why it does not run, or what it goes without; empty when all is well."""
+    platforms: tuple[str, ...] = ()
+    """The chat platforms that it registered at the last load."""
+
+
+def plugin_rows(
+    found: Discovery, settings: PluginSettings, secrets: SecretLookup, state: dict[str, Any], trust: GrantStore
+) -> list[PluginRow]:
+    """Return the rows, sorted by key; what cannot be used comes last."""
+    has_env = make_value_check(secrets)
+    rows = [_plugin_row(found.plugins[key], settings, has_env, state, trust) for key in sorted(found.plugins)]
+    rejected = sorted(found.rejected, key=lambda r: (r.name, r.path))
+    return rows + [PluginRow(r.name, r.name, "refused", "", "", r.source, r.path, "", r.reason) for r in rejected]
+
+
+def _plugin_row(
+    manifest: PluginManifest, settings: PluginSettings, has_env: Any, state: dict[str, Any], trust: GrantStore
+) -> PluginRow:
+    gate, verdict = activation_with_grant(manifest, settings, has_env, trust)
+    status: str = gate.status
+    reasons = [gate.reason] if gate.reason else []
+    if gate.load:
+        logger.debug("%s would be loaded; a listing loads nothing (`hermes plugins check` does)", manifest.key)
+    else:
+        logger.debug("skip %s: %s", manifest.key, gate.reason)
+    platforms: tuple[str, ...] = ()
+    if gate.load:
+        last = last_load(state, manifest)
+        if last.get("error"):
+            status = "failed"
+            place = f" ({last['where']})" if last.get("where") else ""
+            reasons.append(f"{last['error']}{place}")
+        if last.get("remedy"):
+            reasons.append(str(last["remedy"]))
+        platforms = tuple(last.get("platforms", ()))
+        reasons += [f"without {text}" for text in last.get("problems", ())]
+        reasons += [f"note: {text}" for text in last.get("notes", ())]
+    if verdict.state == "dev":
+        reasons.append(NOT_PINNED)
+    if manifest.replaces:
+        reasons.append(f"replaces the bundled plugin {manifest.replaces}")
+    return PluginRow(
+        manifest.key,
+        manifest.name,
+        status,
+        manifest.shown_version,
+        manifest.description,
+        manifest.source,
+        manifest.path,
+        manifest.kind,
+        "; ".join(reasons),
+        platforms,
+    )
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print every plugin and whether it runs."""
+    from hermes_agent.plugins.plugin_state import read_state
+
+    here = InstalledPlugins()
+    every = plugin_rows(here.found, here.settings, here.secrets, read_state(here.home), here.trust)
+    rows = [row for row in every if _is_wanted(row, args)]
+    if args.json:
+        print(json.dumps([_as_object(row) for row in rows], indent=2, ensure_ascii=False))
+    elif args.plain:
+        for row in rows:
+            print(f"{row.status:<12} {row.source:<8} {row.version:<8} {row.key}")
+    else:
+        print("\n".join(_table(rows)) if rows else f"No plugins. Those of this home go to {here.home}/plugins/.")
+    if here.found.index_ignored:
+        print(f"warning: {here.found.index_ignored}", file=sys.stderr)
+    for unknown in unknown_names(here.settings, here.found):
+        print(f"warning: plugins.enabled: {unknown.text}", file=sys.stderr)
+    return EXIT_OK
+
+
+def _is_wanted(row: PluginRow, args: argparse.Namespace) -> bool:
+    if args.enabled and row.status != "enabled":
+        return False
+    if args.user and row.source not in ("user", "project"):
+        return False
+    return not (args.no_bundled and row.source == "bundled")
+
+
+def _as_object(row: PluginRow) -> dict[str, Any]:
+    first = ("name", "status", "version", "description", "source")  # upstream's keys, then ours
+    values = row._asdict()
+    return {key: values[key] for key in (*first, "key", "kind", "path", "reason", "platforms")}
+
+
+def _table(rows: list[PluginRow]) -> list[str]:
+    cells = [("NAME", "VERSION", "STATUS", "SOURCE", "")]
+    cells += [(row.key, row.version, row.status, row.source, row.reason or row.description) for row in rows]
+    widths = [max(len(line[column]) for line in cells) for column in range(4)]
+    return ["  ".join([*(c.ljust(w) for c, w in zip(line, widths, strict=False)), line[4]]).rstrip() for line in cells]

@@ -1,0 +1,423 @@
+"""`hermes plugins reload`: have the running daemon load a plugin anew.
+
+What the running daemon says a plugin did: for `hermes plugins info`.
+
+`hermes plugins info`: everything that is known of one plugin, without loading it, and what it did in the daemon.
+
+Why a tool or a plugin is there, or is not: what `hermes tools explain` and `hermes plugins explain` say.
+
+`hermes plugins explain`: why a plugin runs, or does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_agent.app.cli.command import loaded_host
+from hermes_agent.app.plugins.home import InstalledPlugins
+from hermes_agent.app.plugins.terminal_io import printable, registers_lines, table, title
+from hermes_agent.config import hermes_home, load
+from hermes_agent.contracts.tool import TOOL, ToolEntry
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
+from hermes_agent.core.registry import BUILTIN, describe_owner
+from hermes_agent.core.text import nearest_name
+from hermes_agent.credentials import Credentials
+from hermes_agent.hooks.catalog import FIRED
+from hermes_agent.plugins.activation import UnknownPluginName, make_value_check
+from hermes_agent.plugins.discovery import RejectedPlugin
+from hermes_agent.plugins.grants import GrantState, mode_of
+from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.plugin_record import LoadedPlugin
+from hermes_agent.plugins.plugin_state import last_load, read_state
+from hermes_agent.plugins.usage_account import PluginUsage, account_lines
+from hermes_agent.server import KEY_NAME, file_key, read_settings
+from hermes_agent.service.daemon_http import ask_daemon_http
+from hermes_agent.service.daemon_state import lock_holder, read_note
+from hermes_agent.tools import ToolRegistry
+from hermes_agent.tools.arguments import repair_name
+from hermes_agent.tools.tool_search import SEARCH_HINT, SEARCH_TOOLS
+from hermes_agent.tools.toolsets import Toolsets
+
+__all__ = [
+    "DaemonUsage",
+    "Explanation",
+    "ToolRow",
+    "describe",
+    "explain_plugin",
+    "explain_tool",
+    "info_lines",
+    "load_usage",
+    "request_daemon",
+    "run_explain",
+    "run_info",
+    "run_reload",
+    "tool_rows",
+    "usage_rows",
+]
+
+
+RELOAD_LIMIT_S = 600.0
+"""Longest wait for the answer; every plugin has `plugins.load_timeout_s` of its own."""
+
+
+def run_reload(args: argparse.Namespace) -> int:
+    """Print what became of each plugin; 1 when one of them did not load."""
+    status, answer = request_daemon("POST", "/v1/plugins/reload", {"name": args.name} if args.name else None)
+    if status not in (200, 409):
+        raise UserError(str((answer.get("error") or {}).get("message") or f"the daemon answered with status {status}"))
+    for one in answer.get("plugins", ()):
+        print(f"{one['key']}: {one['outcome']}" + (f": {one['reason']}" if one["reason"] else ""))
+    return EXIT_OK if status == 200 else EXIT_FAILED
+
+
+def request_daemon(
+    method: str, path: str, body: Any = None, *, timeout_s: float = RELOAD_LIMIT_S
+) -> tuple[int, dict[str, Any]]:
+    """Send a request to the daemon of this home, with its key.
+
+    Raises:
+        UserError: none runs, or it does not answer.
+    """
+    home = hermes_home()
+    if lock_holder(home) is None:
+        raise UserError(
+            f"no daemon runs with the home {home}",
+            hint="Plugins are loaded when it starts: `hermes gateway run`. In a conversation: `/plugins reload`.",
+        )
+    address = read_note(home, "http")
+    if address is None:
+        raise UserError("the daemon serves no HTTP", hint="Send it SIGHUP: it loads changed plugins then, too.")
+    try:
+        return ask_daemon_http(address, _key(home), method, path, body, timeout_s=timeout_s)
+    except (OSError, ValueError) as exc:
+        raise UserError(f"the daemon at {address} did not answer: {exc}") from exc
+
+
+def _key(home: Path) -> str | None:
+    """Return the key; its file is read but not made."""
+    configured = read_settings(load(home), Credentials(home, os.environ)).key
+    return configured or (file_key(home) if (home / KEY_NAME).exists() else None)
+
+
+USAGE_LIMIT_S = 5.0
+"""Longest wait for the daemon; what else is known of a plugin is shown without it."""
+
+
+class DaemonUsage(NamedTuple):
+    """What the daemon knows of a plugin."""
+
+    usage: PluginUsage | None
+    reason: str = ""
+    """Why there is no tally."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return `account` (null when there is none) and `account_missing`, the reason."""
+        return {"account": self.usage and self.usage.to_json(), "account_missing": self.reason}
+
+
+def load_usage(key: str) -> DaemonUsage:
+    """Ask the daemon of this home for a plugin's sums since it started."""
+    try:
+        status, answer = request_daemon("GET", "/v1/plugins", timeout_s=USAGE_LIMIT_S)
+    except UserError as error:
+        return DaemonUsage(None, error.message)
+    plugins = answer.get("plugins")
+    if status != 200 or not isinstance(plugins, list):
+        return DaemonUsage(None, f"the daemon answered with status {status}")
+    for one in plugins:
+        if isinstance(one, dict) and one.get("key") == key and isinstance(one.get("account"), dict):
+            return DaemonUsage(_parse_usage(one["account"]))
+    return DaemonUsage(None, "the daemon that runs does not know this plugin; it looks for new ones when it starts")
+
+
+def usage_rows(accounted: DaemonUsage) -> list[tuple[str, str]]:
+    """Return the rows for people: a line each, or why there is none."""
+    if accounted.usage is None:
+        return [("account", f"none: {accounted.reason}")]
+    return [("account", line) for line in account_lines(accounted.usage) or ["nothing was called since the start"]]
+
+
+def _parse_usage(account: Mapping[str, Any]) -> PluginUsage:
+    """Take the sums that are of the type that they should have."""
+    known: dict[str, Any] = {}
+    for field in fields(PluginUsage):
+        value, default = account.get(field.name), field.default
+        if isinstance(value, str if isinstance(default, str) else int | float):
+            known[field.name] = value
+    return PluginUsage(**known)
+
+
+Rows = Sequence[tuple[str, str]]
+
+
+def run_info(args: argparse.Namespace) -> int:
+    """Print what is known of a plugin."""
+    here = InstalledPlugins()
+    manifest = here.find(args.name)
+    about, accounted = describe(here, manifest), load_usage(manifest.key)
+    if args.json:
+        print(json.dumps(about | accounted.to_json(), indent=2, ensure_ascii=False))
+    else:
+        print(title(manifest))
+        print("\n".join(info_lines(about, usage_rows(accounted))))
+    return EXIT_OK
+
+
+def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]:
+    """Return the plugin as JSON types: what `--json` prints."""
+    gate, verdict = here.activation(manifest)
+    entry = here.trust.entry(manifest)
+    last = last_load(read_state(here.home), manifest)
+    registers: Mapping[str, list[str]] = last.get("registers") or entry.registers
+    failed = gate.load and bool(last.get("error"))
+    where = f" ({last['where']})" if last.get("where") else ""
+    has = make_value_check(here.secrets)
+    return {
+        "key": manifest.key,
+        "name": manifest.name,
+        "version": manifest.shown_version,
+        "description": manifest.description,
+        "author": manifest.author,
+        "kind": manifest.kind,
+        "source": manifest.source,
+        "path": manifest.path,
+        "distribution": manifest.distribution,
+        "replaces": manifest.replaces,
+        "status": "failed" if failed else gate.status,
+        "reason": f"{last['error']}{where}" if failed else gate.reason,
+        "origin": dict(entry.origin),
+        "pin": _pin(here, manifest, verdict),
+        "registers": dict(registers),
+        "hooks_never_fired": [hook for hook in registers.get("hooks", []) if hook not in FIRED],
+        "provides_tools": list(manifest.provides_tools),
+        "provides_hooks": list(manifest.provides_hooks),
+        "requires_env": {name: has(name) for name in manifest.env_names},
+        "problems": list(last.get("problems", ())),
+        "notes": [*manifest.notes, *(n for n in last.get("notes", ()) if n not in manifest.notes)],
+        "settings": sorted(here.settings.entry(manifest)),
+    }
+
+
+def info_lines(about: Mapping[str, Any], extra: Rows = ()) -> list[str]:
+    """Return what `info` prints below the title.
+
+    Args:
+        about: what `describe` gave.
+        extra: further rows (name, text), such as an account of what the plugin did.
+    """
+    status = about["status"] + (f": {about['reason']}" if about["reason"] else "")
+    rows: list[tuple[str, str]] = [
+        ("status", status),
+        ("source", f"{about['source']}, {about['distribution'] or about['path']}"),
+        ("kind", about["kind"]),
+        ("replaces", about["replaces"]),
+        ("from", _origin(about["origin"])),
+        ("pinned", _pin_text(about["pin"])),
+    ]
+    if about["registers"]:
+        rows += registers_lines(about["registers"])
+    else:
+        rows.append(("registers", "not known before it was loaded"))
+    rows.append(
+        ("wants", ", ".join(f"{n} ({'set' if there else 'missing'})" for n, there in about["requires_env"].items()))
+    )
+    rows.append(("settings", ", ".join(f"plugins.entries.{about['key']}.{name}" for name in about["settings"])))
+    rows += [("problem", f"goes without {text}") for text in about["problems"]]
+    rows += [("note", text) for text in about["notes"]]
+    return table([*rows, *((name, printable(text)) for name, text in extra)])
+
+
+def _pin(here: InstalledPlugins, manifest: PluginManifest, verdict: GrantState) -> dict[str, Any]:
+    entry = here.trust.entry(manifest)
+    now = here.trust.judge(manifest, here.settings) if verdict.state == "free" else verdict
+    return {
+        "state": now.state,
+        "mode": mode_of(manifest, here.settings),
+        "files": len(entry.files),
+        **{name: entry.grant.get(name, "") for name in ("hash", "at", "by", "version")},
+        "changes": {name: list(paths) for name, paths in now.changes._asdict().items()},
+    }
+
+
+def _origin(origin: Mapping[str, Any]) -> str:
+    if not origin:
+        return ""
+    ref = f"@{origin['ref']}" if origin.get("ref") else ""
+    subdir = f"#{origin['subdir']}" if origin.get("subdir") else ""
+    commit = f", commit {origin['commit'][:12]}" if origin.get("commit") else ""
+    return f"{origin.get('source', '')}{ref}{subdir}{commit}, installed {origin.get('installed_at', '')}"
+
+
+def _pin_text(pin: Mapping[str, Any]) -> str:
+    match pin["state"]:
+        case "free":
+            return ""
+        case "dev":
+            return "no: plugins.entries.*.trust is dev"
+        case "new":
+            return "not yet: it is when it is enabled"
+    changed = " (changed since)" if pin["state"] == "changed" else ""
+    return f"{pin['files']} files, sha256 {pin['hash'][:16]}…, by {pin['by']} on {pin['at']}{changed}"
+
+
+class Explanation(NamedTuple):
+    """The answer."""
+
+    is_available: bool
+    """Whether it is there to be used."""
+    lines: list[str]
+    """The answer in one line, then the reasons."""
+
+    def __str__(self) -> str:
+        return "\n".join([self.lines[0], *(f"  {line}" for line in self.lines[1:])])
+
+
+class ToolRow(NamedTuple):
+    """A tool in the list."""
+
+    name: str
+    toolset: str
+    owner: str
+    """A plugin's key, or `builtin`."""
+    state: str
+    """`shown`, or why the model is not shown it."""
+
+
+def tool_rows(tools: ToolRegistry, toolsets: Toolsets, platform: str) -> list[ToolRow]:
+    """Return every registered tool, sorted by name, and whether it is shown on a platform."""
+    return [
+        ToolRow(
+            name, entry.toolset, tools.owner(name) or "", _explain_hidden(tools, toolsets, entry, platform) or "shown"
+        )
+        for name, entry in sorted(tools.items())
+    ]
+
+
+def explain_tool(
+    name: str, tools: ToolRegistry, toolsets: Toolsets, records: Sequence[LoadedPlugin], platform: str
+) -> Explanation:
+    """Say whether the model is shown the tool on a platform, whose it is, and who went without the name."""
+    entry = tools.get(name)
+    if entry is None:
+        return Explanation(False, list(_explain_absent_tool(name, tools, records)))
+    hidden = _explain_hidden(tools, toolsets, entry, platform)
+    lines = [f"tool `{name}` is {'not shown to the model: ' + hidden if hidden else 'shown to the model'}"]
+    owner = tools.owner(name) or ""
+    lines.append(f"toolset `{entry.toolset}`, registered by {describe_owner(owner)}{_owner_place(owner, records)}")
+    if hidden and entry.requires_env:
+        lines.append(f"it says that it needs: {', '.join(map(str, entry.requires_env))}")
+    replaced = tools.snapshot()[name].replaced
+    if replaced is not None:
+        lines.append(f"it replaces the tool of {describe_owner(replaced.owner)} (override=True, allow_tool_override)")
+    lines += _other_claims(name, records)
+    return Explanation(not hidden, lines)
+
+
+def _explain_hidden(tools: ToolRegistry, toolsets: Toolsets, entry: ToolEntry, platform: str) -> str:
+    cannot = SEARCH_HINT if entry.name in SEARCH_TOOLS else "its check_fn says that it cannot work now"
+    usable = "" if tools.is_usable(entry) else cannot
+    return toolsets.why_hidden(entry.name, platform) or usable
+
+
+def _owner_place(owner: str, records: Sequence[LoadedPlugin]) -> str:
+    manifest = next((r.manifest for r in records if r.manifest.key == owner), None)
+    return "" if manifest is None or owner == BUILTIN else f" ({manifest.source}: {manifest.path})"
+
+
+def _other_claims(name: str, records: Sequence[LoadedPlugin]) -> Iterator[str]:
+    for record in records:
+        for problem in record.problems:
+            if problem.kind == TOOL.label and problem.name == name:
+                yield f"plugin `{record.manifest.key}` wanted the name too and goes without: {problem.remedy}"
+
+
+def _explain_absent_tool(name: str, tools: ToolRegistry, records: Sequence[LoadedPlugin]) -> Iterator[str]:
+    declaring = [r for r in records if name in r.manifest.provides_tools]
+    wanted = list(_other_claims(name, records))
+    if declaring or wanted:
+        yield f"tool `{name}` is not there"
+        for record in declaring:
+            key = record.manifest.key
+            if record.enabled:
+                yield f"plugin `{key}` names it in provides_tools and does not register it"
+            else:
+                yield f"plugin `{key}` brings it and does not run: {record.failure}"
+        yield from wanted
+        return
+    why = tools.why_absent(name)
+    if why:
+        yield f"tool `{name}` is not there"
+        yield why
+        return
+    known = {*tools.names(), *(tool for r in records for tool in r.manifest.provides_tools)}
+    near = repair_name(name, sorted(known)) or nearest_name(name, sorted(known))
+    yield f"there is no tool `{name}`" + (f" (did you mean `{near}`?)" if near else "")
+    yield "`hermes tools list` shows those that are there"
+
+
+def explain_plugin(
+    name: str,
+    records: Sequence[LoadedPlugin],
+    rejected: Sequence[RejectedPlugin],
+    unknown: Sequence[UnknownPluginName],
+    tally: PluginUsage,
+) -> Explanation:
+    """Say whether the plugin runs, and why not."""
+    record = next((r for r in records if name in r.manifest.answers_to), None)
+    refused = [r for r in rejected if name in (r.name, r.name.rpartition("/")[2])]
+    if record is None:
+        return _explain_unknown_plugin(name, records, refused, unknown)
+    manifest = record.manifest
+    first = f"plugin `{manifest.key}` runs" if record.enabled else f"plugin `{manifest.key}` does not run"
+    lines = [first, f"{manifest.source}: {_plugin_place(manifest)}"]
+    if record.error:
+        lines.append(f"{record.status}: {record.failure}")
+    if record.remedy:
+        lines.append(f"what to do: {record.remedy}")
+    if record.stale:
+        lines.append(f"a newer version could not be loaded: {record.stale}")
+    if manifest.replaces:
+        lines.append(f"it replaces the bundled plugin {manifest.replaces}")
+    lines += [f"goes without: {problem.full}" for problem in record.problems]
+    lines += [f"note: {note}" for note in record.notes]
+    lines += [f"not used, for this one has the name: {r.path}" for r in refused if r.rival]
+    lines += [f"so far: {line}" for line in account_lines(tally)]
+    return Explanation(record.enabled, lines)
+
+
+def _explain_unknown_plugin(
+    name: str, records: Sequence[LoadedPlugin], refused: Sequence[RejectedPlugin], unknown: Sequence[UnknownPluginName]
+) -> Explanation:
+    if refused:
+        reasons = [f"{r.source}: {r.path}: {r.reason}" for r in refused]
+        return Explanation(False, [f"plugin `{name}` cannot be used", *reasons])
+    folder = next((r.manifest for r in records if r.manifest.folder == name), None)
+    if folder is not None:
+        return Explanation(False, [f"{name} is the folder of plugin `{folder.key}`: ask for `{folder.key}`"])
+    named = [f"plugins.enabled names it: {u.text}" for u in unknown if u.name == name]
+    near = nearest_name(name, sorted({n for r in records for n in r.manifest.answers_to}))
+    meant = f" (did you mean `{near}`?)" if near else ""
+    return Explanation(
+        False, [f"there is no plugin `{name}`{meant}", *named, "`hermes plugins list` shows those that are there"]
+    )
+
+
+def _plugin_place(manifest: PluginManifest) -> str:
+    return f"{manifest.path} ({manifest.distribution})" if manifest.distribution else manifest.path
+
+
+def run_explain(args: argparse.Namespace) -> int:
+    """Print the answer; 1 when it does not run."""
+    with loaded_host() as host:
+        plugins = host.plugins
+        record = plugins.find(args.name)
+        tally = host.account.usage_of(record.manifest.key if record else "")
+        said = explain_plugin(args.name, plugins.records, plugins.rejected, plugins.unknown, tally)
+    print(said)
+    return EXIT_OK if said.is_available else EXIT_FAILED

@@ -1,0 +1,403 @@
+"""The variables and packages that a plugin wants: asked for, stored, or named.
+
+`hermes plugins install`: fetch, look, show, place, ask.
+
+`hermes plugins update`: fetch a plugin again from where it came, show what is different, exchange it in one step.
+
+`hermes plugins remove`: take a plugin away, and say what is left of it. Nothing of the person's is deleted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hermes_agent.app.plugins.doctor import missing_packages, missing_variables, pip_refusal, requirement_hint
+from hermes_agent.app.plugins.enable import offer_to_enable
+from hermes_agent.app.plugins.home import InstalledPlugins
+from hermes_agent.app.plugins.packages import install_package, uninstall, update_package
+from hermes_agent.app.plugins.sources import PluginSource, parse_source
+from hermes_agent.app.plugins.staged_plugin import (
+    RegistrationPreview,
+    StagedPlugin,
+    copy_examples,
+    copy_own_files,
+    fetch,
+    free_removed_folder,
+    is_python_package,
+    name_collision,
+    preview_registrations,
+    put_in_place,
+    read_staged,
+    staging,
+    target_folder,
+)
+from hermes_agent.app.plugins.terminal_io import (
+    ask_text,
+    capability_changes,
+    confirmed,
+    is_interactive,
+    printable,
+    progress_printer,
+    registers_lines,
+    table,
+    title,
+)
+from hermes_agent.config import home_paths
+from hermes_agent.config.dotenv import read_env_file, write_env_value
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
+from hermes_agent.plugins.activation import PluginSettings, remove_from_config
+from hermes_agent.plugins.discovery import BUNDLED
+from hermes_agent.plugins.grant_copies import difference
+from hermes_agent.plugins.grants import entry_name
+from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.pinned_files import PinChanges, changes_between, content_hash, pin_files, unpinned_files
+
+__all__ = ["ask_for_variables", "name_missing_packages", "now", "run_install", "run_remove", "run_update", "show"]
+
+
+def ask_for_variables(here: InstalledPlugins, manifest: PluginManifest, *, may_ask: bool) -> None:
+    """Ask for each variable of `requires_env` without a value and store it in `.env`; without a person name them."""
+    missing = missing_variables(manifest, here.secrets)
+    if not missing:
+        return
+    where = home_paths(here.home)
+    if where.declared is not None:
+        names = ", ".join(v.name for v in missing)
+        print(f"It wants {names}: give it with services.hermes-agent.credentials or environmentFiles.")
+        return
+    left = []
+    for variable in missing:
+        value = ""
+        if may_ask and is_interactive():
+            print(f"It wants {variable.name}{printable(f': {variable.description}') if variable.description else ''}")
+            if variable.url:
+                print(f"  Get one at {printable(variable.url)}")
+            value = ask_text(f"  {variable.name} (empty: later)", hidden=variable.secret)
+        if value:
+            write_env_value(where.env, variable.name, value)
+            print(f"  {variable.name} is stored in {where.env}.")
+        else:
+            left.append(variable.name)
+    for name in left:
+        print(f"It wants {name}: `hermes config set {name} VALUE` stores it in {where.env}.")
+
+
+def name_missing_packages(here: InstalledPlugins, requirements: Sequence[str]) -> None:
+    """Name the Python packages that the manifest wants and that are not there, with what adds them."""
+    missing = missing_packages(requirements)
+    if missing:
+        print(f"It wants Python packages that are not installed beside the agent: {', '.join(map(printable, missing))}")
+        print(f"  {requirement_hint(missing, here.home)}", file=sys.stdout)
+
+
+AFTER = "after-install.md"
+
+
+def run_install(args: argparse.Namespace) -> int:
+    """Install a plugin: nothing of it runs in the agent before it is enabled."""
+    here = InstalledPlugins()
+    source = parse_source(args.source, ref=args.ref or "", cwd=Path.cwd())
+    if source.location.startswith("http://"):
+        print(f"warning: {source.label} is fetched without encryption: who sits in between can change it.")
+    with staging(here.home) as place:
+        if source.kind == "pip":
+            return install_package(here, source.location, source, place, args)
+        folder, origin = fetch(source, place, progress_printer())
+        if is_python_package(folder):
+            return install_package(here, str(folder), source, place, args)
+        staged = read_staged(folder, origin, source.label)
+        target = target_folder(here.home, staged.manifest)
+        replaced = _refuse_collision(here, staged, target, force=args.force)
+        seen = preview_registrations(staged.manifest.key, directory=folder)
+        show(here, staged, seen)
+        made = copy_examples(folder)
+        aside = free_removed_folder(here.home, staged.manifest.name) if replaced else place / "old"
+        put_in_place(folder, target, aside)
+    print(f"Installed {staged.manifest.key}: {target}")
+    if replaced:
+        print(f"What was there is now {aside}.")
+    if made:
+        print(f"Made from its examples, for you to edit: {', '.join(map(printable, made))}")
+    _record(here, staged, seen, target)
+    _after(here, staged, target, args)
+    return EXIT_OK
+
+
+def show(here: InstalledPlugins, staged: StagedPlugin, seen: RegistrationPreview) -> None:
+    """Print what the plugin is, where it came from, and what it would register."""
+    manifest, origin = staged.manifest, staged.origin
+    files = pin_files(manifest.path)
+    commit = f" (commit {origin['commit'][:12]})" if origin.get("commit") else ""
+    rows = [
+        ("from", f"{origin['source']}{'@' + origin['ref'] if origin['ref'] else ''}{commit}"),
+        ("files", f"{len(files)}, {sum(f.size for f in files.values())} bytes, sha256 {content_hash(files)[:16]}…"),
+    ]
+    if seen.loaded:
+        rows += registers_lines(seen.registers) or [("registers", "nothing")]
+    else:
+        rows += [
+            ("tools", ", ".join(manifest.provides_tools) and f"{', '.join(manifest.provides_tools)} (declared)"),
+            ("hooks", ", ".join(manifest.provides_hooks) and f"{', '.join(manifest.provides_hooks)} (declared)"),
+        ]
+    rows += [
+        (kind, f"{', '.join(names)} (declared; nothing holds it to that)") for kind, names in staged.permissions.items()
+    ]
+    rows.append(("wants", ", ".join(manifest.env_names)))
+    print(title(manifest))
+    print("\n".join(table(rows)))
+    if not staged.permissions:
+        print("  It declares nothing about network and files: like every plugin it can do what you can.")
+    if not seen.loaded:
+        print("It was not loaded when tried in the sandbox:")
+    for problem in seen.problems:
+        print(f"  ! {printable(problem)}")
+    for note in manifest.notes:
+        print(f"  ! plugin.yaml: {printable(note)}")
+    name_missing_packages(here, staged.dependencies)
+
+
+def now() -> str:
+    """Return the time for the record."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _refuse_collision(here: InstalledPlugins, staged: StagedPlugin, target: Path, *, force: bool) -> bool:
+    """Refuse a name that is taken; return whether a plugin is going to be replaced."""
+    taken = name_collision(staged.manifest, target, here.found)
+    if taken is not None:
+        text, remedy, replaceable = taken
+        if not (force and replaceable):
+            raise UserError(text, hint=remedy)
+        return True
+    present = here.found.plugins.get(staged.manifest.name)
+    if present is not None and present.source == BUNDLED:
+        print(f"warning: it takes the place of the plugin of that name which came with the agent ({present.path}).")
+    return False
+
+
+def _record(here: InstalledPlugins, staged: StagedPlugin, seen: RegistrationPreview, target: Path) -> None:
+    manifest = staged.manifest._replace(path=str(target))
+    here.trust.note_origin(manifest, {**staged.origin, "installed_at": now()})
+    here.trust.pin(manifest, by="install", registers=seen.registers)
+    here.trust.save()
+
+
+def _after(here: InstalledPlugins, staged: StagedPlugin, target: Path, args: argparse.Namespace) -> None:
+    ask_for_variables(here, staged.manifest, may_ask=not args.yes)
+    text = target / AFTER
+    if text.is_file():
+        print(
+            "\n".join(printable(line) for line in text.read_text(encoding="utf-8", errors="replace").splitlines()[:200])
+        )
+    offer_to_enable(staged.manifest.key, args)
+
+
+def run_update(args: argparse.Namespace) -> int:
+    """Update one plugin, or every one whose origin is known; one that fails keeps no other from being updated."""
+    here = InstalledPlugins()
+    if bool(args.name) == args.all:
+        print("hermes: name a plugin, or use --all", file=sys.stderr)
+        return EXIT_USAGE
+    if args.name:
+        return EXIT_OK if _update(here, here.find(args.name), args) else EXIT_FAILED
+    known = [m for m in here.found.plugins.values() if here.trust.entry(m).origin]
+    if not known:
+        print("No plugin here was installed by `hermes plugins install`.")
+    done = True
+    for manifest in known:
+        try:
+            done = _update(here, manifest, args) and done
+        except UserError as exc:
+            print(f"hermes: {manifest.key}: {exc}", file=sys.stderr)
+            done = False
+    return EXIT_OK if done else EXIT_FAILED
+
+
+def _update(here: InstalledPlugins, manifest: PluginManifest, args: argparse.Namespace) -> bool:
+    """Update a plugin; return False when the person, or nobody, did not agree."""
+    source = _source(here, manifest)
+    with staging(here.home) as place:
+        if source.kind == "pip" or manifest.source == "entrypoint":
+            return update_package(here, manifest, source, place, args)
+        _refuse_own_changes(here, manifest, force=args.force)
+        folder, origin = fetch(source, place, progress_printer())
+        staged = read_staged(folder, origin, source.label)
+        if staged.manifest.name != manifest.name:
+            raise UserError(
+                f"{source.label} is now called `{staged.manifest.name}`, not `{manifest.name}`",
+                hint=f"Install it as a new plugin, and `hermes plugins remove {manifest.key}`.",
+            )
+        entry = here.trust.entry(manifest)
+        changes = changes_between(entry.files, pin_files(str(folder)))
+        if not changes:
+            here.trust.note_origin(manifest, {**entry.origin, **origin})
+            here.trust.save()
+            print(f"{manifest.key} {manifest.shown_version} is up to date.")
+            return True
+        seen = preview_registrations(staged.manifest.key, directory=folder)
+        if not seen.loaded and not args.force:
+            why = "; ".join(map(printable, seen.problems))
+            raise UserError(
+                f"the new {manifest.key} cannot be loaded, so the old one stays: {why}",
+                hint="--force takes it all the same.",
+            )
+        _show(here, manifest, staged, seen, changes, with_text=args.diff)
+        unasked = f"`hermes plugins update {manifest.key} --yes` does it"
+        if not confirmed(f"Update {manifest.key}?", "updated", unasked, yes=args.yes, default=True):
+            return False
+        copy_own_files(Path(manifest.path), folder, unpinned_files(manifest.path, entry.files))
+        copy_examples(folder)
+        put_in_place(folder, Path(manifest.path), place / "old")
+    fresh = staged.manifest._replace(path=manifest.path)
+    here.trust.note_origin(fresh, {**origin, "installed_at": now()})
+    here.trust.pin(fresh, by="update", registers=seen.registers)
+    here.trust.save()
+    print(f"{manifest.key} is updated; a running daemon keeps the old one until its next start.")
+    ask_for_variables(here, fresh, may_ask=not args.yes)
+    return True
+
+
+def _source(here: InstalledPlugins, manifest: PluginManifest) -> PluginSource:
+    source = PluginSource.of_origin(here.trust.entry(manifest).origin)
+    if source is None:
+        raise UserError(
+            f"it is not known where {manifest.key} came from ({manifest.path})",
+            hint="`hermes plugins install SRC --force` installs it anew.",
+        )
+    if manifest.source == "user" and Path(manifest.path).is_symlink():
+        raise UserError(f"{manifest.path} is a link; what it leads to is updated where it lies")
+    return source
+
+
+def _refuse_own_changes(here: InstalledPlugins, manifest: PluginManifest, *, force: bool) -> None:
+    verdict = here.trust.judge(manifest, PluginSettings())  # what the settings let pass would be lost, too
+    if verdict.changes and not force:
+        raise UserError(
+            f"{manifest.key} was changed here, and an update would undo that: {verdict.changes.text}",
+            hint=f"`hermes plugins grant {manifest.key}` shows it; --force takes the new one.",
+        )
+
+
+def _show(
+    here: InstalledPlugins,
+    manifest: PluginManifest,
+    staged: StagedPlugin,
+    seen: RegistrationPreview,
+    changes: PinChanges,
+    *,
+    with_text: bool,
+) -> None:
+    entry = here.trust.entry(manifest)
+    commit = f" (commit {staged.origin['commit'][:12]})" if staged.origin.get("commit") else ""
+    old, new = manifest.shown_version or "no version", staged.manifest.shown_version or "no version"
+    print(printable(f"{manifest.key}: {old} -> {new}{commit}"))
+    print("\n".join(capability_changes(entry.registers, seen.registers) or ["  registers what it did"]))
+    for word, names in zip(("new", "changed", "gone"), changes, strict=True):
+        if names:
+            print(f"  {word} files: {', '.join(map(printable, names[:20]))}{' …' if len(names) > 20 else ''}")
+    if with_text:
+        print("\n".join(difference(here.home, staged.manifest.path, entry.files, changes)))
+    for problem in seen.problems:
+        print(f"  ! {printable(problem)}")
+    name_missing_packages(here, staged.dependencies)
+
+
+DATA = ("data", "plugin_data", "plugins_data", "plugin-data")
+"""Folders of the home in which published plugins keep a folder of their name."""
+
+
+def run_remove(args: argparse.Namespace) -> int:
+    """Remove a plugin of the home."""
+    here = InstalledPlugins()
+    manifest = _find(here, args.name)
+    what = _package_refusal(here, manifest) if manifest.source == "entrypoint" else _refuse_foreign(manifest)
+    unasked = f"`hermes plugins remove {args.name} --yes` removes it"
+    if not confirmed(f"Remove {manifest.key} ({what})?", "removed", unasked, yes=args.yes):
+        return EXIT_FAILED
+    left = remove_from_config(here.home, manifest.answers_to, here.settings, os.environ)
+    if manifest.source == "entrypoint":
+        uninstall(manifest.distribution.partition(" ")[0])
+    else:
+        left = [*_move_away(here, manifest), *left]
+    here.trust.forget(entry_name(here.home, manifest))
+    print(f"Removed {manifest.key}; a running daemon keeps it until its next start.")
+    for line in [*left, *_what_is_left(here, manifest)]:
+        print(f"  left: {line}")
+    return EXIT_OK
+
+
+def _find(here: InstalledPlugins, name: str) -> PluginManifest:
+    """Return the plugin, also one that is refused: that is one to remove."""
+    for rejected in here.found.rejected:
+        folder = Path(rejected.path)
+        if name in (rejected.name, folder.name) and rejected.source == "user" and name not in here.found.plugins:
+            return PluginManifest(name, key=rejected.name, source="user", path=rejected.path)
+    return here.find(name)
+
+
+def _refuse_foreign(manifest: PluginManifest) -> str:
+    match manifest.source:
+        case "user":
+            return manifest.path
+        case "bundled":
+            hint = f"`hermes plugins disable {manifest.key}` keeps it from running."
+            raise UserError(f"{manifest.key} came with the agent and stays", hint=hint)
+        case "declared":
+            raise UserError(
+                f"{manifest.key} is declared by Nix ({manifest.path})",
+                hint="Take it out of services.hermes-agent.extraPlugins and rebuild.",
+            )
+        case _:
+            raise UserError(
+                f"{manifest.key} belongs to the project: {manifest.path}", hint="Remove its folder from the project."
+            )
+
+
+def _package_refusal(here: InstalledPlugins, manifest: PluginManifest) -> str:
+    package = manifest.distribution.partition(" ")[0]
+    refusal = pip_refusal(here.home)
+    if refusal is not None:
+        raise UserError(
+            f"{manifest.key} comes from the package {manifest.distribution}, and none is removed here: {refusal}",
+            hint="Take it out of services.hermes-agent.extraPythonPackages, or remove it with what installed it.",
+        )
+    if not here.trust.entry(manifest).origin:
+        raise UserError(
+            f"{manifest.key} comes from the package {manifest.distribution}, which `hermes plugins` did not install",
+            hint=f"{sys.executable} -m pip uninstall {package}",
+        )
+    others = [m.key for m in here.found.plugins.values() if m.distribution == manifest.distribution]
+    return f"the package {manifest.distribution} with {', '.join(others)}"
+
+
+def _move_away(here: InstalledPlugins, manifest: PluginManifest) -> list[str]:
+    path = Path(manifest.path)
+    try:
+        if path.is_symlink():
+            leads = path.readlink()
+            path.unlink()
+            return [f"{leads}, which the link led to"]
+        aside = free_removed_folder(here.home, manifest.key)
+        path.rename(aside)
+    except OSError as exc:
+        raise UserError(f"{path} cannot be moved away: {exc.strerror}") from exc
+    return [f"its files: {aside}"]
+
+
+def _what_is_left(here: InstalledPlugins, manifest: PluginManifest) -> Iterator[str]:
+    others = {n for m in here.found.plugins.values() if m.key != manifest.key for n in m.env_names}
+    file = home_paths(here.home).env
+    stored = [n for n in manifest.env_names if n in read_env_file(file) and n not in others]
+    if stored:
+        yield f"in {file}: {', '.join(stored)} (`hermes config unset NAME`)"
+    for name in manifest.answers_to:
+        if name in here.settings.entries:
+            yield f"its settings: plugins.entries.{name} (`hermes config unset plugins.entries.{name}`)"
+    for folder in (here.home / manifest.name, *(here.home / top / manifest.name for top in DATA)):
+        if folder.is_dir():
+            yield f"its data: {folder}"

@@ -1,0 +1,371 @@
+"""Plugins that are Python packages: looked at as a wheel first, then installed by the interpreter's own pip.
+
+Plugins that are Python packages, installed, renewed and removed through pip.
+
+Write `plugins.json`: `hermes plugins index`, and the Nix build.
+
+`hermes plugins index`: write what a start would otherwise look for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import hashlib
+import json
+import os
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_agent.app.manifest_cache import quiet_or_debug
+from hermes_agent.app.plugins.doctor import pip_refusal
+from hermes_agent.app.plugins.enable import offer_to_enable
+from hermes_agent.app.plugins.home import InstalledPlugins
+from hermes_agent.app.plugins.sources import PluginSource
+from hermes_agent.app.plugins.staged_plugin import fetch, preview_registrations
+from hermes_agent.app.plugins.terminal_io import confirmed, printable, progress_printer, registers_lines, table
+from hermes_agent.core.errors import EXIT_OK, UserError
+from hermes_agent.plugins.discovery import (
+    BUNDLED,
+    DECLARED,
+    ENTRYPOINT,
+    Discovery,
+    RejectedPlugin,
+    entry_point_key,
+    index_roots,
+    scan_sources,
+)
+from hermes_agent.plugins.entry_points import (
+    FORMAT,
+    GROUP,
+    GROUPS,
+    VARIABLE,
+    entry_point_files,
+    file_stat,
+    find_entry_points,
+    program_identity,
+)
+from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.system.processes import run, tool_environment
+
+__all__ = [
+    "PluginWheel",
+    "build_wheel",
+    "index_document",
+    "install_package",
+    "install_wheel",
+    "run_index",
+    "uninstall",
+    "update_package",
+    "write_index",
+]
+
+
+LIMIT_S = 900.0
+OUTPUT_BYTES = 64 * 1024
+AGENT = "hermes-agent"
+OutputListener = Callable[[bytes], None]
+
+
+class PluginWheel(NamedTuple):
+    """A built package that brings plugins."""
+
+    file: Path
+    name: str
+    version: str
+    plugins: dict[str, str]
+    """Entry points of the groups: value by the key of the plugin."""
+    sha256: str
+
+
+def build_wheel(requirement: str, place: Path, tell: OutputListener | None = None) -> PluginWheel:
+    """Fetch or build the wheel of a requirement, a folder, an sdist or a wheel, without its dependencies.
+
+    Raises:
+        UserError: pip cannot; or the package brings no plugin.
+    """
+    wheels = place / "wheels"
+    wheels.mkdir()
+    _pip("wheel", "--no-deps", "--wheel-dir", str(wheels), "--", requirement, what=requirement, tell=tell)
+    built = sorted(wheels.glob("*.whl"))
+    if len(built) != 1:
+        raise UserError(f"{requirement}: pip gave {len(built)} wheels where one was expected")
+    wheel = _read(built[0])
+    if not wheel.plugins:
+        raise UserError(
+            f"{wheel.name} {wheel.version} brings no plugin: it has no entry point in the group {GROUP}",
+            hint="Is it a directory plugin? Then name its repository or folder.",
+        )
+    return wheel
+
+
+def install_wheel(wheel: PluginWheel, place: Path, tell: OutputListener | None = None) -> None:
+    """Install the wheel and what it requires; nothing that is installed already changes its version.
+
+    Raises:
+        UserError: pip cannot; its own words are in the message.
+    """
+    constraints = place / "constraints.txt"
+    constraints.write_text("".join(f"{line}\n" for line in _installed(besides=wheel.name)), encoding="utf-8")
+    _pip("install", "--constraint", str(constraints), "--", str(wheel.file), what=wheel.name, tell=tell)
+
+
+def uninstall(distribution: str) -> None:
+    """Remove a package that `install_wheel` brought; what it required stays.
+
+    Raises:
+        UserError: pip cannot.
+    """
+    _pip("uninstall", "--yes", "--", distribution, what=distribution, tell=None)
+
+
+def _pip(command: str, *arguments: str, what: str, tell: OutputListener | None) -> None:
+    environ = {k: v for k, v in os.environ.items() if k.startswith("PIP_")}  # the person's own settings of pip
+    done = run(
+        [sys.executable, "-m", "pip", command, "--no-input", "--disable-pip-version-check", *arguments],
+        cwd=Path.cwd(),
+        env={**tool_environment(os.environ), **environ},
+        timeout_s=LIMIT_S,
+        output_limit_bytes=OUTPUT_BYTES,
+        cancelled=threading.Event(),
+        on_output=tell,
+    )
+    if done.exit_code == 0:
+        return
+    text = done.output.decode("utf-8", "replace")
+    if "No module named pip" in text:
+        raise UserError(f"{sys.executable} has no pip", hint=f"Install {what} with what installed hermes-agent.")
+    raise UserError(f"pip {command} {what} failed: {_last_line(text) or done.exit_code}")
+
+
+def _last_line(text: str) -> str:
+    """Return what pip said about its failure, in one line."""
+    lines = [line.strip() for line in text.splitlines()]
+    told = [line for line in lines if line and "note: This" not in line and "://" not in line]
+    return " ".join("".join(c if c.isprintable() else " " for c in line) for line in told[-8:])[-1000:]
+
+
+def _installed(*, besides: str) -> list[str]:
+    """Return `name==version` of every installed package, so that an install cannot change the agent's own."""
+    found: dict[str, str] = {}
+    for distribution in metadata.distributions():
+        name = distribution.metadata["Name"]
+        if name and name.lower() not in (AGENT, besides.lower()):
+            found.setdefault(name.lower(), f"{name}=={distribution.version}")
+    return sorted(found.values())
+
+
+def _read(file: Path) -> PluginWheel:
+    name, version = file.name.split("-")[:2]
+    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    try:
+        with zipfile.ZipFile(file) as opened:
+            for member in opened.namelist():
+                if member.endswith(".dist-info/entry_points.txt"):
+                    parser.read_string(opened.read(member).decode("utf-8"))
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    except (OSError, zipfile.BadZipFile, configparser.Error, UnicodeDecodeError) as exc:
+        raise UserError(f"{file.name} is no wheel that can be read: {exc}") from exc
+    plugins = {
+        entry_point_key(group, name): value
+        for group in GROUPS
+        if parser.has_section(group)
+        for name, value in parser[group].items()
+    }
+    return PluginWheel(file, name.replace("_", "-"), version, plugins, digest)
+
+
+def install_package(
+    here: InstalledPlugins, requirement: str, source: PluginSource, place: Path, args: argparse.Namespace
+) -> int:
+    """Install a package that brings plugins, where packages may be installed.
+
+    Raises:
+        UserError: they may not, pip fails, or a name is taken.
+    """
+    refusal = pip_refusal(here.home)
+    if refusal is not None:
+        raise UserError(f"{source.label} is a Python package, and none is installed here: {refusal}")
+    wheel = build_wheel(requirement, place, progress_printer())
+    _refuse_collision(here, wheel, force=args.force)
+    install_wheel(wheel, place, progress_printer())
+    print(f"Installed {wheel.name} {wheel.version}.")
+    after = InstalledPlugins()
+    for name in wheel.plugins:
+        seen = preview_registrations(name, directory=None)
+        print(name)
+        print("\n".join(table([("from", f"{wheel.name} {wheel.version}"), *registers_lines(seen.registers)])))
+        for problem in seen.problems:
+            print(f"  ! {printable(problem)}")
+        _record(after, name, wheel, source)
+        offer_to_enable(name, args)
+    return EXIT_OK
+
+
+def update_package(
+    here: InstalledPlugins, manifest: PluginManifest, source: PluginSource, place: Path, args: argparse.Namespace
+) -> bool:
+    """Build or fetch the package again and install it when it is another one. Return False when nobody agreed.
+
+    Raises:
+        UserError: packages are not installed here, pip fails, or the new one does not bring the plugin.
+    """
+    refusal = pip_refusal(here.home)
+    if refusal is not None:
+        raise UserError(f"{manifest.key} is a Python package, and none is installed here: {refusal}")
+    requirement = source.location
+    if source.kind != "pip":
+        requirement = str(fetch(source, place, progress_printer())[0])
+    wheel = build_wheel(requirement, place, progress_printer())
+    if manifest.key not in wheel.plugins:
+        raise UserError(f"{wheel.name} {wheel.version} brings no plugin `{manifest.key}` any more; the old one stays")
+    old = manifest.distribution.partition(" ")[2]
+    if wheel.version == old:
+        print(f"{manifest.key} {old} is up to date.")
+        return True
+    print(f"{manifest.key}: {old} -> {wheel.version}")
+    unasked = f"`hermes plugins update {manifest.key} --yes` does it"
+    if not confirmed(f"Update {wheel.name}?", "updated", unasked, yes=args.yes, default=True):
+        return False
+    install_wheel(wheel, place, progress_printer())
+    _record(InstalledPlugins(), manifest.key, wheel, source)
+    print(f"{manifest.key} is updated; a running daemon keeps the old one until its next start.")
+    return True
+
+
+def _refuse_collision(here: InstalledPlugins, wheel: PluginWheel, *, force: bool) -> None:
+    for name in wheel.plugins:
+        present = here.found.plugins.get(name)
+        if present is None or present.source == BUNDLED:
+            continue
+        if present.source == ENTRYPOINT and _same(present.distribution.partition(" ")[0], wheel.name):
+            if not force:
+                raise UserError(
+                    f"`{name}` is installed already, by {present.distribution}",
+                    hint=f"`hermes plugins update {name}` renews it; --force replaces it.",
+                )
+            continue
+        where = present.distribution or present.path
+        raise UserError(
+            f"`{name}` is already the {present.source} plugin {where}; {wheel.name} {wheel.version} brings another",
+            hint=f"Remove one of them: `hermes plugins remove {name}`.",
+        )
+
+
+def _same(one: str, other: str) -> bool:
+    return one.replace("_", "-").replace(".", "-").lower() == other.replace("_", "-").replace(".", "-").lower()
+
+
+def _record(here: InstalledPlugins, name: str, wheel: PluginWheel, source: PluginSource) -> None:
+    manifest = here.find(name)
+    origin: dict[str, Any] = {
+        **source.as_origin(),
+        "distribution": wheel.name,
+        "version": wheel.version,
+        "sha256": wheel.sha256,
+        "installed_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    here.trust.note_origin(manifest, origin)
+    here.trust.save()
+
+
+MAX_FILES = 5_000
+"""Files of a plugin that its hash is made of; one with more has none."""
+
+
+class _RecordedDiscovery(Discovery):
+    """Keeps everything that a sweep comes upon, in its order, and what it looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[dict[str, Any]] = []
+        self.seen: list[str] = []
+
+    def add_dependency(self, path: str) -> None:
+        self.seen.append(path)
+
+    def add(self, manifest: PluginManifest) -> None:
+        self.found.append({"source": manifest.source, "manifest": manifest._asdict(), "hash": _hash(manifest.path)})
+        self.seen += [manifest.path, os.path.join(manifest.path, "__init__.py")]  # noqa: PTH118
+
+    def reject(self, rejected: RejectedPlugin) -> None:
+        entry = {"source": rejected.source, "name": rejected.name, "path": rejected.path, "reason": rejected.reason}
+        self.found.append(entry)
+
+
+def index_document(environ: Mapping[str, str], path: Sequence[str] | None = None) -> dict[str, Any]:
+    """Sweep the bundled and declared directories and the installed packages; return what `plugins.json` holds.
+
+    Args:
+        path: where packages are looked for; None means `sys.path`.
+    """
+    places = list(sys.path if path is None else path)
+    recorder = _RecordedDiscovery()
+    scan_sources(recorder, environ, (BUNDLED, DECLARED))
+    return {
+        "index": FORMAT,
+        "program": program_identity(),
+        "roots": [list(root) for root in index_roots(environ)],
+        "seen": {each: file_stat(each) for each in sorted(set(recorder.seen))},
+        "found": recorder.found,
+        "search_path": [[place, file_stat(place or ".")] for place in places],
+        "entry_points": [list(point) for point in find_entry_points(places)],
+        "entry_point_files": {file: file_stat(file) for file in entry_point_files(places)},
+    }
+
+
+def write_index(document: Mapping[str, Any], file: Path) -> None:
+    """Write it, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    from hermes_agent.system.files import write_atomic
+
+    write_atomic(file, json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n", mode=0o644)
+
+
+def _hash(directory: str) -> str:
+    """Return a hash of names and contents of the plugin's files, empty when there are too many."""
+    digest, count = hashlib.sha256(), 0
+    for folder, folders, files in os.walk(directory):
+        folders[:] = sorted(f for f in folders if f not in ("__pycache__", ".git"))
+        for name in sorted(files):
+            place = os.path.join(folder, name)  # noqa: PTH118
+            count += 1
+            if count > MAX_FILES:
+                return ""
+            digest.update(f"{os.path.relpath(place, directory)}\0".encode("utf-8", "surrogateescape"))
+            try:
+                with open(place, "rb") as handle:  # noqa: PTH123
+                    digest.update(hashlib.file_digest(handle, "sha256").digest())
+            except OSError:  # a link that leads nowhere
+                digest.update(b"-")
+    return f"sha256:{digest.hexdigest()}"
+
+
+def run_index(args: argparse.Namespace) -> int:
+    """Print the index, or write it to a file."""
+    quiet_or_debug(os.environ)
+    document = index_document(os.environ)
+    if not args.output:
+        print(json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False))
+        return EXIT_OK
+    file = Path(args.output)
+    try:
+        write_index(document, file)
+    except OSError as exc:
+        raise UserError(f"cannot write {file}: {exc.strerror}") from exc
+    usable = sum("manifest" in each for each in document["found"])
+    packages = len(document["entry_points"])
+    print(
+        f"{file}: {usable} plugin folder(s), {packages} package(s). A start uses it with {VARIABLE}={file.absolute()}"
+    )
+    return EXIT_OK

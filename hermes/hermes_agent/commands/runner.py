@@ -1,0 +1,100 @@
+"""Run a slash command beside whatever else is going on. Source: plugin contract §7.2.
+
+Slash commands that wait for a word of who gave them. Source: plugin contract §8.2.2, §11.2.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.runtime.bridge import Bridge
+
+__all__ = ["ASYNC_LIMIT_S", "PendingConfirmations", "await_result", "run_command"]
+
+
+logger = logging.getLogger(__name__)
+
+ASYNC_LIMIT_S = 30.0
+"""Longest life of an async handler's coroutine."""
+
+
+async def run_command(
+    command: SlashCommand, arguments: str, bridge: Bridge, *, limit_s: float = ASYNC_LIMIT_S
+) -> str | None:
+    """Return what the handler answers; its error is reported to the person as text.
+
+    Args:
+        limit_s: longest life of an async handler's coroutine; a sync handler has no limit (§7.2).
+    """
+
+    try:
+        answer = await bridge.run(lambda: await_result(command.handler(arguments), bridge, limit_s=limit_s))
+    except Exception as exc:
+        logger.warning("Plugin command dispatch failed: /%s: %r", command.name, exc, exc_info=True)
+        return f"Plugin command error: {str(exc) or type(exc).__name__}"
+    return None if answer is None else str(answer)
+
+
+def await_result(value: Any, bridge: Bridge, *, limit_s: float = ASYNC_LIMIT_S) -> Any:
+    """Return what a handler returned, awaited when it is awaitable; never call it on the core loop.
+
+    Raises:
+        TimeoutError: it was not done at its limit, with upstream's words for that; or it raised one itself, which is
+            raised as it is.
+    """
+    if not inspect.isawaitable(value):
+        return value
+    own: list[TimeoutError] = []
+    try:
+        return bridge.wait_plugin(_awaited(value, own), deadline_s=limit_s)
+    except TimeoutError:
+        if own:
+            raise own[0] from None
+        raise TimeoutError(f"Plugin command async handler did not complete within {limit_s:g}s") from None
+
+
+async def _awaited(value: Awaitable[Any], own: list[TimeoutError]) -> Any:
+    try:
+        return await value
+    except TimeoutError as exc:
+        own.append(exc)
+        raise
+
+
+class PendingConfirmations:
+    """Slash commands that wait for a word: `once`, `always` or `cancel`. One a conversation."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[str, str, Callable[[str], Any]]] = {}
+
+    def register(self, session_key: str, confirm_id: str, command: str, handler: Callable[[str], Any]) -> None:
+        """Keep what is done when the word comes: `handler(choice)`, sync or async, returns the reply."""
+        self._waiting[session_key] = (confirm_id, command, handler)
+
+    def get_pending(self, session_key: str) -> dict[str, Any] | None:
+        """Return `confirm_id` and `command` of what waits in a conversation."""
+        found = self._waiting.get(session_key)
+        return None if found is None else {"confirm_id": found[0], "command": found[1]}
+
+    def clear(self, session_key: str) -> None:
+        """Forget what waits."""
+        self._waiting.pop(session_key, None)
+
+    async def resolve(self, session_key: str, confirm_id: str, choice: str) -> str | None:
+        """Do what waits and return the reply; None when it is not that which waits, or it was cancelled silently."""
+        found = self._waiting.get(session_key)
+        if found is None or found[0] != confirm_id:
+            return None
+        del self._waiting[session_key]
+        try:
+            reply = found[2](choice)
+            if inspect.isawaitable(reply):
+                reply = await reply
+        except Exception as exc:  # the adapter that brings the word must go on
+            logger.exception("/%s failed after it was confirmed", found[1])
+            return f"/{found[1]} failed: {exc}"
+        return None if reply is None else str(reply)

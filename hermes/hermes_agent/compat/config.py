@@ -1,0 +1,385 @@
+"""Upstream's functions over config and `.env`, on top of ours. Source: plugin contract §4.10, §11, §12.3.
+
+Upstream's functions over secrets: one by name, a text without them, what was fetched and kept.
+
+Source: plugin contract §11.2, §11.3.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hermes_agent.config import Config, hermes_home, home_paths, load, stamp
+from hermes_agent.config.dotenv import write_env_value
+from hermes_agent.config.edit import set_value, unset_value
+from hermes_agent.config.effective import dump_yaml
+from hermes_agent.config.schema import MISSING, OPEN, default, lookup
+from hermes_agent.core.errors import ConfigError, UserError
+from hermes_agent.core.redaction import MASK, looks_like_secret_name, redactor
+from hermes_agent.credentials import Credentials
+from hermes_agent.host import current
+from hermes_agent.system.files import PRIVATE, write_atomic
+
+__all__ = [
+    "CachedFetch",
+    "DiskCache",
+    "UnscopedSecretError",
+    "atomic_config_write",
+    "cfg_get",
+    "fal_key_is_configured",
+    "fast_safe_load",
+    "get_config_path",
+    "get_env_value",
+    "get_max_bytes",
+    "get_max_line_length",
+    "get_max_lines",
+    "get_secret",
+    "load_config",
+    "load_config_readonly",
+    "managed_nous_tools_enabled",
+    "prefers_gateway",
+    "read_raw_config",
+    "redact_sensitive_text",
+    "save_config",
+    "save_env_value",
+    "write_platform_config_field",
+]
+
+
+logger = logging.getLogger(__name__)
+
+KeyPath = tuple[str, ...]
+_cache: dict[Path, tuple[object, Config]] = {}
+
+
+def load_config() -> dict[str, Any]:
+    """Return a copy of the effective config, read again when one of its files has changed."""
+    return copy.deepcopy(_loaded().values)
+
+
+def load_config_readonly() -> dict[str, Any]:
+    """Return the effective config itself; the caller must not change it."""
+    return _loaded().values
+
+
+def read_raw_config() -> dict[str, Any]:
+    """Return a copy of what the files say, without defaults."""
+    return copy.deepcopy(_loaded().raw)
+
+
+def save_config(
+    config: dict[str, Any],
+    *,
+    strip_defaults: bool = True,
+    preserve_keys: set[KeyPath] | None = None,
+    merge_existing: bool = False,
+) -> None:
+    """Write what differs from the config in effect; comments and order stay.
+
+    A value that came from `${NAME}` and was not changed stays `${NAME}`.
+
+    Args:
+        strip_defaults: a value that becomes its default is removed from the file.
+        preserve_keys: paths that are written even then.
+        merge_existing: a key that `config` lacks stays; otherwise it is removed.
+
+    Raises:
+        UserError: a key is declared by Nix, or the file cannot be written.
+        ConfigError: the result would not be valid.
+    """
+    home = hermes_home()
+    before = load(home)
+    kept = preserve_keys or set()
+    for path, value in list(_changes(before.values, config)):
+        if strip_defaults and path not in kept and _default_is(before, path, value):
+            if _has(before.raw, path):
+                unset_value(home, path)
+        else:
+            set_value(home, path, value)
+    if not merge_existing:
+        for path in list(_absent(before.raw, config)):
+            unset_value(home, path)
+
+
+def cfg_get(cfg: dict[str, Any] | None, *keys: str, default: Any = None) -> Any:
+    """Return the value below `keys`, or `default` where there is none, or it is None."""
+    here: Any = cfg
+    for key in keys:
+        if not isinstance(here, dict):
+            return default
+        here = here.get(key)
+    return default if here is None else here
+
+
+def get_env_value(key: str) -> str | None:
+    """Return the value of a variable or secret; an empty one in the environment counts."""
+    if os.environ.get(key) == "":
+        return ""
+    try:
+        return _credentials().get(key)
+    except ValueError:  # no variable can have that name
+        return None
+
+
+def save_env_value(key: str, value: str) -> None:
+    """Set a variable in `.env` (0600) and in this process.
+
+    Raises:
+        UserError: the home is managed, or the name or value cannot be written.
+    """
+    where = home_paths(hermes_home())
+    if where.declared is not None:
+        raise UserError(
+            f"{key} cannot be stored: the config of this home is declared by Nix",
+            hint="Use services.hermes-agent.credentials or environmentFiles.",
+        )
+    write_env_value(where.env, key, value)
+    os.environ[key] = value
+    if looks_like_secret_name(key):
+        redactor.learn([value])
+
+
+def write_platform_config_field(platform: str, field: str, value: Any, *, raw: bool = False) -> None:
+    """Set a field of `platforms.<platform>`.
+
+    Args:
+        field: its name; dots lead into mappings.
+        raw: keep the type of `value`; otherwise it is written as text.
+
+    Raises:
+        UserError: the key is declared by Nix, or the file cannot be written.
+        ConfigError: the result would not be valid.
+    """
+    set_value(hermes_home(), ("platforms", platform, *field.split(".")), value if raw else str(value))
+
+
+def atomic_config_write(config_path: Path | str, data: Any, **kwargs: Any) -> None:
+    """Replace a YAML file as a whole.
+
+    Args:
+        kwargs: passed on to `yaml.safe_dump`; none: the style of the config.
+    """
+    text = yaml.safe_dump(data, **kwargs) if kwargs else dump_yaml(data)
+    write_atomic(Path(config_path), text)
+
+
+def get_config_path() -> Path:
+    """Return the path of the effective `config.yaml`."""
+    return home_paths(hermes_home()).effective
+
+
+def fast_safe_load(stream: Any) -> Any:
+    """Parse YAML with the C loader where there is one."""
+    return yaml.load(stream, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def prefers_gateway(config_section: str) -> bool:
+    """Say whether `<config_section>.use_gateway` of the config is on; False while the config cannot be read."""
+    try:
+        wish = cfg_get(load_config_readonly(), config_section, "use_gateway", default=False)
+    except ConfigError:
+        return False
+    return str(wish).strip().lower() in ("1", "true", "yes", "on")
+
+
+def fal_key_is_configured() -> bool:
+    """Say whether there is a key for FAL, wherever credentials are looked up."""
+    return bool((get_env_value("FAL_KEY") or "").strip())
+
+
+def managed_nous_tools_enabled(**options: Any) -> bool:
+    """Say whether tools can be reached through upstream's paid gateway: never, this release has no client of it."""
+    return False
+
+
+def get_max_bytes() -> int:
+    """Return the most bytes of a command's output that the model sees."""
+    return _limit("max_bytes", 50_000)
+
+
+def get_max_lines() -> int:
+    """Return the most lines of a file that the model sees at once."""
+    return _limit("max_lines", 2_000)
+
+
+def get_max_line_length() -> int:
+    """Return the most characters of a line that the model sees."""
+    return _limit("max_line_length", 2_000)
+
+
+def _limit(name: str, default: int) -> int:
+    value = (load_config_readonly().get("tool_output") or {}).get(name)
+    return value if isinstance(value, int) and value > 0 else default
+
+
+def _loaded() -> Config:
+    """Return the config of the home; while a file of it is broken, the last that was not."""
+    home = hermes_home()
+    now = stamp(home)
+    known = _cache.get(home)
+    if known is not None and known[0] == now:
+        return known[1]
+    try:
+        config = load(home)
+    except ConfigError as exc:
+        if known is None:
+            raise
+        logger.warning("the config of %s is broken, plugins are given the last that was not: %s", home, exc)
+        return known[1]
+    _cache[home] = (now, config)
+    return config
+
+
+def _credentials() -> Credentials:
+    try:
+        host = current()
+    except RuntimeError:
+        return Credentials(hermes_home(), os.environ)
+    return host.credentials if host.home == hermes_home() else Credentials(hermes_home(), os.environ)
+
+
+def _changes(before: Any, after: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Yield each path whose value is new or different."""
+    for key, value in after.items():
+        here = (*path, str(key))
+        old = before.get(key) if isinstance(before, dict) else None
+        if isinstance(value, dict) and isinstance(old, dict):
+            yield from _changes(old, value, here)
+        elif not (isinstance(before, dict) and key in before and old == value):
+            yield here, value
+
+
+def _absent(written: Any, after: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """Yield each written path that `after` lacks."""
+    for key, value in written.items():
+        if key not in after:
+            yield (*path, str(key))
+        elif isinstance(value, dict) and isinstance(after[key], dict):
+            yield from _absent(value, after[key], (*path, str(key)))
+
+
+def _has(values: Any, path: KeyPath) -> bool:
+    for part in path:
+        if not isinstance(values, dict) or part not in values:
+            return False
+        values = values[part]
+    return True
+
+
+def _default_is(config: Config, path: KeyPath, value: Any) -> bool:
+    node = lookup(path)
+    return node is not None and node is not OPEN and default(node) is not MISSING and default(node) == value
+
+
+_IN_URL = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)|(?<=[?&])((?:api_?key|token|secret|password)=)[^&\s#]+", re.I)
+
+
+class UnscopedSecretError(RuntimeError):
+    """A secret was asked for outside the scope that it belongs to. One process serves one home here: never raised."""
+
+
+def get_secret(name: str, default: str | None = None) -> str | None:
+    """Return the secret or variable `name` of this home, `default` when there is none."""
+    value = get_env_value(name)
+    return default if value is None else value
+
+
+def redact_sensitive_text(
+    text: str,
+    *,
+    force: bool = False,
+    code_file: bool = False,
+    file_read: bool = False,
+    redact_url_credentials: bool = False,
+) -> str:
+    """Return `text` with the secrets that are known, and what looks like one, masked.
+
+    Args:
+        force: mask even when `security.redact_secrets` is off.
+        code_file: taken and not needed: what is masked does not depend on it.
+        file_read: as `code_file`.
+        redact_url_credentials: mask user, password and key parameters of addresses, too.
+    """
+    if not text or not isinstance(text, str):
+        return text
+    security = load_config_readonly().get("security") or {}
+    if not force and security.get("redact_secrets") is False:
+        return text
+    masked = redactor(text)
+    if redact_url_credentials:
+        masked = _IN_URL.sub(lambda m: (m.group(1) or "") + MASK, masked)
+    return masked
+
+
+@dataclass
+class CachedFetch:
+    """Secrets, and when they were fetched."""
+
+    secrets: dict[str, str]
+    fetched_at: float
+    """Seconds since the epoch."""
+
+    def is_fresh(self, ttl_seconds: float) -> bool:
+        """Say whether they are younger than `ttl_seconds`; with 0 or less nothing is."""
+        return 0 <= time.time() - self.fetched_at < ttl_seconds
+
+
+class DiskCache:
+    """Fetched secrets in a file below `HOME/cache/`, readable by its owner alone.
+
+    Args:
+        filename: `vault_cache.json`.
+        key_serializer: makes text of a key.
+    """
+
+    def __init__(self, filename: str, *, key_serializer: Callable[[Any], str] = str) -> None:
+        if Path(filename).name != filename:
+            raise ValueError(f"{filename!r} is no file name")
+        self._filename = filename
+        self._text = key_serializer
+
+    def path(self, home_path: Path | None = None) -> Path:
+        """Return the file in `home_path` (None: this home)."""
+        return (home_path or hermes_home()) / "cache" / self._filename
+
+    def read(self, key: Any, ttl_seconds: float, home_path: Path | None = None) -> CachedFetch | None:
+        """Return what was kept under `key`, None when there is nothing fresh."""
+        kept = self._entries(home_path).get(self._text(key))
+        if not isinstance(kept, Mapping):
+            return None
+        secrets, fetched_at = kept.get("secrets"), kept.get("fetched_at")
+        if not isinstance(secrets, Mapping) or not isinstance(fetched_at, int | float):
+            return None
+        found = CachedFetch({str(k): str(v) for k, v in secrets.items()}, float(fetched_at))
+        return found if found.is_fresh(ttl_seconds) else None
+
+    def write(self, key: Any, entry: CachedFetch, ttl_seconds: float, home_path: Path | None = None) -> None:
+        """Keep `entry`; with a `ttl_seconds` of 0 or less nothing is. What cannot be written is told in the log."""
+        if ttl_seconds <= 0:
+            return
+        entries = self._entries(home_path)
+        entries[self._text(key)] = {"secrets": dict(entry.secrets), "fetched_at": entry.fetched_at}
+        file = self.path(home_path)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(file, json.dumps(entries), mode=PRIVATE)
+        except OSError as exc:
+            logger.warning("fetched secrets cannot be kept in %s: %s", file, exc.strerror or exc)
+
+    def _entries(self, home_path: Path | None) -> dict[str, Any]:
+        try:
+            loaded = json.loads(self.path(home_path).read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # not there yet, or broken: it is only a cache
+            return {}
+        return loaded if isinstance(loaded, dict) else {}

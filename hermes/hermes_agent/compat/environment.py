@@ -1,0 +1,376 @@
+"""Upstream's functions over environment variables. Source: plugin contract §11.2, §11.3.
+
+Upstream's functions over the home and over profiles, homes at `~/.hermes/profiles/NAME`.
+
+Source: plugin contract §2.1, §11.2, §11.3.
+
+Upstream's `tools.lazy_deps`: a feature that needs packages which may be missing. Nothing is installed at run time.
+
+Source: plugin contract §11.2, §11.3; docs/architecture.md, "where nothing is installed".
+
+Upstream's functions over files: is one for tools (the rules are those of ours), and replacing one as a whole.
+
+Source: plugin contract §11.2, §11.3.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.compat.agent import host
+from hermes_agent.config import hermes_home
+from hermes_agent.config.dotenv import read_env_file
+from hermes_agent.config.home import DEFAULT_PROFILE, FileAccess, profile_at, profiles
+from hermes_agent.core.errors import UserError
+from hermes_agent.plugins.context import profile_name
+from hermes_agent.system.files import write_atomic
+from hermes_agent.workspace.paths import closed_reason, secret_reason
+
+__all__ = [
+    "FEATURES",
+    "FeatureUnavailable",
+    "Profile",
+    "atomic_json_write",
+    "atomic_replace",
+    "display_hermes_home",
+    "ensure",
+    "ensure_and_bind",
+    "env_bool",
+    "env_float",
+    "env_int",
+    "env_var_enabled",
+    "feature_missing",
+    "find_node_executable",
+    "get_active_profile_name",
+    "get_memory_dir",
+    "get_read_block_error",
+    "get_write_denied_error",
+    "how_to_add",
+    "list_profiles",
+    "load_hermes_dotenv",
+    "pip_install",
+    "raise_if_read_blocked",
+    "register_env_passthrough",
+    "resolve_agent_cwd",
+    "resolve_profile_env",
+    "windows_detach_popen_kwargs",
+    "windows_hide_flags",
+    "with_hermes_node_path",
+]
+
+
+logger = logging.getLogger(__name__)
+
+ON = ("1", "true", "yes", "on")
+
+
+def env_int(key: str, default: int = 0) -> int:
+    """Return a variable as a whole number, `default` when it is none."""
+    try:
+        return int(os.environ.get(key, "").strip() or default)
+    except ValueError:
+        return default
+
+
+def env_float(key: str, default: float = 0.0) -> float:
+    """Return a variable as a number, `default` when it is none."""
+    try:
+        return float(os.environ.get(key, "").strip() or default)
+    except ValueError:
+        return default
+
+
+def env_bool(key: str, default: bool = False) -> bool:
+    """Return whether a variable is 1, true, yes or on; `default` when it is not set."""
+    value = os.environ.get(key, "").strip().lower()
+    return value in ON if value else default
+
+
+def env_var_enabled(name: str, default: str = "") -> bool:
+    """Return whether a variable (or `default`, when it is not set) is 1, true, yes or on."""
+    return os.environ.get(name, default).strip().lower() in ON
+
+
+def load_hermes_dotenv(
+    *, hermes_home: str | os.PathLike[str] | None = None, project_env: str | os.PathLike[str] | None = None
+) -> list[Path]:
+    """Set in this process what the home's `.env` and then `project_env` say, and return the files that were read.
+
+    The home's file wins over the environment; the project's only fills gaps.
+    """
+    files = [(_home(hermes_home) / ".env", True)]
+    if project_env is not None:
+        files.append((Path(project_env), False))
+    read = []
+    for file, wins in files:
+        if not file.is_file():
+            continue
+        read.append(file)
+        for name, value in read_env_file(file).items():
+            if wins or name not in os.environ:
+                os.environ[name] = value
+    return read
+
+
+def register_env_passthrough(var_names: Iterable[str]) -> None:
+    """Ask for variables in the environment of commands; what the operator did not list in the config is refused.
+
+    Upstream grants it. Here only `terminal.env_passthrough` does (docs/architecture.md, "secrets and plugins"), so that
+    no plugin can hand a key to the model's commands; a name that is missing there is told in the log.
+    """
+    allowed = set((host().config.values.get("terminal") or {}).get("env_passthrough") or ())
+    missing = sorted({str(name) for name in var_names} - allowed)
+    if missing:
+        logger.warning(
+            "a plugin asks that commands see %s: add it to terminal.env_passthrough in the config to allow that",
+            ", ".join(missing),
+        )
+
+
+def windows_hide_flags() -> int:
+    """Return the flags that keep a console window away; there are none outside Windows."""
+    return int(getattr(__import__("subprocess"), "CREATE_NO_WINDOW", 0))
+
+
+def windows_detach_popen_kwargs() -> dict[str, Any]:
+    """Return what starts a process that outlives this one: a session of its own."""
+    return {"start_new_session": True} if os.name == "posix" else {"creationflags": windows_hide_flags()}
+
+
+def _home(given: str | os.PathLike[str] | None) -> Path:
+    return hermes_home() if given is None else Path(given)
+
+
+def display_hermes_home() -> str:
+    """Return the home for people: `~/.hermes`."""
+    home = hermes_home()
+    try:
+        below = home.relative_to(Path.home())
+    except (ValueError, RuntimeError):
+        return str(home)
+    return f"~/{below}" if below.parts else "~"
+
+
+def get_memory_dir() -> Path:
+    """Return where memories lie: `HOME/memories`."""
+    return hermes_home() / "memories"
+
+
+def find_node_executable(command: str) -> str | None:
+    """Return the path of `node`, `npm`, …: in `HOME/node/bin`, else on the PATH."""
+    return shutil.which(command, path=with_hermes_node_path()["PATH"])
+
+
+def with_hermes_node_path(env: dict[str, str] | None = None) -> dict[str, str]:
+    """Return a copy of `env` (None: the process's) with `HOME/node/bin` first on the PATH when it is there."""
+    result = dict(os.environ if env is None else env)
+    path = result.get("PATH", os.defpath)
+    own = hermes_home() / "node" / "bin"
+    result["PATH"] = f"{own}{os.pathsep}{path}" if own.is_dir() else path
+    return result
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A home that the agent can run with."""
+
+    name: str
+    path: Path
+    is_default: bool
+    is_active: bool
+
+
+def get_active_profile_name() -> str:
+    """Return the profile of this process: `default`, its name, or `custom` for another home."""
+    return profile_name(hermes_home())
+
+
+def list_profiles() -> list[Profile]:
+    """Return the default home and every profile beside it, by name."""
+    here = hermes_home()
+    return [Profile(one.name, one.home, one.name == DEFAULT_PROFILE, one.home == here) for one in profiles()]
+
+
+def resolve_profile_env(profile_name: str) -> str:
+    """Return the `HERMES_HOME` of a profile.
+
+    Raises:
+        FileNotFoundError: there is no such profile.
+    """
+    try:
+        return str(profile_at(profile_name or DEFAULT_PROFILE).home)
+    except UserError as exc:
+        raise FileNotFoundError(exc.message) from exc
+
+
+FEATURES: dict[str, dict[str, str]] = {
+    "memory.honcho": {"honcho": "honcho-ai"},
+    "memory.mem0": {"mem0": "mem0ai"},
+    "platform.discord": {"discord": "discord.py"},
+    "platform.matrix": {"nio": "matrix-nio"},
+    "platform.slack": {"slack_bolt": "slack-bolt", "slack_sdk": "slack-sdk"},
+    "platform.telegram": {"telegram": "python-telegram-bot"},
+    "provider.anthropic": {"anthropic": "anthropic"},
+    "provider.bedrock": {"boto3": "boto3"},
+    "search.exa": {"exa_py": "exa-py"},
+    "search.firecrawl": {"firecrawl": "firecrawl-py"},
+    "search.parallel": {"parallel": "parallel-web"},
+    "stt.faster_whisper": {"faster_whisper": "faster-whisper"},
+    "tts.edge": {"edge_tts": "edge-tts"},
+    "tts.elevenlabs": {"elevenlabs": "elevenlabs"},
+}
+"""Import names with the distributions that bring them, by feature."""
+
+
+class FeatureUnavailable(RuntimeError):
+    """A feature's packages are missing; the text says how to add them."""
+
+    def __init__(self, feature: str, missing: tuple[str, ...], reason: str) -> None:
+        super().__init__(f"{feature} is not available: {reason}")
+        self.feature, self.missing, self.reason = feature, missing, reason
+
+
+def feature_missing(feature: str) -> tuple[str, ...]:
+    """Return the distributions that a feature lacks; none for one that is complete.
+
+    Raises:
+        FeatureUnavailable: nobody knows the feature.
+    """
+    needed = FEATURES.get(feature)
+    if needed is None:
+        raise FeatureUnavailable(feature, (), f"it is unknown; known are {', '.join(sorted(FEATURES))}")
+    return tuple(dist for module, dist in needed.items() if PathFinder.find_spec(module) is None)
+
+
+def ensure(feature: str, *, prompt: bool = True) -> None:
+    """Return when a feature's packages are there.
+
+    Args:
+        prompt: upstream offers to install them; nothing is installed at run time here, and nobody is asked.
+
+    Raises:
+        FeatureUnavailable: they are not; `reason` says how to add them.
+    """
+    missing = feature_missing(feature)
+    if missing:
+        raise FeatureUnavailable(feature, missing, how_to_add(missing))
+
+
+def ensure_and_bind(
+    feature: str, importer: Callable[[], dict[str, Any]], target_globals: dict[str, Any], *, prompt: bool = False
+) -> bool:
+    """Put what `importer` imports into `target_globals` and return True; False, with a line in the log, without it."""
+    try:
+        ensure(feature, prompt=prompt)
+        target_globals.update(importer())
+    except (FeatureUnavailable, ImportError) as exc:
+        logger.warning("%s", exc)
+        return False
+    return True
+
+
+def pip_install(
+    args: Sequence[str], *, timeout: int = 300, capture_output: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Install nothing, and say how to: the result of a command that failed, with the advice as its error output."""
+    packages = [arg for arg in args if not arg.startswith("-")]
+    text = how_to_add(packages) + "\n"
+    if not capture_output:
+        print(text, end="")
+    return subprocess.CompletedProcess(["pip", "install", *args], 1, "", text)
+
+
+def how_to_add(packages: Sequence[str]) -> str:
+    """Return what an operator does to have packages."""
+    names = " ".join(packages)
+    return (
+        f"nothing is installed while the agent runs. Add {names or 'what is missing'} where hermes-agent is installed"
+        f" (`{sys.executable} -m pip install {names}`; on NixOS services.hermes-agent.extraPythonPackages)"
+        " and start it again"
+    )
+
+
+def get_read_block_error(path: str) -> str | None:
+    """Return why a tool may not read `path`, None when it may."""
+    from hermes_agent.compat.agent import host_or_none  # a host, where there is one, knows what the operator adds
+
+    added = host_or_none(lambda host: list(host.config.get("terminal.sandbox_paths") or ())) or []
+    reason = closed_reason(str(path), hermes_home(), resolve_agent_cwd(), _reader(), added)
+    return None if reason is None else f"{path} must not be read: {reason}"
+
+
+def get_write_denied_error(path: str) -> str | None:
+    """Return why a tool may not write to `path`, None when it may.
+
+    What merely needs a person's word (a file outside the working directory) is not refused here: the tool asks.
+    """
+    reason = secret_reason(str(path), hermes_home(), resolve_agent_cwd(), _reader())
+    return None if reason is None else f"{path} must not be written: {reason}"
+
+
+def raise_if_read_blocked(path: str) -> None:
+    """Raise when a tool may not read `path`.
+
+    Raises:
+        PermissionError: the reason.
+    """
+    reason = get_read_block_error(path)
+    if reason is not None:
+        raise PermissionError(reason)
+
+
+def resolve_agent_cwd() -> Path:
+    """Return the working directory of the conversation that runs here, else `$TERMINAL_CWD`, else the process's."""
+    from hermes_agent.tools import current_scope  # the tools are loaded where a tool runs, and not for every name
+
+    scope = current_scope.get()
+    if scope is not None:
+        return scope.cwd
+    return Path(os.environ.get("TERMINAL_CWD") or ".").expanduser().resolve()
+
+
+def _reader() -> FileAccess:
+    """Return whose files of the home may be opened; of a script on its own, those of whoever starts it."""
+    from hermes_agent.compat.agent import host
+    from hermes_agent.host.features import file_reader  # as above
+    from hermes_agent.sessions import LOCAL, Principals
+
+    try:
+        return file_reader(host())
+    except RuntimeError:
+        return Principals().reader(LOCAL)
+
+
+def atomic_json_write(
+    path: str | Path, data: Any, *, indent: int = 2, mode: int | None = None, **dump_kwargs: Any
+) -> None:
+    """Write `data` as JSON; a reader sees the old file or the new one, never a part. Folders above it are made.
+
+    Args:
+        mode: permissions; None keeps those of the present file.
+        dump_kwargs: passed on to `json.dumps`.
+
+    Raises:
+        TypeError: `data` cannot be written as JSON; the file is as it was.
+    """
+    text = json.dumps(data, indent=indent, **{"ensure_ascii": False, **dump_kwargs})
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(place, text, mode=mode)
+
+
+def atomic_replace(tmp_path: str | Path, target: str | Path) -> str:
+    """Put the file at `tmp_path` in the place of `target`, through links, and return the path that was replaced."""
+    place = os.path.realpath(target)
+    os.replace(tmp_path, place)  # noqa: PTH105 - the arguments may be text
+    return place

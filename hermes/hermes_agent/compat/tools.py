@@ -1,0 +1,330 @@
+"""Upstream's `model_tools` and `toolsets` over the host's registry. Source: plugin contract §4.7, §4.8, §11.2.
+
+Upstream's `toolsets.TOOLSETS` and `ToolRegistry._tools`: what is changed there is changed for the agent.
+
+Source: plugin contract §4.1, §4.8.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence
+from typing import Any, NoReturn, SupportsIndex
+
+from hermes_agent.compat.agent import host, of_host
+from hermes_agent.core.caches import CheckCache
+from hermes_agent.core.messages import new_id
+from hermes_agent.core.tool_schemas import OPENAI, adapt_schema
+from hermes_agent.plugins.tool_access import dispatch_tool
+from hermes_agent.tools import ToolRegistry
+from hermes_agent.tools.toolsets import Toolsets
+
+__all__ = [
+    "TOOLSETS",
+    "create_custom_toolset",
+    "get_all_toolsets",
+    "get_tool_definitions",
+    "get_toolset",
+    "get_toolset_info",
+    "get_toolset_names",
+    "handle_function_call",
+    "invalidate_check_fn_cache",
+    "resolve_multiple_toolsets",
+    "resolve_toolset",
+    "tool_registry",
+    "validate_toolset",
+]
+
+
+logger = logging.getLogger(__name__)
+
+invalidate_check_fn_cache = of_host(lambda host: host.tools.checks, CheckCache.forget)
+resolve_toolset = of_host(lambda host: host.toolsets, Toolsets.resolve)
+get_toolset = of_host(lambda host: host.toolsets, Toolsets.get)
+get_toolset_names = of_host(lambda host: host.toolsets, Toolsets.names)
+validate_toolset = of_host(lambda host: host.toolsets, Toolsets.exists)
+
+
+def tool_registry() -> ToolRegistry:
+    """Return the host's own registry: what is patched on it is patched for the agent."""
+    return host().tools
+
+
+def create_custom_toolset(
+    name: str, description: str, tools: list[str] | None = None, includes: list[str] | None = None
+) -> None:
+    """Give a list of tools and toolsets a name, for this process."""
+    host().toolsets.create(name, description, tools or (), includes or ())
+
+
+def resolve_multiple_toolsets(names: Iterable[str]) -> list[str]:
+    """Return the tools of several toolsets, sorted."""
+    return sorted(host().toolsets.resolve_all(names))
+
+
+def get_all_toolsets() -> dict[str, dict[str, Any]]:
+    """Return every toolset by name."""
+    return {name: found for name in get_toolset_names() if (found := get_toolset(name)) is not None}
+
+
+def get_toolset_info(name: str) -> dict[str, Any] | None:
+    """Return what `get_toolset` does, with `name`, `resolved_tools`, `tool_count` and `is_composite`."""
+    found = get_toolset(name)
+    if found is None:
+        return None
+    resolved = resolve_toolset(name)
+    more = {"name": name, "resolved_tools": resolved, "tool_count": len(resolved)}
+    return found | more | {"is_composite": bool(found["includes"])}
+
+
+def get_tool_definitions(
+    enabled_toolsets: list[str] | None = None,
+    disabled_toolsets: list[str] | None = None,
+    quiet_mode: bool = False,
+    skip_tool_search_assembly: bool = False,
+) -> list[dict[str, Any]]:
+    """Return what the model is told of the tools: `{"type": "function", "function": {…}}`, sorted by name.
+
+    Args:
+        enabled_toolsets: None means all.
+        quiet_mode: say nothing of an unknown name.
+        skip_tool_search_assembly: return every definition, however many there are.
+    """
+    asked = (*(enabled_toolsets or ()), *(disabled_toolsets or ()))
+    for name in () if quiet_mode else asked:
+        if not validate_toolset(name):
+            logger.warning("there is no toolset %r", name)
+    names = set(resolve_toolset("all") if enabled_toolsets is None else resolve_multiple_toolsets(enabled_toolsets))
+    names -= set(resolve_multiple_toolsets(disabled_toolsets or ()))
+    found = host().tools.get_definitions(names, quiet=quiet_mode)
+    search = host().agent.search
+    if search is not None and not skip_tool_search_assembly:
+        found = search.split(found, named=resolve_multiple_toolsets(enabled_toolsets or ()))[0]
+    functions = [d.get("function", d) for d in found]
+    return [
+        {"type": "function", "function": {**f, "parameters": adapt_schema(f.get("parameters"), OPENAI)}}
+        for f in functions
+    ]
+
+
+def handle_function_call(
+    function_name: str,
+    function_args: dict[str, Any],
+    task_id: str | None = None,
+    tool_call_id: str | None = None,
+    session_id: str | None = None,
+    turn_id: str | None = None,
+    api_request_id: str | None = None,
+    user_task: str | None = None,
+    **kwargs: Any,
+) -> str:
+    """Call a tool as the model would and return its result; errors are results, too.
+
+    Outside a conversation hooks are told the ids that are given here.
+
+    Args:
+        kwargs: for the handler.
+    """
+    kwargs["task_id"] = task_id or new_id("task")
+    if session_id:
+        kwargs["session_id"] = session_id
+    if turn_id:
+        kwargs["turn_id"] = turn_id
+    if api_request_id:
+        kwargs["api_request_id"] = api_request_id
+    if user_task:
+        kwargs["user_task"] = user_task
+    return dispatch_tool(host(), "model_tools", function_name, function_args, kwargs, tool_call_id or "")
+
+
+class _Members(MutableSequence[str], list[str]):  # type: ignore[misc,metaclass]  # a list for `json`
+    """`tools` or `includes` of a toolset: a name put into it belongs to the toolset at once."""
+
+    def __init__(self, toolset: str, kind: str) -> None:
+        self._toolset, self._kind = toolset, kind
+        self._store()
+
+    def _store(self) -> None:
+        """Keep the names as the content of the list that `json` and others read without asking."""
+        list.__init__(self, self._names())  # type: ignore[call-overload]
+
+    def _names(self) -> list[str]:
+        found = _toolsets().get(self._toolset)
+        return [] if found is None else list(found[self._kind])
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._names()[index]
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __eq__(self, other: object) -> bool:
+        return self._names() == (other._names() if isinstance(other, _Members) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # as a list
+
+    def __add__(self, other: Iterable[str]) -> list[str]:
+        return [*self, *other]
+
+    def __radd__(self, other: Iterable[str]) -> list[str]:
+        return [*other, *self]
+
+    def __repr__(self) -> str:
+        return repr(self._names())
+
+    def copy(self) -> list[str]:
+        """Return the names as a list of their own."""
+        return self._names()
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[str]:
+        return self._names()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return list, (self._names(),)
+
+    def sort(self, *, key: Any = None, reverse: bool = False) -> None:
+        """Sort the names."""
+        self._become(sorted(self._names(), key=key, reverse=reverse))
+
+    def insert(self, index: SupportsIndex, value: str) -> None:
+        """Add a name."""
+        names = self._names()
+        names.insert(index, value)
+        self._become(names)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        names = self._names()
+        names[index] = value
+        self._become(names)
+
+    def __delitem__(self, index: Any) -> None:
+        names = self._names()
+        del names[index]
+        self._become(names)
+
+    def _become(self, names: list[str]) -> None:
+        found = _toolsets().get(self._toolset) or {}
+        _put(self._toolset, {**found, self._kind: names})
+        self._store()
+
+
+class _Entry(dict[str, Any]):
+    """A toolset: `description`, `tools` and `includes`."""
+
+    def __init__(self, name: str, description: str) -> None:
+        parts: dict[str, Any] = {kind: _Members(name, kind) for kind in ("tools", "includes")}
+        super().__init__({"description": description, **parts})
+        self._name = name
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        _put(self._name, {**self, key: value})
+        if key not in ("tools", "includes"):
+            super().__setitem__(key, value)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return {key: value.copy() if isinstance(value, _Members) else value for key, value in self.items()}
+
+    def __copy__(self) -> dict[str, Any]:
+        return self.copy()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return dict, (self.__deepcopy__({}),)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"toolset {self._name!r} keeps its description, tools and includes: assign to them,"
+            f" or `del TOOLSETS[{self._name!r}]`"
+        )
+
+    pop = popitem = clear = __delitem__ = _refuse
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Return what is there; set it where nothing is."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several."""
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
+
+    def __ior__(self, other: Any) -> _Entry:  # type: ignore[override,misc]
+        self.update(other)
+        return self
+
+
+class _Table(MutableMapping[str, dict[str, Any]]):
+    """Every toolset by name."""
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        found = _toolsets().get(name)
+        if found is None:
+            raise KeyError(name)
+        return _Entry(name, found["description"])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([name for name in _toolsets().names() if _toolsets().get(name) is not None])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __setitem__(self, name: str, value: Mapping[str, Any]) -> None:
+        """Have a toolset of that name.
+
+        Raises:
+            TypeError: it is no mapping with `tools` and `includes`, or leaves out a tool that is registered in it.
+        """
+        _put(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        """Forget a toolset that was made here.
+
+        Raises:
+            KeyError: there is none.
+            TypeError: its tools are registered in it.
+        """
+        if name not in self:
+            raise KeyError(name)
+        _toolsets().remove(name)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def copy(self) -> dict[str, dict[str, Any]]:
+        """Return them as a dictionary of their own."""
+        return {name: found for name in self if (found := _toolsets().get(name)) is not None}
+
+    def __copy__(self) -> dict[str, dict[str, Any]]:
+        return dict(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, dict[str, Any]]:
+        return self.copy()
+
+    def assign(self, wanted: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add these: what `toolsets.TOOLSETS = {…}` does; those of registered tools stay."""
+        for name, value in wanted.items():
+            self[name] = value
+
+
+def _toolsets() -> Toolsets:
+    return host().toolsets
+
+
+def _put(name: str, value: Mapping[str, Any]) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"toolset {name!r} is {value!r}: expected a mapping with description, tools and includes")
+    parts = {kind: value.get(kind) or [] for kind in ("tools", "includes")}
+    for kind, names in parts.items():
+        if isinstance(names, str) or not all(isinstance(each, str) for each in names):
+            raise TypeError(f"{kind} of toolset {name!r} is {names!r}: expected a list of names")
+    _toolsets().replace(name, str(value.get("description") or ""), list(parts["tools"]), list(parts["includes"]))
+
+
+TOOLSETS = _Table()
+"""Upstream's table."""

@@ -1,0 +1,387 @@
+"""What providers of pictures and of films answer, and their work as files below the home.
+
+`image_gen` and `video_gen` have these functions under their contract's names.
+
+Image generation: a service that draws. Source: plugin contract §8.5, §11.2, §13 row 21.
+
+Selected by `image_gen.provider`, else the only one that is available.
+
+Video generation: a service that films. Source: plugin contract §8.6, §11.2.
+
+Selected by `video_gen.provider`, else the only one that is available.
+"""
+
+from __future__ import annotations
+
+import abc
+import base64
+import binascii
+import logging
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from hermes_agent.config import hermes_home
+from hermes_agent.contracts.kind import Kind, ModelService, SelectedProvider, select_available, select_by_name
+from hermes_agent.system.files import PRIVATE, write_atomic
+
+__all__ = [
+    "DEFAULT_ASPECT_RATIO",
+    "IMAGE_GEN",
+    "ImageGenProvider",
+    "VALID_ASPECT_RATIOS",
+    "VIDEO_GEN",
+    "VideoGenProvider",
+    "choose_image_gen",
+    "choose_video_gen",
+    "error_result",
+    "generate_image",
+    "image_error_response",
+    "image_success_response",
+    "normalize_reference_images",
+    "resolve_aspect_ratio",
+    "save_b64_image",
+    "save_b64_video",
+    "save_base64",
+    "save_bytes",
+    "save_bytes_video",
+    "save_url",
+    "save_url_image",
+    "save_url_video",
+    "video_error_response",
+    "video_success_response",
+]
+
+
+_EXTENSIONS = {
+    "images": {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp", "image/gif": "gif"},
+    "videos": {"video/mp4": "mp4", "video/webm": "webm", "video/quicktime": "mov"},
+}
+"""By folder and content type; the first is taken where neither type nor address tells."""
+_UNFIT = re.compile(r"[^A-Za-z0-9-]+")
+
+
+def error_result(
+    what: str,
+    *,
+    error: str,
+    error_type: str = "provider_error",
+    provider: str = "",
+    model: str = "",
+    prompt: str = "",
+    aspect_ratio: str = "",
+) -> dict[str, Any]:
+    """Return the answer of a provider that made nothing. `what`: the key that its work would have had."""
+    return {
+        "success": False,
+        what: None,
+        "error": error,
+        "error_type": error_type,
+        "model": model,
+        "prompt": prompt,
+        "aspect_ratio": aspect_ratio,
+        "provider": provider,
+    }
+
+
+def save_bytes(folder: str, raw: bytes, *, prefix: str, extension: str) -> Path:
+    """Write `raw` into a new file in `HOME/cache/<folder>`, readable by its owner alone, and return its path.
+
+    Raises:
+        ValueError: there is no data.
+    """
+    if not raw:
+        raise ValueError("there is nothing to save: no data")
+    place = hermes_home() / "cache" / folder
+    place.mkdir(parents=True, exist_ok=True)
+    stamp = time.strftime("%Y%m%d_%H%M%S")
+    name = f"{_safe_name_part(prefix) or 'file'}_{stamp}_{os.urandom(4).hex()}.{_safe_name_part(extension) or 'bin'}"
+    write_atomic(place / name, raw, mode=PRIVATE)
+    return place / name
+
+
+def save_base64(folder: str, b64_data: str, *, prefix: str, extension: str) -> Path:
+    """Write what `b64_data` encodes, with or without `data:…;base64,` before it.
+
+    Raises:
+        ValueError: it is not base64, or empty.
+    """
+    body = b64_data.partition(",")[2] if b64_data.startswith("data:") else b64_data
+    try:
+        data = base64.b64decode("".join(body.split()), validate=True)
+    except binascii.Error as exc:
+        raise ValueError(f"this is not base64: {exc}") from exc
+    return save_bytes(folder, data, prefix=prefix, extension=extension)
+
+
+def save_url(folder: str, url: str, *, prefix: str, timeout: float, max_bytes: int) -> Path:
+    """Fetch `url` and write it. `timeout`: seconds for the whole of it.
+
+    Raises:
+        ValueError: it is no HTTP address, or there is more than `max_bytes`.
+        TimeoutError: it took longer.
+        httpx.HTTPError: it cannot be fetched.
+    """
+    import httpx  # 60 ms, and most processes fetch nothing
+
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise ValueError(f"cannot fetch {url[:120]!r}: expected http:// or https://")
+    end = time.monotonic() + timeout
+    with httpx.stream("GET", url, timeout=timeout, follow_redirects=True) as response:
+        response.raise_for_status()
+        data = _read(response.iter_bytes(), url, end, max_bytes)
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    extensions = _EXTENSIONS[folder]
+    suffix = urlsplit(url).path.rpartition("/")[2].rpartition(".")[2].lower()
+    known = suffix if suffix in extensions.values() else next(iter(extensions.values()))
+    return save_bytes(folder, data, prefix=prefix, extension=extensions.get(kind, known))
+
+
+def _read(pieces: Iterable[bytes], url: str, end: float, max_bytes: int) -> bytes:
+    data = bytearray()
+    for piece in pieces:
+        data += piece
+        if len(data) > max_bytes:
+            raise ValueError(f"{url[:120]} has more than {max_bytes} bytes")
+        if time.monotonic() > end:
+            raise TimeoutError(f"{url[:120]} was not fetched in time: {len(data)} bytes so far")
+    return bytes(data)
+
+
+def _safe_name_part(text: str) -> str:
+    """Return `text` with nothing in it that could lead out of a folder."""
+    return _UNFIT.sub("_", text).strip("_")[:80]
+
+
+logger = logging.getLogger(__name__)
+
+IMAGE_GEN = Kind("image_gen", "register_image_gen_provider", "image generation provider", is_used=True)
+
+VALID_ASPECT_RATIOS = ("landscape", "square", "portrait")
+DEFAULT_ASPECT_RATIO = "landscape"
+
+
+class ImageGenProvider(ModelService):
+    """Draws what a prompt says."""
+
+    @abc.abstractmethod
+    def generate(
+        self,
+        prompt: str,
+        aspect_ratio: str = DEFAULT_ASPECT_RATIO,
+        *,
+        image_url: str | None = None,
+        reference_image_urls: list[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Draw.
+
+        Args:
+            aspect_ratio: one of `VALID_ASPECT_RATIOS`.
+            image_url: the picture to change.
+            reference_image_urls: pictures to look at.
+            kwargs: `model` when one is configured.
+
+        Returns:
+            What `image_success_response` or `image_error_response` makes; the path of the picture is taken too.
+        """
+
+    def list_models(self) -> list[dict[str, Any]]:
+        """Return the models: `id`, `display`, `speed`, `strengths`, `price`."""
+        return []
+
+    def capabilities(self) -> dict[str, Any]:
+        """Return `modalities` (`text`, `image`) and `max_reference_images`."""
+        return {"modalities": ["text"], "max_reference_images": 0}
+
+
+def choose_image_gen(
+    providers: Mapping[str, ImageGenProvider], values: Mapping[str, Any]
+) -> SelectedProvider[ImageGenProvider]:
+    """Return who draws; one that the config names also when it is not available."""
+    path = "image_gen.provider"
+    return select_by_name(providers, values, path, "image gen") or select_available(providers, path, otherwise="fal")
+
+
+def generate_image(
+    provider: ImageGenProvider,
+    prompt: str,
+    aspect_ratio: str | None = None,
+    *,
+    model: str | None = None,
+    image_url: str | None = None,
+    reference_image_urls: Any = None,
+) -> dict[str, Any]:
+    """Call `generate`, and return its answer in the one shape; a provider that raises makes an error of it.
+
+    A provider whose `generate` does not take the pictures is called once more without them.
+    """
+    ratio = resolve_aspect_ratio(aspect_ratio)
+    about: dict[str, Any] = {"provider": provider.name, "model": model or "", "prompt": prompt, "aspect_ratio": ratio}
+    given: dict[str, Any] = {
+        "image_url": image_url,
+        "reference_image_urls": normalize_reference_images(reference_image_urls),
+    }
+    pictures = {key: value for key, value in given.items() if value}
+    extra: dict[str, Any] = {"model": model} if model else {}
+    try:
+        try:
+            answer = provider.generate(prompt, aspect_ratio=ratio, **extra, **pictures)
+        except TypeError as exc:
+            if not any(f"unexpected keyword argument '{key}'" in str(exc) for key in pictures):
+                raise
+            logger.warning("image provider '%s' takes no pictures; it draws without them", provider.name)
+            answer = provider.generate(prompt, aspect_ratio=ratio, **extra)
+    except Exception as exc:
+        logger.warning("image provider '%s' failed", provider.name, exc_info=True)
+        return image_error_response(error=f"{type(exc).__name__}: {exc}", **about)
+    return _normalize_answer(answer, about)
+
+
+def resolve_aspect_ratio(value: str | None) -> str:
+    """Return `value` if it is one of `VALID_ASPECT_RATIOS`, whatever its case, else the default."""
+    ratio = value.strip().lower() if isinstance(value, str) else ""
+    return ratio if ratio in VALID_ASPECT_RATIOS else DEFAULT_ASPECT_RATIO
+
+
+def normalize_reference_images(value: Any) -> list[str] | None:
+    """Return the addresses in `value` (a text or a list) without blanks; None when there is none."""
+    given = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
+    return [item.strip() for item in given if isinstance(item, str) and item.strip()] or None
+
+
+save_b64_image = partial(save_base64, "images", prefix="image", extension="png")
+save_url_image = partial(save_url, "images", prefix="image", timeout=60.0, max_bytes=25 * 1024 * 1024)
+image_error_response = partial(error_result, "image", aspect_ratio=DEFAULT_ASPECT_RATIO)
+
+
+def image_success_response(
+    *,
+    image: str,
+    model: str,
+    prompt: str,
+    aspect_ratio: str,
+    provider: str,
+    modality: str = "text",
+    extra: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the answer of a provider that drew.
+
+    Args:
+        image: path or address.
+        extra: further keys; they do not replace those above.
+    """
+    return {
+        **(extra or {}),
+        "success": True,
+        "image": image,
+        "model": model,
+        "prompt": prompt,
+        "aspect_ratio": aspect_ratio,
+        "modality": modality,
+        "provider": provider,
+    }
+
+
+def _normalize_answer(answer: Any, about: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(answer, dict):
+        return answer
+    if isinstance(answer, str | os.PathLike) and os.fspath(answer):
+        return image_success_response(image=str(os.fspath(answer)), **about)
+    return image_error_response(error=f"generate() returned {answer!r}: expected a dict", **about)
+
+
+VIDEO_GEN = Kind("video_gen", "register_video_gen_provider", "video generation provider")
+
+
+class VideoGenProvider(ModelService):
+    """Films what a prompt says."""
+
+    @abc.abstractmethod
+    def generate(
+        self,
+        prompt: str,
+        *,
+        model: str | None = None,
+        image_url: str | None = None,
+        reference_image_urls: list[str] | None = None,
+        duration: int | None = None,
+        aspect_ratio: str = "16:9",
+        resolution: str = "720p",
+        negative_prompt: str | None = None,
+        audio: bool | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Film.
+
+        Args:
+            image_url: the first picture.
+            duration: seconds; None leaves it to the service.
+
+        Returns:
+            What `video_success_response` or `video_error_response` makes.
+        """
+
+    def capabilities(self) -> dict[str, Any]:
+        """Return what it can do; durations in seconds."""
+        return {
+            "modalities": ["text"],
+            "aspect_ratios": ["16:9"],
+            "resolutions": ["720p"],
+            "max_duration": 10,
+            "min_duration": 1,
+            "supports_audio": False,
+            "supports_negative_prompt": False,
+            "max_reference_images": 0,
+        }
+
+
+def choose_video_gen(
+    providers: Mapping[str, VideoGenProvider], values: Mapping[str, Any]
+) -> SelectedProvider[VideoGenProvider]:
+    """Return who films; one that the config names also when it is not available."""
+    path = "video_gen.provider"
+    return select_by_name(providers, values, path, "video gen") or select_available(providers, path)
+
+
+save_b64_video = partial(save_base64, "videos", prefix="video", extension="mp4")
+save_bytes_video = partial(save_bytes, "videos", prefix="video", extension="mp4")
+save_url_video = partial(save_url, "videos", prefix="video", timeout=180.0, max_bytes=200 * 1024 * 1024)
+video_error_response = partial(error_result, "video")
+
+
+def video_success_response(
+    *,
+    video: str,
+    model: str,
+    prompt: str,
+    modality: str = "text",
+    aspect_ratio: str = "",
+    duration: int = 0,
+    provider: str,
+    extra: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the answer of a provider that filmed.
+
+    Args:
+        video: path or address.
+        duration: seconds.
+        extra: further keys; they do not replace those above.
+    """
+    return {
+        **(extra or {}),
+        "success": True,
+        "video": video,
+        "model": model,
+        "prompt": prompt,
+        "modality": modality,
+        "aspect_ratio": aspect_ratio,
+        "duration": duration,
+        "provider": provider,
+    }

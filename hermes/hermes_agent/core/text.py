@@ -1,0 +1,104 @@
+"""Which known name somebody may have meant.
+
+A key that nobody declares is allowed where plugins keep theirs, so a typo must be told from a plugin's name.
+Measured by the Damerau-Levenshtein distance (an inserted, missing, wrong or swapped letter), because that is
+what slips of the fingers make; a ratio such as difflib's calls `modal` and `model` alike as readily as `modle`.
+One rule comes on top: a single *wrong* letter is how real names differ (`modal`, `memori`), so it counts only in
+a long name or when the value looks like the known key's.
+
+Whether escape sequences may be written to a stream.
+
+The agent's own `hermes NAME`.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import TextIO
+
+__all__ = ["SUBCOMMANDS", "distance", "has_colour", "is_near_miss", "nearest_name"]
+
+
+SHORTEST_FOR_A_SLIP = 4
+"""Characters below which one edit makes another word (`tts`, `stt`)."""
+SHORTEST_FOR_A_WRONG_LETTER = 8
+SHORTEST_FOR_TWO_SLIPS = 9
+
+
+def distance(left: str, right: str) -> int:
+    """Return the least number of inserted, missing, wrong and swapped (neighbouring) characters."""
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        older, before, row = before, row, [i]
+        for j, b in enumerate(right, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
+
+
+def _plain(name: str) -> str:
+    """Drop what people vary without noticing: case, accents, and `-` for `_`."""
+    if not name.isascii():
+        name = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    return name.lower().replace("-", "_").replace(" ", "_").strip("_")
+
+
+def _singular(plain: str) -> str:
+    if plain.endswith("ies"):
+        return plain[:-3] + "y"
+    return plain[:-1] if len(plain) > SHORTEST_FOR_A_SLIP and plain.endswith("s") else plain
+
+
+def _is_slip(name: str, known: str, *, looks_alike: bool) -> bool:
+    length = min(len(name), len(known))
+    if abs(len(name) - len(known)) > 2 or length < SHORTEST_FOR_A_SLIP:
+        return False
+    edits = distance(name, known)
+    if edits == 1:
+        is_wrong_letter = len(name) == len(known) and sorted(name) != sorted(known)
+        return not is_wrong_letter or looks_alike or length >= SHORTEST_FOR_A_WRONG_LETTER
+    return edits == 2 and (length >= SHORTEST_FOR_TWO_SLIPS or looks_alike) and name[0] == known[0]
+
+
+def is_near_miss(name: str, known: str, *, looks_alike: bool = False) -> bool:
+    """Say whether `name` is a misspelled `known` rather than a name of its own.
+
+    Args:
+        looks_alike: the value has the shape of the known key's, which settles the doubtful cases.
+    """
+    if name == known:
+        return False
+    plain, target = _plain(name), _plain(known)
+    return _singular(plain) == _singular(target) or _is_slip(plain, target, looks_alike=looks_alike)
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is at most a third of its length away; None when nothing is."""
+    plain = _plain(name)
+    ranked = sorted((distance(plain, _plain(other)), other) for other in known)
+    if not ranked:
+        return None
+    edits, best = ranked[0]
+    return best if edits <= max(1, min(len(plain), len(best)) // 3) else None
+
+
+def has_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether text for this stream may be coloured: it is a terminal, and `NO_COLOR` is unset or empty.
+
+    Args:
+        environ: None means the environment of this process.
+    """
+    return stream.isatty() and not (os.environ if environ is None else environ).get("NO_COLOR")
+
+
+SUBCOMMANDS = (
+    "auth", "completion", "config", "cron", "doctor", "gateway", "insights", "logs", "mcp", "memory", "model",
+    "pairing", "plugins", "profile", "rollback", "send", "sessions", "skills", "state", "tools",
+)  # fmt: skip
+"""The subcommands of `hermes`; `app/command_line.py` says where each is. A plugin's command of such a name would never
+be reached, and is refused."""

@@ -1,0 +1,319 @@
+"""Jobs and their runs in `state.db`. Sync; the daemon calls it in its lane, a command of the terminal directly.
+
+Jobs of the published program (`HOME/cron/jobs.json`) are taken over, once; the file stays as it is.
+
+Source: plugin contract §12.1. `Job.to_dict` writes the same shape.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.redaction import redactor
+from hermes_agent.cron.jobs import SPEC_FIELDS, Job, JobOutcome, JobRun, edit_job
+from hermes_agent.cron.schedule import Schedule
+from hermes_agent.store import Database, Schema
+from hermes_agent.system.files import write_atomic
+
+__all__ = ["JobStore", "SCHEMA", "import_jobs", "with_published_jobs"]
+
+
+SCHEMA = Schema(
+    "cron",
+    (
+        """
+        CREATE TABLE cron_jobs (
+            id TEXT PRIMARY KEY,
+            name TEXT NOT NULL,
+            principal TEXT NOT NULL,
+            spec TEXT NOT NULL,
+            enabled INTEGER NOT NULL,
+            next_run REAL,
+            asked REAL,
+            last_run REAL,
+            last_status TEXT NOT NULL DEFAULT '',
+            last_error TEXT NOT NULL DEFAULT '',
+            completed INTEGER NOT NULL DEFAULT 0,
+            created REAL NOT NULL
+        );
+        CREATE INDEX cron_jobs_due ON cron_jobs (next_run) WHERE enabled AND next_run IS NOT NULL;
+        CREATE TABLE cron_runs (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            job TEXT NOT NULL REFERENCES cron_jobs (id) ON DELETE CASCADE,
+            due REAL NOT NULL,
+            started REAL NOT NULL,
+            ended REAL,
+            status TEXT NOT NULL DEFAULT 'running',
+            session TEXT NOT NULL DEFAULT '',
+            output TEXT NOT NULL DEFAULT ''
+        );
+        CREATE UNIQUE INDEX cron_runs_one ON cron_runs (job) WHERE ended IS NULL;
+        CREATE INDEX cron_runs_of_job ON cron_runs (job, id DESC);
+        """,
+    ),
+)
+COLUMNS = "id, name, principal, spec, enabled, next_run, last_run, last_status, last_error, completed, created"
+NOT_RUNNING = "id NOT IN (SELECT job FROM cron_runs WHERE ended IS NULL)"
+MAX_OUTPUT = 200_000
+INTERRUPTED = "the agent was stopped while the job ran; what it did until then is done"
+
+
+class JobStore:
+    """The jobs of one home."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = Database(path, (SCHEMA,))
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+
+    def jobs(self, principals: Sequence[str] | None = None) -> list[Job]:
+        """Return the jobs by their next run; only those of `principals` when they are given."""
+        rows = self._db.read(f"SELECT {COLUMNS} FROM cron_jobs ORDER BY next_run IS NULL, next_run, created")
+        return [_job_of_row(row) for row in rows if principals is None or row["principal"] in principals]
+
+    def find(self, wanted: str, principals: Sequence[str] | None = None) -> Job:
+        """Return the job of that id, beginning of an id, or name.
+
+        Raises:
+            UserError: there is none, or more than one.
+        """
+        jobs = self.jobs(principals)
+        for match in (
+            [j for j in jobs if j.id == wanted],
+            [j for j in jobs if j.name == wanted],
+            [j for j in jobs if wanted and j.id.startswith(wanted)],
+        ):
+            if len(match) == 1:
+                return match[0]
+            if match:
+                ids = ", ".join(j.id for j in match)
+                raise UserError(f"{wanted!r} fits more than one job: {ids}", hint="Give the id.")
+        raise UserError(f"there is no job {wanted!r}", hint="`hermes cron list` shows what there is.")
+
+    def put(self, job: Job) -> Job:
+        """Add a job (it gets an id), or change the one of its id; what came of its runs stays.
+
+        Known secrets are not stored.
+        """
+        job = replace(job, name=redactor.mask_known(job.name), prompt=redactor.mask_known(job.prompt))
+        job = job if job.id else replace(job, id=secrets.token_hex(6))
+        with self._db.write() as db:
+            db.execute(
+                "INSERT INTO cron_jobs (id, name, principal, spec, enabled, next_run, created) VALUES (?,?,?,?,?,?,?)"
+                " ON CONFLICT (id) DO UPDATE SET name = excluded.name, spec = excluded.spec,"
+                " enabled = excluded.enabled, next_run = excluded.next_run",
+                (
+                    job.id,
+                    job.name,
+                    job.principal,
+                    json.dumps(job.spec(), ensure_ascii=False),
+                    job.enabled,
+                    job.next_run,
+                    job.created,
+                ),
+            )
+        return job
+
+    def remove(self, job_id: str) -> None:
+        """Remove a job and what is kept of its runs."""
+        with self._db.write() as db:
+            db.execute("DELETE FROM cron_jobs WHERE id = ?", (job_id,))
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    def end_interrupted(self, now: float) -> list[JobRun]:
+        """End the runs that a former process left in the middle, and return them."""
+        rows = self._db.read("SELECT id, job, due FROM cron_runs WHERE ended IS NULL")
+        left = [JobRun(row[0], self.find(row[1]), row[2]) for row in rows]
+        for run in left:
+            self.finish(run, JobOutcome("interrupted", INTERRUPTED), now)
+        return left
+
+    def next_due(self) -> float | None:
+        """Return when the next job is due that does not run yet."""
+        rows = self._db.read(
+            "SELECT min(CASE WHEN asked IS NOT NULL THEN asked ELSE next_run END) FROM cron_jobs"
+            f" WHERE (asked IS NOT NULL OR (enabled AND next_run IS NOT NULL)) AND {NOT_RUNNING}"
+        )
+        return None if rows[0][0] is None else float(rows[0][0])
+
+    def request_run(self, job_id: str, now: float) -> None:
+        """Have a job run once as soon as the daemon looks, whatever its plan, which stays."""
+        with self._db.write() as db:
+            db.execute("UPDATE cron_jobs SET asked = ? WHERE id = ?", (now, job_id))
+
+    def claim_due(self, now: float, limit: int) -> list[JobRun]:
+        """Begin what is due and does not run yet, at most `limit`, and plan the time after it.
+
+        A job that was due several times while nobody was there runs once.
+        """
+        rows = self._db.read(
+            f"SELECT {COLUMNS}, asked FROM cron_jobs"
+            f" WHERE (asked IS NOT NULL OR (enabled AND next_run <= ?)) AND {NOT_RUNNING}"
+            " ORDER BY coalesce(asked, next_run) LIMIT ?",
+            (now, max(limit, 0)),
+        )
+        claims = [self.claim(_job_of_row(row), now, by_hand=row["asked"] is not None) for row in rows]
+        return [run for run in claims if run is not None]
+
+    def claim(self, job: Job, now: float, *, by_hand: bool = False) -> JobRun | None:
+        """Begin a run; None when the job runs already, or another process was faster.
+
+        Args:
+            by_hand: somebody asked for it: the plan stays as it is.
+        """
+        due = now if by_hand or job.next_run is None else job.next_run
+        with self._db.write() as db:
+            if by_hand:
+                db.execute("UPDATE cron_jobs SET asked = NULL WHERE id = ?", (job.id,))
+            else:
+                cursor = db.execute(
+                    f"UPDATE cron_jobs SET next_run = ? WHERE id = ? AND enabled AND next_run = ? AND {NOT_RUNNING}",
+                    (job.schedule.following(due, now), job.id, job.next_run),
+                )
+                if not cursor.rowcount:
+                    return None
+            try:
+                cursor = db.execute("INSERT INTO cron_runs (job, due, started) VALUES (?, ?, ?)", (job.id, due, now))
+            except sqlite3.IntegrityError:  # it runs, or is gone
+                return None
+            return JobRun(int(cursor.lastrowid or 0), job, due, max(now - due, 0.0))
+
+    def finish(self, run: JobRun, outcome: JobOutcome, now: float, *, keep: int = 50) -> None:
+        """Store what came of a run. A job that has run as often as it should is done.
+
+        Args:
+            keep: outputs kept of each job (`cron.output_retention`).
+        """
+        failed = outcome.status in ("error", "interrupted")
+        with self._db.write() as db:
+            db.execute(
+                "UPDATE cron_runs SET ended = ?, status = ?, session = ?, output = ? WHERE id = ? AND ended IS NULL",
+                (now, outcome.status, outcome.session_id, outcome.text[:MAX_OUTPUT], run.id),
+            )
+            db.execute(
+                "UPDATE cron_jobs SET last_run = ?, last_status = ?, last_error = ?, completed = completed + 1"
+                " WHERE id = ?",
+                (now, outcome.status, outcome.text[:2_000] if failed else "", run.job.id),
+            )
+            db.execute(
+                "UPDATE cron_jobs SET enabled = 0, next_run = NULL WHERE id = ?"
+                " AND (next_run IS NULL OR completed >= coalesce(?, completed + 1))",
+                (run.job.id, run.job.times),
+            )
+            db.execute(
+                "DELETE FROM cron_runs WHERE job = ? AND ended IS NOT NULL AND id <= ("
+                " SELECT id FROM cron_runs WHERE job = ? AND ended IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET ?)",
+                (run.job.id, run.job.id, keep),
+            )
+
+    def runs(self, job_id: str, limit: int = 10) -> list[dict[str, Any]]:
+        """Return the last runs, the newest first: `id`, `due`, `started`, `ended`, `status`, `session`, `output`."""
+        rows = self._db.read(
+            "SELECT id, due, started, ended, status, session, output FROM cron_runs WHERE job = ?"
+            " ORDER BY id DESC LIMIT ?",
+            (job_id, limit),
+        )
+        return [dict(row) for row in rows]
+
+    def last_output(self, job_id: str) -> str:
+        """Return what the last run that went well said; empty when there is none."""
+        rows = self._db.read(
+            "SELECT output FROM cron_runs WHERE job = ? AND status = 'ok' ORDER BY id DESC LIMIT 1", (job_id,)
+        )
+        return str(rows[0][0]) if rows else ""
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+
+def _job_of_row(row: sqlite3.Row) -> Job:
+    spec = {name: value for name, value in json.loads(row["spec"]).items() if name in SPEC_FIELDS}
+    spec["schedule"] = Schedule(*spec["schedule"])
+    for name in ("skills", "context_from", "toolsets"):
+        spec[name] = None if spec.get(name) is None else tuple(spec[name])
+    plain = {name: row[name] for name in row.keys() if name not in ("spec", "asked")}  # noqa: SIM118 - a Row yields values
+    return Job(**{**plain, "enabled": bool(row["enabled"])}, **spec)
+
+
+logger = logging.getLogger(__name__)
+
+DONE_MARK = "jobs.imported"
+"""File beside `jobs.json` that says that it was taken over."""
+
+
+def with_published_jobs(store: JobStore, home: Path) -> JobStore:
+    """Return the store, with the jobs of the published program in it."""
+    import_jobs(store, home, time.time())
+    return store
+
+
+def import_jobs(store: JobStore, home: Path, now: float) -> list[Job]:
+    """Store the jobs of `cron/jobs.json` and return them; nothing when there is none, or it was done before.
+
+    A job that cannot be as it stands there is logged and left out; the others come.
+    """
+    place, done = home / "cron" / "jobs.json", home / "cron" / DONE_MARK
+    if done.exists() or not place.is_file():
+        return []
+    try:
+        value = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        logger.warning("%s is not taken over: %s", place, exc)
+        return []
+    entries = value.get("jobs", []) if isinstance(value, dict) else value
+    found: list[Job] = []
+    for entry in entries if isinstance(entries, list) else []:
+        try:
+            others = {job.id: job for job in store.jobs()}
+            if not isinstance(entry, dict) or entry.get("id") in others:
+                continue
+            found.append(store.put(_published_job(entry, home, now, others)))
+        except (UserError, TypeError, ValueError) as exc:
+            logger.warning("job %r of %s is not taken over: %s", entry.get("name") or entry.get("id"), place, exc)
+    write_atomic(done, f"{len(found)} jobs, {datetime.fromtimestamp(now).isoformat(timespec='seconds')}\n")
+    if found:
+        logger.info("taken over from %s: %s", place, ", ".join(job.name for job in found))
+    return found
+
+
+def _published_job(entry: Mapping[str, Any], home: Path, now: float, others: Mapping[str, Job]) -> Job:
+    repeat = entry.get("repeat")
+    times = repeat.get("times") if isinstance(repeat, dict) else repeat
+    origin = entry.get("origin")
+    if isinstance(origin, dict):
+        origin = ":".join(str(origin[k]) for k in ("platform", "chat_id", "thread_id") if origin.get(k))
+    skills = entry.get("skills") or ([entry["skill"]] if entry.get("skill") else None)
+    said = {name: entry.get(name) for name in ("name", "prompt", "model", "script", "workdir", "enabled_toolsets")}
+    said |= {"no_agent": entry.get("no_agent"), "deliver": entry.get("deliver"), "skills": skills}
+    said |= {"context_from": entry.get("context_from"), "repeat": times, "schedule": _schedule_text(entry)}
+    job = Job(str(entry.get("id") or ""), "", Schedule("once", ""), origin=str(origin or ""), created=now)
+    made = edit_job(job, said, home=home, now=now, others=others)
+    paused = entry.get("enabled") is False or entry.get("state") == "paused"
+    return replace(made, enabled=made.enabled and not paused)
+
+
+def _schedule_text(entry: Mapping[str, Any]) -> str:
+    """Return the schedule as a person would write it."""
+    value = entry.get("schedule")
+    if not isinstance(value, dict):
+        return str(value or "")
+    match value.get("kind"):
+        case "cron":
+            return str(value.get("expr") or value.get("display") or "")
+        case "interval":
+            return f"every {int(value['minutes'])}m" if value.get("minutes") else str(value.get("display") or "")
+        case "once":
+            return str(value.get("run_at") or value.get("display") or "")
+    return str(value.get("display") or entry.get("schedule_display") or "")

@@ -1,0 +1,206 @@
+"""The clock of the daemon: runs each job when it is due, one run of a job at a time. For the core loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from hermes_agent.contracts.cron_scheduler import CronScheduler
+from hermes_agent.cron.job_store import JobStore
+from hermes_agent.cron.jobs import JobOutcome, JobRun
+
+__all__ = ["JobScheduler", "JobStoreExecutor"]
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_PARALLEL_RUNS = 4
+CHECK_EVERY_S = 30.0
+"""Longest sleep: another process may have added a job, or somebody set the machine's clock."""
+
+RunJob = Callable[[JobRun], Awaitable[JobOutcome]]
+DeliverOutcome = Callable[[JobRun, JobOutcome], Awaitable[None]]
+Spawn = Callable[[Callable[[], None]], None]
+
+
+class JobStoreExecutor(Protocol):
+    """Runs sync calls one after another away from the loop (`io.bridge.Lane`)."""
+
+    async def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `fn`; it is finished even when the waiting side is cancelled."""
+        ...
+
+
+class JobScheduler:
+    """At work between `start` and `drain`.
+
+    Args:
+        open_store: opens the store; called in the lane.
+        work: does what a job says; what it raises is an outcome of the status `error`.
+        tell: brings an outcome to where the job wants it.
+        keep: outputs kept of each job.
+        scheduler: another clock (`cron.provider`): it says what is due, and no job begins by itself.
+        spawn: runs the other clock in a thread of its own.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], JobStore],
+        lane: JobStoreExecutor,
+        *,
+        work: RunJob,
+        tell: DeliverOutcome,
+        keep: int = 50,
+        scheduler: Callable[[], CronScheduler | None] = lambda: None,
+        spawn: Spawn | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._open_store = open_store
+        self._lane = lane
+        self._work = work
+        self._tell = tell
+        self._keep = keep
+        self._choose_scheduler = scheduler
+        self._spawn = spawn
+        self._clock = clock
+        self._store: JobStore | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        self._running: dict[asyncio.Task[None], JobRun] = {}
+        self._changed = asyncio.Event()
+        self._scheduler: CronScheduler | None = None
+        self._stop = threading.Event()
+
+    async def start(self) -> None:
+        """Tell of the runs that a former process left in the middle, and begin to look at the time.
+
+        Raises:
+            UserError: `state.db` cannot be opened.
+        """
+        for run in await self.call(JobStore.end_interrupted, self._clock()):
+            await self._deliver_outcome(run, JobOutcome("interrupted", run.job.last_error or "interrupted"))
+        self._scheduler = self._choose_scheduler()
+        if self._scheduler is not None and self._spawn is not None:
+            self._start_external(self._scheduler, self._spawn)
+        else:
+            self._ticking = asyncio.create_task(self._tick())
+
+    async def drain(self, timeout_s: float) -> None:
+        """Begin nothing more and let what runs end in time; the rest is interrupted, and told at the next start."""
+        self._stop.set()
+        if self._scheduler is not None and self._spawn is not None:
+            self._spawn(self._scheduler.stop)  # a plugin's code: beside the loop, and its failure is the log's
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.wait([self._ticking])
+        if self._running:
+            _, left = await asyncio.wait(self._running, timeout=timeout_s)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+        if self._store is not None:
+            await self._lane.run(self._store.close)
+            self._store = None
+
+    async def call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Call a method of the store in its lane."""
+
+        def call() -> T:
+            if self._store is None:
+                self._store = self._open_store()
+            return method(self._store, *args, **kwargs)
+
+        return await self._lane.run(call)
+
+    def wake(self) -> None:
+        """Look at the jobs now: one was added or changed."""
+        self._changed.set()
+        if self._scheduler is not None and self._spawn is not None:
+            self._spawn(self._scheduler.on_jobs_changed)
+
+    async def _tick(self) -> None:
+        while True:
+            self._changed.clear()
+            wait_s = CHECK_EVERY_S
+            try:
+                for run in await self.call(JobStore.claim_due, self._clock(), MAX_PARALLEL_RUNS - len(self._running)):
+                    self._begin(run)
+                due = await self.call(JobStore.next_due)
+                if due is not None and len(self._running) < MAX_PARALLEL_RUNS:
+                    wait_s = min(max(due - self._clock(), 0.05), CHECK_EVERY_S)
+            except Exception:  # a full disk must not stop the clock
+                logger.exception("scheduled jobs could not be looked at; again in %g s", CHECK_EVERY_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
+
+    def _begin(self, run: JobRun) -> None:
+        task = asyncio.create_task(self._run(run), name=f"cron {run.job.id}")
+        self._running[task] = run
+        task.add_done_callback(self._on_run_end)
+
+    def _on_run_end(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        self._changed.set()
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a scheduled job could not be finished", exc_info=task.exception())
+
+    async def _run(self, run: JobRun) -> None:
+        logger.info("job %s (%s) begins%s", run.job.name, run.job.id, f", {run.late_s:.0f} s late" * (run.late_s > 60))
+        try:
+            outcome = await self._work(run)
+        except Exception as exc:
+            logger.warning("job %s (%s) failed", run.job.name, run.job.id, exc_info=True)
+            outcome = JobOutcome("error", f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__)
+        await self._deliver_outcome(run, outcome)  # first: who is cut off in between says it again, by the same id
+        await self._finish(run, outcome)
+        logger.info("job %s (%s): %s", run.job.name, run.job.id, outcome.status)
+
+    async def _finish(self, run: JobRun, outcome: JobOutcome) -> None:
+        """Store what came of a run, however long the disk is full: a run without an end keeps its job from the next."""
+        wait_s = 1.0
+        while True:
+            try:
+                await self.call(JobStore.finish, run, outcome, self._clock(), keep=self._keep)
+                return
+            except sqlite3.OperationalError as exc:
+                logger.error("the end of job %s cannot be stored: %s; again in %g s", run.job.id, exc, wait_s)
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, CHECK_EVERY_S)
+
+    async def _deliver_outcome(self, run: JobRun, outcome: JobOutcome) -> None:
+        try:
+            await self._tell(run, outcome)
+        except Exception:  # the outcome is stored; where it should go is another matter
+            logger.exception("what job %s (%s) said could not be delivered", run.job.name, run.job.id)
+
+    # -- another clock -------------------------------------------------------------------------------------------
+
+    def _start_external(self, scheduler: CronScheduler, spawn: Spawn) -> None:
+        loop = asyncio.get_running_loop()
+
+        def fire(job_id: str) -> bool:
+            return asyncio.run_coroutine_threadsafe(self._fire(job_id), loop).result()
+
+        def work() -> None:
+            scheduler.recover_interrupted()
+            scheduler.start(self._stop, adapters={}, loop=loop)
+
+        scheduler.run_due = fire
+        spawn(work)
+
+    async def _fire(self, job_id: str) -> bool:
+        job = await self.call(JobStore.find, job_id)
+        run = await self.call(JobStore.claim, job, self._clock(), by_hand=not job.enabled or job.next_run is None)
+        if run is None:
+            return False
+        self._begin(run)
+        return True

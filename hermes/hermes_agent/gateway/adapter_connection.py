@@ -1,0 +1,250 @@
+"""The life of one platform's adapter: made, connected, connected again after a failure, disconnected.
+
+The adapter lives on the plugin loop; everything here runs on the core loop and waits for it with deadlines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from hermes_agent.adapters.config import PlatformConfig
+from hermes_agent.adapters.events import call_connect
+from hermes_agent.adapters.registry import PlatformEntry
+from hermes_agent.runtime.bridge import Bridge
+
+__all__ = ["AdapterConnection", "ConnectionState", "ConnectionPauses"]
+
+logger = logging.getLogger(__name__)
+
+CONNECT_S = 60.0
+DISCONNECT_S = 10.0
+
+State = Literal["waiting", "connecting", "connected", "retrying", "paused", "failed", "stopped"]
+
+
+class ConnectionState(NamedTuple):
+    """What an operator is told of a platform."""
+
+    name: str
+    state: State
+    """`failed` is not tried again before a reload; `paused` seldom."""
+    reason: str
+    """Why it is not connected."""
+    since: float
+    """Seconds since the epoch."""
+    failures: int
+    """Attempts in a row that failed."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+        return self._asdict()
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionPauses:
+    """How long a platform that fails is left alone, in seconds."""
+
+    first: float = 2.0
+    """After the first failure; doubled each time."""
+    longest: float = 300.0
+    paused: float = 900.0
+    """Once the circuit is open."""
+    breaks_after: int = 10
+    """Failures in a row that open the circuit."""
+
+    def after(self, failures: int) -> float:
+        """Return the pause, a little different each time, so that many platforms do not knock at once."""
+        if failures >= self.breaks_after:
+            return self.paused
+        return float(min(self.longest, self.first * 2 ** (failures - 1)) * random.uniform(0.8, 1.2))
+
+
+class AdapterConnection:
+    """One platform.
+
+    Args:
+        make: makes an adapter, or returns None when there can be none (the log says why); called on the plugin loop.
+        prepare: hands the adapter what it needs of the gateway, before it connects; on the plugin loop.
+        on_up, on_down: called on the core loop when the adapter is connected, and when it is no more.
+        told: hears of each change of `state`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        entry: PlatformEntry | None,
+        config: PlatformConfig,
+        *,
+        bridge: Bridge,
+        make: Callable[[], Any],
+        prepare: Callable[[Any], None],
+        on_up: Callable[[AdapterConnection], None],
+        on_down: Callable[[AdapterConnection], None],
+        told: Callable[[ConnectionState], None],
+        pauses: ConnectionPauses,
+    ) -> None:
+        self.name = name
+        self.entry = entry
+        self.config = config
+        self.adapter: Any = None
+        """The last one that was connected; it stays when the connection is lost."""
+        self.state = ConnectionState(name, "waiting", "", time.time(), 0)
+        self._bridge = bridge
+        self._make, self._prepare = make, prepare
+        self._on_up, self._on_down = on_up, on_down
+        self._told, self._pauses = told, pauses
+        self._lost = asyncio.Event()
+        self._retry_event = asyncio.Event()
+        self._settled = asyncio.Event()
+        """It neither connects nor is about to."""
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether messages can be sent."""
+        return self.state.state == "connected"
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._task = asyncio.create_task(self._run(), name=f"platform {self.name}")
+
+    def retry(self) -> bool:
+        """Connect now instead of after the pause, also after a failure for good; return whether there is anything to.
+
+        A connected adapter is left alone.
+        """
+        self._retry_event.set()
+        if self.state.state not in ("retrying", "paused", "failed"):
+            return False
+        self._settled.clear()
+        return True
+
+    async def wait_connected(self, timeout_s: float) -> ConnectionState:
+        """Return the state once the adapter is connected or has failed to connect, or after `timeout_s` seconds."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._settled.wait(), timeout_s)
+        return self.state
+
+    def handle_failure(self, adapter: Any) -> None:
+        """The adapter gave up (`_notify_fatal_error`); an adapter of former times is not listened to."""
+        if adapter is self.adapter:
+            self._lost.set()
+
+    async def stop(self) -> None:
+        """Disconnect, within `DISCONNECT_S` seconds."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+            self._task = None
+        if self.is_connected:
+            self._down("stopped", "")
+            await self._disconnect(self.adapter)
+        else:
+            self._notify("stopped", "")
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            self._retry_event.clear()
+            self._notify("connecting", self.state.reason, failures)
+            reason, again = await self._connect(is_reconnect=self.adapter is not None)
+            if not reason:
+                failures = 0
+                await self._lost.wait()
+                reason, again = _fatal_error(self.adapter, "the connection was lost")
+                self._down("retrying", reason)
+                await self._disconnect(self.adapter)
+            failures += 1
+            if not again:
+                logger.error("platform %s is not connected: %s", self.name, reason)
+                self._notify("failed", reason, failures)
+                await self._retry_event.wait()
+                continue
+            pause = self._pauses.after(failures)
+            paused = failures >= self._pauses.breaks_after
+            level = logging.ERROR if failures == self._pauses.breaks_after else logging.WARNING
+            logger.log(level, "platform %s: %s; again in %.0f s", self.name, reason, pause)
+            self._notify("paused" if paused else "retrying", reason, failures)
+            await self._wait_retry(pause)
+
+    async def _connect(self, *, is_reconnect: bool) -> tuple[str, bool]:
+        """Make an adapter and connect it. Return why it is not connected, and whether to try again."""
+        adapter = None
+        try:
+            adapter = await self._bridge.on_plugin(self._make_adapter(), deadline_s=CONNECT_S)
+            if adapter is None:
+                return "it cannot be made (the log says why)", False
+            self._lost = asyncio.Event()
+            connecting = call_connect(adapter, is_reconnect=is_reconnect)
+            if not await self._bridge.on_plugin(connecting, deadline_s=CONNECT_S):
+                reason = _fatal_error(adapter, "connect() says no")
+                await self._disconnect(adapter)
+                return reason
+        except asyncio.CancelledError:
+            if adapter is not None:
+                await self._disconnect(adapter)
+            raise
+        except TimeoutError as exc:
+            await self._disconnect(adapter)
+            return str(exc) or f"no connection within {CONNECT_S:g} s", True
+        except Exception as exc:
+            logger.debug("platform %s could not connect", self.name, exc_info=True)
+            await self._disconnect(adapter)
+            return f"{type(exc).__name__}: {exc}", True
+        self.adapter = adapter
+        self._on_up(self)
+        self._notify("connected", "")
+        logger.info("platform %s is connected", self.name)
+        if getattr(adapter, "has_fatal_error", False):  # it gave up before anybody listened
+            self._lost.set()
+        return "", True
+
+    async def _make_adapter(self) -> Any:
+        adapter = self._make()
+        if adapter is not None:
+            self._prepare(adapter)
+        return adapter
+
+    async def _disconnect(self, adapter: Any) -> None:
+        if adapter is None:
+            return
+
+        async def end() -> None:
+            await adapter.disconnect()
+
+        try:
+            await self._bridge.on_plugin(end(), deadline_s=DISCONNECT_S)
+        except Exception as exc:  # noqa: BLE001 - a plugin's code; it is left behind
+            logger.warning("platform %s did not disconnect: %s: %s", self.name, type(exc).__name__, exc)
+
+    def _down(self, state: State, reason: str) -> None:
+        self._notify(state, reason)
+        self._on_down(self)
+
+    def _notify(self, state: State, reason: str, failures: int = 0) -> None:
+        self.state = ConnectionState(self.name, state, reason, time.time(), failures)
+        if state in ("waiting", "connecting"):
+            self._settled.clear()
+        else:
+            self._settled.set()
+        self._told(self.state)
+
+    async def _wait_retry(self, pause_s: float) -> None:
+        try:
+            await asyncio.wait_for(self._retry_event.wait(), pause_s)
+        except TimeoutError:
+            return  # the pause is over
+
+
+def _fatal_error(adapter: Any, otherwise: str) -> tuple[str, bool]:
+    """Return why an adapter gave up, and whether connecting again may help."""
+    if getattr(adapter, "has_fatal_error", False):
+        return str(adapter.fatal_error_message or adapter.fatal_error_code), bool(adapter.fatal_error_retryable)
+    return otherwise, True

@@ -1,0 +1,455 @@
+"""Sessions in chats: a message from the inbox becomes a turn, or a command, and its answer goes to the outbox.
+
+Source: plugin contract §8.2.2, §8.2.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.adapters.events import (
+    MessageEvent,
+    MessageType,
+    ProcessingOutcome,
+    SessionSource,
+    bind_session,
+    call_optional,
+)
+from hermes_agent.adapters.message_loop import reply_metadata, run_callback
+from hermes_agent.agent.command_router import CommandCall, RunSkill, UnknownCommand
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.messages import new_session_id
+from hermes_agent.delivery import ClaimedMessage, InboundMessage, OutboundReply, ReplyTarget
+from hermes_agent.gateway.access import principal
+from hermes_agent.gateway.adapter_connection import AdapterConnection
+from hermes_agent.gateway.chat_approver import ChatApprover
+from hermes_agent.gateway.chat_messages import (
+    Part,
+    audio_part,
+    can_play_audio,
+    from_payload,
+    model_content,
+    reply_parts,
+    to_payload,
+)
+from hermes_agent.gateway.chat_routes import ChatRoute, ChatRouteStore
+from hermes_agent.gateway.chat_turn import ProgressDisplay, RunningTurn, run_chat_turn
+from hermes_agent.gateway.dependencies import GatewayDeps
+from hermes_agent.gateway.event_hooks import EventHooks
+from hermes_agent.policy import ApprovalHooks, Approvals
+from hermes_agent.tools.results import adopt_file
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.conversation import Conversation
+
+__all__ = ["BACKGROUND_KEY", "COMMAND_KEY", "ChatSessions"]
+
+logger = logging.getLogger(__name__)
+
+COMMAND_KEY = "!"
+"""Added to a session's key: its commands that do not wait for the turn that runs."""
+BACKGROUND_KEY = "&"
+"""Added to a session's key with a number: work in the background, in a session of its own."""
+SILENT = "[SILENT]"
+"""An answer that is nothing but this is not sent."""
+CALLBACK_S = 10.0
+SPEECH_S = 60.0
+"""Longest time for speaking an answer; after it the text goes out alone."""
+COMPLETION_S = 3600.0
+"""How long an adapter waits to be told that a message is done with, where the answer does not arrive."""
+MAX_REMEMBERED = 512
+"""Sessions whose approvals are remembered, and events that wait in memory with what is no JSON."""
+FAILURE_NOTICE = "⚠️ I could not work on your message ({what}). Please send it again; the log has the details."
+
+
+class ChatSessions:
+    """Serves the inbox of all platforms (`delivery.Serve`). For the core loop."""
+
+    def __init__(self, works: GatewayDeps, events: EventHooks, links: dict[str, AdapterConnection]) -> None:
+        self.deps = works
+        self.events = events
+        self.connections = links
+        self.running: dict[str, RunningTurn] = {}
+        self.commands: Any = None
+        """`chat_commands.ChatCommands`, which works on this."""
+        self._bridge = works.agent.bridge
+        self._lane = self._bridge.serial_executor("gateway")
+        self._routes: ChatRouteStore | None = None
+        self._slots = asyncio.Semaphore(works.settings.turns)
+        self._fresh: OrderedDict[int, MessageEvent] = OrderedDict()
+        self._approvals: OrderedDict[str, Approvals] = OrderedDict()
+        self._after: set[asyncio.Task[None]] = set()
+
+    # -- what came in --------------------------------------------------------------------------------------------
+
+    def remember(self, receipt: int, event: MessageEvent) -> None:
+        """Keep an event as the adapter made it: on disk it lacks what is no JSON."""
+        self._fresh[receipt] = event
+        while len(self._fresh) > MAX_REMEMBERED:
+            self._fresh.popitem(last=False)
+
+    async def serve(self, message: ClaimedMessage) -> Sequence[OutboundReply]:
+        """Answer a message."""
+        event = self._fresh.pop(message.id, None) or from_payload(message.payload)
+        link = self.connections[message.platform]
+        assert event.source is not None
+        key = _session_key_of(message.conversation)
+        with bind_session(event.source, key):
+            if message.conversation.endswith(COMMAND_KEY):
+                return await self._reply(link, event, key, await self.commands.run(message, event, link, key))
+            async with self._slots:
+                return await self._process(message, event, link, key)
+
+    def background_turns(self, key: str) -> list[RunningTurn]:
+        """Return what works in the background for a session's key."""
+        return [running for name, running in self.running.items() if name.startswith(key + BACKGROUND_KEY)]
+
+    async def abandon(self, message: ClaimedMessage, error: BaseException) -> Sequence[OutboundReply]:
+        """Say that a message could not be worked on."""
+        event = from_payload(message.payload)
+        key = _session_key_of(message.conversation)
+        return await self._reply(
+            self.connections[message.platform], event, key, FAILURE_NOTICE.format(what=type(error).__name__)
+        )
+
+    async def _process(
+        self, message: ClaimedMessage, event: MessageEvent, link: AdapterConnection, key: str
+    ) -> Sequence[OutboundReply]:
+        running = RunningTurn(message, event)
+        aside = BACKGROUND_KEY in message.conversation
+        self.running[message.conversation] = running
+        metadata = reply_metadata(event)
+        await self._call_adapter(link, call_optional(link.adapter, "on_processing_start", event))
+        outcome = ProcessingOutcome.FAILURE
+        replies: Sequence[OutboundReply] = ()
+        try:
+            showing = ProgressDisplay(
+                link,
+                self._bridge,
+                self.deps.settings,
+                _source(event).chat_id,
+                metadata,
+                reply_to=event.message_id or "",
+                keep=lambda preview: message.save_notes(preview=preview),
+                preview=str(message.notes.get("preview") or ""),
+                emoji=self._emoji,
+            )
+            async with showing:
+                text = await self._answer(running, link, key, showing, aside=aside)
+            replies = await self._reply(link, event, key, text, edit=showing.preview)
+            outcome = ProcessingOutcome.SUCCESS
+            return replies
+        except asyncio.CancelledError:
+            outcome = ProcessingOutcome.CANCELLED
+            raise
+        finally:
+            if self.running.get(message.conversation) is running:
+                del self.running[message.conversation]
+                self.start_injected_turn(running.session_id)
+            running.ended.set()
+            reply = f"in-{message.id}-0" if replies else ""
+            task = asyncio.create_task(self._notify_completed(link, event, key, reply, outcome))
+            self._after.add(task)
+            task.add_done_callback(self._after.discard)
+
+    async def _answer(
+        self, running: RunningTurn, link: AdapterConnection, key: str, showing: ProgressDisplay, *, aside: bool
+    ) -> str:
+        """Return what is answered; empty for nothing."""
+        event, source = running.event, _source(running.event)
+        text, meant = event.text or "", None
+        if event.is_command() and not event.internal and not aside:
+            text, meant = await self._turn_input(running.message, event, link, key)
+            if meant is not None:
+                return meant
+        try:
+            talk, fresh = await self._open(running, link, key, aside=aside)
+        except UserError as error:
+            return f"⚠️ {error}"
+        running.conversation, running.session_id = talk, talk.session_id
+        talk.is_cancelled_early = lambda: bool(running.interrupt_reason)
+        try:
+            if fresh and event.auto_skill:
+                text = await self._with_skills(event, text, talk)
+            event.media_urls = await self._bridge.run(self._move_files, event.media_urls, talk.principal)
+            sees = self.deps.settings.pictures == "always" or (
+                self.deps.settings.pictures == "auto" and self.deps.supports_images(talk.provider)
+            )
+            shared = source.chat_type != "dm" and _is_shared(source, key)
+            content = await self._bridge.run(
+                model_content, event, text, shared=shared, sees=sees, hear=self.deps.transcribe
+            )
+            context = self.hook_context(event, talk.session_id)
+            return await run_chat_turn(
+                running, talk, content, showing, self.events, context, self.deps.settings.idle_turn_s
+            )
+        except UserError as error:
+            logger.info("a turn of %s failed: %s", key, error)
+            return f"⚠️ {error}"
+        finally:
+            running.conversation = None
+            await talk.close("session_boundary")
+
+    def _move_files(self, paths: Sequence[str], owner: str) -> list[str]:
+        """Return files that came with a message as they are called in the folder of the session's owner."""
+        return [adopt_file(path, self.deps.home, owner) for path in paths]
+
+    async def _turn_input(
+        self, message: ClaimedMessage, event: MessageEvent, link: AdapterConnection, key: str
+    ) -> tuple[str, str | None]:
+        """Return what the turn is about, and, when there is to be none, the answer."""
+        answered = await self.commands.run(message, event, link, key)
+        if isinstance(answered, RunSkill):
+            return answered.message, None
+        if answered is not None:
+            return "", answered
+        route = await self.route(key)
+        meaning = await self.deps.slash.resolve(
+            event.text, session_id=route.session_id if route else key, platform=message.platform
+        )
+        match meaning:
+            case RunSkill(said):
+                return said, None
+            case CommandCall():
+                return "", await self.commands.call(meaning, event, link, key)
+            case UnknownCommand():
+                return "", meaning.reply(*self.commands.own, sign=getattr(link.adapter, "typed_command_prefix", "/"))
+        return event.text, None
+
+    # -- sessions ------------------------------------------------------------------------------------------------
+
+    async def route(self, key: str) -> ChatRoute | None:
+        """Return the session that a chat is in."""
+        found: ChatRoute | None = await self.store("get", key)
+        return found
+
+    async def store(self, method: str, *args: Any) -> Any:
+        """Call a method of the routes in the thread that alone uses them."""
+
+        def call() -> Any:
+            if self._routes is None:
+                self._routes = ChatRouteStore(self.deps.home / "state.db")
+            return getattr(self._routes, method)(*args)
+
+        return await self._lane.run(call)
+
+    async def start_session(
+        self, source: SessionSource, key: str, former: ChatRoute | None, reason: str = ""
+    ) -> ChatRoute:
+        """Let a chat be in a new session, and tell of it.
+
+        Args:
+            reason: why the former one is over: `new_session`, `idle`, `daily`.
+        """
+        now = self.deps.clock()
+        model = former.model if former is not None and reason != "resumed" else ""
+        route = ChatRoute(key, new_session_id(), _session_owner(source, key), source.to_dict(), model, now, now)
+        await self.store("put", route)
+        about = {"platform": source.platform.value, "user_id": source.user_id, "session_key": key}
+        if former is not None:
+            visits = self.deps.agent.visits
+            await visits.finalize(former.session_id, source.platform.value, reason, route.session_id)
+            await visits.reset(route.session_id, source.platform.value, former.session_id)
+            self.events.emit("session:end", {**about, "session_id": former.session_id})
+            self.events.emit("session:reset", {**about, "session_id": route.session_id})
+        self.events.emit("session:start", {**about, "session_id": route.session_id})
+        return route
+
+    async def resume(self, route: ChatRoute, former: ChatRoute | None) -> None:
+        """Let a chat go on with a session of former times."""
+        await self.store("put", route)
+        if former is not None and former.session_id != route.session_id:
+            platform = str(route.source["platform"])
+            await self.deps.agent.visits.finalize(former.session_id, platform, "resumed_other", route.session_id)
+
+    async def _open(
+        self, running: RunningTurn, link: AdapterConnection, key: str, *, aside: bool
+    ) -> tuple[Conversation, bool]:
+        """Open the session of a chat; true when it is new.
+
+        Raises:
+            UserError: no model can be had, or the session is somebody else's.
+        """
+        event, source, now = running.event, _source(running.event), self.deps.clock()
+        route = await self.route(key)
+        over = self.deps.settings.reset.reset_reason(route.used_at, now) if route is not None else ""
+        fresh = aside or route is None or bool(over)
+        if aside:
+            route = ChatRoute(key, new_session_id(), _session_owner(source, key), source.to_dict(), "", now, now)
+        elif route is None or over:
+            route = await self.start_session(source, key, route, over)
+        else:
+            await self.store("spoken", key, route.session_id, source.to_dict(), now)
+        approvals = self._approvals_of(route.session_id, link, event, key)
+        own = link.config.channel_overrides.get(source.chat_id)
+        own = own if isinstance(own, Mapping) else {}
+        prompts = (event.channel_prompt, own.get("system_prompt"))
+        talk = await self.deps.agent.open(
+            route.session_id,
+            platform=source.platform.value,
+            approver=approvals.approver,
+            principal=route.owner,
+            model=route.model or own.get("model") or None,
+            instructions="\n\n".join(str(prompt) for prompt in prompts if prompt),
+        )
+        talk.approvals = approvals
+        return talk, fresh
+
+    def _approvals_of(self, session_id: str, link: AdapterConnection, event: MessageEvent, key: str) -> Approvals:
+        """Return the approvals of a session: asked where it is spoken now; what was allowed for the session holds."""
+
+        def asked(begins: bool) -> None:
+            if key in self.running:
+                self.running[key].is_asking += 1 if begins else -1
+
+        agent, chat = self.deps.agent, _source(event).chat_id
+        waiting, questions = self.deps.pending_approvals, self.deps.pending_questions
+        metadata, keep = reply_metadata(event), partial(self.save_question, key)
+        approver = ChatApprover(link, self._bridge, waiting, questions, key, chat, metadata, asked, keep)
+        told = ApprovalHooks(agent.hooks, self._bridge, surface="gateway", session_key=key)
+        known = self._approvals.get(session_id)
+        if known is None:
+            off, smart = agent.settings.approvals_off, agent.settings.smart
+            known = Approvals(approver, timeout_s=self.deps.settings.approval_s, off=off, smart=smart)
+            self._approvals[session_id] = known
+        known.set_approver(approver, told)
+        self._approvals.move_to_end(session_id)
+        while len(self._approvals) > MAX_REMEMBERED:
+            self._approvals.popitem(last=False)
+        return known
+
+    async def save_question(self, key: str) -> None:
+        """Write down whether a question of a session waits, or was closed without an answer: a restart asks anew."""
+        waiting = self.deps.pending_approvals
+        await self.store("question", key, bool(waiting.questions_for(key)) or waiting.has_unanswered(key))
+
+    async def _with_skills(self, event: MessageEvent, text: str, talk: Conversation) -> str:
+        """Return the text with the skills that the channel works with."""
+        names = [event.auto_skill] if isinstance(event.auto_skill, str) else list(event.auto_skill or ())
+        line = " ".join(f"/{name}" for name in names[1:])
+
+        def message() -> str | None:
+            skills = self.deps.slash.skills
+            return skills.message(
+                names[0], f"{line} {text}".strip(), session_id=talk.session_id, platform=talk.platform
+            )
+
+        return await self._bridge.run(message) or text
+
+    def start_injected_turn(self, session_id: str) -> None:
+        """See to what a plugin said in a session: where no turn runs, one begins."""
+        if session_id and self.deps.agent.injected.has_pending(session_id):
+            task = asyncio.ensure_future(self._run_injected_turn(session_id))
+            self._after.add(task)
+            task.add_done_callback(self._after.discard)
+
+    async def _run_injected_turn(self, session_id: str) -> None:
+        route = await self.store("of_session", session_id)
+        if route is None or route.session_key in self.running or not self.deps.agent.injected.has_pending(session_id):
+            return
+        source = SessionSource.from_dict(route.source)
+        event = MessageEvent("", source=source, internal=True, metadata={"injected": True})
+        platform, owner = source.platform.value, route.owner
+        await self.deps.delivery.receive(
+            InboundMessage(platform, source.chat_id, "", route.session_key, owner, to_payload(event))
+        )
+
+    # -- what goes out -------------------------------------------------------------------------------------------
+
+    async def _reply(
+        self, link: AdapterConnection, event: MessageEvent, key: str, text: Any, *, edit: str = ""
+    ) -> list[OutboundReply]:
+        """Return a text as a reply to a message; nothing for an empty one."""
+        said = str(text) if text is not None else ""
+        if not said.strip() or said.strip() == SILENT:
+            return []
+        length = link.entry.max_message_length if link.entry else 0
+        source = _source(event)
+        is_open = self.deps.is_open(_session_owner(source, key))
+        parts = await self._bridge.run(reply_parts, said, link.adapter, length, is_open=is_open, edit=edit)
+        parts += await self._synthesize_reply(link, event, said)
+        target = ReplyTarget(source.platform.value, source.chat_id, source.thread_id or "")
+        return [OutboundReply(target, tuple(parts), reply_to=event.message_id or "")] if parts else []
+
+    async def _synthesize_reply(self, link: AdapterConnection, event: MessageEvent, said: str) -> list[Part]:
+        """Return the answer as speech, where it is to be spoken."""
+        which, speak = self.deps.settings.voice_replies, self.deps.synthesize
+        wanted = which == "all" or (which == "voice" and event.message_type is MessageType.VOICE)
+        if speak is None or not wanted or event.is_command() or not can_play_audio(link.adapter):
+            return []
+        try:
+            return await self._bridge.run(audio_part, said, speak, deadline_s=SPEECH_S)
+        except Exception as exc:  # noqa: BLE001 - a plugin's voice: the text goes out all the same
+            logger.warning("an answer is not spoken: %s: %s", type(exc).__name__, exc)
+            return []
+
+    async def _notify_completed(
+        self, link: AdapterConnection, event: MessageEvent, key: str, reply: str, outcome: ProcessingOutcome
+    ) -> None:
+        """Tell the adapter that a message is done with, once its answer has arrived."""
+        if reply:
+            with contextlib.suppress(TimeoutError):
+                state = await self.deps.delivery.wait_settled(reply, COMPLETION_S)
+                outcome = outcome if state == "sent" else ProcessingOutcome.FAILURE
+        if outcome is not ProcessingOutcome.CANCELLED:
+            await self._call_adapter(link, run_callback(link.adapter, key))
+        await self._call_adapter(link, call_optional(link.adapter, "on_processing_complete", event, outcome))
+
+    async def _call_adapter(self, link: AdapterConnection, work: Coroutine[Any, Any, Any]) -> None:
+        """Let the adapter do something beside the answer."""
+        try:
+            await self._bridge.on_plugin(work, deadline_s=CALLBACK_S)
+        except Exception as exc:  # noqa: BLE001 - a plugin's code: the message goes on
+            logger.warning("platform %s: what it does beside an answer failed: %r", link.name, exc)
+
+    async def aclose(self) -> None:
+        """End what is beside the inbox."""
+        for task in self._after:
+            task.cancel()
+        await asyncio.gather(*self._after, return_exceptions=True)
+        if self._routes is not None:
+            await self.store("close")
+            self._routes = None
+
+    def hook_context(self, event: MessageEvent, session_id: str) -> dict[str, Any]:
+        """Return what the hooks of the gateway are told of a message."""
+        source = _source(event)
+        return {
+            "platform": source.platform.value,
+            "user_id": source.user_id,
+            "chat_id": source.chat_id,
+            "thread_id": source.thread_id,
+            "chat_type": source.chat_type,
+            "session_id": session_id,
+            "message": (event.text or "")[:500],
+        }
+
+    def _emoji(self, tool: str) -> str:
+        entry = self.deps.agent.tools.get(tool)
+        return str(entry.emoji) if entry is not None else ""
+
+
+def _session_key_of(conversation: str) -> str:
+    """Return the session's key of a conversation of the inbox."""
+    return conversation.removesuffix(COMMAND_KEY).partition(BACKGROUND_KEY)[0]
+
+
+def _session_owner(source: SessionSource, key: str) -> str:
+    """Return whose a chat's session is: the person's, or that of the room where several share one."""
+    shared = source.chat_type != "dm" and _is_shared(source, key)
+    return f"{source.platform.value}:chat:{source.chat_id}" if shared else principal(source)
+
+
+def _is_shared(source: SessionSource, key: str) -> bool:
+    return not key.endswith(f":{source.user_id_alt or source.user_id}")
+
+
+def _source(event: MessageEvent) -> SessionSource:
+    assert event.source is not None
+    return event.source

@@ -1,0 +1,141 @@
+"""What the gateway is made of: handed in by who builds it, and how it is set."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+from hermes_agent.adapters.registry import PlatformRegistry
+from hermes_agent.agent import Agent
+from hermes_agent.agent.command_router import CommandRouter
+from hermes_agent.commands.runner import PendingConfirmations
+from hermes_agent.config.home import PRINCIPALS, find_denial
+from hermes_agent.delivery import DeliveryService
+from hermes_agent.gateway.adapter_connection import ConnectionPauses, ConnectionState
+from hermes_agent.gateway.chat_routes import SessionResetPolicy
+from hermes_agent.policy import Choice, PendingQuestions, Refusal
+
+__all__ = ["BusyMode", "GatewaySettings", "GatewayDeps"]
+
+logger = logging.getLogger(__name__)
+
+BusyMode = Literal["interrupt", "queue", "steer"]
+
+
+class GatewaySettings(NamedTuple):
+    """What the operator set."""
+
+    busy: BusyMode = "interrupt"
+    """What becomes of a message that comes while the agent works in its chat."""
+    reset: SessionResetPolicy = SessionResetPolicy()
+    idle_turn_s: float = 1800.0
+    """A turn in which nothing happens for so long is ended; 0 lets it run."""
+    approval_s: float = 300.0
+    confirm: bool = True
+    """Whether commands that end or forget something are asked about."""
+    turns: int = 16
+    """Turns in chats that run at once."""
+    per_minute: int = 30
+    platform_per_minute: int = 600
+    unknown_users: Literal["pair", "ignore"] = "pair"
+    progress: str = "all"
+    """Which tool calls are shown in a chat: `off`, `new`, `all`, `verbose`."""
+    streaming: bool = False
+    edit_every_s: float = 0.8
+    edit_after: int = 24
+    """Characters that are worth an edit."""
+    cursor: str = " ▉"
+    pictures: Literal["auto", "always", "never"] = "auto"
+    voice_replies: Literal["off", "voice", "all"] = "voice"
+    """Which answers are spoken, too: those to voice messages, or all."""
+    group_sessions_per_user: bool = True
+    thread_sessions_per_user: bool = False
+    reset_triggers: tuple[str, ...] = ("/new", "/reset")
+
+    @classmethod
+    def of(cls, get: Callable[[str], Any]) -> GatewaySettings:
+        """Read the config.
+
+        Args:
+            get: returns the effective value of a dotted key.
+        """
+        progress = get("display.tool_progress")
+        return cls(
+            busy=cast(BusyMode, get("display.busy_input_mode")),
+            reset=SessionResetPolicy(
+                str(get("session_reset.mode")),
+                float(get("session_reset.idle_minutes")),
+                int(get("session_reset.at_hour")),
+            ),
+            idle_turn_s=float(get("agent.gateway_timeout")),
+            approval_s=float(get("approvals.gateway_timeout")),
+            confirm=bool(get("approvals.destructive_slash_confirm")),
+            turns=int(get("gateway.max_concurrent_turns")),
+            per_minute=int(get("gateway.messages_per_minute")),
+            platform_per_minute=int(get("gateway.platform_messages_per_minute")),
+            unknown_users=cast(Any, get("unauthorized_dm_behavior")),
+            progress="off" if progress is False else str(progress),
+            streaming=bool(get("streaming.enabled")),
+            edit_every_s=float(get("streaming.edit_interval")),
+            edit_after=int(get("streaming.buffer_threshold")),
+            cursor=str(get("streaming.cursor")),
+            pictures=cast(Any, get("gateway.pictures")),
+            voice_replies=cast(Any, get("gateway.voice_replies")),
+            group_sessions_per_user=bool(get("group_sessions_per_user")),
+            thread_sessions_per_user=bool(get("thread_sessions_per_user")),
+            reset_triggers=tuple(str(one).strip().lower() for one in get("reset_triggers") or ()),
+        )
+
+
+@dataclass
+class GatewayDeps:
+    """The parts of the process that the gateway works with."""
+
+    agent: Agent
+    slash: CommandRouter
+    delivery: DeliveryService
+    platforms: PlatformRegistry
+    pending_approvals: PendingQuestions[Choice | Refusal]
+    pending_questions: PendingQuestions[str]
+    """What people are asked besides; the next message answers."""
+    pending_confirmations: PendingConfirmations
+    home: Path
+    values: Callable[[], Mapping[str, Any]]
+    """Returns the effective config."""
+    read_settings: Callable[[], GatewaySettings] = GatewaySettings
+    """Returns the settings as the config has them now; asked at the start and at each reload."""
+    supports_images: Callable[[str], bool] = lambda provider: False
+    """Whether the models of a provider look at pictures."""
+    transcribe: Callable[[str], str] | None = None
+    """Returns what a recording says, empty when nobody can tell; in a worker."""
+    synthesize: Callable[[str], str] | None = None
+    """Returns a sound file that says a text, empty when nobody speaks; in a worker."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    clock: Callable[[], float] = time.time
+    on_state: Callable[[ConnectionState], None] = lambda state: None
+    """Hears of each change of a platform's state, on the core loop."""
+    restart: Callable[[str], None] | None = None
+    """Restarts the daemon; the text comes back as `restarted_for`. None where there is none."""
+    restarted_for: str = ""
+    pauses: ConnectionPauses = field(default_factory=ConnectionPauses)
+
+    def __post_init__(self) -> None:
+        self.settings = self.read_settings()
+
+    def is_open(self, principal: str) -> Callable[[str], bool]:
+        """Return what says whether a file may be sent where a principal's session answers: another user's is not."""
+        home, reader = f"{os.path.realpath(self.home)}/", self.agent.principals.reader(principal)
+
+        def is_open(path: str) -> bool:
+            place = os.path.realpath(path).removeprefix(home)
+            why = find_denial(place, reader) if place.startswith(f"{PRINCIPALS}/") else None
+            if why is not None:
+                logger.warning("not sent into the chat of %s: %s: %s", principal or "nobody", path, why)
+            return why is None
+
+        return is_open

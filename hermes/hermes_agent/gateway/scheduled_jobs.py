@@ -1,0 +1,187 @@
+"""Scheduled jobs at work: a session of its own for each run, and where its answer goes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from hermes_agent.agent import Agent
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.messages import TurnFinished
+from hermes_agent.core.untrusted import mark_untrusted
+from hermes_agent.cron import JobOutcome, JobRun, JobScheduler, JobStore
+from hermes_agent.cron.jobs import SILENT, Job, script_path, targets_of
+from hermes_agent.policy import Choice, NoApprover, Refusal
+from hermes_agent.skills.skill_commands import SkillCommands
+from hermes_agent.system import processes
+
+__all__ = ["Attach", "JobRunner", "SendText"]
+
+logger = logging.getLogger(__name__)
+
+SCRIPT_TIMEOUT_S = 600.0
+SCRIPT_OUTPUT_BYTES = 200_000
+
+SendText = Callable[[str, str, str, str], Awaitable[object]]
+"""Sends a text to `PLATFORM[:CHAT[:THREAD]]` for a principal; the id makes it one message however often it is asked."""
+
+
+Attach = Callable[[str, str, str], Awaitable[object]]
+"""Makes a text part of the conversation of a chat: its session's key, the job's name, the text."""
+
+
+class _AllowingApprover:
+    """The approver of jobs that the operator lets do what asks (`approvals.cron_mode: approve`)."""
+
+    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
+        """Allow it, unless the user has to decide it each time."""
+        if request.mandatory:
+            return await NoApprover("in a scheduled job").ask(request)
+        return "once"
+
+
+class JobRunner:
+    """What the clock does for a run.
+
+    Args:
+        send: None keeps answers in the store alone.
+        environment: returns the environment of a script.
+        approve: nobody is asked, and what asks is done.
+        wrap: an answer says which job it is of.
+        attach: None leaves every conversation as it is.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        skills: SkillCommands,
+        home: Path,
+        *,
+        send: SendText | None,
+        environment: Callable[[], dict[str, str]],
+        approve: bool = False,
+        wrap: bool = True,
+        attach: Attach | None = None,
+    ) -> None:
+        self._agent = agent
+        self._skills = skills
+        self._home = home
+        self._send = send
+        self._environment = environment
+        self._approve = approve
+        self._wrap = wrap
+        self._attach = attach
+        self.scheduler: JobScheduler | None = None
+        """Asked for what other jobs said; set by who builds both."""
+
+    async def run(self, run: JobRun) -> JobOutcome:
+        """Do what the job says.
+
+        Raises:
+            UserError: a script or a skill is not there any more, or no model can be had.
+        """
+        job = run.job
+        printed = ""
+        if job.script:
+            stopped = threading.Event()
+            try:
+                printed = await self._agent.bridge.run(self._script, run, stopped)
+            finally:
+                stopped.set()
+            if job.no_agent:
+                return JobOutcome("ok", printed) if printed.strip() else JobOutcome("silent")
+        talk = await self._agent.open(
+            platform="cron",
+            approver=_AllowingApprover() if self._approve else NoApprover("in a scheduled job"),
+            principal=job.principal,
+            model=job.model or None,
+            cwd=_directory(job),
+            toolsets=job.toolsets,
+        )
+        text = ""
+        reason = "cron_complete"
+        try:
+            async for event in talk.turn(await self._prompt(run, printed, talk.session_id)):
+                if isinstance(event, TurnFinished):
+                    text, reason = event.text, event.reason if event.reason == "interrupted" else reason
+        finally:
+            await talk.close(reason)
+        if reason == "interrupted":
+            return JobOutcome("interrupted", text or "the run was interrupted", talk.session_id)
+        return JobOutcome("silent" if not text.strip() or text.strip() == SILENT else "ok", text, talk.session_id)
+
+    async def deliver(self, run: JobRun, outcome: JobOutcome) -> None:
+        """Bring an answer, or the reason why there is none, to where the job wants it."""
+        if outcome.status == "silent" or self._send is None:
+            return
+        text = outcome.text
+        if outcome.status != "ok":
+            text = f"⚠️ The job failed ({outcome.status}): {text}"
+        if self._wrap:
+            text = f"⏰ {run.job.name}\n\n{text}"
+        for target in targets_of(run.job):
+            try:
+                await self._send(target, text, f"cron-{run.job.id}-{run.id}-{target}", run.job.principal)
+            except UserError as exc:  # the other targets are there
+                logger.error("what job %s (%s) said does not go to %s: %s", run.job.name, run.job.id, target, exc)
+        if self._attach is not None and run.job.attach and outcome.status == "ok":
+            await self._attach(run.job.attach, run.job.name, outcome.text)
+
+    async def _prompt(self, run: JobRun, printed: str, session_id: str) -> str:
+        job = run.job
+        late = f" It comes {run.late_s / 60:.0f} minutes late: the agent was not running." if run.late_s > 60 else ""
+        parts = [
+            f'[This is the scheduled job "{job.name}". Nobody is there to answer questions. Your last message is the'
+            f" result that is delivered; if there is nothing to tell, answer {SILENT} alone.{late}]"
+        ]
+        for name in job.skills:
+            said = await self._agent.bridge.run(
+                lambda name=name: self._skills.message(name, "", session_id=session_id, platform="cron")
+            )
+            if said is None:
+                raise UserError(f"the job wants the skill {name!r}, which is not there")
+            parts.append(said)
+        if printed:
+            parts.append("What its script printed:\n" + mark_untrusted(printed, job.script))
+        for other in job.context_from:
+            assert self.scheduler is not None
+            if output := await self.scheduler.call(JobStore.last_output, other):
+                parts.append(f"What job {other} said last:\n" + mark_untrusted(output, f"job {other}"))
+        return "\n\n".join(part for part in (*parts, job.prompt) if part)
+
+    def _script(self, run: JobRun, stopped: threading.Event) -> str:
+        path = script_path(self._home, run.job.script)
+        command: list[str] = [str(path)]
+        if path.suffix == ".py":
+            command.insert(0, "python3")
+        elif path.suffix in (".sh", ".bash") or not path.stat().st_mode & 0o100:
+            command.insert(0, "bash")
+        done = processes.run(
+            command,
+            cwd=_directory(run.job) or path.parent,
+            env=self._environment(),
+            timeout_s=SCRIPT_TIMEOUT_S,
+            output_limit_bytes=SCRIPT_OUTPUT_BYTES,
+            cancelled=stopped,
+        )
+        text = (done.head + done.tail).decode("utf-8", errors="replace")
+        if done.exit_code != 0:
+            raise UserError(f"the script {path.name} ended with status {done.exit_code}: {text[-2_000:]}")
+        return text
+
+
+def _directory(job: Job) -> Path | None:
+    """Return the working directory of a job; None where it names none.
+
+    Raises:
+        UserError: it leads elsewhere than when it was set; what commands may write is not chosen by a link.
+    """
+    if not job.workdir:
+        return None
+    if (now := Path(job.workdir).resolve()) != Path(job.workdir):
+        hint = f"`hermes cron edit {job.id} --workdir {now}` lets it work there."
+        raise UserError(f"the working directory {job.workdir} of job {job.name!r} leads to {now} now", hint=hint)
+    return now

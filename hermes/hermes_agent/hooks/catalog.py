@@ -1,0 +1,211 @@
+"""Every hook: when it fires, what its callbacks are given, and whether their answer counts.
+
+The one place where this stands: the pages in docs/plugins/hooks/ are written from it (`hermes_agent.hooks.reference`),
+and a test compares it with what is really sent. Whoever fires a hook sends all of its keywords, always.
+Source: plugin contract §3.1 to §3.8.
+
+The names of the hooks, out of the table. Source: plugin contract §3.1.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+__all__ = [
+    "ACCEPTED_HOOKS",
+    "FIRED",
+    "HOOKS",
+    "Hook",
+    "HookStatus",
+    "OBSERVERS",
+    "OWN_HOOKS",
+    "TELEMETRY_SCHEMA",
+    "VALID_HOOKS",
+]
+
+
+HookStatus = Literal["fired", "never"]
+"""`never`: it will not be here. Callbacks are kept all the same."""
+
+
+class Hook(NamedTuple):
+    """What there is to know about a hook."""
+
+    when: str
+    """Half a sentence: when it fires."""
+    keywords: tuple[str, ...]
+    """All that a callback is given, beside `telemetry_schema_version`."""
+    answer: str = ""
+    """What an answer does; empty when nobody looks at it, which makes the callback an observer."""
+    status: HookStatus = "fired"
+    is_own: bool = False
+    """Beyond the contract's 23; published plugins register it."""
+
+
+_CALL = ("task_id", "session_id", "tool_call_id", "turn_id", "api_request_id")
+_ENDED = (
+    *("tool_name", "args", *_CALL, "result", "duration_ms"),
+    *("status", "error_type", "error_message"),
+)
+_TURN = ("session_id", "task_id", "turn_id", "model", "platform")
+_REQUEST = (
+    *("task_id", "turn_id", "api_request_id", "session_id", "platform"),
+    *("model", "provider", "base_url", "api_mode", "api_call_count"),
+)
+_SESSION = ("session_id", "model", "platform")
+_BOUNDARY = ("session_id", "platform", "reason", "old_session_id", "new_session_id")
+_APPROVAL = (
+    *("command", "description", "pattern_key", "pattern_keys", "session_key", "surface"),
+    *("turn_id", "tool_call_id"),
+)
+_KANBAN = ("task_id", "profile_name", "board", "assignee", "run_id")
+_AUXILIARY = (
+    *("plugin_id", "purpose", "provider", "model", "session_id", "turn_id"),
+    *("message_count", "max_tokens", "temperature", "started_at"),
+)
+
+HOOKS: dict[str, Hook] = {
+    "pre_tool_call": Hook(
+        "before each tool call, after `tool_request` middleware and before a person is asked",
+        ("tool_name", "args", *_CALL, "middleware_trace"),
+        '`{"action": "block", "message": text}` keeps the tool from running and gives the model the text; '
+        '`{"action": "approve", "message": text, "rule_key": text}` asks a person first; the first one counts',
+    ),
+    "post_tool_call": Hook(
+        "once after each tool call, also when it was blocked, failed or was cancelled",
+        (*_ENDED, "middleware_trace"),
+    ),
+    "transform_terminal_output": Hook(
+        "after a foreground command of the tool `terminal`, before its output is cut",
+        ("command", "output", "returncode", "task_id", "env_type"),
+        "the first text replaces the output",
+    ),
+    "transform_tool_result": Hook(
+        "after `post_tool_call`",
+        _ENDED,
+        "the first text replaces the result that the model is given",
+    ),
+    "transform_llm_output": Hook(
+        "once per turn, when the answer is there",
+        ("response_text", "session_id", "model", "platform"),
+        "the first text that is not empty replaces the reply; what was streamed is not recalled",
+    ),
+    "pre_llm_call": Hook(
+        "once per turn, before the first request",
+        (*_TURN, "user_message", "conversation_history", "is_first_turn", "sender_id"),
+        'a text, or `{"context": text}`, is added to the message that the model is sent, and never stored',
+    ),
+    "post_llm_call": Hook(
+        "once per turn, after the answer, unless the turn was interrupted or has none",
+        (*_TURN, "user_message", "assistant_response", "conversation_history"),
+    ),
+    "pre_verify": Hook(
+        "when the model wants to end a turn in which files were written, at most `agent.max_verify_nudges` times",
+        ("session_id", "platform", "model", "coding", "attempt", "final_response", "changed_paths"),
+        '`{"action": "continue", "message": text}` or `{"decision": "block", "reason": text}` gives the model '
+        "the text and lets it go on; the first one counts",
+    ),
+    "pre_api_request": Hook(
+        "before each request to the model, after `llm_request` middleware",
+        (
+            *(*_REQUEST, "user_message", "conversation_history", "request_messages", "message_count", "tool_count"),
+            *("approx_input_tokens", "request_char_count", "max_tokens", "started_at", "middleware_trace", "request"),
+            *("method", "url", "headers", "body"),
+        ),
+    ),
+    "post_api_request": Hook(
+        "after each request that was answered",
+        (
+            *(*_REQUEST, "api_duration", "started_at", "ended_at", "finish_reason", "message_count", "response_model"),
+            *("response", "usage", "assistant_message", "assistant_content_chars", "assistant_tool_call_count"),
+            *("method", "url", "status_code"),
+        ),
+    ),
+    "api_request_error": Hook(
+        "after each request that failed",
+        (
+            *(*_REQUEST, "api_duration", "started_at", "ended_at", "status_code", "retry_count", "max_retries"),
+            *("retryable", "reason", "error", "request"),
+        ),
+    ),
+    "on_session_start": Hook("in the first turn of a new session", _SESSION),
+    "on_session_end": Hook("at the end of every turn, however it ended", (*_TURN, "completed", "interrupted")),
+    "on_session_finalize": Hook(
+        "when a session that had a turn is left: `/new`, the end of the program, a session over HTTP",
+        _BOUNDARY,
+    ),
+    "on_session_reset": Hook("after `/new`, when the new session is there", _BOUNDARY),
+    "subagent_start": Hook(
+        "when the agent hands a task to another one",
+        (
+            *("parent_session_id", "parent_turn_id", "parent_subagent_id", "child_session_id"),
+            *("child_subagent_id", "child_role", "child_goal"),
+        ),
+    ),
+    "subagent_stop": Hook(
+        "when that one has ended",
+        (
+            *("parent_session_id", "parent_turn_id", "child_session_id", "child_role", "child_summary"),
+            *("child_status", "duration_ms"),
+        ),
+    ),
+    "pre_gateway_dispatch": Hook(
+        "for each message of a chat platform, before it is known who may send one",
+        ("event", "gateway", "session_store"),
+        '`{"action": "skip"}` drops the message, `{"action": "rewrite", "text": text}` replaces its text; '
+        "the first one counts",
+    ),
+    "pre_approval_request": Hook("before a person is asked for approval", _APPROVAL),
+    "post_approval_response": Hook("when the answer is there", (*_APPROVAL, "choice")),
+    "kanban_task_claimed": Hook("there is no kanban board here", _KANBAN, status="never"),
+    "kanban_task_completed": Hook("there is no kanban board here", (*_KANBAN, "summary"), status="never"),
+    "kanban_task_blocked": Hook("there is no kanban board here", (*_KANBAN, "reason"), status="never"),
+    "on_stream_start": Hook("when the first piece of an answer comes", _REQUEST, is_own=True),
+    "on_stream_delta": Hook("for each piece of an answer's text", (*_REQUEST, "delta", "index"), is_own=True),
+    "on_stream_end": Hook(
+        "when the stream has ended, also when it failed or was interrupted",
+        (*_REQUEST, "chars", "finish_reason", "completed"),
+        is_own=True,
+    ),
+    "pre_command": Hook(
+        "before a slash command runs",
+        ("command", "args", "session_id", "platform"),
+        is_own=True,
+    ),
+    "on_session_resume": Hook(
+        "in the first turn after a stored session was taken up",
+        (*_SESSION, "message_count"),
+        is_own=True,
+    ),
+    "pre_auxiliary_call": Hook("before a plugin asks the model with `ctx.llm`", _AUXILIARY, is_own=True),
+    "post_auxiliary_call": Hook(
+        "after that, answered or not",
+        (*_AUXILIARY, "duration_ms", "status", "error", "usage"),
+        is_own=True,
+    ),
+    "on_skill_lifecycle": Hook(
+        "when the model opens a skill (`loaded`), a slash command does (`used`), or its file is gone (`removed`)",
+        ("name", "action", "path", "plugin"),
+        is_own=True,
+    ),
+}
+"""By name: those of the contract in its order, then ours."""
+
+
+TELEMETRY_SCHEMA = "hermes.observer.v1"
+"""Value of `telemetry_schema_version`, which every callback is given."""
+
+VALID_HOOKS: tuple[str, ...] = tuple(name for name, hook in HOOKS.items() if not hook.is_own)
+"""The 23 names of the contract."""
+
+ACCEPTED_HOOKS = set(VALID_HOOKS)
+"""The same, for plugins to add names to that they call themselves: `hermes_cli.plugins.VALID_HOOKS` (§1.11)."""
+
+OWN_HOOKS: tuple[str, ...] = tuple(name for name, hook in HOOKS.items() if hook.is_own)
+"""Names beyond the contract that published plugins register."""
+
+FIRED: frozenset[str] = frozenset(name for name, hook in HOOKS.items() if hook.status == "fired")
+"""Names that this release calls; a callback for another known name is kept and not called."""
+
+OBSERVERS: frozenset[str] = frozenset(name for name, hook in HOOKS.items() if not hook.answer)
+"""Names whose answers nobody looks at: their callbacks hold up nothing."""

@@ -1,1 +1,0 @@
-"""The border to the operating system: files, processes, threads and loops."""

@@ -1,0 +1,184 @@
+"""One entry of the log, as `hermes logs` shows it, whichever place it was read from."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from hermes_agent.core.log_context import format_fields
+from hermes_agent.logs.handlers import CONTINUED
+
+__all__ = [
+    "LEVELS",
+    "LogEntry",
+    "LogFilter",
+    "as_json",
+    "as_text",
+    "from_journal",
+    "from_line",
+    "group",
+    "select",
+    "severity",
+]
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+"""Least first."""
+
+_FIELDS = ("session", "turn", "plugin", "tool")
+_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d) (\S+) (.+?): (.*)", re.DOTALL)
+_NAMED = re.compile(r"([A-Za-z_][\w.]*): (.*)", re.DOTALL)
+_LAST_FIELD = re.compile(r' ([a-z0-9_]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s"=]+))$')
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A record; or, when it is `continued`, a further line of the record before it."""
+
+    time: float
+    """Seconds since 1970."""
+    level: str
+    """One of `LEVELS`, or the name that a plugin gave to a level of its own."""
+    logger: str
+    message: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Keys among session, turn, plugin, tool."""
+    continued: bool = False
+    cursor: str = ""
+    """The journal's name of the place; empty in a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """Which entries are shown."""
+
+    level: str = "DEBUG"
+    """The least level."""
+    session: str | None = None
+    plugin: str | None = None
+    since: float | None = None
+    """Seconds since 1970."""
+
+    def matches(self, entry: LogEntry) -> bool:
+        """Say whether `entry`, which is not a continued line, is shown."""
+        return (
+            severity(entry.level) >= severity(self.level)
+            and (self.session is None or entry.fields.get("session") == self.session)
+            and (self.plugin is None or entry.fields.get("plugin") == self.plugin)
+            and (self.since is None or entry.time >= self.since)
+        )
+
+
+def severity(level: str) -> int:
+    """Return the number of a level's name; a level of somebody's own (`Level 25`) by its number."""
+    known = logging.getLevelNamesMapping().get(level)
+    if known is not None:
+        return known
+    digits = re.search(r"\d+", level)
+    return int(digits[0]) if digits else logging.INFO
+
+
+def from_line(line: str) -> LogEntry:
+    """Read a line of `agent.log`; what does not begin a record is a continued line."""
+    match = _LINE.fullmatch(line)
+    if match is None:
+        return LogEntry(0.0, "", "", line.removeprefix(CONTINUED), continued=True)
+    message, fields = _split_fields(match[4])
+    return LogEntry(datetime.fromisoformat(match[1]).timestamp(), match[2], match[3], message, fields)
+
+
+def from_journal(value: Mapping[str, Any]) -> LogEntry:
+    """Read an entry of `journalctl -o json`, structured or a line with an `<N>` prefix."""
+    message = _text(value.get("MESSAGE"))
+    logger = _text(value.get("LOGGER"))
+    fields = {name: text for name in _FIELDS if (text := _text(value.get(f"HERMES_{name.upper()}")))}
+    continued = False
+    if not logger and value.get("_TRANSPORT") == "stdout":
+        continued = message.startswith(CONTINUED)
+        if continued:
+            message = message.removeprefix(CONTINUED)
+        elif (named := _NAMED.fullmatch(message)) is not None:
+            logger, (message, fields) = named[1], _split_fields(named[2])
+    return LogEntry(
+        int(value.get("__REALTIME_TIMESTAMP", 0)) / 1e6,
+        _level(_text(value.get("PRIORITY"))),
+        logger or _text(value.get("SYSLOG_IDENTIFIER")) or "?",
+        message,
+        fields,
+        continued,
+        _text(value.get("__CURSOR")),
+    )
+
+
+def select(entries: Iterable[LogEntry], wanted: LogFilter) -> Iterator[LogEntry]:
+    """Yield the wanted entries, and the continued lines of those."""
+    shown = False
+    for entry in entries:
+        if not entry.continued:
+            shown = wanted.matches(entry)
+        if shown:
+            yield entry
+
+
+def group(entries: Iterable[LogEntry]) -> Iterator[LogEntry]:
+    """Yield whole records: continued lines become lines of the message they belong to."""
+    whole: LogEntry | None = None
+    for entry in entries:
+        if not entry.continued:
+            if whole is not None:
+                yield whole
+            whole = entry
+        elif whole is not None:
+            whole = replace(whole, message=f"{whole.message}\n{entry.message}")
+    if whole is not None:
+        yield whole
+
+
+def as_text(entry: LogEntry) -> str:
+    """Return the form of `agent.log`, in local time."""
+    first, *more = entry.message.split("\n")
+    if entry.continued:
+        return "\n".join(CONTINUED + line for line in (first, *more))
+    head = f"{_stamp(entry.time)} {entry.level} {entry.logger}: {first}{format_fields(entry.fields)}"
+    return "\n".join([head, *(CONTINUED + line for line in more)])
+
+
+def as_json(entry: LogEntry) -> str:
+    """Return one line of JSON: time, level, logger, message and the fields; `continued` when it is one."""
+    value: dict[str, Any] = {"message": entry.message, "continued": True}
+    if not entry.continued:
+        value = {"time": _stamp(entry.time), "level": entry.level, "logger": entry.logger, "message": entry.message}
+        value |= entry.fields
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _split_fields(text: str) -> tuple[str, dict[str, str]]:
+    """Take ` session=… plugin=…` from the end of a line; other names stay in the message."""
+    fields: dict[str, str] = {}
+    rest = text
+    while (match := _LAST_FIELD.search(rest)) is not None and match[1] in _FIELDS and match[1] not in fields:
+        fields[match[1]] = re.sub(r"\\(.)", r"\1", match[2]) if match[2] is not None else match[3]
+        rest = rest[: match.start()]
+    return rest, dict(reversed(fields.items()))
+
+
+def _stamp(time: float) -> str:
+    return datetime.fromtimestamp(time).astimezone().isoformat(" ", "milliseconds")
+
+
+def _level(priority: str) -> str:
+    number = int(priority) if priority.isdigit() else 6
+    return {0: "CRITICAL", 1: "CRITICAL", 2: "CRITICAL", 3: "ERROR", 4: "WARNING", 7: "DEBUG"}.get(number, "INFO")
+
+
+def _text(value: Any) -> str:
+    """The journal's JSON has a list of bytes for what is not UTF-8, and a list of texts for a repeated field."""
+    if isinstance(value, list):
+        if all(isinstance(item, int) for item in value):
+            return bytes(value).decode("utf-8", "backslashreplace")
+        return _text(value[0]) if value else ""
+    return "" if value is None else str(value)

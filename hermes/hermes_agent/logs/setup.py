@@ -1,0 +1,247 @@
+"""Where the process's log goes, decided once at its start.
+
+journal       stderr is the journal (JOURNAL_STREAM): structured entries with the extra `service`, else lines with
+              an `<N>` prefix, of which journald makes the priority. No file: the journal is `agent.log`.
+file          otherwise: `$HERMES_HOME/logs/agent.log` (INFO and up) and `errors.log` (WARNING and up); the daemon
+              also writes `gateway.log` and to stderr: `<N>` lines, or short ones on a terminal.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, TextIO
+
+from hermes_agent.core.log_context import clear_attributions, log_context, log_fields
+from hermes_agent.logs.handlers import (
+    JournalHandler,
+    LineFormatter,
+    PluginDebugFormatter,
+    PrefixFormatter,
+    RotatingFile,
+    ScreenFormatter,
+    StartScreen,
+    journal_sender,
+    report_failure,
+    stderr_is_journal,
+)
+
+__all__ = [
+    "LogMode",
+    "LogSetup",
+    "LogSettings",
+    "configure_logging",
+    "log_context",
+    "log_fields",
+    "release_logging",
+    "end_start",
+]
+
+LogMode = Literal["terminal", "daemon"]
+"""`terminal`: a command that a person (or a script) runs; stderr belongs to it. `daemon`: `hermes gateway run`."""
+
+QUIET = ("aiohttp", "asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "mcp", "openai", "urllib3", "uvicorn")
+"""Loggers of others, heard from WARNING up: below that they tell of every request, with addresses."""
+PLUGIN_LOGGERS = ("hermes_agent.plugins", "hermes_plugins")
+GATEWAY_LOGGERS = ("gateway", "hermes_plugins", "plugins.platforms", "hermes_agent.gateway", "hermes_agent.server")
+"""What upstream's `gateway.log` has (plugin contract §12.5), and our own front doors."""
+MCP_STDERR = "hermes_agent.mcp.stderr"
+"""What MCP servers print; where the log is files, it has one of its own."""
+_OFF = ("", "0", "false", "no", "off")
+
+logger = logging.getLogger(__name__)
+
+
+class LogSettings(Protocol):
+    """The part of the config that is read: `logging.level`, `logging.max_size_mb`, `logging.backup_count`."""
+
+    def get(self, key: str, /) -> Any:
+        """Return the effective value of a dotted key."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSetup:
+    """Where the log goes."""
+
+    log: Literal["journal", "file"]
+    """Where `hermes logs` finds it."""
+    structured: bool
+    """Entries of the journal have fields of their own."""
+    handlers: tuple[tuple[str, logging.Handler], ...]
+    """(name of the logger, its handler), as `release_logging` takes them away again."""
+
+
+class _Stream(logging.StreamHandler[TextIO]):
+    """Lines to stderr, whatever `sys.stderr` is when it is made."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        report_failure(self, record)
+
+    def __repr__(self) -> str:
+        return "stderr"
+
+
+class _LoggerFilter(logging.Filter):
+    """Lets through the records of some loggers and of those below them."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self._names = names
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return any(record.name == name or record.name.startswith(f"{name}.") for name in self._names)
+
+
+_active: list[LogSetup] = []
+_setup_lock = threading.Lock()
+
+
+def configure_logging(
+    config: LogSettings,
+    *,
+    home: Path,
+    mode: LogMode,
+    level_name: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    stderr: TextIO | None = None,
+) -> LogSetup:
+    """Set the handlers of this process; a second call replaces what the first one set.
+
+    Args:
+        home: its `logs/` takes the files; nothing is made before the first record.
+        level_name: None means what the config says.
+        environ: None means the process's own; JOURNAL_STREAM and HERMES_PLUGINS_DEBUG are read.
+        stderr: None means `sys.stderr`.
+    """
+    env = os.environ if environ is None else environ
+    stream = sys.stderr if stderr is None else stderr
+    level = _level(level_name or config.get("logging.level"))
+    in_journal = stream is not None and stderr_is_journal(env, _descriptor(stream))
+    handlers: list[logging.Handler] = []
+    structured = False
+    if in_journal:
+        send = journal_sender()
+        structured = send is not None
+        handlers.append(JournalHandler(send) if send is not None else _stream(stream, PrefixFormatter()))
+    else:
+        handlers += _files(config, home / "logs", level, mode)
+        if mode == "daemon" and stream is not None:
+            handlers.append(_screen(stream, level) if stream.isatty() else _stream(stream, PrefixFormatter()))
+    wanted = [("", handler) for handler in handlers]
+    if not in_journal:
+        wanted.append((MCP_STDERR, RotatingFile(home / "logs" / "mcp-stderr.log", **_size(config))))
+    if env.get("HERMES_PLUGINS_DEBUG", "").strip().lower() not in _OFF and stream is not None:
+        wanted += [(name, _stream(stream, PluginDebugFormatter())) for name in PLUGIN_LOGGERS]
+    setup = LogSetup("journal" if in_journal else "file", structured, tuple(wanted))
+    _install(setup, level, log_crashes=mode == "daemon")
+    return setup
+
+
+def release_logging() -> None:
+    """Take the handlers away again and close their files."""
+    with _setup_lock:
+        _remove()
+
+
+def _files(config: LogSettings, directory: Path, level: int, mode: LogMode) -> list[logging.Handler]:
+    size = _size(config)
+    files: list[logging.Handler] = [
+        RotatingFile(directory / "agent.log", level=level, **size),
+        RotatingFile(directory / "errors.log", level=max(level, logging.WARNING), **size),
+    ]
+    if mode == "daemon":
+        gateway = RotatingFile(directory / "gateway.log", level=level, **size)
+        gateway.addFilter(_LoggerFilter(GATEWAY_LOGGERS))
+        files.append(gateway)
+    return files
+
+
+def _size(config: LogSettings) -> dict[str, int]:
+    return {
+        "max_bytes": int(float(config.get("logging.max_size_mb")) * 1024 * 1024),
+        "backups": int(config.get("logging.backup_count")),
+    }
+
+
+def end_start() -> None:
+    """Say that the start is over, well or not: a user at a terminal is then shown what comes."""
+    for setup in _active:
+        for _, handler in setup.handlers:
+            if isinstance(handler, StartScreen):
+                handler.end_start()
+
+
+def _screen(stream: TextIO, level: int) -> logging.Handler:
+    """Return what shows the log to a user at a terminal; who asks for everything gets it."""
+    return _stream(stream, LineFormatter()) if level <= logging.DEBUG else StartScreen(stream, ScreenFormatter())
+
+
+def _stream(stream: TextIO, formatter: logging.Formatter) -> _Stream:
+    handler = _Stream(stream)
+    handler.setFormatter(formatter)
+    return handler
+
+
+def _install(setup: LogSetup, level: int, *, log_crashes: bool) -> None:
+    with _setup_lock:
+        _remove()
+        for name, handler in setup.handlers:
+            if name:
+                handler.setLevel(logging.DEBUG)
+                logging.getLogger(name).setLevel(logging.DEBUG)
+            elif handler.level == logging.NOTSET:
+                handler.setLevel(level)
+            logging.getLogger(name).addHandler(handler)
+        logging.getLogger().setLevel(level)
+        for name in QUIET:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        logging.captureWarnings(True)
+        if log_crashes:
+            sys.excepthook = _log_crash
+            threading.excepthook = _log_thread_crash
+        _active.append(setup)
+
+
+def _remove() -> None:
+    clear_attributions()
+    while _active:
+        for name, handler in _active.pop().handlers:
+            logging.getLogger(name).removeHandler(handler)
+            if name:
+                logging.getLogger(name).setLevel(logging.NOTSET)
+            handler.close()
+        logging.captureWarnings(False)
+        sys.excepthook = sys.__excepthook__
+        threading.excepthook = threading.__excepthook__
+
+
+def _log_crash(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+    """Python's own hook would write the traceback to stderr as it is, secrets included."""
+    if issubclass(kind, KeyboardInterrupt):
+        return
+    logger.critical("the daemon ends with an error that nothing caught", exc_info=(kind, error, traceback))
+
+
+def _log_thread_crash(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is None or issubclass(args.exc_type, SystemExit):
+        return
+    name = args.thread.name if args.thread is not None else "?"
+    logger.error("thread %s ended with an error", name, exc_info=(args.exc_type, args.exc_value, args.exc_traceback))
+
+
+def _level(name: object) -> int:
+    """Return the number of a level's name; the config's schema has refused every other value."""
+    number = logging.getLevelNamesMapping().get(str(name).upper())
+    return logging.INFO if number is None else number
+
+
+def _descriptor(stream: TextIO) -> int:
+    try:
+        return stream.fileno()
+    except (OSError, ValueError):  # a stream in memory has none
+        return -1

@@ -1,0 +1,244 @@
+"""Command-line programs that speak or listen: `tts.providers` and `stt.providers`. Source: plugin contract §9.5.
+
+Speaking and listening over OpenAI's wire, as many services and local servers speak it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hermes_agent.contracts.speech import DEFAULT_OUTPUT_FORMAT, OUTPUT_FORMATS, TranscriptionProvider, TTSProvider
+from hermes_agent.core.errors import UserError
+from hermes_agent.system import processes
+
+__all__ = ["OPENAI_URL", "OpenAiSpeech", "OpenAiTranscription", "SpeechProgram", "TranscriptionProgram", "fill_command"]
+
+
+OUTPUT_BYTES = 20_000
+MAX_TEXT = 5_000
+
+_PLACE = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
+
+
+def fill_command(template: str, values: Mapping[str, str]) -> str:
+    """Return the command line with each `{name}` in place, quoted for the quotes it stands in; `{{` is a brace.
+
+    Raises:
+        UserError: a name has no value.
+    """
+    done: list[str] = []
+    quote, at = "", 0
+    for match in _PLACE.finditer(template):
+        between = template[at : match.start()]
+        quote = _quote_after(between, quote)
+        done.append(between)
+        at = match.end()
+        name = match[1]
+        if name is None:
+            done.append(match[0][0])
+        elif name in values:
+            done.append(_quoted(values[name], quote))
+        else:
+            raise UserError(f"the command has {{{name}}}, which has no value", hint=f"It may have {', '.join(values)}.")
+    return "".join(done) + template[at:]
+
+
+def _quote_after(text: str, quote: str) -> str:
+    """Return the quote that is open after `text`."""
+    skip = False
+    for char in text:
+        if skip:
+            skip = False
+        elif char == "\\" and quote != "'":
+            skip = True
+        elif char == quote:
+            quote = ""
+        elif char in "'\"" and not quote:
+            quote = char
+    return quote
+
+
+def _quoted(value: str, quote: str) -> str:
+    if quote == "'":
+        return value.replace("'", "'\\''")
+    if quote == '"':
+        return re.sub(r'([\\"$`])', r"\\\1", value)
+    return shlex.quote(value)
+
+
+class _Program:
+    limit_s: ClassVar[float]
+
+    def __init__(self, name: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+        self._name = name
+        self._settings = settings
+        self._environment = environment
+
+    @property
+    def name(self) -> str:
+        """What the config calls it."""
+        return self._name
+
+    def _run(self, **values: str) -> str:
+        """Run the command and return what it printed. Raises UserError: it failed."""
+        done = processes.run(
+            fill_command(str(self._settings["command"]), values),
+            cwd=Path.home(),
+            env=self._environment,
+            timeout_s=float(self._settings.get("timeout") or self.limit_s),
+            output_limit_bytes=OUTPUT_BYTES,
+            cancelled=threading.Event(),
+        )
+        said = (done.head + done.tail).decode("utf-8", errors="replace")
+        if done.exit_code != 0:
+            raise UserError(f"the program of `{self._name}` ended with status {done.exit_code}: {said[-500:].strip()}")
+        return said
+
+    def _error_output(self, name: str, given: object = None) -> str:
+        return str(given if given is not None else self._settings.get(name) or "")
+
+
+class SpeechProgram(_Program, TTSProvider):
+    """A program that speaks a text file into a sound file."""
+
+    limit_s = 120.0
+
+    @property
+    def output_format(self) -> str:
+        """What it writes."""
+        wanted = self._settings.get("output_format") or self._settings.get("format") or DEFAULT_OUTPUT_FORMAT
+        return str(wanted) if wanted in OUTPUT_FORMATS else DEFAULT_OUTPUT_FORMAT
+
+    @property
+    def voice_compatible(self) -> bool:
+        """Whether its files may be sent as voice messages."""
+        return self._settings.get("voice_compatible") is True
+
+    def synthesize(self, text: str, output_path: str, **wanted: Any) -> str:
+        """Speak; raises UserError when the program fails or writes nothing."""
+        most = int(self._settings.get("max_text_length") or MAX_TEXT)
+        if len(text) > most:
+            raise UserError(f"the text has {len(text):,} characters: `{self.name}` takes {most:,}")
+        with tempfile.TemporaryDirectory(prefix="hermes-speech-") as folder:
+            source = Path(folder) / "text.txt"
+            source.write_text(text, encoding="utf-8")
+            self._run(
+                input_path=str(source),
+                text_path=str(source),
+                output_path=output_path,
+                format=self.output_format,
+                voice=self._error_output("voice", wanted.get("voice")),
+                model=self._error_output("model", wanted.get("model")),
+                speed=self._error_output("speed", wanted.get("speed")) or "1",
+            )
+        written = Path(output_path)
+        if not written.is_file() or not written.stat().st_size:
+            raise UserError(f"the program of `{self.name}` wrote nothing to {{output_path}}")
+        return output_path
+
+
+class TranscriptionProgram(_Program, TranscriptionProvider):
+    """A program that writes down what a sound file says: to `{output_path}`, a `.txt` in `{output_dir}`, or stdout."""
+
+    limit_s = 300.0
+
+    def transcribe(
+        self, file_path: str, *, model: str | None = None, language: str | None = None, **extra: Any
+    ) -> dict[str, Any]:
+        """Listen; raises UserError when the program fails."""
+        with tempfile.TemporaryDirectory(prefix="hermes-listening-") as folder:
+            output = Path(folder) / "transcript.txt"
+            said = self._run(
+                input_path=file_path,
+                output_path=str(output),
+                output_dir=folder,
+                format=self._error_output("format") or "txt",
+                language=self._error_output("language", language),
+                model=self._error_output("model", model),
+            )
+            written = [output] if output.exists() else sorted(Path(folder).glob("*.txt"))
+            text = written[0].read_text(encoding="utf-8", errors="replace") if written else said
+        return {"success": True, "transcript": text.strip(), "provider": self.name}
+
+
+OPENAI_URL = "https://api.openai.com/v1"
+TIMEOUT_S = 120.0
+MAX_BYTES = 25_000_000
+"""The service takes no larger file."""
+
+
+class _OpenAiService:
+    name = "openai"
+
+    def __init__(self, settings: Mapping[str, Any], key: str) -> None:
+        self._settings = settings
+        self._key = str(settings.get("api_key") or key or "")
+        self._address = str(settings.get("base_url") or OPENAI_URL).rstrip("/")
+
+    def is_available(self) -> bool:
+        """Say whether there is a key, or a server of one's own."""
+        return bool(self._key) or self._address != OPENAI_URL
+
+    def _post(self, path: str, **request: Any) -> Any:
+        import httpx  # 60 ms, and most processes neither speak nor listen
+
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        try:
+            answer = httpx.post(f"{self._address}{path}", headers=headers, timeout=TIMEOUT_S, **request)
+        except httpx.HTTPError as exc:
+            raise UserError(f"{self._address} did not answer: {str(exc) or type(exc).__name__}") from exc
+        if answer.is_error:
+            raise UserError(f"{self._address} answered {answer.status_code}: {answer.text[:500]}")
+        return answer
+
+
+class OpenAiSpeech(_OpenAiService, TTSProvider):
+    """`tts.provider: openai`; `tts.openai` has `model`, `voice`, `base_url`, `api_key`."""
+
+    voice_compatible = True
+
+    def synthesize(self, text: str, output_path: str, **wanted: Any) -> str:
+        """Speak; raises UserError when the service fails."""
+        body = {
+            "model": wanted.get("model") or self._settings.get("model") or "gpt-4o-mini-tts",
+            "voice": wanted.get("voice") or self._settings.get("voice") or "alloy",
+            "input": text,
+            "response_format": wanted.get("format") or DEFAULT_OUTPUT_FORMAT,
+            **({"speed": wanted["speed"]} if wanted.get("speed") is not None else {}),
+        }
+        data = self._post("/audio/speech", json=body).content
+        if not data:
+            raise UserError(f"{self._address} answered without sound")
+        Path(output_path).write_bytes(data)
+        return output_path
+
+
+class OpenAiTranscription(_OpenAiService, TranscriptionProvider):
+    """`stt.provider: openai`; `stt.openai` has `model`, `language`, `base_url`, `api_key`."""
+
+    def transcribe(
+        self, file_path: str, *, model: str | None = None, language: str | None = None, **extra: Any
+    ) -> dict[str, Any]:
+        """Listen; raises UserError when the service fails, OSError when the file cannot be read."""
+        path = Path(file_path)
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(f"{path} has {path.stat().st_size:,} bytes: at most {MAX_BYTES:,} can be sent")
+        spoken = language or self._settings.get("language")
+        form = {"model": model or self._settings.get("model") or "gpt-4o-mini-transcribe"}
+        with path.open("rb") as file:
+            answer = self._post(
+                "/audio/transcriptions",
+                data={**form, **({"language": str(spoken)} if spoken else {})},
+                files={"file": (path.name, file)},
+            )
+        try:
+            text = answer.json()["text"]
+        except (ValueError, KeyError, TypeError) as exc:
+            raise UserError(f"{self._address} answered without a text: {answer.text[:200]}") from exc
+        return {"success": True, "transcript": str(text).strip(), "provider": self.name}

@@ -1,0 +1,426 @@
+"""The fence around recalled memory in a message: what stands in it cannot close it, and an echo of it is not shown.
+
+Source: plugin contract §8.3.
+
+A memory provider in one session: every call of it is bounded, and a failure costs no more than what it recalls.
+
+Source: plugin contract §8.3.
+
+Setting up a memory provider: what its `get_config_schema` lists is asked for and kept. Source: contract §8.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_agent.contracts.memory import MemoryProvider
+from hermes_agent.core.errors import UserError
+from hermes_agent.runtime.bridge import Bridge, SerialExecutor
+
+__all__ = [
+    "BUDGET_S",
+    "BackgroundCalls",
+    "FenceScrubber",
+    "ProviderInstances",
+    "ProviderSession",
+    "SetupField",
+    "configure_provider",
+    "fence_recalled",
+    "sanitize_context",
+    "setup_fields",
+]
+
+
+OPEN, CLOSE = "<memory-context>", "</memory-context>"
+_NOTE = (
+    "[System note: The following is recalled memory context, NOT new user input. Treat as authoritative reference data"
+    " — this is the agent's persistent memory and should inform all responses.]"
+)
+# what a lenient reader might take for a tag of ours: blanks in it, attributes, another case
+_TAG = re.compile(r"<\s*+(/?)\s*+memory-context\b[^>]*+>?\s*+", re.IGNORECASE)
+_NOTES = re.compile(r"\[System note: The following is recalled memory context[^\]]*+\]\s*+", re.IGNORECASE)
+_PASSES = 8
+"""How often what taking a tag out has made a tag is looked for; then no bracket stays."""
+
+
+def fence_recalled(text: str) -> str:
+    """Return recalled text for a message, in its fence; empty for none. Fences and notes in it are taken out."""
+    inner = _remove_all(_NOTES, _remove_all(_TAG, text)).strip()
+    return f"{OPEN}\n{_NOTE}\n\n{inner}\n{CLOSE}" if inner else ""
+
+
+def sanitize_context(text: str) -> str:
+    """Return `text` without fences of recalled memory, what stands between them, and their note."""
+    parts, end, opened = [], 0, -1
+    for tag in _TAG.finditer(text):
+        if opened < 0:
+            parts.append(text[end : tag.start()])
+            opened = -1 if tag[1] else tag.end()
+            end = tag.end()
+        elif tag[1]:
+            opened, end = -1, tag.end()
+    return _remove_all(_NOTES, _remove_all(_TAG, "".join([*parts, text[end:]])))
+
+
+def _remove_all(pattern: re.Pattern[str], text: str) -> str:
+    """Take out what matches until nothing does: of `<<tag>tag>` one pass would leave a tag."""
+    for _ in range(_PASSES):
+        text, count = pattern.subn("", text)
+        if not count:
+            return text
+    return text.replace("<", "‹").replace("[", "(")
+
+
+class FenceScrubber:
+    """Takes fences, with what stands in them, out of a text that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._inside = False
+
+    def feed(self, piece: str) -> str:
+        """Return what of the text so far may be shown; the beginning of a tag is held back."""
+        self._held += piece
+        shown = ""
+        while True:
+            tag = CLOSE if self._inside else OPEN
+            found = re.search(tag, self._held, re.IGNORECASE | re.ASCII)
+            if found is None:
+                break
+            shown += "" if self._inside else self._held[: found.start()]
+            self._held = self._held[found.end() :]
+            self._inside = not self._inside
+        keep = _tag_prefix_length(self._held, tag)
+        ready, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+        return shown if self._inside else shown + ready
+
+    def end(self) -> str:
+        """Return what was held back and is no tag."""
+        held, self._held = self._held, ""
+        return "" if self._inside else held
+
+
+def _tag_prefix_length(text: str, tag: str) -> int:
+    """Return how many characters at the end of `text` may be the beginning of `tag`."""
+    lower = text[-len(tag) :].lower()
+    return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if lower.endswith(tag[:n])), 0)
+
+
+logger = logging.getLogger(__name__)
+
+
+class BackgroundCalls:
+    """Calls that nobody waits for, one after another in one thread.
+
+    Args:
+        limit: calls that may wait; more are dropped, with a line in the log.
+    """
+
+    def __init__(self, lane: SerialExecutor, limit: int = 256) -> None:
+        self._lane = lane
+        self._limit = limit
+        self._tasks: set[Any] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def bind(self) -> None:
+        """Know the core loop, which this is called on."""
+        self._loop = asyncio.get_running_loop()
+
+    def post(self, work: Callable[[], Any]) -> None:
+        """Run `work` after what was posted before. On the core loop."""
+        if len(self._tasks) >= self._limit:
+            logger.warning("a memory provider is far behind: what it should learn now is dropped")
+            return
+        task = asyncio.ensure_future(self._lane.run(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def post_from_thread(self, work: Callable[[], Any]) -> None:
+        """Run `work` likewise; from a worker, while the core loop runs."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.post, work)
+
+    async def drain(self, limit_s: float) -> bool:
+        """Wait for everything that was posted, at most so long; say whether it is done."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=limit_s)
+        return not self._tasks
+
+
+class ProviderInstances:
+    """One object of a provider for each session: what one session is told must not be in another's hands.
+
+    A plugin registers one object. The first session takes it; for the others it is copied as it was before its first
+    use, or made anew from its class. One for which neither works serves one session at a time. Used in a worker, one
+    call at a time.
+    """
+
+    def __init__(self, registered: MemoryProvider) -> None:
+        self.registered = registered
+        self._fresh: MemoryProvider | None = None
+        self._taken = False
+
+    def take(self) -> MemoryProvider | None:
+        """Return an object that nobody has; None when there can be no other one."""
+        if not self._taken:
+            self._taken = True
+            self._fresh = _copy_provider(self.registered)
+            return self.registered
+        return _make_instance(type(self.registered)) if self._fresh is None else _copy_provider(self._fresh)
+
+
+def _copy_provider(provider: MemoryProvider) -> MemoryProvider | None:
+    try:
+        return copy.deepcopy(provider)
+    except Exception as exc:  # noqa: BLE001 - a plugin's object; locks and connections cannot be copied
+        logger.debug("memory provider %r cannot be copied: %r", provider, exc)
+        return None
+
+
+def _make_instance(cls: type[MemoryProvider]) -> MemoryProvider | None:
+    try:
+        return cls()
+    except Exception as exc:  # noqa: BLE001 - a plugin's class, which may want arguments
+        logger.warning(
+            "memory provider %s serves one session at a time: it can be neither copied nor made without arguments (%r)",
+            cls.__name__,
+            exc,
+        )
+        return None
+
+
+BUDGET_S = 8.0
+"""Of the contract, in seconds."""
+
+Messages = list[dict[str, Any]]
+
+
+class ProviderSession:
+    """On the core loop, but for `call_tool` and `before_compaction`.
+
+    Args:
+        lane: where writes go, one after another.
+        budget_s: how long a turn waits for what is recalled, and a start for `initialize`.
+    """
+
+    def __init__(
+        self,
+        provider: MemoryProvider,
+        plugin: str,
+        session_id: str,
+        bridge: Bridge,
+        lane: BackgroundCalls,
+        budget_s: float = BUDGET_S,
+    ) -> None:
+        self.provider = provider
+        self.plugin = plugin
+        self.session_id = session_id
+        self.block = ""
+        """What it has in the system prompt."""
+        self.schemas: list[dict[str, Any]] = []
+        self._bridge = bridge
+        self._lane = lane
+        self._budget_s = budget_s
+        self._turns = 0
+
+    async def start(self, facts: dict[str, Any]) -> str:
+        """Initialize it; return why it cannot be used, empty when it can."""
+        self._lane.bind()
+        try:
+            return await self._bridge.run(self._start, facts, deadline_s=self._budget_s)
+        except TimeoutError:
+            return f"it was not ready after {self._budget_s:g} seconds"
+        except Exception as exc:
+            logger.warning("memory provider of plugin `%s` failed to start", self.plugin, exc_info=True)
+            return f"{type(exc).__name__}: {exc}"
+
+    def _start(self, facts: dict[str, Any]) -> str:
+        if not self.provider.is_available():
+            return "it says that it is not available; `hermes memory status` shows what it needs"
+        self.provider.initialize(self.session_id, **facts)
+        self.block = str(self._call_bounded("system_prompt_block") or "").strip()
+        self.schemas = [_function(s) for s in self._call_bounded("get_tool_schemas") or () if isinstance(s, dict)]
+        return ""
+
+    async def recall(self, query: str, **facts: Any) -> str:
+        """Return what is recalled for a message of the user, in its fence; empty when nothing is, or it takes too long.
+
+        Args:
+            facts: `remaining_tokens`, `model`, `platform`, `tool_count`, for `on_turn_start`.
+        """
+        self._turns += 1
+        began = time.monotonic()
+        try:
+            text = await self._bridge.run(self._recall, self._turns, query, facts, deadline_s=self._budget_s)
+        except TimeoutError:
+            logger.warning(
+                "memory provider of plugin `%s` recalled nothing within %g seconds; the turn goes on",
+                self.plugin,
+                self._budget_s,
+            )
+            return ""
+        logger.debug("memory recalled %d characters in %.1f s", len(text), time.monotonic() - began)
+        return fence_recalled(text)
+
+    def _recall(self, number: int, query: str, facts: dict[str, Any]) -> str:
+        self._call_bounded("on_turn_start", number, query, **facts)
+        return str(self._call_bounded("prefetch", query, session_id=self.session_id) or "")
+
+    def after_turn(self, user: str, assistant: str, messages: Messages) -> None:
+        """Hand over a turn, and let it get ready for the next; nobody waits for it."""
+        user, assistant = sanitize_context(user), sanitize_context(assistant)
+
+        def work() -> None:
+            more = {"messages": messages} if _takes_parameter(self.provider.sync_turn, "messages") else {}
+            self._call_bounded("sync_turn", user, assistant, session_id=self.session_id, **more)
+            self._call_bounded("queue_prefetch", user, session_id=self.session_id)
+
+        self._lane.post(work)
+
+    def notify_change(self, action: str, target: str, content: str, metadata: dict[str, Any]) -> None:
+        """Tell of a change of the agent's own notes; nobody waits for it. From any thread."""
+
+        def work() -> None:
+            function = getattr(self.provider, "on_memory_write", None)
+            more = {"metadata": metadata} if function is not None and _takes_parameter(function, "metadata") else {}
+            self._call_bounded("on_memory_write", action, target, content, **more)
+
+        self._lane.post_from_thread(work)
+
+    def on_delegation(self, task: str, result: str, child: str) -> None:
+        """Tell of a sub-agent that has ended; nobody waits for it."""
+        self._lane.post(lambda: self._call_bounded("on_delegation", task, result, child_session_id=child))
+
+    def before_compaction(self, messages: Messages) -> str:
+        """Return what must not be lost when the conversation is made shorter; in a worker."""
+        return sanitize_context(str(self._call_bounded("on_pre_compress", messages) or ""))
+
+    def call_tool(self, name: str, args: dict[str, Any], **keywords: Any) -> str:
+        """Answer a call of one of its tools; in a worker."""
+        return self.provider.handle_tool_call(name, args, **keywords)
+
+    def on_session_change(self, session_id: str, messages: Messages) -> None:
+        """The person went on under another id; what was said before is over."""
+        old, self.session_id, self._turns = self.session_id, session_id, 0
+        self._lane.post(lambda: self._call_bounded("on_session_end", messages))
+        self._lane.post(lambda: self._call_bounded("on_session_switch", session_id, parent_session_id=old, reset=True))
+
+    def end(self, messages: Messages) -> None:
+        """The session is over; nobody waits for it."""
+        self._lane.post(lambda: self._call_bounded("on_session_end", messages))
+        self._lane.post(lambda: self._call_bounded("shutdown"))
+
+    def _call_bounded(self, method: str, *args: Any, **keywords: Any) -> Any:
+        """Call a method, where there is one; a failure is logged."""
+        function = getattr(self.provider, method, None)
+        if function is None:  # it need not inherit from the contract's class
+            return None
+        try:
+            return function(*args, **keywords)
+        except Exception as exc:
+            logger.warning("memory provider of plugin `%s`: %s() failed: %r", self.plugin, method, exc)
+            logger.debug("traceback", exc_info=True)
+            return None
+
+
+def _function(schema: dict[str, Any]) -> dict[str, Any]:
+    inner = schema.get("function")
+    return inner if isinstance(inner, dict) else schema
+
+
+def _takes_parameter(function: Callable[..., Any], parameter: str) -> bool:
+    """Say whether a function takes an argument of that name, or any."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+    return parameter in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+class SetupField(NamedTuple):
+    """A setting of a provider."""
+
+    key: str
+    description: str
+    secret: bool
+    required: bool
+    default: str
+    choices: tuple[str, ...]
+    url: str
+    """Where one gets the value."""
+    env_var: str
+    """Variable that it is kept in; empty: with the provider's own settings."""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the environment has it."""
+        return bool(self.env_var and os.environ.get(self.env_var))
+
+
+AskSetting = Callable[[SetupField], str]
+"""Returns what the person answers; empty for nothing."""
+
+
+def setup_fields(provider: MemoryProvider) -> list[SetupField]:
+    """Return the settings of a provider; a secret without a variable gets one of its own."""
+    schema: Sequence[Mapping[str, Any]] = getattr(provider, "get_config_schema", list)() or ()
+    return [_field(item, provider.name) for item in schema if item.get("key")]
+
+
+def configure_provider(
+    provider: MemoryProvider, home: Path, ask: AskSetting, keep: Callable[[str, str], None], given: Mapping[str, str]
+) -> None:
+    """Ask for the settings, and keep them.
+
+    Args:
+        ask: for what `given` lacks.
+        keep: stores a variable in `.env`.
+
+    Raises:
+        UserError: a required one is missing, or `given` has one that there is not, or that cannot be chosen.
+    """
+    fields = setup_fields(provider)
+    unknown = sorted(set(given) - {field.key for field in fields})
+    if unknown:
+        known = ", ".join(field.key for field in fields) or "none"
+        raise UserError(f"the memory provider `{provider.name}` has no setting {unknown[0]!r}; its settings: {known}")
+    answers = {field: given[field.key] if field.key in given else ask(field) for field in fields}
+    for field, answer in answers.items():
+        if not answer and field.required and not field.is_set:
+            raise UserError(
+                f"the memory provider `{provider.name}` needs {field.key}: {field.description}",
+                hint=f"Get it at {field.url}." if field.url else "",
+            )
+        if answer and field.choices and answer not in field.choices:
+            raise UserError(f"{field.key} is {answer!r}: expected {' or '.join(field.choices)}")
+    for field, answer in answers.items():
+        if answer and field.env_var:
+            keep(field.env_var, answer)
+    values = {field.key: answer for field, answer in answers.items() if answer and not field.secret}
+    if hasattr(provider, "save_config"):
+        provider.save_config(values, str(home))
+
+
+def _field(item: Mapping[str, Any], provider: str) -> SetupField:
+    key, secret = str(item["key"]), bool(item.get("secret"))
+    own = re.sub(r"\W", "_", f"{provider}_{key}").upper() if secret else ""
+    default = item.get("default")
+    return SetupField(
+        key,
+        str(item.get("description") or key),
+        secret,
+        bool(item.get("required")),
+        "" if default is None else str(default),
+        tuple(map(str, item.get("choices") or ())),
+        str(item.get("url") or ""),
+        str(item.get("env_var") or own),
+    )

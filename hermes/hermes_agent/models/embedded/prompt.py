@@ -1,0 +1,378 @@
+"""Chat completions with tools, for a model that cannot write tool calls by itself.
+
+The tools become one JSON schema that the server's grammar enforces: `{"action": "<tool>", "arguments": {…}}` or
+`{"action": "final", "text": "…"}`. The conversation is retold in that form after a short system prompt and a few
+examples, whose tools are not those of the menu: the model learns the form, not the names. With the server's native
+tool calls Qwen2.5-Coder-1.5B calls none. The grammar also holds the model to what it can know: after a failed call an
+answer begins with what could not be done, and a question that names a file begins with a call. Measured:
+`docs/operator/models-embedded.md`.
+
+Pure functions; `provider.py` does the talking.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.errors import ContextTooLong
+from hermes_agent.core.messages import Message, ToolCall
+from hermes_agent.core.redaction import mask_message
+from hermes_agent.models.embedded.tool_menu import (
+    LIMIT_TOOLS,
+    MenuTool,
+    build_menu,
+    choose_tools,
+    closed_object_schema,
+    describe_tools,
+    format_result,
+    has_failed,
+    numbers_without_source,
+)
+from hermes_agent.models.request import ModelRequest
+
+__all__ = ["FINAL_TOKENS", "ToolPrompt", "calls_with_results", "canonical_call", "build_prompt", "union_schema"]
+
+FINAL_TOKENS = 1024
+"""Longest reply in tokens where the request sets no limit: about 90 s on two cores."""
+CHARS_PER_TOKEN = 3
+"""Low for English (about 4) and about right for code: what is thought to fit does fit."""
+OWN_SYSTEM_CHARS = 500
+"""Of the system messages the last paragraphs are kept up to this length: directory, date, instructions of a program.
+The long part before them, written for a large model, is replaced by the short prompt here."""
+FILE_PARAMETERS = frozenset({"path", "file", "filename", "file_path", "command"})
+"""Names of parameters by which a tool can look at a file."""
+MAX_BLIND_CALLS = 2
+"""Calls in one turn after which an answer is allowed, although the file that the user names was in none of them."""
+STEPS_MAX = 6
+"""Calls in one turn after which only an answer is allowed: more steps do not get this model nearer to one."""
+
+_EXTENSIONS = """
+    adoc avi bak bash bat bmp bz2 cc cfg conf cpp crt cs css csv db diff doc docx epub flac gif gz hpp htm html ico ini
+    ipynb iso java jpeg jpg js json jsonl jsx kt lock log lua md mjs mkv mov mp3 mp4 nix odp ods odt ogg patch pdf pem
+    php pl png ppt pptx ps1 py pyi rar rb rs rst rtf scss service sh sql sqlite svg tar tex tgz tiff toml ts tsv tsx txt
+    wav webm webp xls xlsx xml xz yaml yml zip zst
+""".split()  # noqa: SIM905 - five lines instead of ninety
+_ROOTS = "(?:bin|boot|dev|etc|home|media|mnt|nix|opt|proc|root|run|srv|sys|tmp|usr|var)"
+_NAMES_FILE = re.compile(
+    rf"(?<![\w/:.@-])(?:(?:~/|\.{{1,2}}/|/(?={_ROOTS}\b|[\w.-]+/))(?=[\w./-]*[A-Za-z_])[\w./-]*\w"
+    r"|(?!(?:[A-Z]\w*|d3|next|node|nuxt|react|three|vue)\.js\b|console\.log\b)"
+    rf"[\w./-]*\w\.(?:[ch]|(?i:{'|'.join(_EXTENSIONS)}))(?![\w@/]|\.\w))"
+)
+"""A path, or a name with a usual extension (`report.txt`): `example.org`, `Node.js` and `/help` are none."""
+
+_TRANSLATE = MenuTool(
+    "translate",
+    "Translate a text.",
+    closed_object_schema({"text": {"type": "string"}, "language": {"type": "string"}}, ["text", "language"]),
+    {"language": "Target language (e.g. 'de', 'fr')"},
+    0,
+)
+"""A tool of the examples."""
+
+_ROLE = "You are Hermes, an assistant that runs as a small local model on this Linux machine."
+_FORM = """Reply with exactly one JSON object:
+{"action": "<tool>", "arguments": {...}} to use one of the tools below, or {"action": "final", "text": "..."} to \
+answer the person.
+Whatever a tool below can do or find out, do it with the tool: never guess, never only describe it. You know nothing \
+about this machine, its files and its state until a tool tells you. Copy numbers, brackets, names and paths exactly. \
+Greetings, small talk and general knowledge need no tool. After a tool's result, answer with final and state the \
+result."""
+
+
+SAMPLING = ("top_p", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
+"""Options of a turn that the model's server knows by these names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPrompt:
+    """What is sent to the model's server."""
+
+    messages: tuple[dict[str, Any], ...]
+    tools: tuple[MenuTool, ...]
+    """The menu; empty when the answer is plain text."""
+    answered_calls: frozenset[str]
+    """Calls of this turn that have a result (`canonical`): asking for one of them again leads nowhere."""
+    allows_only_text: bool
+    """The turn has had its steps: the menu is described, but only an answer is allowed."""
+    allows_only_call: bool
+    """The user names a file, and no call of this turn had to do with it: an answer could only be invented."""
+    sources: tuple[str, ...] | None
+    """What the conversation says, when the last call failed: an answer has to admit that, and take its numbers from
+    here. None when no call failed."""
+    max_tokens: int
+    temperature: float
+    response_format: dict[str, Any] | None = None
+    """The form of a plain answer that the request asks for; the server's grammar enforces it."""
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """What the caller of the turn sets beside."""
+
+    @property
+    def is_after_failure(self) -> bool:
+        """Whether the last call failed."""
+        return self.sources is not None
+
+    def find_objection(self, text: str) -> str:
+        """Return why the final text cannot be true, or "" if nothing speaks against it."""
+        invented = numbers_without_source(text, self.sources) if self.sources is not None else []
+        return f"an answer with {', '.join(invented)}, which no result has" if invented else ""
+
+    def body(self, *, only_final: bool = False, without_digits: bool = False) -> dict[str, Any]:
+        """Return the request's JSON for `/v1/chat/completions`, without `stream`.
+
+        Args:
+            only_final: allow no call.
+            without_digits: allow no digit in the answer that follows a failed call.
+        """
+        body: dict[str, Any] = {
+            "messages": list(self.messages),
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "cache_prompt": True,
+            **self.sampling,
+        }
+        if self.tools:
+            tools = () if only_final or self.allows_only_text else self.tools
+            pattern = _failure_admission_pattern(without_digits=without_digits) if self.is_after_failure else ""
+            schema = union_schema(tools, None if tools and self.allows_only_call else pattern)
+            body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+        elif self.response_format:
+            body["response_format"] = self.response_format
+        return body
+
+
+def build_prompt(request: ModelRequest, context_length: int) -> ToolPrompt:
+    """Retell the request for the embedded model, within `context_length` tokens.
+
+    Raises:
+        ModelError: `context_too_long`: the last message alone does not fit.
+    """
+    request = replace(request, messages=[mask_message(message) for message in request.messages])
+    turn = _this_turn(request.messages)
+    last = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
+    called = {c.name for m in request.messages for c in m.tool_calls}
+    tools = build_menu(choose_tools(request.tools, last, keep=called, limit=LIMIT_TOOLS))
+    max_tokens = min(request.max_tokens or FINAL_TOKENS, context_length // 2)
+    # a question of a program, beside any conversation: its system messages are the task itself
+    own_chars = OWN_SYSTEM_CHARS if request.session_id or request.tools else context_length * CHARS_PER_TOKEN
+    head = _head(request.messages, tools, own_chars)
+    room = (context_length - max_tokens) * CHARS_PER_TOKEN - _length(head)
+    answered = calls_with_results(turn)
+    return ToolPrompt(
+        messages=(*head, *_fit_turns(_retell(request.messages, tools), room)),
+        tools=tools,
+        answered_calls=frozenset(answered),
+        allows_only_text=len(answered) >= STEPS_MAX,
+        allows_only_call=len(answered) < MAX_BLIND_CALLS and _takes_files(tools) and _names_unread_file(last, turn),
+        sources=_texts(request.messages) if tools and _ends_in_failure(turn) else None,
+        max_tokens=max_tokens,
+        temperature=(request.temperature or 0.0) if not tools or request.options.temperature is not None else 0.0,
+        response_format=request.extra.get("response_format"),
+        sampling={name: request.options.extra[name] for name in SAMPLING if name in request.options.extra},
+    )
+
+
+def union_schema(tools: Iterable[MenuTool], final_pattern: str | None = "") -> dict[str, Any]:
+    """Return the schema of one reply: a call of one of `tools`, or the final text.
+
+    Args:
+        final_pattern: regular expression of the final text; empty for any text, None for no final text.
+    """
+    branches = [
+        closed_object_schema({"action": {"const": tool.name}, "arguments": tool.parameters}, ["action", "arguments"])
+        for tool in tools
+    ]
+    if final_pattern is not None:
+        text = {"type": "string"} | ({"pattern": final_pattern} if final_pattern else {"minLength": 1})
+        branches.append(closed_object_schema({"action": {"const": "final"}, "text": text}, ["action", "text"]))
+    return {"oneOf": branches} if len(branches) > 1 else branches[0]
+
+
+def _failure_admission_pattern(*, without_digits: bool) -> str:
+    """Return the pattern of an answer that follows a failed call: it says first what could not be done.
+
+    Without it this model states a result that no tool gave: the grammar lets a true sentence begin only.
+    """
+    letters = r'[^"\\\n0-9]' if without_digits else r'[^"\\\n]'
+    return f"^I could not {letters}+$"
+
+
+def calls_with_results(turn: Sequence[Message]) -> list[str]:
+    """Return every call of `turn` that has a result, in `canonical` form."""
+    answered = {m.tool_call_id for m in turn if m.role == "tool"}
+    return [canonical_call(c.name, c.arguments) for m in turn for c in m.tool_calls if c.id in answered]
+
+
+def canonical_call(name: str, arguments: str) -> str:
+    """Return a call in one spelling, for comparison."""
+    try:
+        return f"{name} {json.dumps(json.loads(arguments), sort_keys=True)}"
+    except ValueError:
+        return f"{name} {arguments}"
+
+
+def _this_turn(messages: Sequence[Message]) -> Sequence[Message]:
+    last = max((i for i, m in enumerate(messages) if m.role == "user"), default=0)
+    return messages[last:]
+
+
+def _texts(messages: Sequence[Message]) -> tuple[str, ...]:
+    return tuple(m.text for m in messages if m.role in ("user", "tool"))
+
+
+def _takes_files(tools: Sequence[MenuTool]) -> bool:
+    return any(FILE_PARAMETERS & tool.parameters["properties"].keys() for tool in tools)
+
+
+def _names_unread_file(question: str, turn: Sequence[Message]) -> bool:
+    """Return whether the question names a file that is in the arguments of no call of the turn."""
+    named = _NAMES_FILE.search(question)
+    return named is not None and not any(Path(named[0]).name in c.arguments for m in turn for c in m.tool_calls)
+
+
+def _ends_in_failure(turn: Sequence[Message]) -> bool:
+    last = list(takewhile(lambda m: m.role == "tool", reversed(turn)))
+    return bool(last) and all(has_failed(m.text) for m in last)
+
+
+def _head(messages: Sequence[Message], tools: Sequence[MenuTool], own_chars: int) -> list[dict[str, Any]]:
+    """Return what comes before the conversation.
+
+    What differs between sessions (directory, date, instructions) comes after the tools: the server need not read
+    those again when the next session begins.
+    """
+    own = _last_paragraphs("\n\n".join(m.text for m in messages if m.role == "system"), own_chars)
+    if not tools:
+        return [_system([f"{_ROLE} Answer briefly and truthfully.", *own])]
+    return [_system([f"{_ROLE} {_FORM}", f"Tools:\n{describe_tools(tools)}", *own]), *_examples(tools)]
+
+
+def _system(paragraphs: Iterable[str]) -> dict[str, Any]:
+    return {"role": "system", "content": "\n\n".join(paragraphs)}
+
+
+def _last_paragraphs(text: str, limit: int) -> list[str]:
+    kept: list[str] = []
+    for paragraph in reversed([p.strip() for p in text.split("\n\n") if p.strip()]):
+        limit -= len(paragraph)
+        if limit < 0:
+            break
+        kept.insert(0, paragraph)
+    return kept
+
+
+def _user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def _reply(value: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "content": json.dumps(value, ensure_ascii=False)}
+
+
+def _call(name: str, arguments: Any) -> dict[str, Any]:
+    return _reply({"action": name, "arguments": arguments})
+
+
+def _final(text: str) -> dict[str, Any]:
+    return _reply({"action": "final", "text": text})
+
+
+def _result(name: str, text: str, tool: MenuTool | None = None) -> dict[str, Any]:
+    return _user(format_result(name, text, tool))
+
+
+def _examples(tools: Sequence[MenuTool]) -> list[dict[str, Any]]:
+    """Return the examples; the one with a command line bears the name of the menu's tool that takes one."""
+    shots = [
+        _user("Who are you?"),
+        _final("I am Hermes, an assistant that runs on this machine. How can I help?"),
+        _user("What's the weather in Oslo?"),
+        _call("get_weather", {"city": "Oslo"}),
+        _result("get_weather", '{"temp_c": 7.5, "sky": "rain"}'),
+        _final("In Oslo it is 7.5 °C and raining."),
+        _user("Who wrote Hamlet?"),
+        _final("William Shakespeare wrote Hamlet."),
+        _user("What's (9 - 3) / (7 + 1) minus 4?"),
+        _call("evaluate", {"formula": "(9 - 3) / (7 + 1) - 4"}),
+        _result("evaluate", '{"value": -3.25}'),
+        _final("It is -3.25."),
+        _user("How do you say cat in German?"),
+        _call("translate", {"text": "cat", "language": "german"}),
+        _result("translate", '{"error": "german is no language"}', _TRANSLATE),
+        _call("translate", {"text": "cat", "language": "de"}),
+        _result("translate", '{"translation": "Katze"}'),
+        _final("Cat is Katze in German."),
+        _user("How many pages does thesis.pdf have?"),
+        _call("count_pages", {"file": "thesis.pdf"}),
+        _result("count_pages", '{"error": "thesis.pdf: no such file"}'),
+        _final("I could not count the pages: there is no file thesis.pdf."),
+    ]
+    shell = next((t for t in tools if "command" in t.parameters["required"]), None)
+    if shell is not None:
+        shots += [
+            _user("Is nginx running?"),
+            _call(shell.name, {"command": "systemctl is-active nginx"}),
+            _result(shell.name, '{"output": "active", "exit_code": 0}'),
+            _final("Yes, nginx is active."),
+        ]
+    return [*shots, _user("You are great"), _final("Thank you!")]
+
+
+def _retell(messages: Sequence[Message], tools: Sequence[MenuTool]) -> list[list[dict[str, Any]]]:
+    """Return one list a turn: what the person said, then calls each followed by its result, then the answer."""
+    offered = {tool.name: tool for tool in tools}
+    results = {m.tool_call_id: m for m in messages if m.role == "tool"}
+    turns: list[list[dict[str, Any]]] = []
+    for message in messages:
+        if message.role == "user":
+            turns.append([_user(message.text)])
+        elif message.role == "assistant":
+            if not turns:
+                turns.append([])
+            turn = turns[-1]
+            if message.text.strip() and not message.tool_calls:
+                text = message.text
+                turn.append(_final(text) if tools else {"role": "assistant", "content": text})
+            for call in message.tool_calls:
+                turn.append(_call(call.name, _arguments(call)))
+                if call.id in results:
+                    turn.append(_user(format_result(call.name, results[call.id].text, offered.get(call.name))))
+    return turns
+
+
+def _arguments(call: ToolCall) -> Any:
+    try:
+        return json.loads(call.arguments or "{}")
+    except ValueError:
+        return call.arguments
+
+
+def _length(messages: Iterable[dict[str, Any]]) -> int:
+    return sum(len(m["content"]) + 4 * CHARS_PER_TOKEN for m in messages)  # 4: the template's marks around each
+
+
+def _fit_turns(turns: list[list[dict[str, Any]]], room: int) -> list[dict[str, Any]]:
+    """Return the newest turns that fit into `room` characters; of the last one its oldest calls may go, too."""
+    if not turns:
+        return []
+    last = turns[-1]
+    while len(last) > 3 and _length(last) > room:
+        last = [last[0], *last[3:]]  # the oldest call and its result
+    if (needed := _length(last)) > room:
+        raise ContextTooLong(
+            f"The question has {needed} characters; the embedded model takes about {max(room, 0)}.",
+            hint="Ask with less text, raise `model.local.context_length`, or configure a larger model.",
+        )
+    kept = [last]
+    used = needed
+    for turn in reversed(turns[:-1]):
+        used += _length(turn)
+        if used > room:
+            break
+        kept.append(turn)
+    return [message for turn in reversed(kept) for message in turn]

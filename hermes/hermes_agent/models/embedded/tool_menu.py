@@ -1,0 +1,267 @@
+"""The tools as a small model can take them: few, with terse descriptions and bounded arguments.
+
+Pure functions over the chat-completions form of tools (`{"type": "function", "function": {"name", "description",
+"parameters"}}`; the bare inner object works, too).
+
+Tool results as the embedded model reads them: what failed is said in plain words, with what the tool takes.
+
+Pure functions. A small model reads `{"error": …}` as it reads any other JSON, and answers as if it had a result.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from hermes_agent.core.messages import error_object
+from hermes_agent.core.tool_schemas import GRAMMAR, adapt_schema
+
+__all__ = [
+    "LIMIT_CHARS",
+    "LIMIT_TOOLS",
+    "MenuTool",
+    "RESULT_CHARS",
+    "STRING_MAX",
+    "build_menu",
+    "choose_tools",
+    "closed_object_schema",
+    "describe_tools",
+    "first_sentence",
+    "format_result",
+    "full_line",
+    "has_failed",
+    "numbers_without_source",
+    "shorten_schema",
+]
+
+
+LIMIT_TOOLS = 20
+"""More tools than this make a model of 1.5 billion parameters pick wrong ones (15 of 16 right with 20 terse ones)."""
+LIMIT_CHARS = 2600
+"""Length of the described menu in characters, about 700 tokens: at 50 tokens a second it is read in 14 seconds."""
+WHOLE_CHARS = 280
+"""Length of a whole description, which a tool gets when its line fits into `LIMIT_CHARS`."""
+STRING_MAX = 2000
+"""Characters in one string argument: the grammar ends a string there, which stops a model that repeats itself."""
+ITEMS_MAX = 20
+OPTIONAL_MAX = 2
+"""Optional parameters offered beside the required ones; more of them tempt a small model to fill them with noise."""
+DEPTH_MAX = 4
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])|\n")
+_WORD = re.compile(r"[a-z0-9]{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class MenuTool:
+    """A tool as it is offered to the embedded model."""
+
+    name: str
+    description: str
+    """Its text in one line, at most `WHOLE_CHARS` characters."""
+    parameters: dict[str, Any]
+    """A closed object schema: bounded strings and arrays, no keywords beyond the shape."""
+    hints: dict[str, str]
+    """First sentence about each required parameter that has one."""
+    optional: int
+    """Optional parameters of the tool, also those that are not offered."""
+
+
+def first_sentence(text: str, limit: int = 160) -> str:
+    """Return the first sentence of `text` in one line, cut to `limit` characters."""
+    sentence = " ".join(_SENTENCE.split(text.strip(), maxsplit=1)[0].split())
+    return _cut(sentence, limit)
+
+
+def choose_tools(
+    tools: Sequence[dict[str, Any]], text: str, *, keep: Iterable[str] = (), limit: int = LIMIT_TOOLS
+) -> list[dict[str, Any]]:
+    """Return at most `limit` of `tools`, in their order: all when they fit, else those nearest to `text`.
+
+    Args:
+        text: what the person wrote; a tool counts by the words that its name and description share with it.
+        keep: names that stay in any case (called earlier in the conversation).
+    """
+    if len(tools) <= limit:
+        return list(tools)
+    wanted, kept = _words(text), set(keep)
+
+    def score(tool: dict[str, Any]) -> tuple[bool, int, int]:
+        inner = _inner(tool)
+        name, about = _words(str(inner.get("name"))), _words(str(inner.get("description") or ""))
+        return inner.get("name") in kept, 3 * len(wanted & name) + len(wanted & about), 0
+
+    ranked = sorted(range(len(tools)), key=lambda i: score(tools[i]), reverse=True)
+    return [tools[i] for i in sorted(ranked[:limit])]
+
+
+def build_menu(tools: Iterable[dict[str, Any]]) -> tuple[MenuTool, ...]:
+    """Shorten every tool that has a name."""
+    out = []
+    for tool in tools:
+        inner = _inner(tool)
+        if not (name := inner.get("name")):
+            continue
+        given = inner.get("parameters")
+        schema = given if isinstance(given, dict) else {}
+        shown = shorten_schema(schema)
+        hints = {
+            key: first_sentence(str(value["description"]), 80)
+            for key, value in (schema.get("properties") or {}).items()
+            if key in shown["required"] and isinstance(value, dict) and value.get("description")
+        }
+        optional = len(schema.get("properties") or {}) - len(shown["required"])
+        whole = _cut(" ".join(str(inner.get("description") or "").split()), WHOLE_CHARS)
+        out.append(MenuTool(str(name), whole, shown, hints, optional))
+    return tuple(out)
+
+
+def describe_tools(tools: Sequence[MenuTool], limit: int = LIMIT_CHARS) -> str:
+    """Return one line a tool, with as much detail as fits into `limit` characters.
+
+    Every tool gets the beginning of its first sentence. The whole description and the hints go to the tools with the
+    fewest optional parameters first: those are made for one thing, and the model has to fill in all of it. What is
+    left gives the others their first sentence.
+    """
+    lines = [_line(t, hints=False, width=60) for t in tools]
+    room = limit - sum(len(line) + 1 for line in lines)
+    order = sorted(range(len(tools)), key=lambda i: (tools[i].optional, len(tools[i].description)))
+    for longer in (full_line, partial(_line, hints=False, width=160)):
+        for i in order:
+            added = len(line := longer(tools[i])) - len(lines[i])
+            if 0 < added <= room:
+                lines[i], room = line, room - added
+    return "\n".join(lines)
+
+
+def full_line(tool: MenuTool) -> str:
+    """Return the line of a tool with its whole description and every hint."""
+    return _line(tool, hints=True, width=0)
+
+
+def shorten_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters as a closed object: required ones first, at most `OPTIONAL_MAX` others.
+
+    Only the shape stays (`type`, `enum`, `items`, `properties`, `required`, bounds); strings and arrays are bounded.
+    """
+    whole = adapt_schema(schema, GRAMMAR)
+    required = whole.get("required", [])
+    optional = [name for name in whole["properties"] if name not in required][:OPTIONAL_MAX]
+    return closed_object_schema(
+        {name: _shape(whole["properties"][name], 1) for name in [*required, *optional]}, required
+    )
+
+
+def closed_object_schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    """Return the schema of an object with these properties and no others."""
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _shape(schema: dict[str, Any], depth: int) -> dict[str, Any]:
+    """Return the shape of what `sanitised` made."""
+    if depth > DEPTH_MAX:
+        return {}
+    if branches := schema.get("anyOf"):
+        shapes = [_shape(branch, depth + 1) for branch in branches if branch.get("type") != "null"]
+        return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+    if "enum" in schema:
+        return {"enum": schema["enum"]}
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kind = next((k for k in kind if k != "null"), "null")
+    if kind == "string":
+        return {"type": "string", "maxLength": min(schema.get("maxLength", STRING_MAX), STRING_MAX)}
+    if kind in ("integer", "number"):
+        return {"type": kind} | {k: schema[k] for k in ("minimum", "maximum") if k in schema}
+    if kind == "array":
+        return {"type": "array", "items": _shape(schema["items"], depth + 1), "maxItems": ITEMS_MAX}
+    if kind == "object" and schema.get("properties"):
+        properties = {name: _shape(value, depth + 1) for name, value in schema["properties"].items()}
+        return closed_object_schema(properties, schema.get("required", []))
+    return {"type": kind} if kind else {}
+
+
+def _line(tool: MenuTool, *, hints: bool, width: int) -> str:
+    required = tool.parameters["required"]
+    parts = []
+    for name, shape in tool.parameters["properties"].items():
+        kind = "|".join(map(str, shape["enum"])) if "enum" in shape else shape.get("type", "any")
+        hint = f" = {tool.hints[name]}" if hints and name in tool.hints else ""
+        parts.append(f"{name}{'' if name in required else '?'}: {kind}{hint}")
+    about = first_sentence(tool.description, width) if width else tool.description
+    return f"- {tool.name}({'; '.join(parts)}): {about}"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def _inner(tool: dict[str, Any]) -> dict[str, Any]:
+    inner = tool.get("function")
+    return inner if isinstance(inner, dict) else tool
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.lower().replace("_", " ")))
+
+
+RESULT_CHARS = 3000
+"""A tool result beyond it loses its middle: reading 1000 tokens takes about 20 s."""
+
+_MARK = "[TOOL_ERROR] "
+_AFTER = (
+    "Nothing else is known. If the error shows how, call again with other arguments, or use a tool that fits better;"
+    " else tell the user what failed and why."
+)
+_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
+
+
+def has_failed(result: str) -> bool:
+    """Return whether a result reports that its call failed."""
+    return error_object(result) is not None
+
+
+def format_result(name: str, result: str, tool: MenuTool | None) -> str:
+    """Return the text of the message that brings the result of a call.
+
+    Args:
+        tool: the tool on the menu; a failed call is followed by its whole description.
+    """
+    failed = error_object(result)
+    if failed is None:
+        return f"Result of {name}:\n{_shorten_result(_with_exit_status(result))}"
+    error = str(failed.pop("error")).removeprefix(_MARK)
+    rest = {key: value for key, value in failed.items() if value not in (None, "", [], {})}
+    lines = [f"The call of {name} FAILED: {_shorten_result(error)}"]
+    if rest:
+        lines.append(_shorten_result(json.dumps(rest, ensure_ascii=False)))
+    if tool is not None:
+        lines.append(f"What it takes: {full_line(tool).removeprefix('- ')}")
+    return "\n".join([*lines, _AFTER])
+
+
+def numbers_without_source(text: str, sources: Iterable[str]) -> list[str]:
+    """Return the numbers of `text` that none of `sources` has, in the same spelling or without its commas."""
+    known = {number.replace(",", "") for source in sources for number in _NUMBER.findall(source)}
+    return [number for number in _NUMBER.findall(text) if number.replace(",", "") not in known]
+
+
+def _with_exit_status(result: str) -> str:
+    """Say in words that a command ended with another status than 0."""
+    try:
+        value = json.loads(result)
+    except (ValueError, RecursionError):
+        return result
+    status = value.get("exit_code") if isinstance(value, dict) else None
+    return f"{result}\nThe command ended with exit status {status}, not 0." if status else result
+
+
+def _shorten_result(text: str) -> str:
+    if len(text) <= RESULT_CHARS:
+        return text
+    half = RESULT_CHARS // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"

@@ -1,0 +1,312 @@
+"""The border to the HTTP library: one request out, the pieces of its answer in.
+
+No vendor's SDK: that of OpenAI costs a second of CPU to import (the HTTP library alone 0.2 s) and 1.2 ms for each
+request more than this, and what it would do (a header with the key, JSON, a pool) is little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import functools
+import importlib
+import io
+import math
+import os
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from hermes_agent import __version__
+from hermes_agent.contracts.model_provider import UnsignedRequest
+from hermes_agent.models.wire_protocol import join_mapping
+from hermes_agent.system.safe_http import safe_url_for_log
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["TransportError", "HttpTimeouts", "HttpResponse", "HttpTransport", "load_http", "failure_reason"]
+
+IDLE_S = 30.0
+"""For how many seconds a connection to a provider is kept for a next request."""
+LONGEST_LINE = 64 * 1024
+"""Bytes of a header that a provider may send."""
+LARGE_BODY = 1024 * 1024
+"""Bytes from which on a body is sent in pieces."""
+USER_AGENT = f"hermes-agent/{__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTimeouts:
+    """How long to wait for a provider, in seconds."""
+
+    connect_s: float = 10.0
+    """For the connection."""
+    first_byte_s: float = 300.0
+    """For the first byte after the request is out: long prompts and queues take their time."""
+    idle_s: float = 120.0
+    """Between two pieces of the answer."""
+    whole_s: float | None = None
+    """From the request to the end of the answer; None sets no limit."""
+
+
+class TransportError(Exception):
+    """The connection failed; the message says how, in words for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """An answer whose headers are there."""
+
+    status: int
+    content_type: str
+    """Lower case, without parameters; empty when it was not said."""
+    retry_after_s: float | None
+    pieces: AsyncIterator[bytes]
+    """The body as it comes; raises `TransportError`."""
+
+
+def load_http() -> ModuleType:
+    """Import the HTTP library: 0.3 s of CPU, done at the first request, or by a host that has time."""
+    return importlib.import_module("aiohttp")
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """The trusted certificates, read once for all providers of the process: 20 ms of CPU."""
+    import certifi  # a machine need not have any
+
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if not file and not folder:
+        file = certifi.where()
+    return ssl.create_default_context(cafile=file or None, capath=folder or None)
+
+
+Sign = Callable[[UnsignedRequest], Awaitable[Mapping[str, str]]]
+
+
+class HttpTransport:
+    """Sends requests to one endpoint, with one pool of connections for its life.
+
+    Args:
+        base_url: address of the endpoint; a user and a password in it are sent in the place of `authorization`.
+        is_child: the server is a process of ours: a proxy of the environment has no business between us, and no
+            connection is used twice, since llama.cpp's server may close one just when the next request is sent.
+    """
+
+    def __init__(self, base_url: str, deadlines: HttpTimeouts, *, is_child: bool = False) -> None:
+        self._is_child = is_child
+        self._base_url = base_url
+        self._has_login = "@" in urlsplit(base_url).netloc
+        self._deadlines = deadlines
+        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+        """Connections belong to the loop that made them; a command line runs one loop after another."""
+        self._proxies = {} if is_child else getproxies()
+
+    @contextlib.asynccontextmanager
+    async def exchange(
+        self, path: str, headers: Mapping[str, str], body: dict[str, Any] | None = None, sign: Sign | None = None
+    ) -> AsyncIterator[HttpResponse]:
+        """Send a request; leaving the block, also by cancellation, closes the answer.
+
+        Args:
+            path: below the address of the endpoint.
+            headers: the key included.
+            body: JSON of a POST (`models.encoding`); None sends a GET.
+            sign: returns further headers for exactly this request.
+
+        Raises:
+            TransportError: no answer came.
+        """
+        http = load_http()
+        session = await self._session(http)
+        url = self._base_url + path
+        sent = dict(headers)
+        if self._has_login:
+            sent.pop("authorization", None)
+        content = None if body is None else join_mapping(body)
+        if content is not None:
+            sent = {"content-type": "application/json", **sent}
+        method = "GET" if content is None else "POST"
+        if sign is not None:
+            sent |= await sign(UnsignedRequest(method, url, sent, content or b""))
+        data = io.BytesIO(content) if content is not None and len(content) > LARGE_BODY else content
+        whole_s = self._deadlines.whole_s
+        end = asyncio.get_running_loop().time() + whole_s if whole_s else math.inf
+        try:
+            async with asyncio.timeout(_remaining_s(self._deadlines.first_byte_s, end)):
+                response = await session.request(method, url, data=data, headers=sent, proxy=self._proxy(url))
+        except TimeoutError as exc:
+            raise TransportError(self._timed_out(exc)) from exc
+        except (http.ClientError, ValueError) as exc:  # the latter: no address
+            raise TransportError(failure_reason(exc, "without an answer")) from exc
+        try:
+            yield _make_response(response, self._pieces(response, end))
+        finally:
+            response.close()  # one that was read to its end has given its connection back
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._close_ended()
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.close()
+
+    async def _session(self, http: ModuleType) -> aiohttp.ClientSession:
+        loop = asyncio.get_running_loop()
+        if loop not in self._sessions:
+            kept: dict[str, Any] = {"force_close": True} if self._is_child else {"keepalive_timeout": IDLE_S}
+            self._sessions[loop] = http.ClientSession(
+                connector=http.TCPConnector(limit=0, ssl=_tls(), resolver=http.ThreadedResolver(), **kept),
+                headers={"user-agent": USER_AGENT, "accept": "*/*"},
+                cookie_jar=http.DummyCookieJar(),
+                timeout=http.ClientTimeout(total=None, connect=self._deadlines.connect_s),
+                max_line_size=LONGEST_LINE,
+                max_field_size=LONGEST_LINE,
+            )
+            await self._close_ended()  # last: requests that come at once share the new one
+        return self._sessions[loop]
+
+    async def _close_ended(self) -> None:
+        """Close what belongs to loops that are over."""
+        for loop in [loop for loop in self._sessions if loop.is_closed()]:
+            await self._sessions.pop(loop).close()
+
+    def _proxy(self, url: str) -> str | None:
+        """Return the proxy that the environment has for an address.
+
+        Raises:
+            TransportError: it is of a kind that is not supported.
+        """
+        if not self._proxies:
+            return None
+        parts = urlsplit(url)
+        proxy = self._proxies.get(parts.scheme) or self._proxies.get("all")
+        if not proxy or proxy_bypass(parts.netloc.rpartition("@")[2]):
+            return None
+        kind, separator, _ = proxy.partition("://")
+        if separator and kind not in ("http", "https"):
+            raise TransportError(
+                f"the environment names a proxy of the kind {kind}, and only http and https are supported"
+            )
+        return proxy if separator else f"http://{proxy}"
+
+    async def _pieces(self, response: aiohttp.ClientResponse, end: float) -> AsyncIterator[bytes]:
+        wait_s = self._deadlines.first_byte_s
+        content = response.content
+        while not content.at_eof():
+            try:
+                async with asyncio.timeout(_remaining_s(wait_s, end)):
+                    piece = await content.readany()
+            except TimeoutError:
+                raise TransportError(self._stalled(wait_s, end)) from None
+            except load_http().ClientError as exc:
+                raise TransportError(failure_reason(exc)) from exc
+            if not piece:
+                return
+            wait_s = self._deadlines.idle_s
+            yield piece
+
+    def _stalled(self, wait_s: float, end: float) -> str:
+        if asyncio.get_running_loop().time() >= end:
+            return f"it was not whole after {self._deadlines.whole_s:g} seconds"
+        return f"nothing came for {wait_s:g} seconds"
+
+    def _timed_out(self, exc: BaseException) -> str:
+        if isinstance(exc, load_http().ConnectionTimeoutError):
+            return f"no connection within {self._deadlines.connect_s:g} seconds"
+        return f"no answer within {self._deadlines.first_byte_s:g} seconds"
+
+
+def _remaining_s(wait_s: float, end: float) -> float:
+    """The shorter of a wait and what is left until `end` on the loop's clock, in seconds."""
+    return min(wait_s, max(0.0, end - asyncio.get_running_loop().time()))
+
+
+def failure_reason(exc: BaseException, closed: str = "in the middle") -> str:
+    """Return in words why a connection failed, out of the innermost error that says it.
+
+    Args:
+        closed: where in the exchange it was, for a connection that the other side just closed.
+    """
+    links = list(_chain(exc))
+    inside_out = links[::-1]
+    for link in inside_out:
+        if isinstance(link, socket.gaierror):
+            return "the name does not resolve"
+        if isinstance(link, ssl.SSLError):
+            return f"TLS failed ({getattr(link, 'verify_message', '') or getattr(link, 'reason', '') or link})"
+    number = next((link.errno for link in inside_out if isinstance(link, OSError) and link.errno), 0)
+    if number == errno.ECONNREFUSED:
+        return "the connection was refused"
+    if number in (errno.ECONNRESET, errno.EPIPE):
+        return "the connection was reset"
+    if number:
+        return os.strerror(number).lower()
+    return _library_error_text(links, closed)
+
+
+def _library_error_text(links: list[BaseException], closed: str) -> str:
+    """In words, an error that is the HTTP library's own."""
+    http = load_http()
+    for link in links:
+        if isinstance(link, http.InvalidURL | http.NonHttpUrlClientError):
+            return f"{safe_url_for_log(str(link.args[0]))} is no address of a web server"
+        if isinstance(link, http.TooManyRedirects):
+            return "it leads from one address to the next without end"
+        if isinstance(link, http.ClientResponseError):
+            return "what came is not HTTP"
+        if isinstance(link, http.ServerDisconnectedError | http.ClientPayloadError):
+            return f"the connection was closed {closed}"
+        if isinstance(link, http.ClientOSError):
+            return "the connection broke"
+    texts = [str(link) for link in links if str(link)]
+    return texts[-1] if texts else type(links[-1]).__name__
+
+
+def _chain(exc: BaseException | None) -> Iterator[BaseException]:
+    """An error and what caused it, outermost first, through groups."""
+    seen: set[int] = set()
+    queue = [exc]
+    while queue:
+        link = queue.pop(0)
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        queue += [link.__cause__, link.__context__]
+        if isinstance(link, BaseExceptionGroup):
+            queue += link.exceptions
+
+
+def _make_response(response: Any, pieces: AsyncIterator[bytes]) -> HttpResponse:
+    headers: Mapping[str, str] = response.headers
+    return HttpResponse(
+        status=response.status,
+        content_type=headers.get("content-type", "").partition(";")[0].strip().lower(),
+        retry_after_s=_retry_after(headers),
+        pieces=pieces,
+    )
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that `Retry-After` (or `retry-after-ms`, which several send) asks to wait; None without it."""
+    value, ms = headers.get("retry-after", ""), headers.get("retry-after-ms", "")
+    if not value and not ms:
+        return None
+    for text, unit_s in ((ms, 0.001), (value, 1.0)):
+        with contextlib.suppress(ValueError):
+            if math.isfinite(number := float(text)):
+                return max(0.0, number * unit_s)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,403 @@
+"""What is known of a model: how much it sees, whether it sees pictures, what it costs; and what an answer cost.
+
+What its provider's list says counts, as it was fetched last (`cache/models/`, asked again after a day); then the table
+that comes with the release (`_FAMILIES`, `_PRICES`).
+
+The table's prices are the vendors' own, in dollars a million tokens, as published in November 2025. They count for the
+vendor's own API and for the very model, with or without a date behind its name: its successor may cost something else.
+The embedded model is free, and so is a server of one's own on this machine (`ModelEndpoint.is_own_server`) that lists no
+price; some providers say with an answer what it cost.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import logging
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_agent.contracts.model_provider import ProviderProfile, fetch_model_entries
+from hermes_agent.core.messages import Usage
+from hermes_agent.models.providers import LOCAL, ModelEndpoint
+from hermes_agent.models.request import ModelAnswer
+from hermes_agent.system.files import write_atomic
+
+__all__ = [
+    "ModelInfo",
+    "ModelCatalog",
+    "ModelsUnavailable",
+    "cost_usd",
+    "is_free_of_charge",
+    "fetch_model_ids",
+    "reported_cost_usd",
+]
+
+logger = logging.getLogger(__name__)
+
+
+class _Family(NamedTuple):
+    """What a family of models can do."""
+
+    begins: str
+    """How their names begin, behind the vendor."""
+    context_length: int
+    vision: bool = False
+    tools: bool = True
+
+
+class _Price(NamedTuple):
+    """Dollars a million tokens."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float | None = None
+
+
+_FAMILIES: Sequence[_Family] = (
+    _Family("claude-", 200_000, vision=True),
+    _Family("gpt-4.1", 1_047_576, vision=True),
+    _Family("gpt-4o", 128_000, vision=True),
+    _Family("gpt-5", 400_000, vision=True),
+    _Family("o1", 200_000, vision=True),
+    _Family("o3", 200_000, vision=True),
+    _Family("o4", 200_000, vision=True),
+    _Family("gpt-oss", 131_072),
+    _Family("gemini-", 1_048_576, vision=True),
+    _Family("gemma-3", 131_072, vision=True, tools=False),
+    _Family("deepseek-", 128_000),
+    _Family("grok-4", 256_000, vision=True),
+    _Family("grok-", 131_072),
+    _Family("mistral-large", 128_000),
+    _Family("mistral-medium", 128_000, vision=True),
+    _Family("magistral", 128_000),
+    _Family("devstral", 128_000),
+    _Family("codestral", 256_000),
+    _Family("llama-4", 1_000_000, vision=True),
+    _Family("llama-3", 131_072),
+    _Family("kimi-k2", 256_000),
+    _Family("glm-4.6", 200_000),
+    _Family("glm-4.5", 128_000),
+    _Family("minimax-m", 200_000),
+    _Family("qwen3-coder", 262_144),
+    _Family("qwen3", 131_072),
+    _Family("qwen", 131_072),
+    _Family("hermes-4", 131_072),
+)
+_PRICES: dict[str, dict[str, _Price]] = {
+    "anthropic": {
+        "claude-opus-4-5": _Price(5, 25, 0.5, 6.25),
+        "claude-opus-4-1": _Price(15, 75, 1.5, 18.75),
+        "claude-opus-4": _Price(15, 75, 1.5, 18.75),
+        "claude-sonnet-4-5": _Price(3, 15, 0.3, 3.75),
+        "claude-sonnet-4": _Price(3, 15, 0.3, 3.75),
+        "claude-haiku-4-5": _Price(1, 5, 0.1, 1.25),
+        "claude-3-5-haiku": _Price(0.8, 4, 0.08, 1),
+    },
+    "openai": {
+        "gpt-5.1": _Price(1.25, 10, 0.125),
+        "gpt-5": _Price(1.25, 10, 0.125),
+        "gpt-5-mini": _Price(0.25, 2, 0.025),
+        "gpt-5-nano": _Price(0.05, 0.4, 0.005),
+        "gpt-4.1": _Price(2, 8, 0.5),
+        "gpt-4.1-mini": _Price(0.4, 1.6, 0.1),
+        "gpt-4.1-nano": _Price(0.1, 0.4, 0.025),
+        "gpt-4o": _Price(2.5, 10, 1.25),
+        "gpt-4o-mini": _Price(0.15, 0.6, 0.075),
+        "o3": _Price(2, 8, 0.5),
+        "o4-mini": _Price(1.1, 4.4, 0.275),
+    },
+    "gemini": {
+        "gemini-2.5-pro": _Price(1.25, 10, 0.125),
+        "gemini-2.5-flash": _Price(0.3, 2.5, 0.03),
+        "gemini-2.5-flash-lite": _Price(0.1, 0.4, 0.01),
+    },
+    "deepseek": {"deepseek-chat": _Price(0.28, 0.42, 0.028), "deepseek-reasoner": _Price(0.28, 0.42, 0.028)},
+    "xai": {
+        "grok-4": _Price(3, 15, 0.75),
+        "grok-4-fast-reasoning": _Price(0.2, 0.5, 0.05),
+        "grok-4-fast-non-reasoning": _Price(0.2, 0.5, 0.05),
+        "grok-code-fast-1": _Price(0.2, 1.5, 0.02),
+    },
+}
+_VENDOR = re.compile(r"^(?:models/)?(?:[\w.-]+/)*(?:(?:us|eu|apac|global)\.)?(?:anthropic\.|openai\.|meta\.)?")
+_DATE = re.compile(r"-(?:latest|\d{8}|\d{4}-\d{2}-\d{2}|\d{4})$")
+
+
+@functools.lru_cache(maxsize=64)
+def _family(model: str) -> _Family | None:
+    """Return what is known of a model of any provider."""
+    name = _VENDOR.sub("", model.lower())
+    return next((family for family in _FAMILIES if name.startswith(family.begins)), None)
+
+
+def _price_at_vendor(provider: str, model: str) -> _Price | None:
+    """Return what a model costs at its vendor; None elsewhere, and for one that is not in the table."""
+    name = model.lower().removeprefix("models/")
+    prices = _PRICES.get(provider, {})
+    return prices.get(name) or prices.get(_DATE.sub("", name))
+
+
+USUAL_CONTEXT = 128_000
+"""Tokens that a model is taken to see of which nothing is known."""
+TTL_S = 24 * 3600.0
+FILE_CHECK_S = 1.0
+"""For how long it is not looked whether somebody else fetched a list: each answer asks for its price."""
+TIMEOUT_S = 8.0
+
+
+class ModelsUnavailable(Exception):
+    """A provider does not say which models it has; the message says who."""
+
+
+class ModelInfo(NamedTuple):
+    """One model; None where it is not known. Prices are dollars a token."""
+
+    id: str
+    context_length: int | None = None
+    max_output: int | None = None
+    vision: bool | None = None
+    tools: bool | None = None
+    input_price: float | None = None
+    output_price: float | None = None
+    cache_read_price: float | None = None
+    cache_write_price: float | None = None
+
+    def cost_usd(self, usage: Usage) -> float | None:
+        """Return what a usage costs; None when the price is not known."""
+        if self.input_price is None or self.output_price is None:
+            return None
+        written = usage.details.get("cache_creation_input_tokens")
+        written = written if isinstance(written, int) else 0
+        read_price = self.input_price if self.cache_read_price is None else self.cache_read_price
+        write_price = self.input_price if self.cache_write_price is None else self.cache_write_price
+        return (
+            max(0, usage.input_tokens - usage.cached_tokens - written) * self.input_price
+            + usage.cached_tokens * read_price
+            + written * write_price
+            + usage.output_tokens * self.output_price
+        )
+
+
+class ModelCatalog:
+    """The lists of providers, kept on disk. `folder`: where; it is made when the first list is kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, _CachedList] = {}
+        self._files: dict[tuple[str, str], Path] = {}
+        self._silent: set[tuple[str, str]] = set()
+        """Providers and models that were to tell with an answer what it cost, and did not."""
+
+    def known_info(self, endpoint: ModelEndpoint, model: str) -> ModelInfo:
+        """Return what is known of a model without asking anybody."""
+        _, listed = self._list(self._file(endpoint))
+        found = listed.get(model)
+        usual = _released_info(endpoint, model)
+        if found is None:
+            return usual
+        return found._replace(**{k: v for k, v in usual._asdict().items() if getattr(found, k) is None})
+
+    def is_priced(self, endpoint: ModelEndpoint, model: str) -> bool:
+        """Say whether it is known what an answer of a model costs, or will be with the answer."""
+        name = endpoint.provider.name
+        tells = name == REPORTS_COST and (name, model) not in self._silent
+        return is_free_of_charge(name) or tells or self.known_info(endpoint, model).cost_usd(Usage()) is not None
+
+    def listed_cost_usd(self, endpoint: ModelEndpoint, model: str, usage: Usage) -> float | None:
+        """Return what an answer costs by the prices that are known; None when they are not."""
+        cost = self.known_info(endpoint, model).cost_usd(usage)
+        if cost is None and reported_cost_usd(endpoint.provider.name, usage.details) is None:
+            self._silent.add((endpoint.provider.name, model))
+        return cost
+
+    def context_length(self, endpoint: ModelEndpoint, model: str, block: Any) -> int:
+        """Return how many tokens a model can see; 0 for the embedded one, which makes a conversation fit by itself.
+
+        Args:
+            block: the config's `model`, whose `context_length` is that of the model it names.
+        """
+        if endpoint.provider.name == LOCAL:
+            return 0
+        own = isinstance(block, Mapping) and model in (block.get("default") or model)
+        given = block.get("context_length") if own else None
+        return int(given or self.known_info(endpoint, model).context_length or USUAL_CONTEXT)
+
+    def list_models(self, endpoint: ModelEndpoint, *, fresh: bool = False) -> list[ModelInfo]:
+        """Return a provider's models; asks it when what is kept is older than a day. Blocks up to 8 seconds.
+
+        Args:
+            fresh: ask also when what is kept is younger.
+
+        Raises:
+            ModelsUnavailable: it does not say, and nothing is kept.
+        """
+        file = self._file(endpoint)
+        fetched_at, kept = self._list(file, look=True)
+        if fresh or time.time() - fetched_at > TTL_S:
+            entries = _fetch_entries(endpoint)
+            if entries is not None:
+                write_atomic(_modified_at(file), json.dumps({"fetched_at": time.time(), "models": entries}))
+                _, kept = self._list(file, look=True)
+        if not kept:
+            named = endpoint.provider.profile.fallback_models
+            if not named:
+                raise ModelsUnavailable(f"{endpoint.display_name} does not say which models it has")
+            return [self.known_info(endpoint, name) for name in named]
+        return [self.known_info(endpoint, name) for name in kept]
+
+    def _file(self, endpoint: ModelEndpoint) -> Path:
+        key = endpoint.provider.name, endpoint.base_url
+        if key not in self._files:
+            mark = hashlib.sha256(endpoint.base_url.encode()).hexdigest()[:8]
+            self._files[key] = self._folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', endpoint.provider.name)}-{mark}.json"
+        return self._files[key]
+
+    def _list(self, file: Path, *, look: bool = False) -> tuple[float, dict[str, ModelInfo]]:
+        """Return when a list was fetched and what it says; read again only when the file is another one.
+
+        Args:
+            look: also when it was looked a moment ago.
+        """
+        known, now = self._read.get(file), time.monotonic()
+        if known is not None and not look and now - known.checked_at < FILE_CHECK_S:
+            return known.fetched_at, known.models
+        try:
+            fetched_at = file.stat().st_mtime
+            if known is None or known.fetched_at != fetched_at:
+                value = json.loads(file.read_bytes())
+                models = {e["id"]: _parse_info(e) for e in value["models"] if isinstance(e, dict) and e.get("id")}
+                known = _CachedList(fetched_at, models)
+        except FileNotFoundError:
+            known = _CachedList(0.0, {})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
+            logger.warning("the list of models in %s cannot be read, and is fetched again: %s", file, exc)
+            known = _CachedList(0.0, {})
+        self._read[file] = known._replace(checked_at=now)
+        return known.fetched_at, known.models
+
+
+class _CachedList(NamedTuple):
+    """What a file said."""
+
+    fetched_at: float
+    """0.0: there is none."""
+    models: dict[str, ModelInfo]
+    checked_at: float = 0.0
+
+
+def _released_info(endpoint: ModelEndpoint, model: str) -> ModelInfo:
+    """Return what the release and the provider's profile know."""
+    family, provider = _family(model), endpoint.provider
+    at_vendor = endpoint.base_url == provider.base_url
+    dollars = _price_at_vendor(provider.name, model) if at_vendor else None
+    if endpoint.is_own_server:
+        dollars = _Price(0, 0, 0)
+    if family is None:
+        free = 0.0 if endpoint.is_own_server else None
+        vision = True if provider.profile.supports_vision else None
+        return ModelInfo(model, vision=vision, input_price=free, output_price=free)
+    a_token = [None if cost is None else cost * 1e-6 for cost in dollars or (None,) * 4]
+    return ModelInfo(model, family.context_length, None, family.vision, family.tools, *a_token)
+
+
+def _modified_at(file: Path) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+def fetch_model_ids(endpoint: ModelEndpoint) -> list[str] | None:
+    """Ask a provider now which models it has; None when it does not say. Nothing is kept; blocks up to 8 seconds."""
+    entries = _fetch_entries(endpoint)
+    return None if entries is None else [entry["id"] for entry in entries]
+
+
+def _fetch_entries(endpoint: ModelEndpoint) -> list[dict[str, Any]] | None:
+    """Ask a provider; its entries in its own words, or just the ids where a profile has its own way to ask."""
+    profile = endpoint.provider.profile
+    key = endpoint.key or None
+    if type(profile).fetch_models is not ProviderProfile.fetch_models:
+        try:
+            ids = profile.fetch_models(api_key=key, base_url=endpoint.base_url, timeout=TIMEOUT_S)
+        except Exception as exc:  # noqa: BLE001 - a plugin's profile
+            logger.warning("the models of provider %s cannot be listed: %s", profile.name, exc)
+            return None
+        return [{"id": str(name)} for name in ids] if ids else None
+    url = profile.models_url or f"{endpoint.base_url}/models"
+    authorization = {"Authorization": f"Bearer {key}"} if key else {}
+    return fetch_model_entries(url, {**dict(endpoint.provider.default_headers), **authorization}, TIMEOUT_S)
+
+
+def _parse_info(entry: Mapping[str, Any]) -> ModelInfo:
+    """Read an entry of a list, in the words of OpenRouter, vLLM, llama.cpp, Mistral, Groq and Together."""
+    top, meta = _mapping(entry.get("top_provider")), _mapping(entry.get("meta"))
+    can, price = _mapping(entry.get("capabilities")), _mapping(entry.get("pricing"))
+    sees = _mapping(entry.get("architecture")).get("input_modalities")
+    parameters = entry.get("supported_parameters")
+    unit = 1.0 if "prompt" in price else 1e-6  # Together: dollars a million
+    return ModelInfo(
+        id=str(entry["id"]),
+        context_length=_count(
+            entry.get("context_length"),
+            entry.get("max_model_len"),
+            entry.get("max_context_length"),
+            entry.get("context_window"),
+            meta.get("n_ctx"),
+            meta.get("n_ctx_train"),
+        ),
+        max_output=_count(top.get("max_completion_tokens"), entry.get("max_completion_tokens")),
+        vision="image" in sees if isinstance(sees, list) else can.get("vision"),
+        tools="tools" in parameters if isinstance(parameters, list) else can.get("function_calling"),
+        input_price=_price(price.get("prompt", price.get("input")), unit),
+        output_price=_price(price.get("completion", price.get("output")), unit),
+        cache_read_price=_price(price.get("input_cache_read"), unit),
+        cache_write_price=_price(price.get("input_cache_write"), unit),
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _count(*values: Any) -> int | None:
+    return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), None)
+
+
+def _price(value: Any, unit: float) -> float | None:
+    try:
+        price = float(value) * unit
+    except (TypeError, ValueError):
+        return None
+    return price if price >= 0 else None  # OpenRouter: -1 for one that varies
+
+
+REPORTS_COST = "openrouter"
+"""Its `cost` is in credits, which are dollars: https://openrouter.ai/docs/use-cases/usage-accounting"""
+
+
+def is_free_of_charge(provider: str) -> bool:
+    """Say whether a provider's model runs on this machine."""
+    return provider == LOCAL
+
+
+def cost_usd(answer: ModelAnswer, provider: str) -> float | None:
+    """Return what an answer cost in dollars; None when it is not known.
+
+    Args:
+        provider: who was asked, where the answer does not say who answered.
+    """
+    told = reported_cost_usd(answer.provider or provider, answer.usage.details)
+    return answer.listed_cost_usd if told is None else told
+
+
+def reported_cost_usd(provider: str, details: Mapping[str, Any]) -> float | None:
+    """Return what an answer cost in dollars; None when nobody said so. `details`: the provider's `usage` object."""
+    if is_free_of_charge(provider):
+        return 0.0
+    cost = details.get("cost") if provider == REPORTS_COST else None
+    return float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None

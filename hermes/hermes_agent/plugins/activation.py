@@ -1,0 +1,338 @@
+"""Which of the plugins that are there run: one answer for each, with its reason. Pure functions over settings.
+
+Source: plugin contract §1.5, §1.6; the texts in backticks there are word for word.
+
+Switch a plugin on or off in the config, or take it out. Source: plugin contract §1.13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Protocol
+
+from hermes_agent.contracts.kind import read_setting
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.text import nearest_name
+from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, add_every_memory_folder, discover
+from hermes_agent.plugins.manifest import PluginManifest
+
+__all__ = [
+    "Activation",
+    "ActivationChange",
+    "PluginSettings",
+    "SecretLookup",
+    "Status",
+    "UnknownPluginName",
+    "decide_activation",
+    "enable_hint",
+    "find_plugin",
+    "make_value_check",
+    "remove_from_config",
+    "set_activation",
+    "unknown_names",
+]
+
+
+Status = Literal["enabled", "disabled", "not enabled", "failed", "refused", "changed"]
+"""`failed`: it should run and could not be loaded; `refused`: another plugin has its key, or its manifest is bad;
+`changed`: its files are not those that were granted (`trust`)."""
+
+NOT_GATED_BY_ENV = ("backend", "platform", "model-provider", "exclusive")
+"""Kinds that check for themselves whether they are configured."""
+
+
+class PluginSettings(NamedTuple):
+    """The settings under `plugins`."""
+
+    enabled: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+    auto_enable: bool = False
+    """What a build declared, and every installed package, runs unless it is disabled."""
+    entries: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    """`plugins.entries`: settings by plugin."""
+    memory: str = ""
+    """`memory.provider`: the plugin that keeps the memory."""
+    model_provider: str = ""
+    """`model.provider`: a plugin of this name brings the model."""
+    scheduler: str = ""
+    """`cron.provider`: a plugin of this name brings the scheduler."""
+    load_timeout_s: float = 30.0
+    """Longest import and registration of one plugin."""
+    free_tools: tuple[str, ...] = ()
+    """`plugins.allow_tool_override`: tools that any plugin may take over."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> PluginSettings:
+        """Read them from the effective configuration; what is not of the expected type enables nothing."""
+        memory = read_setting(values, "memory.provider")
+        chosen = (read_setting(values, "model.provider"), read_setting(values, "cron.provider"))
+        section = values.get("plugins")
+        if not isinstance(section, Mapping):
+            return cls((), (), False, {}, memory, *chosen)
+        entries = section.get("entries")
+        return cls(
+            _names(section.get("enabled")),
+            _names(section.get("disabled")),
+            section.get("auto_enable") is True,
+            {str(k): v for k, v in entries.items() if isinstance(v, Mapping)} if isinstance(entries, Mapping) else {},
+            memory,
+            *chosen,
+            _seconds(section.get("load_timeout_s")),
+            _names(section.get("allow_tool_override")),
+        )
+
+    def entry(self, manifest: PluginManifest) -> Mapping[str, Any]:
+        """Return the settings of one plugin, by key or by name."""
+        return self.entries.get(manifest.key) or self.entries.get(manifest.name) or {}
+
+    def may_override(self, manifest: PluginManifest) -> bool:
+        """Say whether the operator lets the plugin take over tools; bundled plugins always may."""
+        return manifest.source == "bundled" or self.entry(manifest).get("allow_tool_override") is True
+
+    def selects_memory(self, manifest: PluginManifest) -> bool:
+        """Say whether `memory.provider` names this plugin: by key, name or folder, with or without its category."""
+        return manifest.kind == "exclusive" and bool(self.memory) and self.memory in _setting_names(manifest)
+
+    def selects_model(self, manifest: PluginManifest) -> bool:
+        """Say whether `model.provider` names this plugin, in one of those ways."""
+        chosen = self.model_provider
+        return manifest.kind == "model-provider" and bool(chosen) and chosen in _setting_names(manifest)
+
+    def selects_scheduler(self, manifest: PluginManifest) -> bool:
+        """Say whether `cron.provider` names this plugin, in one of those ways."""
+        return (
+            manifest.kind in ("standalone", "backend")
+            and bool(self.scheduler)
+            and self.scheduler in _setting_names(manifest)
+        )
+
+
+class SecretLookup(Protocol):
+    """Where secrets are looked up."""
+
+    def get(self, name: str, /) -> str | None:
+        """Return the value, or None.
+
+        Raises:
+            ValueError: `name` could not be the name of a variable.
+        """
+        ...
+
+
+def make_value_check(secrets: SecretLookup) -> Callable[[str], bool]:
+    """Return the question whether a name of `requires_env` has a value; one that no variable can have has none."""
+
+    def ask(name: str) -> bool:
+        try:
+            return bool(secrets.get(name))
+        except ValueError:
+            return False
+
+    return ask
+
+
+class Activation(NamedTuple):
+    """The answer for one plugin."""
+
+    load: bool
+    status: Status
+    reason: str = ""
+    """Why it does not run; empty when it does."""
+    missing: tuple[str, ...] = ()
+    """Names of `requires_env` without a value, when that is the reason."""
+
+
+def decide_activation(manifest: PluginManifest, settings: PluginSettings, has_env: Callable[[str], bool]) -> Activation:
+    """Say whether the plugin runs.
+
+    Args:
+        has_env: whether a name of `requires_env` has a value, wherever secrets are looked for.
+    """
+    if _is_named(manifest, settings.disabled):
+        return Activation(False, "disabled", "disabled via config")
+    match manifest.kind:
+        case "exclusive" if settings.selects_memory(manifest):
+            return Activation(True, "enabled")
+        case "exclusive":
+            return Activation(False, "not enabled", "exclusive plugin — activate via <category>.provider config")
+        case "model-provider" if settings.selects_model(manifest):
+            return Activation(True, "enabled")
+        case "backend" if manifest.source == "bundled":
+            return Activation(True, "enabled")
+        case "platform" if manifest.source == "bundled":
+            return Activation(True, "enabled")
+    chosen = settings.selects_scheduler(manifest) or _declared_default(manifest, settings)
+    if not (_is_named(manifest, settings.enabled) or chosen):
+        return Activation(False, "not enabled", f"not enabled in config ({enable_hint(manifest)})")
+    missing = [] if _ignores_env(manifest, settings) else [n for n in manifest.env_names if not has_env(n)]
+    if missing:
+        text = f"Plugin {manifest.name} disabled (missing: {', '.join(missing)})"
+        return Activation(False, "disabled", text, tuple(missing))
+    return Activation(True, "enabled")
+
+
+def enable_hint(manifest: PluginManifest) -> str:
+    """Return how to enable the plugin, as the contract words it."""
+    return f"run `hermes plugins enable {manifest.key}` to activate"
+
+
+def _setting_names(manifest: PluginManifest) -> tuple[str, ...]:
+    """What a setting that selects a plugin may call it."""
+    return (*manifest.answers_to, manifest.folder, manifest.key.partition("/")[2])
+
+
+def _is_named(manifest: PluginManifest, names: Iterable[str]) -> bool:
+    return not set(manifest.answers_to).isdisjoint(names)
+
+
+def _declared_default(manifest: PluginManifest, settings: PluginSettings) -> bool:
+    return settings.auto_enable and manifest.source in ("declared", "entrypoint")
+
+
+def _ignores_env(manifest: PluginManifest, settings: PluginSettings) -> bool:
+    return manifest.kind in NOT_GATED_BY_ENV or settings.entry(manifest).get("ignore_missing_env") is True
+
+
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and value > 0 else 30.0
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()
+
+
+class UnknownPluginName(NamedTuple):
+    """A name in the settings that no usable plugin answers to."""
+
+    name: str
+    text: str
+    """What to tell the person, in one sentence."""
+    nearest: str = ""
+    """The plugin that is probably meant; empty when none is near."""
+
+
+def unknown_names(settings: PluginSettings, found: Discovery) -> list[UnknownPluginName]:
+    """Return what `plugins.enabled` names and nobody answers to."""
+    known = {name for manifest in found.plugins.values() for name in manifest.answers_to}
+    return [_explain_unknown(name, found, known) for name in dict.fromkeys(settings.enabled) if name not in known]
+
+
+def _explain_unknown(name: str, found: Discovery, known: set[str]) -> UnknownPluginName:
+    for manifest in found.plugins.values():
+        if manifest.folder == name:
+            return UnknownPluginName(
+                name, f"{name} is the folder of plugin `{manifest.key}`; enable `{manifest.key}`", manifest.key
+            )
+    rejected = _explain_rejected(name, found.rejected)
+    if rejected is not None:
+        return UnknownPluginName(name, f"plugin `{name}` ({rejected.path}) cannot be used: {rejected.reason}")
+    near = nearest_name(name, sorted(known))
+    if near is not None:
+        return UnknownPluginName(name, f"unknown plugin `{name}` (did you mean `{near}`?)", near)
+    return UnknownPluginName(name, f"unknown plugin `{name}`: `hermes plugins list` shows those that are there")
+
+
+def _explain_rejected(name: str, rejected: Iterable[RejectedPlugin]) -> RejectedPlugin | None:
+    return next((r for r in rejected if not r.rival and name in (r.name, r.name.rpartition("/")[2])), None)
+
+
+class ActivationChange(NamedTuple):
+    """What `switch` did."""
+
+    manifest: PluginManifest
+    changed: bool
+    """False when the config said so already."""
+
+
+def find_plugin(name: str, found: Discovery) -> PluginManifest:
+    """Return the plugin that answers to `name`.
+
+    Raises:
+        UserError: none does; the message names the one that is probably meant.
+    """
+    for manifest in found.plugins.values():
+        if name in manifest.answers_to:
+            return manifest
+    unknown = unknown_names(PluginSettings(enabled=(name,)), found)[0]
+    known = ", ".join(sorted(found.plugins)) or "none"
+    raise UserError(unknown.text, hint="" if unknown.nearest else f"Plugins that are there: {known}.")
+
+
+def set_activation(
+    home: Path,
+    name: str,
+    *,
+    on: bool,
+    settings: PluginSettings,
+    environ: Mapping[str, str],
+    cwd: Path,
+    allow_tool_override: bool | None = None,
+) -> ActivationChange:
+    """Put the plugin into `plugins.enabled` or `plugins.disabled` and take it out of the other.
+
+    Args:
+        name: key or name of a plugin that is there.
+        settings: as in effect now.
+        allow_tool_override: None leaves that setting as it is.
+
+    Raises:
+        UserError: no such plugin, or the setting cannot be changed (declared by Nix, read-only file).
+    """
+    from hermes_agent.config.edit import set_value  # a listing changes nothing
+
+    found = discover(home, environ, cwd)
+    add_every_memory_folder(found, home, settings.memory)
+    manifest = find_plugin(name, found)
+    wanted = _with(settings, manifest) if on else _without(settings, manifest)
+    changed = False
+    for field in ("enabled", "disabled"):
+        value = getattr(wanted, field)
+        if value != getattr(settings, field):
+            set_value(home, ("plugins", field), list(value), environ=environ)
+            changed = True
+    if allow_tool_override is not None:
+        path = ("plugins", "entries", manifest.key, "allow_tool_override")
+        if settings.entry(manifest).get("allow_tool_override", False) != allow_tool_override:
+            set_value(home, path, allow_tool_override, environ=environ)
+            changed = True
+    return ActivationChange(manifest, changed)
+
+
+def remove_from_config(
+    home: Path, names: Collection[str], settings: PluginSettings, environ: Mapping[str, str]
+) -> list[str]:
+    """Remove the names from `plugins.enabled` and `plugins.disabled`, as far as these are the person's own.
+
+    Returns:
+        A sentence for each list that still names the plugin, because it cannot be changed here.
+    """
+    from hermes_agent.config.edit import set_value  # as above
+
+    left = []
+    for field in ("enabled", "disabled"):
+        present: tuple[str, ...] = getattr(settings, field)
+        kept = [name for name in present if name not in names]
+        if len(kept) != len(present):
+            try:
+                set_value(home, ("plugins", field), kept, environ=environ)
+            except UserError as exc:
+                left.append(f"plugins.{field} still names it: {' '.join(str(exc).split())}")
+    return left
+
+
+def _with(settings: PluginSettings, manifest: PluginManifest) -> PluginSettings:
+    disabled = tuple(n for n in settings.disabled if n not in manifest.answers_to)
+    implied = settings.auto_enable and manifest.source in ("declared", "entrypoint")
+    named = implied or any(n in manifest.answers_to for n in settings.enabled)
+    enabled = settings.enabled if named else (*settings.enabled, manifest.key)
+    return settings._replace(enabled=enabled, disabled=disabled)
+
+
+def _without(settings: PluginSettings, manifest: PluginManifest) -> PluginSettings:
+    enabled = tuple(n for n in settings.enabled if n not in manifest.answers_to)
+    named = any(n in manifest.answers_to for n in settings.disabled)
+    return settings._replace(
+        enabled=enabled, disabled=settings.disabled if named else (*settings.disabled, manifest.key)
+    )

@@ -1,0 +1,393 @@
+"""The providers that plugins registered: a registry for each kind, and which one the config selects.
+
+Source: plugin contract §2.2, §8.
+
+What plugins stand on: the parts of a host that they register with, or forks of them. `host` passes itself in.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+from hermes_agent.adapters.questions import SlackActions
+from hermes_agent.adapters.registry import PlatformRegistry
+from hermes_agent.agent.injected_messages import InjectedMessages
+from hermes_agent.commands import CommandTable
+from hermes_agent.config.load import Layer
+from hermes_agent.contracts.command import CliCommand
+from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, choose_context_engine
+from hermes_agent.contracts.cron_scheduler import CRON_SCHEDULER, CronScheduler, choose_cron_scheduler
+from hermes_agent.contracts.dashboard_auth import DASHBOARD_AUTH, DashboardAuthProvider
+from hermes_agent.contracts.image_video import (
+    IMAGE_GEN,
+    VIDEO_GEN,
+    ImageGenProvider,
+    VideoGenProvider,
+    choose_image_gen,
+    choose_video_gen,
+)
+from hermes_agent.contracts.kind import Kind, SelectedProvider
+from hermes_agent.contracts.memory import MEMORY, MemoryProvider, check_memory_provider, choose_memory
+from hermes_agent.contracts.model_provider import AuxiliaryTask
+from hermes_agent.contracts.secret_source import SECRET_SOURCE, SecretSource, check_secret_source
+from hermes_agent.contracts.speech import (
+    BUILTIN_STT,
+    BUILTIN_TTS,
+    TRANSCRIPTION,
+    TTS,
+    TranscriptionProvider,
+    TTSProvider,
+    choose_transcription,
+    choose_tts,
+)
+from hermes_agent.contracts.terminal_env import (
+    BUILTIN_BACKENDS,
+    TERMINAL_ENV,
+    TerminalEnvironmentProvider,
+    choose_terminal_env,
+)
+from hermes_agent.contracts.web import (
+    BROWSER,
+    WEB_SEARCH,
+    BrowserProvider,
+    WebSearchProvider,
+    choose_browser,
+    choose_web_search,
+)
+from hermes_agent.core.registry import BUILTIN, Conflict, Registry, RegistryEntry
+from hermes_agent.hooks import HookBus
+from hermes_agent.plugins.activation import SecretLookup
+from hermes_agent.plugins.usage_account import UsageAccount
+from hermes_agent.sessions import UsageLedger
+from hermes_agent.skills.library import PluginSkills
+from hermes_agent.tools import Dispatcher, ToolRegistry
+
+if TYPE_CHECKING:
+    from hermes_agent.models.client_pool import ClientPool
+    from hermes_agent.models.providers import ProviderCatalog
+    from hermes_agent.models.selection import ModelSelection
+    from hermes_agent.runtime.bridge import Bridge
+
+__all__ = [
+    "ConfigValues",
+    "HostServices",
+    "KINDS",
+    "ModelServices",
+    "ProviderKind",
+    "Providers",
+    "RegistrationStore",
+    "StagedHost",
+    "WrongProviderType",
+    "provider_name",
+]
+
+
+class WrongProviderType(Exception):
+    """What a plugin wants to register is not of the kind; the text ends its log line."""
+
+
+class ProviderKind(NamedTuple):
+    """How providers of one kind are registered and selected."""
+
+    kind: Kind
+    contract: type[Any]
+    choose: Callable[[Mapping[str, Any], Mapping[str, Any]], SelectedProvider[Any]] | None = None
+    """`choose(providers, config values)`; None where all of them are used."""
+    refuse: Callable[[Any], str] | None = None
+    """Returns why something is not of the kind, empty when it is; None asks for a subclass of the contract."""
+    reserved: frozenset[str] = frozenset()
+    """Names that the agent keeps for itself."""
+    single: bool = False
+    """There is one for the process; whoever comes first."""
+    lenient: bool = False
+    """An unusable name is refused with a line in the log; elsewhere it raises."""
+
+
+KINDS: dict[str, ProviderKind] = {
+    k.kind.name: k
+    for k in (
+        ProviderKind(WEB_SEARCH, WebSearchProvider, choose_web_search),
+        ProviderKind(TTS, TTSProvider, choose_tts, reserved=BUILTIN_TTS),
+        ProviderKind(TRANSCRIPTION, TranscriptionProvider, choose_transcription, reserved=BUILTIN_STT),
+        ProviderKind(IMAGE_GEN, ImageGenProvider, choose_image_gen),
+        ProviderKind(VIDEO_GEN, VideoGenProvider, choose_video_gen),
+        ProviderKind(BROWSER, BrowserProvider, choose_browser),
+        ProviderKind(TERMINAL_ENV, TerminalEnvironmentProvider, choose_terminal_env, reserved=BUILTIN_BACKENDS),
+        ProviderKind(SECRET_SOURCE, SecretSource, refuse=check_secret_source),
+        ProviderKind(DASHBOARD_AUTH, DashboardAuthProvider, lenient=True),
+        ProviderKind(CONTEXT_ENGINE, ContextEngine, choose_context_engine, single=True),
+        ProviderKind(CRON_SCHEDULER, CronScheduler, choose_cron_scheduler),
+        ProviderKind(MEMORY, MemoryProvider, choose_memory, refuse=check_memory_provider),
+    )
+}
+
+
+class Providers:
+    """A registry for each of `KINDS`; each is empty until a plugin registers something."""
+
+    def __init__(self) -> None:
+        self._registries: dict[str, Registry[Any]] = {n: Registry(k.kind.label) for n, k in KINDS.items()}
+        self.memory_plugin = ""
+        """Key of the plugin that `memory.provider` names; what it registers is chosen, whatever its own name is."""
+
+    def __getitem__(self, kind: str) -> Registry[Any]:
+        """Return the registry of a kind.
+
+        Raises:
+            KeyError: there is no such kind.
+        """
+        return self._registries[kind]
+
+    def add(self, kind: str, provider: Any, *, owner: str) -> str:
+        """Register a provider and return its name.
+
+        Raises:
+            WrongProviderType: it is not of the kind.
+            ValueError: it has no usable name.
+            Conflict: somebody else has the name.
+        """
+        spec = KINDS[kind]
+        _check_type(spec, provider)
+        name = provider_name(spec.kind, provider)
+        if name in spec.reserved:
+            raise Conflict(spec.kind.label, name, BUILTIN, owner)
+        self._check_single(spec, name, owner)
+        self._registries[kind].add(name, provider, owner=owner)
+        return name
+
+    def choose(self, kind: str, values: Mapping[str, Any]) -> SelectedProvider[Any]:
+        """Return the provider of a kind that the config selects, with the reason.
+
+        Args:
+            values: the effective config.
+        """
+        choose = KINDS[kind].choose
+        if choose is None:
+            return SelectedProvider(None, "all of them are used")
+        choice = choose(dict(self._registries[kind].items()), values)
+        if kind == MEMORY.name and choice.provider is None and self.memory_plugin:
+            for name in self._registries[kind].owned_by(self.memory_plugin):
+                return SelectedProvider(
+                    self._registries[kind].get(name), f"memory.provider names its plugin `{self.memory_plugin}`"
+                )
+        return choice
+
+    def _check_single(self, spec: ProviderKind, name: str, owner: str) -> None:
+        registry = self._registries[spec.kind.name]
+        for present in registry.names() if spec.single else ():
+            if registry.owner(present) != owner:
+                raise Conflict(spec.kind.label, present, registry.owner(present) or "", owner)
+            if present != name:
+                raise WrongProviderType(f"comes second, after its own `{present}`")
+
+    def snapshot(self) -> dict[str, dict[str, RegistryEntry[Any]]]:
+        """Return the state for `restore`."""
+        return {kind: registry.snapshot() for kind, registry in self._registries.items()}
+
+    def restore(self, state: dict[str, dict[str, RegistryEntry[Any]]]) -> None:
+        """Go back to a `snapshot`."""
+        for kind, registered in state.items():
+            self._registries[kind].restore(registered)
+
+    def fork(self, without: str) -> Self:
+        """Return providers of their own with the same content, but for those of `without`."""
+        fork = copy.copy(self)
+        fork._registries = {kind: registry.fork(without) for kind, registry in self._registries.items()}
+        return fork
+
+    def adopt(self, owner: str, fork: Self) -> None:
+        """Replace what `owner` has here by what it has in `fork`."""
+        for kind, registry in self._registries.items():
+            registry.adopt(owner, fork[kind])
+
+    def remove_owner(self, owner: str) -> list[str]:
+        """Forget the providers of `owner` and return their names."""
+        return [name for registry in self._registries.values() for name in registry.remove_owner(owner)]
+
+    def owned_by(self, owner: str) -> list[str]:
+        """Return the names of the providers of `owner`."""
+        return [name for registry in self._registries.values() for name in registry.owned_by(owner)]
+
+
+def provider_name(kind: Kind, provider: Any) -> str:
+    """Return the provider's name.
+
+    Raises:
+        ValueError: it is empty or no text.
+    """
+    name = getattr(provider, "name", None)
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"a {kind.label} needs a name: {type(provider).__name__}.name is {name!r}")
+    return name.strip()
+
+
+def _check_type(spec: ProviderKind, provider: Any) -> None:
+    if spec.refuse is not None:
+        reason = spec.refuse(provider)
+        if reason:
+            raise WrongProviderType(reason)
+    elif not isinstance(provider, spec.contract):
+        raise WrongProviderType(f"does not inherit from {spec.contract.__name__}")
+
+
+class ConfigValues(Protocol):
+    """The effective configuration."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Every setting, defaults included."""
+        ...
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The files that it comes from, weakest first."""
+        ...
+
+
+class RegistrationStore(Protocol):
+    """Where plugins register something: it can go back to how it was, and change what one plugin has."""
+
+    def snapshot(self) -> Any: ...
+    def restore(self, state: Any) -> None: ...
+    def owned_by(self, owner: str) -> list[str]:
+        """Return the names of what `owner` has here."""
+        ...
+
+    def remove_owner(self, owner: str) -> list[str]:
+        """Forget everything of `owner` and return its names; what it had replaced comes back."""
+        ...
+
+    def fork(self, without: str) -> Any:
+        """Return a store of its own with the same content, but for that of `without`: a new load registers there."""
+        ...
+
+    def adopt(self, owner: str, fork: Any) -> None:
+        """Replace, in one step, what `owner` has here by what it has in `fork`."""
+        ...
+
+
+class ModelServices(Protocol):
+    """What it takes to ask a model."""
+
+    @property
+    def home(self) -> Path: ...
+    @property
+    def config(self) -> ConfigValues: ...
+    @property
+    def bridge(self) -> Bridge: ...
+    @property
+    def clients(self) -> ClientPool: ...
+    @property
+    def ledger(self) -> UsageLedger | None:
+        """Where calls are written down; None writes nothing."""
+        ...
+
+    def select_model(
+        self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None
+    ) -> ModelSelection:
+        """Choose a model.
+
+        Args:
+            model: takes the place of the configured one.
+            provider: takes the place of the configured one.
+            profile: which of the provider's keys (`providers.<name>.profiles`).
+            settings: take the place of the config's block `model`.
+
+        Raises:
+            UserError: there is none to be had.
+            ValueError: the provider has no such profile.
+        """
+        ...
+
+
+class HostServices(ModelServices, Protocol):
+    """The parts of a host that a plugin touches."""
+
+    @property
+    def working_directory(self) -> Path:
+        """Where tools work outside of a session; resolved."""
+        ...
+
+    @property
+    def credentials(self) -> SecretLookup: ...
+    @property
+    def tools(self) -> ToolRegistry: ...
+    @property
+    def hooks(self) -> HookBus: ...
+    @property
+    def commands(self) -> CommandTable: ...
+    @property
+    def cli_commands(self) -> Registry[CliCommand]: ...
+    @property
+    def providers(self) -> Providers: ...
+    @property
+    def plugin_skills(self) -> PluginSkills: ...
+    @property
+    def model_providers(self) -> ProviderCatalog: ...
+    @property
+    def auxiliary_tasks(self) -> Registry[AuxiliaryTask]: ...
+    @property
+    def platforms(self) -> PlatformRegistry: ...
+    @property
+    def slack_actions(self) -> SlackActions: ...
+    @property
+    def injected(self) -> InjectedMessages: ...
+    @property
+    def dispatcher(self) -> Dispatcher: ...
+    @property
+    def account(self) -> UsageAccount: ...
+    def reread_config(self) -> list[str]:
+        """Read the config and the secrets again; return what changed and needs a restart.
+
+        Raises:
+            ConfigError: a setting is wrong; everything stays as it was.
+        """
+        ...
+
+    @property
+    def stores(self) -> tuple[RegistrationStore, ...]:
+        """Every place where a plugin registers something; a failed `register` is undone in all of them."""
+        ...
+
+
+class StagedHost:
+    """The host as a plugin sees it that is loaded while others, or its own older version, serve.
+
+    Every store is a fork until `commit`; everything else is the host's. A plugin that is never committed leaves no
+    trace, however late its threads register something.
+
+    Args:
+        owner: key of the plugin; the forks do not have what it registered before.
+    """
+
+    def __init__(self, ground: HostServices, owner: str) -> None:
+        self._services = ground
+        self._owner = owner
+        self._forks: dict[int, tuple[RegistrationStore, Any]] = {
+            id(store): (store, store.fork(owner)) for store in ground.stores
+        }
+        self._live = False
+
+    def __getattr__(self, name: str) -> Any:
+        return self.stand_in(getattr(self._services, name))
+
+    @property
+    def stores(self) -> tuple[RegistrationStore, ...]:
+        """The forks, or after `commit` the host's stores."""
+        return tuple(self.stand_in(store) for store in self._services.stores)
+
+    def stand_in(self, store: Any) -> Any:
+        """Return the fork that stands for `store`; anything else, and everything after `commit`, is itself."""
+        if self._live:
+            return store
+        known = self._forks.get(id(store))
+        return store if known is None else known[1]
+
+    def commit(self) -> None:
+        """Replace what the plugin had registered by what it has registered now."""
+        for store, fork in self._forks.values():
+            store.adopt(self._owner, fork)
+        self._live = True

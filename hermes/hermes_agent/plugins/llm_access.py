@@ -1,0 +1,364 @@
+"""Who is asked, and one question to them. Source: plugin contract §5.5, §13 rows 26, 27.
+
+The question itself runs on the core loop, whose clients it shares; everything of the plugin's stays with the plugin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from hermes_agent.agent.settings import UsageCap, UsageLimits, find_unpriced, price_refusal, read_limits, usage_caps
+from hermes_agent.core.errors import ModelError, UserError
+from hermes_agent.hooks import HookBus
+from hermes_agent.models.client_pool import ChosenModel, ClientPool, fallback_selections
+from hermes_agent.models.fallback import RequestAttempts
+from hermes_agent.models.model_catalog import cost_usd
+from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest
+from hermes_agent.models.selection import ModelSelection
+from hermes_agent.plugins.host_services import ModelServices
+from hermes_agent.plugins.llm_types import Overrides, PluginLlmUsage
+from hermes_agent.sessions import LOCAL, UsageRecord
+from hermes_agent.tools import current_scope
+
+__all__ = [
+    "AUXILIARY_HOOKS",
+    "ModelCaller",
+    "ModelRoute",
+    "MAIN_MODEL",
+    "TIMEOUT_S",
+    "request_answer",
+    "find_route",
+    "find_task_route",
+    "task_selection",
+    "request_refusal",
+    "call_with_hooks",
+    "answer_usage",
+]
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_S = 30.0
+"""Longest wait for an answer where the call says nothing."""
+MAIN_MODEL = ("", "auto")
+"""Values of `auxiliary.<task>.provider` that mean the conversation's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRoute:
+    """Who answers a call."""
+
+    selection: ModelSelection
+    timeout_s: float = TIMEOUT_S
+    """Where the call says nothing."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that the operator adds to the request."""
+    chain: Sequence[Any] = ()
+    """Who stands in, in place of `fallback_providers`; empty for them."""
+
+
+def find_route(ground: ModelServices, wanted: Overrides, *, images: bool) -> ModelRoute:
+    """Return who answers.
+
+    With `images`, and unless the call names a provider, a model or a profile, `auxiliary.vision` when it is set:
+    whether a provider's model sees is written nowhere, so the operator's word decides. Only of the embedded model it is
+    known that it does not.
+
+    Raises:
+        UserError: there is no model to be had, or none that sees.
+        ConfigError: the provider is unknown.
+        ValueError: the provider has no such profile.
+    """
+    vision = (ground.config.values.get("auxiliary") or {}).get("vision") or {}
+    if images and not (wanted.provider or wanted.model or wanted.profile) and _is_set(vision):
+        found = find_task_route(ground, vision)
+    else:
+        found = ModelRoute(_choose_selection(ground, wanted))
+    if images and found.selection.is_embedded:
+        raise UserError(
+            "The embedded model cannot see pictures.",
+            hint="Name one that can: `hermes config set auxiliary.vision.provider NAME`, and `auxiliary.vision.model`.",
+        )
+    return found
+
+
+def _choose_selection(ground: ModelServices, wanted: Overrides) -> ModelSelection:
+    if wanted.provider:
+        return ground.select_model(provider=wanted.provider, model=wanted.model, profile=wanted.profile)
+    # a plugin that may choose the model stays with the provider: a name alone must not lead to another one
+    return _with_model(ground.select_model(profile=wanted.profile), wanted.model)
+
+
+def _with_model(active: ModelSelection, model: str) -> ModelSelection:
+    if not model or model == active.model:
+        return active
+    if active.is_embedded:
+        raise UserError(
+            f"The embedded model is {active.model}; {model!r} is none of its names.",
+            hint="Configure a provider that has it: `hermes config set model.provider NAME`.",
+        )
+    return replace(active, model=model)
+
+
+def _is_set(vision: Mapping[str, Any]) -> bool:
+    return bool(vision.get("provider", "") not in MAIN_MODEL or vision.get("model") or vision.get("base_url"))
+
+
+def task_selection(ground: ModelServices, task: Mapping[str, Any]) -> ModelSelection:
+    """Return who answers a side task.
+
+    Args:
+        task: its settings (`provider`, `model`, `base_url`, `api_key`).
+
+    Raises:
+        UserError: there is no model to be had.
+        ConfigError: the provider is unknown.
+    """
+    provider, model = str(task.get("provider") or ""), str(task.get("model") or "")
+    address, key = task.get("base_url") or "", task.get("api_key") or ""
+    if provider in MAIN_MODEL and not address:
+        return _with_model(ground.select_model(), model)
+    if not address and not key:
+        return ground.select_model(provider=provider, model=model)
+    block = {"provider": provider, "default": model, "base_url": address, "api_key": key}
+    return ground.select_model(settings=block)
+
+
+def find_task_route(ground: ModelServices, task: Mapping[str, Any]) -> ModelRoute:
+    """Return who answers a side task, by its settings.
+
+    Raises:
+        UserError, ConfigError: see `task_selection`.
+    """
+    effort = {"reasoning_effort": task["reasoning_effort"]} if task.get("reasoning_effort") else {}
+    extra = {**(task.get("extra_body") or {}), **effort}
+    timeout_s = float(task.get("timeout") or TIMEOUT_S)
+    return ModelRoute(task_selection(ground, task), timeout_s, extra, task.get("fallback_chain") or ())
+
+
+class ModelCaller(NamedTuple):
+    """Why a model is asked, for the record."""
+
+    cause: str
+    """The side task, or `plugin`."""
+    plugin: str = ""
+
+
+async def request_answer(
+    ground: ModelServices, way: ModelRoute, request: ModelRequest, timeout_s: float, asker: ModelCaller
+) -> ModelAnswer:
+    """Ask, again after a passing failure (`auxiliary.transient_retries`), and then who stands in.
+
+    On the core loop the host's clients are used; on any other loop the call has one of its own.
+
+    Raises:
+        UserError: a cap of the operator is reached (`limits`).
+        ModelError: there is no answer, or none within `timeout_s` seconds.
+    """
+    shared, values = ground.bridge.has_core_loop, ground.config.values
+    found = _caps(ground)
+    refusal = await ground.bridge.run(_cap_reached, ground, found) if shared else _cap_reached(ground, found)
+    if refusal:
+        raise UserError(refusal, hint="Raise the limit in the config, or wait until tomorrow.")
+    clients = ground.clients if shared else ClientPool()
+    selection, chain = way.selection, way.chain or values.get("fallback_providers")
+    chosen = clients.make_chosen(
+        selection, lambda: fallback_selections(chain, lambda block: ground.select_model(settings=block))
+    )
+    if refusal := _price_refusal(ground, found, chosen):
+        raise UserError(refusal)
+    retries = int((values.get("auxiliary") or {}).get("transient_retries") or 0)
+    try:
+        async with asyncio.timeout(timeout_s) as limit:
+            if shared:
+                await ground.bridge.run(chosen.client.warm_up)
+            began = time.monotonic()
+            attempts = RequestAttempts(chosen, retries, partial(_price_refusal, ground, found))
+            answer = await _answer_with_retries(attempts, request, limit.when() or math.inf)
+            _record(ground, answer, selection.provider, asker, time.monotonic() - began)
+            return answer
+    except TimeoutError:
+        raise ModelError(
+            "unreachable",
+            f"Model {request.model!r} of {selection.provider} gave no whole answer within {timeout_s:g} seconds.",
+            hint="Ask for less, or give the call a longer `timeout`.",
+        ) from None
+    finally:
+        if not shared:
+            await clients.aclose()
+
+
+def _limits(ground: ModelServices) -> UsageLimits:
+    return read_limits(ground.config.values.get("limits") or {})
+
+
+def _account_session() -> str:
+    """Return the session on whose account a model is asked; empty for none."""
+    scope = current_scope.get()
+    return "" if scope is None else scope.account or scope.session_id
+
+
+def _caps(ground: ModelServices) -> list[UsageCap]:
+    """Return the caps that hold here."""
+    scope, session_id = current_scope.get(), _account_session()
+    platform = "" if scope is None else scope.platform
+    return usage_caps(_limits(ground), {"session_id": session_id} if session_id else {}, platform)
+
+
+def _price_refusal(ground: ModelServices, found: Sequence[UsageCap], asked: ChosenModel) -> str:
+    """Return why a model may not be asked at an unknown price; empty when it may. Warns where it is not counted."""
+    limits = _limits(ground)
+    if refusal := price_refusal(limits, found, asked.client, asked.name):
+        return refusal
+    if why := find_unpriced(limits, found, asked.client, asked.name):
+        logger.warning("%s: this call is not counted", why)
+    return ""
+
+
+def request_refusal(ground: ModelServices, selection: ModelSelection) -> str:
+    """Return why this model may not be asked now, by a cap or its unknown price; empty when it may. Blocks."""
+    found = _caps(ground)
+    return _cap_reached(ground, found) or _price_refusal(ground, found, ClientPool().make_chosen(selection))
+
+
+def _cap_reached(ground: ModelServices, found: Sequence[UsageCap]) -> str:
+    """Return why no model may be asked any more (`limits`), empty when one may."""
+    for cap in found:
+        if ground.ledger is not None and (sentence := cap.sentence(ground.ledger.totals(**cap.usage_filter))):
+            return sentence
+    return ""
+
+
+def _record(ground: ModelServices, answer: ModelAnswer, provider: str, asker: ModelCaller, seconds: float) -> None:
+    """Write the call down, in a worker that nobody waits for."""
+    scope = current_scope.get()
+    provider = answer.provider or provider
+    logger.debug("model %s of %s answered for %s %s", answer.model, provider, asker.cause, asker.plugin)
+    if ground.ledger is None:
+        return
+    note = UsageRecord(
+        answer.usage,
+        provider,
+        answer.model,
+        cause=asker.cause,
+        plugin=asker.plugin,
+        session_id=_account_session(),
+        turn_id=scope.turn_id if scope is not None else "",
+        source=scope.platform if scope is not None else "",
+        principal=scope.principal if scope is not None else LOCAL,
+        cost_usd=cost_usd(answer, provider),
+        seconds=seconds,
+    )
+    ground.bridge.spawn(partial(ground.ledger.record, note))
+
+
+async def _answer_with_retries(attempts: RequestAttempts, request: ModelRequest, until: float) -> ModelAnswer:
+    while True:
+        try:
+            return await _answer(attempts.chosen.client, attempts.request(request))
+        except ModelError as exc:
+            lighter, before = _drop_refused_field(request, exc), attempts.chosen
+            pause_s = 0.0 if lighter else attempts.record_failure(exc)
+            if pause_s is None or asyncio.get_running_loop().time() + pause_s >= until:
+                raise
+            logger.info("%s", exc.message if lighter else attempts.retry_notice(exc, pause_s, before).log)
+        request = lighter or request
+        await asyncio.sleep(pause_s)
+
+
+async def _answer(client: ModelClient, request: ModelRequest) -> ModelAnswer:
+    answer: ModelAnswer | None = None
+    async for part in client.stream(request):
+        if isinstance(part, ModelAnswer):
+            answer = part
+    assert answer is not None  # the last item of every stream
+    return answer
+
+
+def _drop_refused_field(request: ModelRequest, error: ModelError) -> ModelRequest | None:
+    """Return the request without the one field that the provider does not take; None when it is not about one."""
+    if error.status not in (400, 422):
+        return None
+    said = str(error)
+    if request.temperature is not None and "temperature" in said:
+        return replace(request, temperature=None)
+    if request.max_tokens is not None and "max_tokens" in said and "max_completion_tokens" in said:
+        extra = {**request.extra, "max_completion_tokens": request.max_tokens}
+        return replace(request, max_tokens=None, extra=extra)
+    if "response_format" in request.extra and "response_format" in said:
+        # the prompt asks for the same shape
+        return replace(request, extra={k: v for k, v in request.extra.items() if k != "response_format"})
+    return None
+
+
+def answer_usage(answer: ModelAnswer, provider: str) -> PluginLlmUsage:
+    """Return the tokens of an answer as plugins are given them, with the price where it is known."""
+    usage = answer.usage
+    details = usage.details.get("prompt_tokens_details")
+    written = details.get("cache_write_tokens") if isinstance(details, Mapping) else None
+    written = usage.details.get("cache_creation_input_tokens") if written is None else written
+    return PluginLlmUsage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        cache_read_tokens=usage.cached_tokens,
+        cache_write_tokens=written if isinstance(written, int) else 0,
+        cost_usd=cost_usd(answer, provider),
+    )
+
+
+AUXILIARY_HOOKS = ("pre_auxiliary_call", "post_auxiliary_call")
+"""What observers of the calls of `ctx.llm` are told with; ours."""
+
+
+async def call_with_hooks(
+    hooks: HookBus,
+    plugin: str,
+    purpose: str,
+    selection: ModelSelection,
+    request: ModelRequest,
+    work: Coroutine[Any, Any, ModelAnswer],
+) -> ModelAnswer:
+    """Await `work`, and tell the observers before and after; nobody is waited for."""
+    scope = current_scope.get()
+    keywords: dict[str, Any] = {
+        "plugin_id": plugin,
+        "purpose": purpose,
+        "provider": selection.provider,
+        "model": request.model,
+        "session_id": scope.session_id if scope is not None else "",
+        "turn_id": scope.turn_id if scope is not None else "",
+        "message_count": len(request.messages),
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "started_at": time.time(),
+    }
+    before, after = AUXILIARY_HOOKS
+    hooks.post(before, **keywords)
+    began = time.monotonic()
+    ended: dict[str, Any] = {"status": "error", "error": "cancelled", "usage": {}}
+    try:
+        answer = await work
+        usage = answer.usage
+        ended = {
+            "status": "ok",
+            "error": "",
+            "usage": {
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+                "total_tokens": usage.total_tokens,
+                "cache_read_tokens": usage.cached_tokens,
+            },
+        }
+        return answer
+    except Exception as exc:
+        ended["error"] = str(exc)
+        raise
+    finally:
+        hooks.post(after, **keywords, **ended, duration_ms=round((time.monotonic() - began) * 1000))

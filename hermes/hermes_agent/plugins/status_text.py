@@ -1,0 +1,222 @@
+"""The plugins in words: the text of `/plugins`, and the lines of the banner.
+
+Source: plugin contract §1.12, §13 row 15.
+
+Why a name that a plugin brought is not there now: the plugin waits for a grant, failed, or is switched off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from hermes_agent.adapters.registry import PLATFORM, PlatformState
+from hermes_agent.commands import normalise_name
+from hermes_agent.contracts.kind import Kind
+from hermes_agent.plugins.activation import UnknownPluginName
+from hermes_agent.plugins.discovery import RejectedPlugin
+from hermes_agent.plugins.grants import PINNED_SOURCES, GrantStore
+from hermes_agent.plugins.plugin_record import LoadedPlugin
+from hermes_agent.plugins.usage_account import PluginUsage, account_lines
+
+__all__ = [
+    "banner_lines",
+    "explain_absence",
+    "explain_not_running",
+    "is_missed",
+    "plugin_text",
+    "plugins_text",
+    "start_hints",
+    "suspension_line",
+]
+
+
+_SIGNS = {"enabled": "✓", "not enabled": "○"}
+NONE = (
+    "No plugins installed.\n"
+    "  Install one: hermes plugins install owner/repo\n"
+    "  Or drop a plugin directory into {home}/plugins/, and enable it: hermes plugins enable NAME"
+)
+
+
+def plugins_text(
+    records: Iterable[LoadedPlugin],
+    rejected: Sequence[RejectedPlugin],
+    unknown: Sequence[UnknownPluginName],
+    home: str,
+    platforms: Mapping[str, PlatformState] = MappingProxyType({}),
+    remarks: Sequence[str] = (),
+) -> str:
+    """Return what `/plugins` shows.
+
+    Args:
+        home: shown where plugins go.
+        platforms: what would become of each registered platform, by name.
+        remarks: what concerns all plugins.
+    """
+    ordered = sorted(records, key=lambda r: r.manifest.key)
+    shown = [r for r in ordered if r.manifest.source != "bundled"]
+    bundled = len(ordered) - len(shown)
+    lines: list[str] = []
+    if shown or rejected:
+        lines.append(f"Plugins ({len(shown) + len(rejected)}):")
+        for record in shown:
+            lines += _plugin_lines(record, platforms)
+        lines += [f"  ✗ {r.name} [refused] — {r.reason}" for r in rejected]
+    else:
+        lines.append(NONE.format(home=home))
+    lines += [f"  ! plugins.enabled: {u.text}" for u in unknown]
+    lines += [f"  ! {remark}" for remark in remarks]
+    if bundled:
+        lines.append(f"  (+{bundled} bundled — see: hermes plugins list)")
+    if any(r.status == "not enabled" for r in shown):
+        lines.append("  Enable/disable: hermes plugins enable/disable <name>")
+    return "\n".join(lines)
+
+
+def plugin_text(
+    record: LoadedPlugin,
+    tally: PluginUsage,
+    platforms: Mapping[str, PlatformState] = MappingProxyType({}),
+    *,
+    suspended: str = "",
+) -> str:
+    """Return what `/plugins NAME` shows: the plugin's line, what it registered, what it did so far.
+
+    Args:
+        suspended: why its hooks are called no more; empty when they are.
+    """
+    manifest = record.manifest
+    lines = [*_plugin_lines(record, platforms), f"      {manifest.source}: {manifest.path}"]
+    if suspended:
+        lines.append(f"      ! {suspension_line(manifest.key, suspended)}")
+    if manifest.description:
+        lines.append(f"      {manifest.description}")
+    for noun, names in (
+        ("tools", record.tools_registered),
+        ("hooks", record.hooks_registered),
+        ("commands", [*record.commands_registered, *record.cli_commands_registered]),
+    ):
+        if names:
+            lines.append(f"      {noun}: {', '.join(names)}")
+    lines += [f"      note: {note}" for note in record.notes]
+    lines += [f"      so far: {line}" for line in account_lines(tally)]
+    return "\n".join(lines)
+
+
+def suspension_line(key: str, why: str) -> str:
+    """Return, in one line, that the plugin's hooks are called no more, and what to do."""
+    return (
+        f"the hooks of plugin `{key}` are suspended until the next start, its guards block: {why}. "
+        f"If it may take longer, raise plugins.entries.{key}.hook_timeout_s"
+    )
+
+
+def _plugin_lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list[str]:
+    manifest = record.manifest
+    words = [_SIGNS.get(record.status, "✗"), manifest.name if manifest.key == manifest.name else manifest.key]
+    if manifest.shown_version:
+        words.append(f"v{manifest.shown_version}")
+    if record.status != "enabled":
+        words.append(f"[{record.status}]")
+    if record.is_dev:
+        words.append("[dev: not pinned]")
+    counts = _counts(record)
+    if counts:
+        words.append(f"({counts})")
+    line = "  " + " ".join(words)
+    if record.failure:
+        line += f" — {record.failure}"
+    waiting = [
+        f"      {kind.label} `{name}`: {_describe_provider(kind, platforms.get(name))}"
+        for kind, name in record.providers_registered
+        if not kind.is_used or kind is PLATFORM
+    ]
+    if record.stale:
+        waiting.insert(0, f"      ! a newer version could not be loaded: {record.stale}")
+    if record.remedy:
+        waiting.insert(0, f"      → {record.remedy}")
+    return [line, *waiting, *(f"      without {p.full}" for p in record.problems)]
+
+
+def _describe_provider(kind: Kind, platform: PlatformState | None) -> str:
+    """Return what becomes of a provider, in words; of a platform also whether it is enabled, and why."""
+    if kind is not PLATFORM or platform is None:
+        return "registered; this release has no consumer"
+    return f"registered, {'enabled' if platform.enabled else 'not enabled'} ({platform.reason})"
+
+
+def _counts(record: LoadedPlugin) -> str:
+    counts = (
+        (len(record.tools_registered), "tools"),
+        (len(record.hooks_registered), "hooks"),
+        (len(record.middleware_registered), "middleware"),
+        (len(record.commands_registered) + len(record.cli_commands_registered), "commands"),
+        (len(record.providers_registered), "providers"),
+        (len(record.skills_registered), "skills"),
+    )
+    return ", ".join(f"{number} {noun}" for number, noun in counts if number)
+
+
+def banner_lines(records: Iterable[LoadedPlugin]) -> list[str]:
+    """Return `calculator: calculate, unit_convert` for each plugin with tools, in load order."""
+    return [f"{r.manifest.name}: {', '.join(r.tools_registered)}" for r in records if r.enabled and r.tools_registered]
+
+
+def is_missed(record: LoadedPlugin) -> bool:
+    """Say whether the operator wants the plugin to run, and it does not."""
+    lacks = record.status == "disabled" and (record.error or "").startswith("Plugin ")
+    return lacks or record.status in ("failed", "changed")
+
+
+def start_hints(
+    records: Iterable[LoadedPlugin], rejected: Sequence[RejectedPlugin], unknown: Sequence[UnknownPluginName]
+) -> list[str]:
+    """Return a line for each thing that somebody may want to put right at the start."""
+    lines = [f"plugins.enabled: {u.text}" for u in unknown]
+    lines += [f"plugin `{r.name}` ({r.path}) is not used: {r.reason}" for r in rejected]
+    for record in records:
+        key = record.manifest.key
+        if is_missed(record):
+            lines.append(explain_not_running(record))
+        elif record.status == "not enabled" and record.manifest.source != "bundled":
+            lines.append(_how_to_enable(record))
+        if record.stale:
+            lines.append(f"plugin `{key}`: a newer version could not be loaded: {record.stale}")
+        lines += [f"plugin `{key}` goes without a {p.kind}: {p.full}" for p in record.problems]
+    return lines
+
+
+def _how_to_enable(record: LoadedPlugin) -> str:
+    key = record.manifest.key
+    if record.error and record.error.startswith("not enabled in config"):
+        return f"plugin `{key}` is there and not enabled: hermes plugins enable {key}"
+    return f"plugin `{key}` does not run: {record.error}"
+
+
+def explain_absence(kind: str, name: str, records: Iterable[LoadedPlugin], trust: GrantStore) -> str:
+    """Return which plugin brought `name` when it last ran, and why it does not now; empty when none did.
+
+    Args:
+        kind: `tools`, `commands`, `cli_commands` or `skills`, as `LoadedPlugin.registers` has them.
+        trust: has noted what a plugin registered at its last load.
+    """
+    wanted = normalise_name(name).replace("_", "-") if kind == "commands" else name
+    for record in records:
+        if record.enabled or record.manifest.source not in PINNED_SOURCES:
+            continue
+        brought = trust.entry(record.manifest).registers.get(kind, ())
+        if wanted in brought or (kind == "commands" and wanted in [each.replace("_", "-") for each in brought]):
+            return explain_not_running(record)
+    return ""
+
+
+def explain_not_running(record: LoadedPlugin) -> str:
+    """Return that a plugin does not run, with the reason and what to do."""
+    key = record.manifest.key
+    if record.status == "failed":
+        remedy = f"; {record.remedy}" if record.remedy else ""
+        return f"plugin `{key}` failed to load: {record.failure}{remedy}"
+    if record.status == "disabled" and record.error and record.error.startswith("Plugin "):
+        return record.error
+    return f"plugin `{key}` does not run: {record.error}"

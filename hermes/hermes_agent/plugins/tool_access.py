@@ -1,0 +1,149 @@
+"""What a plugin does in a conversation: `ctx.dispatch_tool`, through the same pipeline as the model's calls, and
+`ctx.inject_message`. Source: plugin contract §2.3, §2.4, §13 row 8.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+from hermes_agent.core.messages import new_id
+from hermes_agent.plugins.host_services import HostServices
+from hermes_agent.policy import ApprovalHooks, Approvals, NoApprover
+from hermes_agent.tools import CallScope, current_scope, tool_error
+from hermes_agent.tools.results import failure
+from hermes_agent.tools.tool_search import TOOL_CALL, unwrap_search_call
+
+__all__ = ["MAX_NESTING", "NO_CONVERSATION", "dispatch_tool", "inject_message"]
+
+logger = logging.getLogger(__name__)
+
+MAX_NESTING = 8
+"""How deep tools, and the hooks around them, may call tools."""
+APPROVAL_TIMEOUT_S = 60.0
+NO_CONVERSATION = "inject_message: no CLI reference (not available in gateway mode)"
+_NO_CANCEL = threading.Event()
+"""Says whether a call outside every conversation was interrupted: nobody can."""
+
+_LATER: Any = None
+_depth: ContextVar[int] = ContextVar("hermes_dispatch_depth", default=0)
+
+
+def dispatch_tool(
+    ground: HostServices,
+    plugin: str,
+    name: str,
+    args: dict[str, Any] | None,
+    keywords: dict[str, Any],
+    call_id: str = "",
+) -> str:
+    """Run a tool for `plugin` in this thread and return its result text; a tool's error is a result, too.
+
+    The call belongs to the conversation that this thread works for; outside one, nobody can be asked for approval.
+
+    Args:
+        keywords: passed on to the handler (`parent_agent`, …).
+        call_id: what hooks are told as `tool_call_id`; a new one where it is empty.
+    """
+    if args is not None and not isinstance(args, dict):
+        return tool_error("Invalid tool arguments", tool=name, hint="The arguments must be one mapping.")
+    depth = _depth.get()
+    if depth >= MAX_NESTING:
+        logger.warning("plugin %s calls %s: tools call tools more than %d deep", plugin, name, MAX_NESTING)
+        return tool_error(f"{name} was not run: tools call tools more than {MAX_NESTING} deep")
+    arguments = dict(args or {})
+    if name == TOOL_CALL:
+        name, inner = unwrap_search_call(arguments, ground.tools.names())
+        if inner is None:
+            return tool_error("Invalid tool arguments", tool=name, hint="`name` and one mapping as `arguments`.")
+        arguments = inner
+    ground.dispatcher.coerce(name, arguments)
+    scope = current_scope.get()
+    nobody_waits = scope is None
+    if scope is None:
+        scope = _PluginScope.of(ground, plugin, keywords)
+    elif keywords:
+        scope = replace(scope, extra={**scope.extra, **keywords})
+    if scope.budget is not None and not scope.budget.take():
+        logger.warning("plugin %s calls %s: the steps of the turn are spent", plugin, name)
+        return tool_error(f"{name} was not run: the turn has spent all its steps")
+    token = _depth.set(depth + 1)
+    try:
+        identity = call_id or new_id("call")
+        return ground.dispatcher.run_inline(identity, name, arguments, scope, nobody_waits=nobody_waits).result
+    except Exception as exc:
+        logger.exception("dispatch_tool(%s) of plugin %s failed", name, plugin)
+        return failure(f"Error executing {name}: {exc}")
+    finally:
+        _depth.reset(token)
+
+
+class _PluginScope(CallScope):
+    """The circumstances of a call outside every conversation.
+
+    The directory and the approvals, which most calls have no need of, are made when they are asked for.
+    """
+
+    __slots__ = ("_services", "_plugin")
+    _services: HostServices
+    _plugin: str
+
+    @classmethod
+    def of(cls, ground: HostServices, plugin: str, keywords: dict[str, Any]) -> _PluginScope:
+        """Return it for a call of `plugin`, with the ids that it gave."""
+        scope = cls(
+            session_id=str(keywords.get("session_id") or ""),
+            task_id=str(keywords.get("task_id") or new_id("task")),
+            turn_id=str(keywords.get("turn_id") or ""),
+            api_request_id=str(keywords.get("api_request_id") or ""),
+            cwd=_LATER,
+            approvals=_LATER,
+            platform="plugin",
+            cancelled=_NO_CANCEL,
+            extra=keywords,
+        )
+        del scope.cwd, scope.approvals
+        scope._services, scope._plugin = ground, plugin
+        return scope
+
+    def __getattr__(self, name: str) -> Any:
+        """Make what is not there yet."""
+        if name == "cwd":
+            self.cwd = self._services.working_directory
+        elif name == "approvals":
+            self.approvals = self._approvals()
+        else:
+            raise AttributeError(name)
+        return getattr(self, name)
+
+    def _approvals(self) -> Approvals:
+        ground = self._services
+        return Approvals(
+            NoApprover(f"when plugin `{self._plugin}` calls it outside a conversation"),
+            timeout_s=APPROVAL_TIMEOUT_S,
+            told=ApprovalHooks(ground.hooks, ground.bridge, surface="gateway", session_key=""),
+            off=(ground.config.values.get("approvals") or {}).get("mode") == "off",
+        )
+
+
+def inject_message(ground: HostServices, plugin: str, content: str, role: str, session_id: str) -> bool:
+    """Leave a text for a conversation; false, with a warning in the log, when there is none or too much waits.
+
+    Args:
+        session_id: empty means the conversation that this thread works for, else the one in front of the person.
+    """
+    text = content if role == "user" else f"[{role}] {content}"
+    if not content.strip():
+        logger.warning("inject_message: plugin '%s' gave no text", plugin)
+        return False
+    scope = current_scope.get()
+    target = session_id or ("" if scope is None else scope.session_id)
+    outcome = ground.injected.push(text, target)
+    if outcome == "full":
+        logger.warning("inject_message: too many messages wait already, one of plugin '%s' is dropped", plugin)
+    elif outcome == "nobody":
+        logger.warning("%s", NO_CONVERSATION)
+    return outcome == "taken"

@@ -1,0 +1,500 @@
+"""Text to `ShellScript`: the grammar is tree-sitter's; what words stand for is worked out as far as it is written there."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hermes_agent.policy.shell import syntax
+from hermes_agent.policy.shell.effects import assignment_effects, find_effects, possible_programs
+from hermes_agent.policy.shell.expansion import Expander, output_of
+from hermes_agent.policy.shell.paths import Links, resolve_place
+from hermes_agent.policy.shell.programs import is_a
+from hermes_agent.policy.shell.script import (
+    REVEALS,
+    UNDETERMINED,
+    UNKNOWN,
+    UNLISTED,
+    NestedCode,
+    PossibleScript,
+    ShellCommand,
+    ShellRedirect,
+    ShellScript,
+    ShellWord,
+)
+from hermes_agent.policy.shell.small_languages import autostart_commands, compiled_files, compiled_programs, read_source
+from hermes_agent.policy.shell.syntax import descendants, is_descriptor, node_text, parse_tree, prints_secret
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+__all__ = ["LONGEST", "read_script"]
+
+LONGEST = 100_000
+"""Characters of a text that is looked at; a longer one cannot be told."""
+DEEPEST = 12
+"""How deep scripts in scripts are followed."""
+MOST_COMMANDS = 2_000
+MOST_STEPS = 20_000
+"""Statements that are looked at, however often each: functions and loops within each other multiply."""
+TURNS = 16
+"""Values of a `for` loop that are tried one by one."""
+SUBSTITUTIONS = ("command_substitution", "process_substitution")
+_EVALUATE = frozenset({"let", "test", "[", "printf", "read", "unset", "mapfile", "readarray", "set"})
+"""Builtins that evaluate the subscript of a name that they are given."""
+_RUN_SOURCES = frozenset({"go", "java", "rust-script", "runghc", "tcc", "zig"})
+"""Programs that compile a source and run it."""
+_SUBSCRIPT = re.compile(r"\b[A-Za-z_]\w*\[[^\]]*?(?:\$\((.+)\)|`([^`]+)`)", re.DOTALL)
+_UNREAD = re.compile(r"(?<!\\)`([^`]+)`|\$\((.+)\)", re.DOTALL)
+"""A substitution in a part of `${x:-…}` that the grammar leaves as it stands."""
+
+
+def read_script(text: str, *, guessed: bool = False) -> ShellScript:
+    """Return what `text` would run; `guessed`: it only may be a script (`PossibleScript`). Never raises."""
+    if len(text) > LONGEST:
+        return ShellScript((), problem=f"it is longer than {LONGEST} characters")
+    reader = _Reader(guessed)
+    try:
+        reader.read_text(text, depth=0)
+    except RecursionError:  # substitutions in substitutions, hundreds deep
+        reader.problem = "it is nested too deep"
+    if reader.expander.room < 0:
+        reader.problem = reader.problem or "its variables become too long"
+    return ShellScript(tuple(reader.out), reader.fork_bomb, reader.problem, reader.assigns)
+
+
+class _Reader:
+    """Walks a tree in the order in which the shell would run it; what may run counts as run."""
+
+    def __init__(self, guessed: bool) -> None:
+        self.out: list[ShellCommand] = []
+        self.fork_bomb = False
+        self.problem = ""
+        self.assigns = False
+        self.cwd = ""
+        self.expander = Expander(self._substitution)
+        self._functions: dict[str, Node] = {}
+        self._aliases: dict[str, str] = {}
+        self._files: dict[str, str] = {}
+        """What the script itself wrote into files, as far as known."""
+        self._links = Links()
+        self._compiled: dict[str, str] = {}
+        """The sources of programs that the script compiled."""
+        self._depth = 0
+        self._steps = 0
+        self._substituted: set[int] = set()
+        """The substitutions of this text that were read."""
+        self._calling: list[str] = []
+        self._guessing = guessed
+        """Whether the text only may be a command."""
+        self._endless = False
+        """Whether a loop without an end runs what is read."""
+        self._running: list[str] = []
+        """The files whose scripts are read."""
+
+    def read_text(self, text: str, *, depth: int, before: tuple[ShellCommand, ...] = ()) -> list[ShellCommand]:
+        """Read a script, or one within a script."""
+        if depth > DEEPEST or len(self.out) > MOST_COMMANDS:
+            self.problem = self.problem or "it is nested too deep, or too long"
+            return []
+        root = parse_tree(text)
+        if root.has_error and "{" in text:  # the grammar takes no list of braces for a command's name
+            expanded = re.sub(r"(?<![$\w])\{([^{}\s]*,[^{}\s]*)\}", lambda m: m[1].replace(",", " "), text)
+            root = parse_tree(expanded)
+        if root.has_error and "<>" in text:  # nor a redirect that opens for both
+            root = parse_tree(re.sub(r"(?<![<>])<>(?![<>])", ">>", text))
+        if root.has_error:
+            self.problem = self.problem or "it is no shell script that can be read"
+        self.fork_bomb |= self._endless and syntax.leaves_running(root)
+        outer = self._depth, self._substituted
+        self._depth, self._substituted = depth, set()
+        try:
+            found = self._children(root, before)
+            if "`" in text or "(" in text:
+                self._read_substitutions(root)
+            return found
+        finally:
+            self._depth, self._substituted = outer
+
+    def _read_substitutions(self, root: Node) -> None:
+        """Read the substitutions that are no part of a command: `$(($(rm)))`, `case $(rm) in`, `export $(rm)`."""
+        for node in descendants(root, (*SUBSTITUTIONS, "word", "regex")):
+            if node.type not in SUBSTITUTIONS:
+                for bare in _UNREAD.finditer(node_text(node)):
+                    self.read_text(bare[1] or bare[2], depth=self._depth + 1)
+            elif node.id not in self._substituted:
+                self._substitution(node)
+
+    def _children(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        return [c for child in node.named_children for c in self._node(child, before)]
+
+    def _node(self, node: Node, before: tuple[ShellCommand, ...] = ()) -> list[ShellCommand]:
+        """Return the commands that the node runs; all of them, and what is nested, are in `out` as well."""
+        self._steps += 1
+        if len(self.out) > MOST_COMMANDS or self._steps > MOST_STEPS:
+            self.problem = self.problem or "it is too long"
+            return []
+        method = getattr(self, f"_on_{node.type}", None)
+        return method(node, before) if method is not None else self._children(node, before)
+
+    # -- structure -------------------------------------------------------------------------------------------
+
+    def _on_comment(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        return []
+
+    def _on_pipeline(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        found, endless = list[ShellCommand](), False
+        for stage in node.named_children:
+            start = len(self.out)
+            found += self._node(stage, (*before, *found))
+            flooded = syntax.floods(self.out[start:]) if endless else False
+            self.fork_bomb |= bool(flooded)
+            endless = flooded is not None and (endless or syntax.endless_input(stage, self.out[start:]))
+        return found
+
+    def _on_while_statement(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        outer = self._endless
+        if syntax.loops_for_ever(node):
+            self._endless = True
+            self.fork_bomb |= syntax.leaves_running(node)
+        try:
+            return self._children(node, before)
+        finally:
+            self._endless = outer
+
+    _on_c_style_for_statement = _on_while_statement
+
+    def _on_subshell(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        cwd, known, positional = self.cwd, dict(self.expander.variables), self.expander.positional
+        try:
+            return self._children(node, before)
+        finally:
+            self.cwd, self.expander.variables, self.expander.positional = cwd, known, positional
+
+    def _on_for_statement(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
+        name = node_text(variable)
+        values = [w for c in node.children_by_field_name("value") for w in self.expander.words(c)]
+        found: list[ShellCommand] = []
+        for word in values[:TURNS] or [ShellWord(UNKNOWN)]:
+            self.expander.variables[name] = word.text
+            if body is not None:
+                found += self._node(body, before)
+        return found
+
+    def _on_case_statement(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        return [c for item in node.named_children if item.type == "case_item" for c in self._node(item, before)]
+
+    def _on_case_item(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        patterns = {child.id for child in node.children_by_field_name("value")}
+        return [c for child in node.named_children if child.id not in patterns for c in self._node(child, before)]
+
+    def _on_function_definition(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        name, body = node_text(node.child_by_field_name("name")), node.child_by_field_name("body")
+        if body is None:
+            return []
+        self._functions[name] = body
+        self.fork_bomb |= syntax.forks_itself(name, body)
+        return self._call(name, None)  # judged even when nobody calls it: another command of the session may
+
+    def _call(self, name: str, args: Sequence[ShellWord] | None) -> list[ShellCommand]:
+        if name in self._calling:
+            again = [n for n in self._calling[self._calling.index(name) :] if n in self._functions]
+            self.fork_bomb |= len(again) > 1 and any(syntax.leaves_running(self._functions[n]) for n in again)
+        if name in self._calling or len(self._calling) >= DEEPEST:
+            return []
+        self.fork_bomb |= self._endless and syntax.leaves_running(self._functions[name])
+        self._calling.append(name)
+        outer, self.expander.positional = self.expander.positional, None
+        if args is not None:
+            self.expander.positional = [word.text for word in args]
+        try:
+            return self._node(self._functions[name])
+        finally:
+            self.expander.positional = outer
+            self._calling.pop()
+
+    def _on_redirected_statement(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        """A here-document may be followed by more of the pipeline, which the grammar hangs below it."""
+        body = node.child_by_field_name("body")
+        redirects, stdin, rest = self._redirects(node)
+        start, found = len(self.out), self._node(body, before) if body is not None else []
+        if not found:
+            found = self._run(ShellCommand((), redirects, before, stdin, cwd=self.cwd))
+        elif redirects or stdin is not None:
+            reads = stdin is not None or any(r.operator == "<" for r in redirects)
+            mine = set(map(id, found))
+            last = len(found) - 1
+            swapped: list[ShellCommand] = []
+            for index, command in enumerate(found):
+                changed = replace(
+                    command, redirects=(*command.redirects, *redirects) if index == last else command.redirects
+                )
+                if stdin is not None:
+                    changed = replace(changed, stdin=stdin, heredoc=True)
+                swapped.append(changed)
+            again = reads and body is not None and body.type == "command"  # what it runs is read with its input
+            kept = [c for c in self.out[start:] if id(c) not in mine and not (again and c.via)]
+            self.out[start:] = kept
+            found = [self._add_command(command, nested=reads) for command in swapped]
+        for child in rest:
+            found += self._node(child, (*before, *found))
+        return found
+
+    def _redirects(self, node: Node) -> tuple[tuple[ShellRedirect, ...], str | None, list[Node]]:
+        """Return the redirects that hang on a node, what they bring to stdin, and what else hangs below them."""
+        redirects: list[ShellRedirect] = []
+        stdin: str | None = None
+        rest: list[Node] = []
+        for child in node.named_children:
+            if child.type == "file_redirect":
+                operator = next((c.type for c in child.children if not c.is_named), ">")
+                for target in child.children_by_field_name("destination"):
+                    redirects += [ShellRedirect(operator, word) for word in self.expander.words(target)]
+                    if operator == "<" and redirects and redirects[-1].target.sources:
+                        stdin = output_of(redirects[-1].target.sources[-1])
+            elif child.type == "herestring_redirect":
+                stdin = " ".join(w.text for c in child.named_children for w in self.expander.words(c))
+            elif child.type == "heredoc_redirect":
+                bodies = [c for c in child.named_children if c.type == "heredoc_body"]
+                stdin = "".join(self.expander.document(c) for c in bodies)
+                if any(node_text(c).startswith("\n") for c in child.named_children if c.type == "word"):
+                    # the grammar takes a first line that begins with a backslash for words of the command
+                    stdin = node_text(child).partition("\n")[2].rpartition("\n")[0]
+                for part in child.named_children:
+                    if part.type == "file_redirect":
+                        more, _, _ = self._redirects(child)
+                        redirects += more
+                    elif part.type not in ("heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"):
+                        rest.append(part)
+        return tuple(redirects), stdin, rest
+
+    # -- commands --------------------------------------------------------------------------------------------
+
+    def _on_variable_assignment(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        self.assigns = True
+        self._assigned(self.expander.assignment(node))
+        return []
+
+    def _on_unset_command(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        words = (word for child in node.named_children for word in self.expander.words(child))
+        return self._run(ShellCommand((ShellWord("unset"), *words), before=before, cwd=self.cwd))
+
+    def _on_declaration_command(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        self.assigns = True
+        refers = re.match(r"(?:declare|typeset|local)\s+(?:-\w+\s+)*-\w*n", node_text(node)) is not None
+        for child in node.named_children:
+            if child.type == "variable_assignment" and refers:
+                self.expander.references |= self.expander.assignment(child)
+            elif child.type == "variable_assignment":
+                self._assigned(self.expander.assignment(child))
+            elif child.type in ("string", "raw_string", "concatenation"):
+                for word in self.expander.words(child):
+                    name, given, value = word.text.partition("=")
+                    self._assigned({name: value} if given else {})
+        listing = re.fullmatch(r"(?:export|declare|typeset|readonly)(?:\s+-[px]+)?", node_text(node).strip())
+        return (
+            self._run(ShellCommand(tuple(map(ShellWord, node_text(node).split())), before=before, cwd=self.cwd))
+            if listing
+            else []
+        )
+
+    def _assigned(self, values: dict[str, str], *, lasting: bool = True) -> None:
+        """Set variables; a program that evaluates one is as good as run."""
+        if lasting:
+            self.expander.variables |= values
+        for name, value in values.items():
+            self._subscript(value)
+            command = ShellCommand((), cwd=self.cwd)
+            found = assignment_effects(command, name, value, self._written)
+            if found.marks:
+                self.out.append(replace(command, marks=found.marks))
+            self._read_parts(found, ("",))
+
+    def _subscript(self, value: str) -> None:
+        """Read the substitution in a subscript: arithmetic and `test -v` run it when they evaluate the value."""
+        for match in _SUBSCRIPT.finditer(value):
+            self.out.append(ShellCommand((), cwd=self.cwd, marks=frozenset({UNDETERMINED})))
+            self._read_parts(NestedCode((PossibleScript(match[1] or match[2]),)), ("",))
+
+    def _on_test_command(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        for child in descendants(node, SUBSTITUTIONS):
+            self._children(child, ())
+        return []
+
+    def _on_command(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
+        words: list[ShellWord] = []
+        local: dict[str, str] = {}
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self.assigns = True
+                local |= self.expander.assignment(child)
+            elif not child.type.endswith("_redirect") and not is_descriptor(child):
+                words += self.expander.words(child)
+        redirects, stdin, _ = self._redirects(node)
+        self._assigned(local, lasting=not words)
+        if local and not words:
+            return []
+        if prints_secret(node, self.expander.variables):
+            self.out.append(ShellCommand((), cwd=self.cwd, marks=frozenset({REVEALS})))
+        command = ShellCommand(tuple(words), redirects, before, stdin, stdin is not None, self.cwd)
+        if stdin is None and before:
+            command = replace(command, stdin=output_of(before[-1]))
+        return self._run(command)
+
+    def _run(self, command: ShellCommand) -> list[ShellCommand]:
+        """Take a command up; an alias or function stands for what it was set to."""
+        name = command.words[0].text if command.words else ""
+        if name in self._aliases and name not in self._calling:
+            self._calling.append(name)
+            try:
+                rest = " ".join(shlex.quote(w.text) for w in command.words[1:])
+                return self.read_text(f"{self._aliases[name]} {rest}", depth=self._depth + 1, before=command.before)
+            finally:
+                self._calling.pop()
+        if name in self._functions or name in _EVALUATE:
+            for word in command.words[1:]:
+                self._subscript(word.text)
+        if name in self._functions:
+            return [*self._call(name, command.words[1:])]
+        return [self._add_command(command, nested=True)]
+
+    def _add_command(self, command: ShellCommand, *, nested: bool) -> ShellCommand:
+        """Take a command into the script, with its marks and what it runs in its turn."""
+        found = find_effects(command, self._written) + self._from_source(command)
+        command = replace(command, marks=found.marks - {UNLISTED} if self._guessing else found.marks)
+        self.out.append(command)
+        self._effects(command)
+        if nested:
+            self._nested(command, found)
+            for name in possible_programs(command):
+                self._run(replace(command, words=(ShellWord(name), *command.words[1:])))
+        through = self._links.resolve(command)
+        self._links.record(command)
+        if through is not None and len(self.out) <= MOST_COMMANDS:
+            outer, self._links = self._links, Links()
+            self._run(through)
+            self._links = outer
+        return command
+
+    def _effects(self, command: ShellCommand) -> None:
+        """Follow what changes the meaning of later commands: `cd`, `alias`, `set --`."""
+        if command.name in ("cd", "pushd"):
+            target = next(iter(command.operands), "~")
+            to = UNKNOWN if target == "-" or UNKNOWN in target else target
+            self.cwd = to if to.startswith(("/", "~", UNKNOWN)) or not self.cwd else posixpath.join(self.cwd, to)
+        elif command.name == "alias":
+            for operand in command.operands:
+                key, given, value = operand.partition("=")
+                if given:
+                    self._aliases[key] = value
+        elif command.name == "set" and "--" in command.args:
+            self.expander.positional = list(command.args[command.args.index("--") + 1 :])
+        elif command.name in ("read", "mapfile", "readarray"):
+            told = (command.stdin or UNKNOWN).strip() if len(command.operands) == 1 else UNKNOWN
+            self._subscript(told)
+            for operand in command.operands:
+                self.expander.variables[operand] = told
+        elif command.name == "printf" and command.args[:1] == ("-v",) and len(command.args) > 1:
+            self.expander.variables[command.args[1]] = output_of(command) or UNKNOWN
+        self._keep_written(command)
+
+    def _from_source(self, command: ShellCommand) -> NestedCode:
+        """Return what a program runs that this script compiled; of a compiler, note what it makes."""
+        for name, source in compiled_programs(command):
+            text = self._written(command, source)
+            if text is not None:
+                self._compiled[name] = text
+        texts = [self._compiled.get(path) for path in compiled_files(command)]
+        texts += (
+            [self._written(command, operand) for operand in command.operands] if command.name in _RUN_SOURCES else []
+        )
+        return NestedCode.of(read_source(text) for text in texts if text is not None)
+
+    def _keep_written(self, command: ShellCommand) -> None:
+        """Remember what goes into files: a later command may run them."""
+        text = output_of(command)
+        targets = [r.target.text for r in command.redirects if r.writes]
+        if text is not None and (targets or command.name == "tee"):
+            for target in (*targets, *(command.operands if command.name == "tee" else ())):
+                path = resolve_place(command, target)
+                more = (
+                    command.has_flag("a", "--append")
+                    if target in command.operands
+                    else any(r.operator in (">>", "&>>") and r.target.text == target for r in command.redirects)
+                )
+                self._files[path] = (self._files.get(path, "") if more else "")[:LONGEST] + text
+                self._read_parts(autostart_commands(path, self._files[path]), command.via)
+
+    def _written(self, command: ShellCommand, name: str) -> str | None:
+        """Return the text of a file, where this script wrote it."""
+        if name == "/dev/fd/63":  # what `<(…)` prints
+            made = next((word for word in command.words if word.text == name and word.sources), None)
+            return output_of(made.sources[-1]) if made is not None else None
+        return command.stdin if name in ("/dev/stdin", "-") else self._files.get(resolve_place(command, name))
+
+    def _read_file(self, command: ShellCommand) -> None:
+        """Read the script that a command runs out of a file which this text wrote, or out of `<(…)`."""
+        shell = is_a(command.name, "shell")
+        runs = command.words[1:] if shell or command.name in ("source", ".") else command.words[:1]
+        operand = next((w for w in runs if not w.text.startswith("-")), None)
+        if operand is None or (shell and command.has_flag("c")):
+            return
+        if command.name == "run-parts":
+            below = [
+                text
+                for path, text in self._files.items()
+                if path.startswith(f"{resolve_place(command, command.args[-1])}/")
+            ]
+            for text in below:
+                self.read_text(text, depth=self._depth + 1)
+        known = output_of(operand.sources[-1]) if operand.sources else self._written(command, operand.text)
+        if known:
+            self._read_script(known, resolve_place(command, operand.text))
+
+    def _read_script(self, text: str, path: str) -> None:
+        """Read the script in a file, once where it runs itself."""
+        if path in self._running:
+            return
+        self.fork_bomb |= syntax.restarts(parse_tree(text), path)
+        self._running.append(path)
+        try:
+            self.read_text(text, depth=self._depth + 1)
+        finally:
+            self._running.pop()
+
+    def _nested(self, command: ShellCommand, found: NestedCode) -> None:
+        """Read what a command runs in its turn: `sudo rm`, `bash -c …`, `xargs rm`, a script on its standard input."""
+        self._read_parts(found, command.via)
+        self._read_file(command)
+        if is_a(command.name, "shell") and command.reads_code:
+            read = next((r.target for r in command.redirects if r.operator == "<"), None)
+            stdin = command.stdin or (None if read is None else self._files.get(resolve_place(command, read.text)))
+            if stdin:
+                self._read_script(stdin, "" if read is None else resolve_place(command, read.text))
+
+    def _read_parts(self, found: NestedCode, via: tuple[str, ...]) -> None:
+        if len(via) > DEEPEST:
+            self.problem = self.problem or "its commands are nested too deep"
+            return
+        for part in found.parts:
+            if isinstance(part, str):
+                if part.replace(UNKNOWN, "").strip():
+                    outer, self._guessing = self._guessing, self._guessing or isinstance(part, PossibleScript)
+                    self.read_text(part, depth=self._depth + 1)
+                    self._guessing = outer
+            else:
+                self._run(part)
+
+    def _substitution(self, node: Node) -> tuple[str, tuple[ShellCommand, ...]]:
+        """Read `$(…)` or `<(…)`: what it puts into the word as far as that can be told, and its commands."""
+        self._substituted.add(node.id)
+        cwd = self.cwd
+        found = self._children(node, ())
+        self.cwd = cwd
+        known = output_of(found[-1]) if found else ""
+        return (UNKNOWN if known is None else known.rstrip("\n")), tuple(found)

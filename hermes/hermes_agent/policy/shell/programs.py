@@ -1,0 +1,399 @@
+"""The table of programs (`programs.txt`, `keepers.txt`): what each does with its arguments, and which it is given.
+
+The spellings of a parsed command: without the directory of its program and the options before its subcommand.
+
+Which programs are known (`known.txt`): what no line of it names may do anything, so that somebody is asked.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from typing import NamedTuple
+
+from hermes_agent.policy.shell.paths import is_temporary, resolve_place
+from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand, ShellWord
+
+__all__ = [
+    "Arguments",
+    "Program",
+    "ProgramEffect",
+    "find_program",
+    "find_variable",
+    "is_a",
+    "is_harmless_use",
+    "is_installed",
+    "is_known",
+    "is_project",
+    "is_undecided",
+    "parse_arguments",
+    "spellings",
+    "split_subcommand",
+    "subcommand_args",
+    "unknown_label",
+]
+
+
+class ProgramEffect(NamedTuple):
+    """One thing that a program does, with the slots of the arguments that it does it with."""
+
+    kind: str
+    slots: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    """Slots that must not be given."""
+
+
+class Program(NamedTuple):
+    """What the table says of a program or of a subcommand."""
+
+    effects: tuple[ProgramEffect, ...] = ()
+    valued: frozenset[str] = frozenset()
+    """Options that take the next argument."""
+    known: frozenset[str] = frozenset()
+    """Options that an effect names: they are no bundles of letters."""
+    own: float = float("inf")
+    """Operands before the command that it runs; what follows belongs to that."""
+
+    def has(self, kind: str) -> bool:
+        """Say whether there is an effect of that kind."""
+        return any(effect.kind == kind for effect in self.effects)
+
+
+class Arguments(NamedTuple):
+    """The arguments of a command, told apart by what the table says of its program."""
+
+    options: tuple[tuple[str, str | None, int], ...]
+    """Name, value and place of what follows."""
+    operands: tuple[tuple[ShellWord, int], ...]
+    """Operands and their places."""
+    words: tuple[ShellWord, ...]
+
+    def option(self, name: str) -> Iterator[tuple[str | None, int]]:
+        """Yield value and place of an option; a long one may be cut short."""
+        for given, value, index in self.options:
+            if given == name or (len(given) > 5 and given.startswith("--") and name.startswith(given)):
+                yield value, index
+
+    def values(self, slot: str) -> Iterator[str]:
+        """Yield the texts that a slot has here."""
+        if slot.isdigit():
+            yield from (word.text for word, _ in self.operands[int(slot) : int(slot) + 1])
+        elif slot[:-1].isdigit():
+            rest = self.rest(slot)
+            if rest:
+                yield " ".join(word.text for word in rest)
+        elif slot.startswith("/"):
+            pattern = _regex(slot[1:-1])
+            for word in self.words:
+                if match := pattern.search(word.text):
+                    yield next((group for group in match.groups() if group is not None), word.text)
+        elif slot.startswith("="):
+            yield slot[1:]
+        elif slot.startswith(("-", "+")):
+            yield from (value for value, _ in self.option(slot.removesuffix("+")) if value is not None)
+
+    def rest(self, slot: str) -> tuple[ShellWord, ...]:
+        """Return the words that `3+` or `-x+` mean."""
+        if slot[:-1].isdigit():
+            place = int(slot[:-1])
+            return self.words[self.operands[place][1] :] if place < len(self.operands) else ()
+        for _, index in self.option(slot.removesuffix("+")):
+            words = self.words[index:]
+            return words[: next((i for i, word in enumerate(words) if word.text in (";", "\\;")), len(words))]
+        return ()
+
+    def has(self, slot: str) -> bool:
+        """Say whether a slot has anything here."""
+        if slot.startswith(("-", "+")):
+            return any(True for _ in self.option(slot.removesuffix("+")))
+        if slot.startswith("/") or slot[0].isdigit():
+            return any(value not in ("-", "/dev/stdin") for value in self.values(slot))
+        return any(word.text == slot for word, _ in self.operands)
+
+
+@functools.cache
+def _lines() -> dict[str, list[str]]:
+    """Return what the table says of each name, as text: what is not asked for is not taken apart."""
+    found: dict[str, list[str]] = {}
+    folder = files("hermes_agent.policy.shell")
+    texts = [(folder / name).read_text("utf-8") for name in ("programs.txt", "keepers.txt")]
+    for line in "\n".join(texts).splitlines():
+        names, separator, effects = line.partition(" | ")
+        if separator and not line.startswith("#"):
+            for name in names.split():
+                found.setdefault(name, []).append(effects)
+    return found
+
+
+@functools.cache
+def find_program(name: str) -> Program | None:
+    """Return what the table says of a program, a `program|subcommand` or a `$VARIABLE`; None when it knows it not."""
+    lines = _lines()
+    known = lines.get(name) or lines.get(name.lower().removesuffix(".exe"))
+    if known is None and "|" not in name and not name.startswith("$"):
+        known = lines.get(re.sub(r"[-.\d]+$", "", name))
+    if known is None:
+        return None
+    effects = [_effect(part) for line in known for part in line.split(" ; ")]
+    plain = [effect for effect in effects if effect.kind != "values"]
+    places = [int(s[:-1]) for e in plain if e.kind == "argv" for s in e.slots if s.endswith("+") and s[:-1].isdigit()]
+    return Program(
+        tuple(plain),
+        frozenset(slot for effect in effects if effect.kind == "values" for slot in effect.slots),
+        frozenset(slot.removesuffix("+") for e in plain for slot in (*e.slots, *e.unless) if slot.startswith("-")),
+        min(places, default=float("inf")),
+    )
+
+
+def _effect(text: str) -> ProgramEffect:
+    kind, _, rest = text.strip().partition(" ")
+    slots, _, unless = f" {rest} ".partition(" unless ")
+    if kind == "file":
+        language, _, slots = slots.strip().partition(" ")
+        kind = f"file {language}"
+    return ProgramEffect(kind, tuple(slots.split()), tuple(unless.split()))
+
+
+@functools.cache
+def _regex(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.DOTALL)
+
+
+def find_variable(name: str) -> Program | None:
+    """Return what is done with the value of an environment variable; None when nothing runs it."""
+    return find_program(f"${name}")
+
+
+def is_a(name: str, kind: str) -> bool:
+    """Say whether a program is of a kind: `shell`, `interpreter`, `sql`, `downloader`, `editor`."""
+    found = find_program(name)
+    return found is not None and any(effect.kind == "is" and kind in effect.slots for effect in found.effects)
+
+
+def parse_arguments(command: ShellCommand, program: Program, words: tuple[ShellWord, ...] | None = None) -> Arguments:
+    """Tell options, their values and operands apart."""
+    given = command.words[1:] if words is None else words
+    if words is None and command.name in ("tar", "gtar", "bsdtar"):
+        given = _dashed(given, program.valued)
+    assigns = program.has("assign")
+    options: list[tuple[str, str | None, int]] = []
+    operands: list[tuple[ShellWord, int]] = []
+    index, ended = 0, False
+    while index < len(given):
+        text = given[index].text
+        index += 1
+        if ended or not text.startswith(("-", "+")) or text in ("-", "+"):
+            if assigns and not ended and not operands and re.match(r"[A-Za-z_]\w*=", text):
+                continue
+            operands.append((given[index - 1], index - 1))
+            ended = ended or len(operands) > program.own
+        elif text == "--":
+            ended = True
+            if "--" in program.valued or any("--+" in effect.slots for effect in program.effects):
+                options.append(("--", None, index))
+        else:
+            following = given[index].text if index < len(given) else None
+            known = text in program.known - program.valued
+            taken, found = (0, [(text, None)]) if known else _options(text, following, program.valued)
+            index += taken
+            options += [(name, value, index - taken) for name, value in found]
+    return Arguments(tuple(options), tuple(operands), given)
+
+
+def _dashed(given: tuple[ShellWord, ...], valued: frozenset[str]) -> tuple[ShellWord, ...]:
+    """Return the arguments of tar with options of their own for a first word of letters: `cfI x.tar COMMAND`."""
+    if not given or not re.fullmatch(r"[A-Za-z]+", given[0].text):
+        return given
+    rest, made = list(given[1:]), list[ShellWord]()
+    for letter in given[0].text:
+        made.append(ShellWord(f"-{letter}"))
+        if f"-{letter}" in valued and rest:
+            made.append(rest.pop(0))
+    return (*made, *rest)
+
+
+def _options(text: str, following: str | None, valued: frozenset[str]) -> tuple[int, list[tuple[str, str | None]]]:
+    """Return how many further arguments an option takes, and the options with their values."""
+    name, equals, value = text.partition("=")
+    if text in valued:
+        return (0 if following is None else 1), [(text, following)]
+    if equals and (text.startswith("--") or name in valued):
+        return 0, [(name, value)]
+    if text.startswith("--"):
+        cut = len(text) > 5 and any(option.startswith(text) for option in valued)
+        return (1, [(text, following)]) if cut and following is not None else (0, [(text, None)])
+    found: list[tuple[str, str | None]] = [(text, None)]
+    worded = any(len(option) > 2 and option[0] == "-" != option[1] for option in valued)  # `-ex`, `-engine`: no bundles
+    for place, letter in enumerate(text[1:2] if worded else text[1:], 1):
+        option = text[0] + letter
+        if option in valued:
+            attached = text[place + 1 :]
+            if attached:
+                return 0, [*found, (option, attached)]
+            return (0 if following is None else 1), [*found, (option, following)]
+        found.append((option, None))
+    return 0, found
+
+
+def split_subcommand(command: ShellCommand) -> tuple[tuple[ShellWord, ...], dict[str, str]]:
+    """Return the words from the subcommand on, and the aliases that `-c alias.x=…` of git defines."""
+    words = list(command.words[1:])
+    program = find_program(command.name)
+    valued = frozenset[str]() if program is None else program.valued
+    aliases: dict[str, str] = {}
+    while words and words[0].text.startswith(("-", "+")):
+        option = words.pop(0).text
+        if option == "--":
+            break
+        value = ""
+        if option in valued and words:
+            value = words.pop(0).text
+        elif option.startswith("-c") and command.name == "git":
+            value = option[2:]
+        name, given, meaning = value.partition("=")
+        if command.name == "git" and given and name.lower().startswith("alias."):
+            aliases[name[len("alias.") :]] = meaning
+    return tuple(words), aliases
+
+
+def subcommand_args(command: ShellCommand) -> tuple[str, ...]:
+    """Return the arguments from the subcommand on; of git an alias given with `-c` is replaced."""
+    words, aliases = split_subcommand(command)
+    args = [word.text for word in words]
+    if args and args[0] in aliases:
+        args[:1] = aliases[args[0]].split()
+    return tuple(args)
+
+
+def spellings(command: ShellCommand) -> Iterator[str]:
+    """Yield the command as written, by the name of its program, and without the options before its subcommand."""
+    yield command.text
+    if command.name:
+        yield " ".join((command.name, *command.args))
+        yield " ".join((command.name, *subcommand_args(command)))
+
+
+_INSTALLED = re.compile(r"/(?:(?:usr|opt|nix/store|snap|run/current-system)/|s?bin/)|~/\.(?:local|cargo|npm)")
+_RUNNERS = frozenset({"poetry", "pdm", "hatch", "rye", "pixi", "pipenv", "uv", "bundle", "bundler", "rbenv", "tox"})
+"""Programs that run what belongs to the project."""
+_HELP = frozenset({"--help", "--version", "-h", "-V", "-version", "-help"})
+_VERSION = re.compile(r"[-.\d]+$")
+_TARGET = re.compile(r"^\w+-(?:\w+-)*(?:gnu\w*|eabi\w*|elf|musl\w*|mingw32|none)-")
+"""What compilers for another machine have before their name."""
+
+
+@functools.cache
+def _table() -> dict[str, tuple[str, ...]]:
+    """Return the known programs with the words that are known of each; none where any is."""
+    found: dict[str, tuple[str, ...]] = {}
+    for line in (files("hermes_agent.policy.shell") / "known.txt").read_text("utf-8").splitlines():
+        if not line.startswith("#"):
+            names, _, words = line.partition(" | ")
+            found |= dict.fromkeys(names.split(), tuple(words.split()))
+    return found
+
+
+def _words(name: str) -> tuple[str, ...] | None:
+    """Return the words that are known of a program; None for an unknown one."""
+    table, plain = _table(), name.lower().removesuffix(".exe")
+    spellings = (name, plain, _VERSION.sub("", plain), _VERSION.sub("", _TARGET.sub("", plain)))
+    return next((table[spelled] for spelled in spellings if spelled in table), None)
+
+
+def is_installed(path: str) -> bool:
+    """Say whether a path lies where programs of the machine or the user are installed."""
+    return _INSTALLED.match(path) is not None
+
+
+def is_project(command: ShellCommand) -> bool:
+    """Say whether the program is the project's: it lies below the working directory, or a project's tool runs it."""
+    path = command.words[0].text
+    if "/" in path:
+        return not path.startswith(("/", "~")) or is_temporary(resolve_place(command, path))
+    return command.via[-1:] != () and command.via[-1] in _RUNNERS
+
+
+def is_harmless_use(command: ShellCommand) -> bool:
+    """Say whether a program that has power is used in a way that is known to have none."""
+    return bool(_words(command.name)) and _allowed(command)
+
+
+def is_known(command: ShellCommand) -> bool:
+    """Say whether the program is known, with what it is told to do."""
+    name = command.name
+    if not name or UNKNOWN in name or re.search(r"[*?]|\[.+\]", name) or is_project(command):
+        return True  # no program, one that other rules ask about, or a project's own
+    if command.args[-1:] and command.args[-1] in _HELP and len(command.args) < 4:
+        return _words(name) is not None or not any(arg.startswith("-") for arg in command.args[:-1])
+    path = resolve_place(command, command.words[0].text)
+    if path.startswith(("/", "~")) and "/" in command.words[0].text and not is_installed(path):
+        return False
+    return _allowed(command) or is_undecided(command)
+
+
+def is_undecided(command: ShellCommand) -> bool:
+    """Say whether what a program that has power is told is only known when it runs: `git "$WHAT"`."""
+    if not _words(command.name) or _allowed(command):
+        return False
+    operands = parse_arguments(command, find_program(command.name) or Program()).operands
+    return bool(operands) and UNKNOWN in operands[0][0].text
+
+
+def unknown_label(command: ShellCommand) -> str:
+    """Return what is unknown: the name of a program, or of one that has power with the word that decides."""
+    words = _words(command.name)
+    if not words:
+        return command.name
+    if all(word.startswith("-") for word in words):
+        said = [arg for arg in command.args if arg.startswith("-") and not _listed(arg, words)]
+    else:
+        said = [word.text for word in split_subcommand(command)[0]]
+    return f"{command.name} {said[0]}" if said and re.fullmatch(r"[\w:.-]{1,40}", said[0]) else command.name
+
+
+def _allowed(command: ShellCommand) -> bool:
+    words = _words(command.name)
+    if not words:
+        return words is not None
+    given = parse_arguments(command, find_program(command.name) or Program())
+    operands = [word.text for word, _ in given.operands]
+    if not command.args or "--dry-run" in command.args:
+        return True
+    if operands and operands[0] in split_subcommand(command)[1]:
+        return True  # an alias, which stands for what it was set to
+    below = _words(f"{command.name}|{operands[0]}") if operands else None
+    if below is not None:
+        rest = given.words[given.operands[0][1] + 1 :]
+        inner = parse_arguments(command, find_program(f"{command.name}|{operands[0]}") or Program(), rest)
+        return _fits(below, [word.text for word, _ in inner.operands], [word.text for word in rest])
+    return _fits(words, operands, command.args)
+
+
+def _fits(words: Sequence[str], operands: Sequence[str], args: Sequence[str]) -> bool:
+    """Say whether the first operands are known, or each option is."""
+    if any(_is_prefix(word.split("/"), operands) for word in words if word[0] != "-"):
+        return True
+    options = [arg for arg in args if arg.startswith("-") and len(arg) > 1]
+    listed = [word for word in words if len(word) > 1 and word.startswith("-")]
+    if not options:
+        return not operands or "-" in words
+    return all(_listed(option, listed) for option in options) if listed else not operands
+
+
+def _is_prefix(path: Sequence[str], operands: Sequence[str]) -> bool:
+    if path[-1] == ".":
+        path = path[:-1]
+        if len(operands) > len(path):
+            return False
+    return len(operands) >= len(path) and all(map(fnmatchcase, operands, path))
+
+
+def _listed(option: str, listed: Sequence[str]) -> bool:
+    name = option.partition("=")[0]
+    if any(fnmatchcase(option, word) or fnmatchcase(name, word) for word in listed):
+        return True
+    letters = option[1:].rstrip("0123456789")
+    return not option.startswith("--") and all(f"-{letter}" in listed for letter in letters)

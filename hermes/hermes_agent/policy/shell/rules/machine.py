@@ -1,0 +1,281 @@
+"""What the table marks: programs that are installed, secrets that are shown, data that goes, what runs later.
+
+What reaches out of a project: installed builds, edited trees, stores of keys, the environment, addresses of code.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from hermes_agent.policy.shell.paths import is_system, is_temporary, resolve_place
+from hermes_agent.policy.shell.programs import is_a, subcommand_args
+from hermes_agent.policy.shell.rules.files import EDITORS
+from hermes_agent.policy.shell.script import DESTROYS, INSTALLS, LATER, REVEALS, UNKNOWN, ShellCommand, ShellRule
+from hermes_agent.policy.shell.syntax import SECRET
+
+__all__ = ["REACH_RULES", "RULES"]
+
+
+_DATA = re.compile(r"\.(?:sql|db|sqlite3?|csv|tsv|parquet|json|jsonl|xlsx?|mdb|dump|bak|tar|t?gz|zip|img|qcow2)$")
+_MEMORY = re.compile(r"/proc/[^/]+/(?:mem|environ)$")
+_FINDS = frozenset({"find -exec", "xargs"})
+_PORTS = re.compile(
+    r":(?:9200|5984|8086|8123|6333|7700|8983|2379|8529|7474|8108|19530|8091|8098|4001|8500|9042|8200|5000/v2)\b"
+)
+_QUERY = re.compile(
+    r"_delete_by_query|<delete>|/api/v\d/delete|/flush_?all\b|\?query=(?:drop|truncate|alter|delete)", re.IGNORECASE
+)
+"""How services of data are told to delete over HTTP, and their ports."""
+_TASKS = frozenset({"alembic", "flask", "manage.py", "php", "python", "python3", "rails", "rake"})
+_NOTHING = ("", ":", "true")
+_FLUSHES = re.compile(
+    r"(?:^|[\s/])manage\.py\s+(?:flush|reset_db|reset_schema)\b"
+    r"|(?:^|\s)(?:db:(?:drop|reset|purge|wipe|truncate_all|schema:load)|migrate:(?:fresh|reset|refresh))(?::\w+)*(?:\s|$)"
+    r"|(?:alembic|flask\b.*\sdb)\s+downgrade\s+base\b"
+)
+_ENVIRONMENT_FILE = frozenset({"env", "printenv", "set", "export", "declare", "typeset", "compgen"})
+MODES = ("chmod", "chown", "chgrp", "setfacl", "chattr", "chcon")
+
+
+def _empties(command: ShellCommand) -> bool:
+    """Say whether a file of data is left with nothing in it."""
+    nothing = command.name in _NOTHING or (command.name == "cat" and command.args == ("/dev/null",))
+    nothing = nothing and command.stdin is None and not command.before
+    nothing = nothing and not any(r.operator == "<" for r in command.redirects)
+    emptied = [r.target.text for r in command.redirects if r.operator in (">", ">|", "&>") and nothing]
+    if emptied and _FINDS & set(command.via):
+        return True
+    if command.name == "truncate" and re.search(r"(?:-s|--size)[= ]?0\b", command.text):
+        emptied += command.operands
+    if command.name == "cp" and command.operands[:1] == ("/dev/null",):
+        emptied += command.operands[1:]
+    many = bool(_FINDS & set(command.via)) or "-exec" in command.via
+    return any(
+        many or _DATA.search(path) or UNKNOWN in path or path == "." or re.search(r"/.*[*?\[]", path)
+        for path in emptied
+    )
+
+
+def _deletes_documents(command: ShellCommand) -> bool:
+    """Say whether a service of data is told to delete over HTTP."""
+    if not is_a(command.name, "downloader"):
+        return False
+    deletes = re.search(r"(?:-X|--request|--method)[= ]?DELETE\b|^\w+ (?:-\S+ )*DELETE ", command.text)
+    return bool((deletes and _PORTS.search(command.text)) or _QUERY.search(command.text))
+
+
+def _opens_hook(command: ShellCommand) -> bool:
+    made = any("x" in arg or arg.isdigit() for arg in command.args[:1])
+    hooks = (resolve_place(command, operand) for operand in command.operands)
+    return command.name == "chmod" and made and any("/.git/hooks/" in f"/{path}" for path in hooks)
+
+
+def _flushes(command: ShellCommand) -> bool:
+    runs = command.name in _TASKS or "artisan" in command.text
+    return runs and _FLUSHES.search(command.text) is not None and "--help" not in command.args
+
+
+def _opens_tree(command: ShellCommand) -> bool:
+    """Say whether rights or owner change for a tree outside of the working directory, or for the system."""
+    if command.name not in MODES:
+        return False
+    places = [resolve_place(command, operand) for operand in command.operands]
+    outside = any(path.startswith(("/", "~", "..")) and not is_temporary(path) for path in places)
+    many = command.has_flag("R", "--recursive") or bool(_FINDS & set(command.via))
+    return (outside and many) or any(map(is_system, places))
+
+
+def _machine_wide(command: ShellCommand) -> bool:
+    """Say whether pip changes the packages of the machine."""
+    if not re.fullmatch(r"pip[\d.]*", command.name) or command.operands[:1] not in (("install",), ("uninstall",)):
+        return False
+    root = {"sudo", "doas", "run0", "pkexec", "su"} & set(command.via) and not {"docker", "podman"} & set(command.via)
+    asked = command.has_flag("", "--break-system-packages", "--system")
+    given = [b for a, b in itertools.pairwise(command.args) if a in ("-t", "--target", "--prefix", "--root")]
+    given += [a.partition("=")[2] for a in command.args if a.startswith(("--target=", "--prefix=", "--root="))]
+    own = "/" in command.words[0].text and not command.words[0].text.startswith(("/usr", "/bin"))
+    return (bool(root or asked) and not own) or any(is_system(resolve_place(command, path)) for path in given)
+
+
+def _reads_memory(command: ShellCommand) -> bool:
+    named = [resolve_place(command, arg.rpartition("=")[2]) for arg in command.args]
+    named += [resolve_place(command, redirect.target.text) for redirect in command.redirects]
+    return any(_MEMORY.search(path) and not path.startswith("/proc/self/") for path in named)
+
+
+def _opens_environment(command: ShellCommand) -> bool:
+    named = (*command.args, *(redirect.target.text for redirect in command.redirects))
+    return any(re.search(r"/proc/[^/]+/environ$", path) for path in named)
+
+
+def _lists_environment(command: ShellCommand) -> bool:
+    """Say whether a name of a secret is looked for in the environment."""
+    if command.name == "printenv":
+        return any(map(SECRET.search, command.operands))
+    if command.name not in ("grep", "egrep", "fgrep", "rg", "ag", "ack", "awk", "gawk", "sed", "perl"):
+        return False
+    lists = any(c.name in _ENVIRONMENT_FILE and not c.operands and not c.redirects for c in command.before)
+    lists = lists or any(map(_opens_environment, (command, *command.before)))
+    return (
+        lists and not command.has_flag("v" if "grep" in command.name else "") and any(map(SECRET.search, command.args))
+    )
+
+
+def _mails_file(command: ShellCommand) -> bool:
+    mails = command.name in ("mail", "mailx", "s-nail", "mutt", "neomutt", "sendmail", "msmtp")
+    return mails and any(r.operator == "<" and r.target.text != "/dev/null" for r in command.redirects)
+
+
+def _signals_others(command: ShellCommand) -> bool:
+    if command.name == "fuser":
+        return command.has_flag("k", "--kill")
+    if command.name in ("pkill", "killall"):
+        asks = command.has_flag("lV", "--list", "--version", "--help") or {"-0", "-CONT", "-CHLD"} & set(command.args)
+        return bool(command.args) and not asks
+    return command.name == "kill" and "1" in command.operands and bool({"-STOP", "-19", "-SIGSTOP"} & set(command.args))
+
+
+RULES = (
+    ShellRule("install software from an address or for the machine", lambda c: INSTALLS in c.marks or _machine_wide(c)),
+    ShellRule(
+        "read secrets that a program keeps",
+        lambda c: REVEALS in c.marks or _reads_memory(c) or _lists_environment(c),
+    ),
+    ShellRule(
+        "destroy or replace data with its own program", lambda c: DESTROYS in c.marks or _empties(c) or _flushes(c)
+    ),
+    ShellRule("delete from a data service over HTTP", _deletes_documents),
+    ShellRule("make a hook of git run", _opens_hook),
+    ShellRule("run something later", lambda c: LATER in c.marks),
+    ShellRule("change rights of a tree outside the working directory", _opens_tree),
+    ShellRule("send a file by mail", _mails_file),
+    ShellRule("stop processes of others", _signals_others),
+)
+
+
+_ROOT = frozenset({"sudo", "doas", "run0", "pkexec", "su"})
+_SYSTEM_PLACE = re.compile(r"/(?:usr|opt|etc|bin|sbin|lib|lib64|var)(?:/|$)|/$")
+_MAKES = frozenset({"make", "gmake", "bmake", "ninja", "samu", "meson", "scons", "waf"})
+_PREFIX = re.compile(r"(?:--)?(?:prefix|PREFIX|DESTDIR|--destdir|--root|root)=(.*)", re.DOTALL)
+_STORE = re.compile(
+    r"(?:^|/)(?:\.ssh|\.gnupg|\.aws|\.kube|\.password-store|\.config/gcloud|\.azure|Keychains|kwalletd|keyrings"
+    r"|\.mozilla|\.config/(?:google-chrome|chromium|BraveSoftware|microsoft-edge))(?:/\.?\**)?$"
+)
+_TAKERS = frozenset({"cp", "gcp", "mv", "gmv", "rsync", "tar", "gtar", "bsdtar", "zip", "7z", "7za", "7zz", "install"})
+_DATABASES = frozenset({"sqlite3", "sqlite", "litecli", "sqlcipher", "duckdb"})
+_BROWSER = re.compile(
+    r"(?:^|/)(?:Login Data|Cookies|Local State|Web Data|key[34]\.db|logins\.json|cookies\.sqlite"
+    r"|[^/]+\.keychain(?:-db)?"
+    r"|[^/]+\.kwl|[^/]+\.keyring)$"
+)
+_READERS = frozenset(
+    {"cat", "cp", "gcp", "mv", "base64", "xxd", "strings", "jq", "head", "tail", "less", "tar", "zip", "dd"}
+)
+_ENVIRONMENT = (
+    re.compile(
+        r"(?:print|dumps?|post|put|send\w*|write|urlencode|request|urlopen)\s*\((?!\s*len\()"
+        r"[^;\n]*(?<!in )\bos\.environ\b"
+        r"(?!\s*\[|\.(?:get|setdefault|pop)\b)"
+    ),
+    re.compile(r"(?:console\.\w+|stringify|fetch|write|send|post)\s*\([^;\n]*\bprocess\.env\b(?!\s*[.\[?])"),
+    re.compile(r"\b(?:pp?|puts|print|post\w*|write)\b[^;\n]*\bENV\b(?!\s*\[|\.fetch|\{)"),
+    re.compile(r"\b(?:print|say|post|Dumper)\b[^;\n]*%\{?\$?\{?ENV\b"),
+)
+"""The whole environment that is printed or handed to what sends, in Python, JavaScript, Ruby and Perl."""
+_DECIDES = re.compile(r"(?:init|telinit|runit-init|shutdown|mkfs(?:\.\w+)?|mke2fs|wipefs|blkdiscard)$")
+_FETCHES = re.compile(r"(?:git\+)?(?:https?|ssh|git)://|(?:github|gitlab|bitbucket|gist):|npm:|jsr:")
+
+
+def _installs_build(command: ShellCommand) -> bool:
+    """Say whether what was built goes into the machine."""
+    operands = command.operands
+    install = command.name in _MAKES and any(re.match(r"install(?:-\w+|/\w+)?$", o) for o in operands)
+    install = install or (command.name == "cmake" and "--install" in command.args)
+    install = install or (
+        is_a(command.name, "interpreter") and operands[1:2] == ("install",) and "setup.py" in operands[0]
+    )
+    if not install or command.has_flag("", "--help", "--dry-run") or (command.name in _MAKES and command.has_flag("n")):
+        return False
+    pairs = (*command.args, *(f"{a}={b}" for a, b in itertools.pairwise(command.args) if a.startswith("--")))
+    given = [resolve_place(command, match[1]) for arg in pairs if (match := _PREFIX.match(arg)) and match[1]]
+    if any(path.startswith(("./", "../")) or is_temporary(path) or not path.startswith(("/", "~")) for path in given):
+        return False
+    if given and not any(map(_SYSTEM_PLACE.match, given)):
+        return False
+    return bool(given) or bool(_ROOT & set(command.via))
+
+
+def _edits_tree(command: ShellCommand) -> bool:
+    """Say whether many files outside of the working directory are changed in place."""
+    if not {"find -exec", "xargs", "parallel"} & set(command.via):
+        return False
+    edits = command.name in EDITORS and (
+        any(re.match(r"-[nErszub]*i", a) for a in command.args) or command.has_flag("", "--in-place")
+    )
+    script = re.match(r"(?:perl|ruby)[\d.]*$", command.name) and any(re.match(r"-[a-z0]*i", a) for a in command.args)
+    if not (edits or script):
+        return False
+    named = [*command.operands, *(o for c in command.before for o in c.operands)]
+    places = [resolve_place(command, operand) for operand in named if not re.search(r"\s", operand)]
+    return any(re.match(r"(?:/[\w.-]+)+/?[*]*$|~/|\.\./", path) and not is_temporary(path) for path in places)
+
+
+def _takes_store(command: ShellCommand) -> bool:
+    """Say whether a whole directory of keys is copied, or what a browser or a ring of keys stores is read."""
+    named = [resolve_place(command, operand) for operand in command.operands]
+    sources = named[:-1] if command.name in ("cp", "gcp", "mv", "gmv", "rsync", "install") else named
+    if command.name in _TAKERS and any(map(_STORE.search, (path.rstrip("/") for path in sources))):
+        listing = command.name.endswith("tar") and command.has_flag("tx", "--list", "--extract")
+        return not listing
+    if command.name in _READERS | _DATABASES | {"rsync"}:
+        held = sources if command.name not in _DATABASES else named[:1]
+        outside = (path for path in held if path.startswith(("/", "~")) and not is_temporary(path))
+        return any(map(_BROWSER.search, outside))
+    return False
+
+
+def _makes_key(command: ShellCommand) -> bool:
+    """Say whether ssh-keygen writes a key among those of the user."""
+    if command.name != "ssh-keygen" or command.has_flag("lyBFHR"):
+        return False
+    files = [b for a, b in itertools.pairwise(command.args) if re.fullmatch(r"-\w*f", a)]
+    return any(re.search(r"(?:^|/)\.ssh/", resolve_place(command, path)) for path in files)
+
+
+def _shows_environment(command: ShellCommand) -> bool:
+    code = f"{command.text}\n{command.stdin or ''}"
+    return is_a(command.name, "interpreter") and any(which.search(code) for which in _ENVIRONMENT)
+
+
+def _decided_later(command: ShellCommand) -> bool:
+    """Say whether a program that ends the machine or a disk is told only when it runs what to do."""
+    if _DECIDES.match(command.name):
+        return any(UNKNOWN in operand for operand in command.operands)
+    if command.name in ("dd", "dcfldd"):
+        return any(
+            arg.startswith("of=") and arg[3:].replace(UNKNOWN, "").strip("/") in ("", "dev")
+            for arg in command.args
+            if UNKNOWN in arg
+        )
+    return command.name == "systemctl" and any(UNKNOWN in word for word in subcommand_args(command)[:1])
+
+
+def _from_address(command: ShellCommand) -> bool:
+    """Say whether code from an address is fetched and run at once."""
+    operands = command.operands
+    if command.name == "go":
+        return operands[:1] == ("run",) and any(re.match(r"[\w.-]+\.\w+/.*@", o) for o in operands[1:2])
+    if command.name == "deno":
+        return operands[:1] in (("run",), ("install",), ("serve",)) and any(map(_FETCHES.match, operands[1:]))
+    return command.name in ("npx", "bunx", "pnpx") and any(map(_FETCHES.match, operands[:1]))
+
+
+REACH_RULES = (
+    ShellRule("install software from an address or for the machine", lambda c: _installs_build(c) or _from_address(c)),
+    ShellRule("edit a tree outside the working directory", _edits_tree),
+    ShellRule("read a file of credentials", _takes_store),
+    ShellRule("copy/move file into sensitive credential/SSH/shell-rc path", _makes_key),
+    ShellRule("read secrets that a program keeps", _shows_environment),
+    ShellRule("a command that is made up while it runs", _decided_later),
+)

@@ -1,0 +1,304 @@
+"""The syntax tree of a shell script, as tree-sitter makes it.
+
+Complete commands as argument lists: texts whose words the shell does not change.
+
+Fork bombs by their shape: what starts itself again and again, and loops without an end that wait for nothing.
+
+Secrets in the environment: which names have them, and where a script prints one.
+"""
+
+from __future__ import annotations
+
+import functools
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from hermes_agent.policy.shell.script import ShellCommand
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from tree_sitter import Node, Parser
+
+__all__ = [
+    "SECRET",
+    "descend",
+    "descendants",
+    "endless_input",
+    "floods",
+    "forks_itself",
+    "is_descriptor",
+    "leaves_running",
+    "loops_for_ever",
+    "node_text",
+    "parse_tree",
+    "plain_words",
+    "prints_secret",
+    "restarts",
+]
+
+
+@functools.cache
+def _parser() -> Parser:
+    import tree_sitter_bash  # 30 ms, and most processes never judge a command
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def parse_tree(text: str) -> Node:
+    """Return the root of the syntax tree of a text."""
+    return _parser().parse(text.encode("utf-8", "replace")).root_node
+
+
+def descend(node: Node) -> Iterator[Node]:
+    """Yield a node and all below it."""
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        waiting.extend(current.children)
+
+
+def descendants(node: Node, kinds: Iterable[str]) -> Iterator[Node]:
+    """Yield the nodes of some kinds from a node on."""
+    return (n for n in descend(node) if n.type in kinds)
+
+
+def node_text(node: Node | None) -> str:
+    """Return the text of a node; empty without one."""
+    return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""
+
+
+def is_descriptor(node: Node) -> bool:
+    """Say whether a number is the `2` of `2>&1`, which the grammar takes for an argument in some places."""
+    after = (node.parent and node.parent.next_sibling) or None
+    following = node.next_sibling or after
+    beside = following is not None and following.start_byte == node.end_byte and following.type == "file_redirect"
+    return node.type in ("number", "word") and node_text(node).isdigit() and beside
+
+
+CHANGING = frozenset("*?[]{}~\\!#^")
+"""Characters outside of quotes that may mean something to the shell."""
+_QUOTED = frozenset({"$", "`", "\\", "!"})
+"""Characters within double quotes that may."""
+
+
+def plain_words(text: str) -> tuple[str, ...] | None:
+    """Return the arguments of a text that is one simple command without expansions; None for any other text."""
+    text = text.strip()
+    if not text or not text.isprintable():
+        return None
+    root = parse_tree(text)
+    if root.has_error or len(root.children) != 1 or root.children[0].type != "command":
+        return None
+    found = [_word(child) for child in root.children[0].children]
+    words = tuple(word for word in found if word is not None)
+    if len(words) != len(found) or not words or "=" in words[0]:
+        return None
+    return words
+
+
+def _word(node: Node) -> str | None:
+    """Return the text of one argument, or None when the shell may change it."""
+    text = (node.text or b"").decode("utf-8", "replace")
+    match node.type:
+        case "command_name" | "concatenation":
+            parts = [_word(child) for child in node.children]
+            known = [part for part in parts if part is not None]
+            return "".join(known) if known and len(known) == len(parts) else None
+        case "word" | "number":
+            return None if CHANGING & set(text) else text
+        case "raw_string":
+            return text[1:-1]
+        case "string":
+            return None if _QUOTED & set(text[1:-1]) else text[1:-1]
+    return None
+
+
+_ITSELF = re.compile(r"\"?\$(?:0|\{0\}|BASH_SOURCE|\{BASH_SOURCE(?:\[0\])?\})\"?$")
+_STARTERS = frozenset(
+    {"bash", "sh", "dash", "zsh", "ksh", "exec", "nohup", "setsid", "sudo", "env", "source", ".", "command", "time"}
+)
+_ENDS = re.compile(r"\$\{?[1-9#@*]|\b(?:case|getopts|break|return)\b")
+"""What makes it depend on an argument, or on something else, whether a script goes on."""
+_TRUE = re.compile(
+    r"(?:command |builtin |/(?:usr/)?bin/)?(?:true|:)|\(\(\s*[1-9]\d*\s*\)\)|!\s*(?:/(?:usr/)?bin/)?false|test [\w\"']+"
+    r"|sleep 0(?:\.\d+)?"
+    r"|\[\[?\s+(?:[\"']?\w+[\"']?|([\w\"']+)\s+(?:=|==|-eq)\s+\1)\s+\]\]?"
+)
+_FALSE = re.compile(
+    r"(?:/(?:usr/)?bin/)?false|!\s*(?:true|:)|\(\(\s*0\s*\)\)|\[\[?\s+(?:[\"']{2}|0 -eq 1|1 -eq 0)?\s*\]\]?"
+)
+_FOR = re.compile(r"for\s*\(\(\s*[^;]*;\s*(?:1|true)?\s*;")
+_WAITS = frozenset({"wait", "break", "exit", "return", "read", "fg", "inotifywait", "exec"})
+_DETACHES = re.compile(
+    r"\bsetsid\s+(?:-\w*f|--fork)|\bdaemonize\s|\bscreen\s+-\w*dm|\bcoproc\s|\btmux\s+new(?:-session)?\s+-d"
+)
+_CUTS = frozenset({"head", "timeout", "gtimeout", "pv", "sponge", "wc", "tail"})
+_SHORT = frozenset({"", "echo", "printf", "true", ":", "test", "[", "false"})
+
+
+def forks_itself(name: str, body: Node) -> bool:
+    """Say whether a function starts itself more than once, or in the background: it doubles for ever."""
+
+    def calls(node: Node) -> int:
+        return sum(node_text(n) == name for n in descendants(node, ("command_name",)))
+
+    return any(calls(p) > 1 for p in descendants(body, ("pipeline",))) or (calls(body) > 0 and _backgrounds(body))
+
+
+def _backgrounds(node: Node) -> bool:
+    return any(not n.is_named and n.type == "&" for n in descend(node))
+
+
+def restarts(root: Node, path: str) -> bool:
+    """Say whether the script in a file starts that file in the background, in a loop, or more than once."""
+    starts = [node for node in descendants(root, ("command",)) if _starts(node, path)]
+    if not starts or _ENDS.search(node_text(root)):
+        return False
+    kinds = ("while_statement", "for_statement", "c_style_for_statement", "pipeline")
+    inner = any(_within(node, kinds) for node in starts)
+    return len(starts) > 1 or inner or _backgrounds(root)
+
+
+def _starts(node: Node, path: str) -> bool:
+    words = [node_text(child) for child in node.named_children if not child.type.endswith("_redirect")]
+    while words and words[0].rpartition("/")[2] in _STARTERS:
+        words = [word for word in words[1:] if not word.startswith("-")]
+        if words and _same(words[0], path, anywhere=True):
+            return True
+    return bool(words) and _same(words[0], path)
+
+
+def _same(word: str, path: str, *, anywhere: bool = False) -> bool:
+    if _ITSELF.match(word):
+        return True
+    plain = word.strip("\"'")
+    return (anywhere or "/" in plain) and posixpath.basename(plain) == posixpath.basename(path) != ""
+
+
+def _within(node: Node, kinds: Iterable[str]) -> bool:
+    above = node.parent
+    while above is not None:
+        if above.type in kinds:
+            return True
+        above = above.parent
+    return False
+
+
+def loops_for_ever(node: Node) -> bool:
+    """Say whether nothing ends a loop, nor holds up its turns."""
+    body = node.child_by_field_name("body")
+    if body is None:
+        return False
+    if node.type == "c_style_for_statement":
+        endless = _FOR.match(node_text(node)) is not None
+    else:
+        condition = node_text(node.child_by_field_name("condition")).strip().rstrip(";").strip()
+        endless = (_FALSE if node_text(node).startswith("until") else _TRUE).fullmatch(condition) is not None
+    return endless and not any(map(_holds_up, descendants(body, ("command",))))
+
+
+def _holds_up(node: Node) -> bool:
+    """Say whether a command of a loop waits for something, or ends the loop."""
+    words = node_text(node).split()
+    behind = node.next_sibling
+    if not words or (behind is not None and behind.type == "&"):
+        return False
+    if words[0] == "sleep":
+        slow = re.fullmatch(r"(\d+(?:\.\d+)?)[smhd]?|.*\$.*", " ".join(words[1:2]))
+        inside = _within(node, ("subshell", "compound_statement"))
+        return slow is not None and (slow[1] is None or float(slow[1]) >= 1) and not inside
+    return words[0] in _WAITS
+
+
+def leaves_running(node: Node) -> bool:
+    """Say whether a piece of script leaves processes in the background."""
+    waits = any(node_text(n) == "wait" for n in descendants(node, ("command_name",)))
+    return not waits and (_backgrounds(node) or _DETACHES.search(node_text(node)) is not None)
+
+
+def endless_input(stage: Node, made: Iterable[ShellCommand]) -> bool:
+    """Say whether a stage of a pipeline writes for ever."""
+    for command in made:
+        zero = any(arg in ("/dev/zero", "/dev/urandom", "/dev/random") for arg in command.args)
+        if (
+            command.name == "yes"
+            or (command.name == "cat" and zero)
+            or (command.name == "seq" and "inf" in command.args)
+        ):
+            return True
+    return any(
+        loops_for_ever(n) for kind in ("while_statement", "c_style_for_statement") for n in descendants(stage, (kind,))
+    )
+
+
+def floods(made: Iterable[ShellCommand]) -> bool | None:
+    """Say whether a stage starts a process for all that it reads at once; None where it lets only a part through."""
+    commands = list(made)
+    if any(c.name in _CUTS or (c.name == "sed" and re.search(r"\dq\b", c.text)) for c in commands):
+        return None
+    inner = {c.name for c in commands if c.via[-1:] and c.via[-1] in ("xargs", "gxargs", "parallel", "env_parallel")}
+    for command in commands:
+        jobs = "P" if command.name in ("xargs", "gxargs") else "[jP]"
+        if command.name in ("xargs", "gxargs", "parallel", "env_parallel"):
+            unlimited = re.search(
+                rf"(?:^|\s)(?:-{jobs}\s*|--(?:max-procs|jobs)[= ])(?:0+(?!\d)|[1-9]\d\d)", command.text
+            )
+            lines = command.name.endswith("parallel") and not inner
+            if unlimited and (lines or inner - _SHORT):
+                return True
+    return False
+
+
+SECRET = re.compile(
+    r"(?i)token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credential"
+    r"|(?<![a-z])(?:keys?|pass|pw|pwd_?hash|auth)(?![a-z])"
+)
+"""Names of variables that hold secrets."""
+_FILTERS = frozenset(
+    "awk base32 base64 basenc cat cut fold grep head hexdump less more od rev sed sort tail tee tr xxd".split()  # noqa: SIM905 - a table
+)
+_PRINTERS = frozenset({"echo", "printf", "print"})
+
+
+def prints_secret(node: Node, known: Container[str]) -> bool:
+    """Say whether a command prints a variable of the environment that holds a secret.
+
+    Args:
+        known: the variables that the script sets itself.
+    """
+    if node_text(node.child_by_field_name("name")) not in _PRINTERS or _goes_elsewhere(node):
+        return False
+    kinds = ("simple_expansion", "expansion")
+    return any(_reveals(node_text(one), known) for one in descendants(node, kinds))
+
+
+def _reveals(text: str, known: Container[str]) -> bool:
+    match = re.match(r"\$\{?([A-Z_][A-Z0-9_]*)(.*)", text, re.DOTALL)
+    if match is None or match[1] in known or match[2].startswith((":+", "+")):
+        return False
+    return SECRET.search(match[1]) is not None
+
+
+def _goes_elsewhere(node: Node) -> bool:
+    """Say whether what it prints goes into a file, a variable or a program that is no filter."""
+    above: Node | None = node.parent
+    inner: Node = node
+    while above is not None:
+        if above.type == "redirected_statement":
+            targets = [c for c in above.named_children if c.type == "file_redirect"]
+            if any(not re.search(r">&\s*[12]|/dev/(?:std|tty|fd)", node_text(c)) for c in targets):
+                return True
+        elif above.type in ("command_substitution", "process_substitution"):
+            return True
+        elif above.type == "pipeline":
+            stages = [c for c in above.named_children if c.start_byte >= inner.end_byte]
+            if any(node_text(c).split(None, 1)[0] not in _FILTERS for c in stages if node_text(c).strip()):
+                return True
+        inner = above
+        above = above.parent
+    return False

@@ -1,0 +1,479 @@
+"""Run one turn and give its events to an HTTP answer: whole, or as a stream.
+
+`POST /v1/chat/completions` and `POST /v1/responses`: one turn of the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hermes_agent.agent.command_router import CommandCall, RunSkill
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.log_context import log_context
+from hermes_agent.core.messages import Content, Event, FinishReason, TextDelta, ToolStarted, TurnFinished, Usage
+from hermes_agent.models.request import RequestOptions
+from hermes_agent.policy import NoApprover
+from hermes_agent.server.chat_format import (
+    KEEP_ALIVE,
+    AnswerFormat,
+    ChatCompletionFormat,
+    ChatRequest,
+    check_session_id,
+    read_chat_request,
+)
+from hermes_agent.server.conversations import (
+    KEY_HEADER,
+    AgentProtocol,
+    CommandConversation,
+    CommandRouterProtocol,
+    ConversationProtocol,
+    IdempotentRequests,
+    plain_text,
+)
+from hermes_agent.server.http_types import (
+    ClientDisconnected,
+    Headers,
+    HttpError,
+    http_error_of,
+    interrupted_error,
+    json_reply,
+    read_body,
+    wait_disconnected,
+)
+from hermes_agent.server.request_fields import unsupported_field
+from hermes_agent.server.responses_format import ResponsesFormat, read_responses_request
+from hermes_agent.server.settings import HttpSettings
+from hermes_agent.server.turn_slots import CLIENT_GONE, ClientLeft, TurnSlot, TurnSlots
+from hermes_agent.service.shutdown import RETRY_AFTER_S
+from hermes_agent.sessions import API_SERVER
+
+if TYPE_CHECKING:
+    from hermes_agent.server.http_types import Receive, Scope, Send
+
+__all__ = [
+    "AnswerStream",
+    "CHAT",
+    "ChatEndpoint",
+    "EndpointFormat",
+    "PLATFORM",
+    "RESPONSES",
+    "SESSION_HEADER",
+    "TurnRun",
+]
+
+
+logger = logging.getLogger(__name__)
+
+SEND_LIMIT_S = 60.0
+"""How long a caller may leave its stream unread before it is taken for gone."""
+STREAM_HEADERS: Headers = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # nginx would hold the stream back
+)
+
+
+class TurnRun:
+    """A turn in a task of its own: an answer can wait for its events and do something else meanwhile.
+
+    Args:
+        slot: interrupting it interrupts the turn, and cancels it when it does not end within `grace_s` seconds.
+        whole: nobody wants its events, only the end (`ended`).
+    """
+
+    def __init__(
+        self,
+        talk: ConversationProtocol,
+        content: Content,
+        options: RequestOptions,
+        slot: TurnSlot,
+        group: asyncio.TaskGroup,
+        *,
+        grace_s: float,
+        whole: bool = False,
+    ) -> None:
+        self.has_acted = False
+        """A tool was started."""
+        self.end: TurnFinished | None = None
+        self._conversation = talk
+        self._slot = slot
+        self._grace_s = grace_s
+        self._whole = whole
+        self._queue: asyncio.Queue[Event | Exception | None] = asyncio.Queue()
+        self._texts: list[str] = []
+        self._task = group.create_task(self._pump(content, options))
+        slot.on_interrupt(self._interrupt)
+
+    async def events(self, silence_s: float | None = None) -> AsyncIterator[list[Event]]:
+        """Yield the events that have come, in batches; an empty one after `silence_s` seconds without any.
+
+        Raises:
+            Exception: what the turn raised; `Refusal`, it was interrupted.
+        """
+        while True:
+            batch: list[Event] = []
+            for item in await self._next(silence_s):
+                if item is None or isinstance(item, Exception):
+                    if batch:
+                        yield batch
+                    self._check_end(item)
+                    return
+                self._note(item)
+                batch.append(item)
+            yield batch
+
+    async def wait_end(self) -> TurnFinished:
+        """Return the end, when it has come. Raises as `events`."""
+        async for _ in self.events():
+            continue
+        assert self.end is not None
+        return self.end
+
+    async def _next(self, silence_s: float | None) -> list[Event | Exception | None]:
+        """What is there, at least one item; nothing when the time is over."""
+        try:
+            if self._queue.empty():
+                async with asyncio.timeout(silence_s):
+                    items = [await self._queue.get()]
+            else:
+                items = []
+        except TimeoutError:
+            return []
+        while not self._queue.empty():
+            items.append(self._queue.get_nowait())
+        return items
+
+    async def _pump(self, content: Content, options: RequestOptions) -> None:
+        try:
+            if self._slot.reason:  # before the turn there was nothing to interrupt
+                return
+            given = {"options": options} if options.values() else {}
+            async for event in self._conversation.turn(content, **given):
+                self._take(event)
+        except ModelError as error:
+            if error.finish_reason:  # an answer without a word, which is whole for whoever set the limit
+                self._take(self._incomplete_end(error))
+            else:
+                self._queue.put_nowait(error)
+        except Exception as error:  # noqa: BLE001 - the answering side raises it
+            self._queue.put_nowait(error)
+        finally:
+            self._queue.put_nowait(None)
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, TextDelta):
+            self._texts.append(event.text)
+        if self._whole:
+            self._note(event)
+        else:
+            self._queue.put_nowait(event)
+
+    def _incomplete_end(self, error: ModelError) -> TurnFinished:
+        logger.info("an answer without a word: %s", error)
+        why: FinishReason = "content_filter" if error.finish_reason == "content_filter" else "length"
+        return TurnFinished("".join(self._texts), "answered", error.usage or Usage(), "", finish_reason=why)
+
+    def _interrupt(self) -> None:
+        self._conversation.interrupt()
+        asyncio.get_running_loop().call_later(self._grace_s, self._task.cancel)
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, ToolStarted):
+            self.has_acted = True
+        elif isinstance(event, TurnFinished):
+            self.end = event
+
+    def _check_end(self, last: Exception | None) -> None:
+        if last is not None:
+            raise last
+        if self.end is None or self.end.reason == "interrupted":
+            raise interrupted_error(self._slot.reason, RETRY_AFTER_S, acted=self.has_acted)
+
+
+class AnswerStream:
+    """Sends a turn as server-sent events.
+
+    Nothing is sent before the first event (or a silence): what fails until then is an HTTP status, later it is an
+    event with an `error`.
+    """
+
+    def __init__(self, send: Send, chunks: AnswerFormat, slot: TurnSlot, headers: Headers) -> None:
+        self.has_begun = False
+        self._send = send
+        self._format = chunks
+        self._slot = slot
+        self._headers = headers
+        self._sent = ""
+
+    async def run(self, turn: TurnRun, silence_s: float) -> None:
+        """Send everything.
+
+        Raises:
+            Exception: the turn failed before anything was sent.
+        """
+        try:
+            async for batch in turn.events(silence_s):
+                if data := self._render(batch):
+                    await self._write(data)
+            assert turn.end is not None
+            await self._write(self._rest(turn.end) + self._format.last_chunk(turn.end), more=False)
+        except Exception as error:
+            if not self.has_begun:  # afterwards the status is sent, and the caller is told in the stream
+                raise
+            await self._write(self._format.error_chunk(http_error_of(error, acted=turn.has_acted).body), more=False)
+
+    def _render(self, batch: list[Event]) -> bytes:
+        if not batch:
+            return KEEP_ALIVE
+        texts = [event.text for event in batch if isinstance(event, TextDelta) and event.text]
+        self._sent += "".join(texts)
+        data = b"".join(self._format.text_chunk(text) for text in texts)
+        if not data and not self.has_begun and any(isinstance(event, ToolStarted) for event in batch):
+            return KEEP_ALIVE  # a tool runs: the turn has begun, its failure is no status any more
+        return data
+
+    def _rest(self, end: TurnFinished) -> bytes:
+        """What the reply has beyond what was streamed; text that a plugin replaced cannot be called back."""
+        if end.text.startswith(self._sent):
+            rest = end.text[len(self._sent) :]
+            return self._format.text_chunk(rest) if rest else b""
+        logger.debug("the reply differs from what was streamed")
+        return b""
+
+    async def _write(self, data: bytes, *, more: bool = True) -> None:
+        if self._slot.is_client_gone:
+            return
+        try:
+            async with asyncio.timeout(SEND_LIMIT_S):
+                if not self.has_begun:
+                    self.has_begun = True
+                    headers = list(STREAM_HEADERS + self._headers)
+                    await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+                    data = self._format.first_chunk() + data
+                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        except TimeoutError:
+            logger.warning("a caller has not read its stream for %g s: the turn is interrupted", SEND_LIMIT_S)
+            self._slot.interrupt(CLIENT_GONE)
+
+
+PLATFORM = "api_server"
+"""What hooks and sessions see as the platform, as upstream."""
+SESSION_HEADER = b"x-hermes-session-id"
+CLOSE_REASON = "session_boundary"
+"""One of the reasons of `on_session_finalize` (plugin contract §3.5)."""
+
+
+class EndpointFormat(NamedTuple):
+    """How one API is written."""
+
+    read: Callable[[bytes, Collection[str]], ChatRequest]
+    answer: Callable[[ChatRequest], AnswerFormat]
+
+
+CHAT = EndpointFormat(
+    read_chat_request, lambda request: ChatCompletionFormat(request.model, include_usage=request.include_usage)
+)
+RESPONSES = EndpointFormat(
+    read_responses_request, lambda request: ResponsesFormat(request.model, request.session_id, request.repeated_fields)
+)
+
+
+class ChatEndpoint:
+    """The ASGI application of the routes.
+
+    Args:
+        wire: the API that it speaks.
+        models: names that the agent's model answers to, the default first.
+        slash: what lines that begin with `/` mean in a session; None: nothing.
+        once: lets a request that is sent again be the same turn; None: each is another.
+    """
+
+    def __init__(
+        self,
+        agent: AgentProtocol,
+        settings: HttpSettings,
+        turns: TurnSlots,
+        models: Sequence[str],
+        slash: CommandRouterProtocol | None = None,
+        once: IdempotentRequests | None = None,
+        wire: EndpointFormat = CHAT,
+    ) -> None:
+        self._format = wire
+        self._once = once
+        self._agent = agent
+        self._settings = settings
+        self._turns = turns
+        self._models = tuple(models)
+        self._slash = slash
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            self._turns.check_open()
+            given = next((value for name, value in scope["headers"] if name == SESSION_HEADER), None)
+            session_id = None if given is None else check_session_id(given.decode("latin-1"))
+            body = await read_body(
+                scope, receive, max_bytes=self._settings.max_body_bytes, timeout_s=self._settings.body_timeout_s
+            )
+            request = self._format.read(body, self._models)
+            del body
+            if session_id is None:
+                session_id = request.session_id
+            elif request.session_id is not None:  # the header wins, and the answer's id bears it
+                request = replace(request, session_id=session_id)
+            _check_store(request, session_id)
+        except ClientDisconnected:
+            return
+        except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
+            await http_error_of(error).reply()(scope, receive, send)
+            return
+        key = next((value for name, value in scope["headers"] if name == KEY_HEADER), b"").decode("latin-1")
+        once = partial(self._once.wrap, key=key) if self._once is not None and key else None
+        answer = self._format.answer(request)
+        exchange = _Exchange(self._agent, self._settings, request, answer, TurnSlot(session_id), self._slash, once)
+        await exchange.run(self._turns, scope, receive, send)
+
+
+class _Exchange:
+    """One request that was understood, until its answer is sent."""
+
+    def __init__(
+        self,
+        agent: AgentProtocol,
+        settings: HttpSettings,
+        request: ChatRequest,
+        written: AnswerFormat,
+        slot: TurnSlot,
+        slash: CommandRouterProtocol | None,
+        once: Callable[[Any], ConversationProtocol] | None,
+    ) -> None:
+        self._once = once
+        self._agent = agent
+        self._settings = settings
+        self._request = request
+        self._format = written
+        self._slot = slot
+        self._slash = slash
+        self._turn: TurnRun | None = None
+        self._headers: Headers = ()
+
+    async def run(self, turns: TurnSlots, scope: Scope, receive: Receive, send: Send) -> None:
+        """Wait for a slot, run the turn, answer; whatever fails becomes an error answer."""
+        slot = self._slot
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(_watch(receive, slot))
+            try:
+                command = await self._command()
+                if command is not None:  # beside the turn that may run in this session
+                    await self._run(command, group, scope, receive, send)
+                    return
+                async with turns.take(slot):
+                    await self._run(await self._open(), group, scope, receive, send)
+            except ClientLeft:
+                await self._refuse(interrupted_error(slot.reason, RETRY_AFTER_S, acted=False), scope, receive, send)
+            except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
+                acted = self._turn is not None and self._turn.has_acted
+                refusal = http_error_of(error, acted=acted, options=self._request.options)
+                refusal.param = self._request.names.get(refusal.param or "", refusal.param)
+                await self._refuse(refusal, scope, receive, send)
+            finally:
+                watcher.cancel()
+
+    async def _command(self) -> ConversationProtocol | None:
+        """Return the command that the message is, if it is one. The message of a skill becomes the skill's text."""
+        slash, session_id = self._slash, self._slot.session_id
+        if slash is None or session_id is None:
+            return None
+        line = plain_text(self._request.content)
+        meaning = await slash.resolve(line, session_id=session_id, platform=PLATFORM)
+        if isinstance(meaning, RunSkill):
+            self._request = replace(self._request, content=meaning.message)
+        if not isinstance(meaning, CommandCall):
+            return None
+        await self._agent.load_if_allowed(session_id, API_SERVER)  # a command opens nothing, and acts in the session
+        scope = slash.scope(session_id, PLATFORM, NoApprover("over HTTP"), principal=API_SERVER)
+        return CommandConversation(slash, meaning, scope, self._request.model)
+
+    async def _run(
+        self, talk: ConversationProtocol, group: asyncio.TaskGroup, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        self._headers = ((SESSION_HEADER, talk.session_id.encode("latin-1", "replace")),)
+        began = time.monotonic()
+        with log_context(session=talk.session_id):
+            try:
+                if self._slot.reason:
+                    raise ClientLeft(self._slot.reason)
+                grace_s = self._settings.grace_s
+                whole = not self._request.stream
+                asked = (self._request.content, self._request.options)
+                self._turn = TurnRun(talk, *asked, self._slot, group, grace_s=grace_s, whole=whole)
+                await self._answer(self._turn, scope, receive, send)
+            finally:
+                self._slot.on_interrupt(lambda: None)
+                logger.info("turn over HTTP: %s duration_ms=%d", self._outcome(), (time.monotonic() - began) * 1000)
+                await _close(talk)
+
+    async def _open(self) -> ConversationProtocol:
+        """With a session id the stored transcript counts; without one the caller's, and nothing is stored."""
+        request, session_id = self._request, self._slot.session_id
+        talk = await self._agent.open(
+            session_id,
+            platform=PLATFORM,
+            approver=NoApprover("over HTTP"),
+            history=request.history if session_id is None else None,
+            instructions=request.instructions,
+            keep=session_id is not None,
+            principal=API_SERVER,
+        )
+        return self._once(talk) if self._once is not None and session_id is not None else talk
+
+    async def _answer(self, turn: TurnRun, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._request.stream:
+            stream = AnswerStream(send, self._format, self._slot, self._headers)
+            await stream.run(turn, self._settings.keepalive_s)
+            return
+        end = await turn.wait_end()
+        if not self._slot.is_client_gone:
+            await json_reply(self._format.full_body(end), headers=self._headers)(scope, receive, send)
+
+    async def _refuse(self, refusal: HttpError, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._slot.is_client_gone:
+            return
+        logger.info("request over HTTP refused: status=%d code=%s", refusal.status, refusal.code)
+        refusal.headers += self._headers
+        await refusal.reply()(scope, receive, send)
+
+    def _outcome(self) -> str:
+        if self._slot.reason:
+            return f"interrupted ({self._slot.reason})"
+        if self._turn is None or self._turn.end is None:
+            return "failed"
+        usage = self._turn.end.usage
+        return f"{self._turn.end.reason} tokens={usage.input_tokens}+{usage.output_tokens}"
+
+
+def _check_store(request: ChatRequest, session_id: str | None) -> None:
+    """Refuse a wish to store, or not to, that is not what happens."""
+    if request.store and session_id is None:
+        raise unsupported_field("store", "a session is stored: send X-Hermes-Session-Id (Responses: and no history)")
+    if request.store is False and session_id is not None:
+        raise unsupported_field("store", "what is said in a session is stored")
+
+
+async def _watch(receive: Receive, slot: TurnSlot) -> None:
+    await wait_disconnected(receive)
+    slot.interrupt(CLIENT_GONE)
+
+
+async def _close(talk: ConversationProtocol) -> None:
+    """The answer is sent already: a failure here is the log's."""
+    try:
+        await talk.close(CLOSE_REASON)
+    except Exception:
+        logger.exception("session %s could not be closed", talk.session_id)

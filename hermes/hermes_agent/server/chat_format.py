@@ -1,0 +1,393 @@
+"""Read the `messages` of a chat-completions request into our own values.
+
+Read the body of `POST /v1/chat/completions`: what is asked, and on which history.
+
+The shape is OpenAI's; `request_fields` says what becomes of each field.
+
+The chat-completions answers, byte by byte: the whole object, and the chunks of a stream (server-sent events).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from hermes_agent.core.messages import Content, Message, ToolCall, TurnFinished, Usage, new_id, text_content
+from hermes_agent.models.request import NO_OPTIONS, RequestOptions
+from hermes_agent.server.http_types import HttpError, json_bytes
+from hermes_agent.server.request_fields import CHAT, bad_request, check_fields, kind_of, options_of, unsupported_field
+
+__all__ = [
+    "AGENT_MODEL",
+    "AnswerFormat",
+    "ChatCompletionFormat",
+    "ChatRequest",
+    "DONE",
+    "KEEP_ALIVE",
+    "check_session_id",
+    "parse_body",
+    "read_chat_request",
+    "read_chat_values",
+    "read_messages",
+]
+
+
+USER_PARTS = ("text", "image_url", "input_audio", "file")
+"""Kinds of parts that a user message may have; each has its value under the key of that name."""
+IMAGE_SCHEMES = ("http://", "https://", "data:image/")
+
+
+def read_messages(given: Any) -> tuple[str, list[Message]]:
+    """Return the instructions (system and developer messages, joined by blank lines) and the other messages.
+
+    Raises:
+        Refusal: 400 with the place and what was expected.
+    """
+    if not isinstance(given, list) or not given:
+        raise bad_request("messages: expected a list with at least one message", "messages")
+    instructions: list[str] = []
+    messages: list[Message] = []
+    open_calls: set[str] = set()
+    for i, value in enumerate(given):
+        at = f"messages[{i}]"
+        if not isinstance(value, dict):
+            raise bad_request(f"{at}: expected an object", at)
+        role = value.get("role")
+        if role != "tool" and open_calls:
+            raise bad_request(f"{at}: the calls {_list(open_calls)} have no result yet", at)
+        if role in ("system", "developer"):
+            instructions.append(text_content(_content(value.get("content"), at, ("text",))))
+        elif role == "user":
+            messages.append(Message("user", _content(value.get("content"), at, USER_PARTS)))
+        elif role == "assistant":
+            message = _assistant(value, at)
+            open_calls = {call.id for call in message.tool_calls}
+            messages.append(message)
+        elif role == "tool":
+            messages.append(_tool(value, at, open_calls))
+        else:
+            raise bad_request(f"{at}.role: expected system, developer, user, assistant or tool", f"{at}.role")
+    if open_calls:
+        raise bad_request(f"the calls {_list(open_calls)} have no result", "messages")
+    return "\n\n".join(text for text in instructions if text.strip()), messages
+
+
+def _assistant(value: dict[str, Any], at: str) -> Message:
+    calls = value.get("tool_calls")
+    if calls is not None and not isinstance(calls, list):
+        raise bad_request(f"{at}.tool_calls: expected a list", f"{at}.tool_calls")
+    read = tuple(_call(call, f"{at}.tool_calls[{i}]") for i, call in enumerate(calls or ()))
+    if len({call.id for call in read}) != len(read):
+        raise bad_request(f"{at}.tool_calls: two calls have one id", f"{at}.tool_calls")
+    content = value.get("content")
+    text = "" if content is None else text_content(_content(content, at, ("text", "refusal")))
+    return Message("assistant", text, read)
+
+
+def _call(value: Any, at: str) -> ToolCall:
+    function = value.get("function") if isinstance(value, dict) else None
+    if not isinstance(function, dict):
+        raise bad_request(f"{at}: expected a call of a function", at)
+    return ToolCall(
+        _word(value.get("id"), f"{at}.id"),
+        _word(function.get("name"), f"{at}.function.name"),
+        _word(function.get("arguments", ""), f"{at}.function.arguments", may_be_empty=True),
+    )
+
+
+def _word(value: Any, at: str, *, may_be_empty: bool = False) -> str:
+    if not isinstance(value, str) or not (value or may_be_empty):
+        raise bad_request(f"{at}: expected text", at)
+    _no_nul(value, at)
+    return value
+
+
+def _tool(value: dict[str, Any], at: str, open_calls: set[str]) -> Message:
+    call = value.get("tool_call_id")
+    if not isinstance(call, str) or call not in open_calls:
+        raise bad_request(f"{at}.tool_call_id: no call of the message before has this id", f"{at}.tool_call_id")
+    open_calls.discard(call)
+    return Message("tool", text_content(_content(value.get("content"), at, ("text",))), tool_call_id=call)
+
+
+def _content(value: Any, at: str, allowed: tuple[str, ...]) -> Content:
+    """Check text or parts; a list of text parts alone becomes text, refusals count as text."""
+    place = f"{at}.content"
+    if isinstance(value, str):
+        _no_nul(value, place)
+        return value
+    if not isinstance(value, list) or not value:
+        raise bad_request(f"{place}: expected text or a list of parts", place)
+    parts = [_part(part, f"{place}[{i}]", allowed) for i, part in enumerate(value)]
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts
+
+
+def _part(part: Any, at: str, allowed: tuple[str, ...]) -> dict[str, Any]:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind not in allowed:
+        raise bad_request(f"{at}.type: expected {_words(allowed)}", f"{at}.type")
+    if kind in ("text", "refusal"):
+        text = part.get(kind)
+        if not isinstance(text, str):
+            raise bad_request(f"{at}.{kind}: expected text", f"{at}.{kind}")
+        _no_nul(text, at)
+        return {"type": "text", "text": text}
+    value = part.get(kind)
+    if not isinstance(value, dict):
+        raise bad_request(f"{at}.{kind}: expected an object", f"{at}.{kind}")
+    if kind == "image_url":
+        url = value.get("url")
+        if not isinstance(url, str) or not url.lower().startswith(IMAGE_SCHEMES):
+            raise bad_request(
+                f"{at}.image_url.url: expected http://…, https://… or data:image/…", f"{at}.image_url.url"
+            )
+    return {"type": kind, kind: value}
+
+
+def _no_nul(text: str, at: str) -> None:
+    if "\0" in text:
+        raise bad_request(f"{at}: the text has a NUL character", at)
+
+
+def _list(calls: set[str]) -> str:
+    return ", ".join(sorted(calls))[:200]
+
+
+def _words(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+AGENT_MODEL = "hermes-agent"
+"""The model name that every agent answers to."""
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One request, checked."""
+
+    model: str
+    """As the caller named it; the first of the agent's names when it named none."""
+    content: Content
+    """The last message, the user's: what this turn is about."""
+    history: tuple[Message, ...]
+    """What came before it, without system messages."""
+    instructions: str
+    """The system and developer messages, joined by blank lines."""
+    stream: bool
+    include_usage: bool
+    """Whether a stream ends with the usage."""
+    session_id: str | None = None
+    """The session that the body asks for (the Responses API alone)."""
+    store: bool | None = None
+    """Whether the turn is to be stored, where the body says so."""
+    options: RequestOptions = NO_OPTIONS
+    """What goes on to the model."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the body calls each of them."""
+    repeated_fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that the answer repeats (the Responses API alone)."""
+
+
+def check_session_id(given: str) -> str:
+    """Return the value of `X-Hermes-Session-Id`.
+
+    Raises:
+        HttpError: 400, it cannot be the id of a session.
+    """
+    if not _SESSION_ID.fullmatch(given):
+        raise bad_request(
+            "X-Hermes-Session-Id: expected 1 to 128 letters, digits, `.`, `_`, `:` or `-`, the first a letter or digit",
+            "X-Hermes-Session-Id",
+        )
+    return given
+
+
+def read_chat_request(body: bytes, models: Collection[str]) -> ChatRequest:
+    """Read and check a request body.
+
+    Args:
+        models: names of the agent's model; other names are refused.
+
+    Raises:
+        HttpError: 400 with the place and what was expected, or 404 for an unknown model.
+    """
+    value = parse_body(body)
+    check_fields(value, CHAT)
+    options, names = options_of(value, CHAT)
+    return replace(read_chat_values(value, models, options), names=names)
+
+
+def read_chat_values(value: dict[str, Any], models: Collection[str], options: RequestOptions) -> ChatRequest:
+    """Check what a body says; arguments and errors as `read_chat_request`."""
+    model = _model(value.get("model"), models)
+    stream, store = _flag(value, "stream") or False, _flag(value, "store")
+    include_usage = _include_usage(value.get("stream_options"), stream)
+    instructions, messages = read_messages(value.get("messages"))
+    if not messages or messages[-1].role != "user":
+        raise bad_request("the last message must be the user's: it is what the agent answers", "messages")
+    last = messages[-1].content
+    if not text_content(last).strip() and not (isinstance(last, list) and any(p["type"] != "text" for p in last)):
+        raise bad_request("the last message is empty", f"messages[{len(value['messages']) - 1}].content")
+    history = tuple(messages[:-1])
+    return ChatRequest(model, last, history, instructions, stream, include_usage, store=store, options=options)
+
+
+def parse_body(body: bytes) -> dict[str, Any]:
+    """Return the object of a body.
+
+    Raises:
+        HttpError: 400, it is none.
+    """
+    try:
+        value = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
+        if b"\\ud" in body or b"\\uD" in body:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a surrogate pair cannot be stored
+    except UnicodeError as exc:
+        raise bad_request("the body has text that is not valid Unicode in UTF-8", None) from exc
+    except RecursionError as exc:
+        raise bad_request("the body is nested too deeply", None) from exc
+    except ValueError as exc:
+        raise bad_request(f"the body is not JSON: {exc}", None) from exc
+    if not isinstance(value, dict):
+        raise bad_request(f"the body is {kind_of(value)}: expected an object", None)
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _model(given: Any, models: Collection[str]) -> str:
+    if given is None:
+        return next(iter(models), AGENT_MODEL)
+    if not isinstance(given, str):
+        raise bad_request(f"model is {kind_of(given)}: expected text", "model")
+    if given != AGENT_MODEL and given not in models:
+        names = ", ".join(dict.fromkeys((*models, AGENT_MODEL)))
+        raise HttpError(
+            404, f"The model {given[:200]!r} does not exist; there is: {names}", code="model_not_found", param="model"
+        )
+    return given
+
+
+def _flag(value: dict[str, Any], name: str) -> bool | None:
+    given = value.get(name)
+    if given is not None and not isinstance(given, bool):
+        raise bad_request(f"{name} is {kind_of(given)}: expected true or false", name)
+    return given
+
+
+def _include_usage(options: Any, stream: bool) -> bool:
+    if options is None:
+        return False
+    if not stream:
+        raise bad_request("stream_options is only allowed when stream is true", "stream_options")
+    if not isinstance(options, dict):
+        raise bad_request(f"stream_options is {kind_of(options)}: expected an object", "stream_options")
+    for name, given in options.items():
+        if name not in ("include_usage", "include_obfuscation"):
+            raise bad_request(f"stream_options.{name[:100]} is no option of a stream", f"stream_options.{name[:100]}")
+        if given is not None and not isinstance(given, bool):
+            raise bad_request(f"{name} is {kind_of(given)}: expected true or false", f"stream_options.{name}")
+    if options.get("include_obfuscation"):
+        raise unsupported_field("stream_options.include_obfuscation", "streams are not padded")
+    return bool(options.get("include_usage"))
+
+
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": still working\n\n"
+"""A comment: readers of server-sent events skip it."""
+
+
+class AnswerFormat(Protocol):
+    """Writes one answer in the words of one API."""
+
+    def full_body(self, end: TurnFinished) -> dict[str, Any]:
+        """Return the object of an answer that is not streamed."""
+        ...
+
+    def first_chunk(self) -> bytes:
+        """What a stream begins with."""
+        ...
+
+    def text_chunk(self, text: str) -> bytes:
+        """A piece of the answer."""
+        ...
+
+    def last_chunk(self, end: TurnFinished) -> bytes:
+        """What ends a stream."""
+        ...
+
+    def error_chunk(self, body: dict[str, Any]) -> bytes:
+        """What ends a stream that cannot be finished."""
+        ...
+
+
+class ChatCompletionFormat:
+    """Writes an answer of chat completions.
+
+    Args:
+        include_usage: of a stream: every chunk then has a `usage`: null but in the last.
+    """
+
+    def __init__(self, model: str, *, include_usage: bool) -> None:
+        self._include_usage = include_usage
+        self._head = {
+            "id": new_id("chatcmpl"),
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": model,
+        }
+        # All but the text is the same in every chunk of text: it is written once.
+        before, after = self._chunk({"content": "\0"}, None).split(b'"\\u0000"')
+        self._before, self._after = before, after
+
+    def full_body(self, end: TurnFinished) -> dict[str, Any]:
+        """Return the object of an answer that is not streamed."""
+        message = {"role": "assistant", "content": end.text, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": end.reply_finish_reason}
+        return {**self._head, "object": "chat.completion", "choices": [choice], "usage": _usage(end.usage)}
+
+    def error_chunk(self, body: dict[str, Any]) -> bytes:
+        """Return the event that ends a stream which cannot be finished; clients raise it."""
+        return b"data: " + json_bytes(body) + b"\n\n"
+
+    def first_chunk(self) -> bytes:
+        """The chunk that says whose message begins."""
+        return self._chunk({"role": "assistant", "content": "", "refusal": None}, None)
+
+    def text_chunk(self, text: str) -> bytes:
+        """A piece of the answer."""
+        return self._before + json.dumps(text).encode("ascii") + self._after
+
+    def last_chunk(self, end: TurnFinished) -> bytes:
+        """What ends a stream: the finish reason, the usage if it was asked for, and `[DONE]`."""
+        out = self._chunk({}, end.reply_finish_reason)
+        if self._include_usage:
+            out += self._event({**self._head, "choices": [], "usage": _usage(end.usage)})
+        return out + DONE
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        usage = {"usage": None} if self._include_usage else {}
+        return self._event({**self._head, "choices": [choice], **usage})
+
+    def _event(self, value: dict[str, Any]) -> bytes:
+        return b"data: " + json_bytes(value) + b"\n\n"
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }

@@ -1,0 +1,317 @@
+"""What the server needs of the agent, as protocols: `agent.Agent` and `agent.Conversation` have these shapes.
+
+Slash commands in a session over HTTP: they are answered at once, beside a turn that may run there.
+
+Source: plugin contract §7.3, §14.1 row 14.
+
+`Idempotency-Key`: a request that is sent again, also after a crash, is the same turn of its session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from hermes_agent.agent.command_router import CommandCall, RunSkill, UnknownCommand
+from hermes_agent.core.messages import (
+    Content,
+    Event,
+    FinishReason,
+    Message,
+    TextDelta,
+    TurnFinished,
+    Usage,
+    assistant_text,
+    text_content,
+)
+from hermes_agent.delivery import ClaimedMessage, InboundMessage
+from hermes_agent.models.request import NO_OPTIONS, RequestOptions
+from hermes_agent.policy import Approver
+from hermes_agent.server.http_types import HttpError
+from hermes_agent.sessions import API_SERVER
+from hermes_agent.tools import CallScope
+
+__all__ = [
+    "AgentProtocol",
+    "CommandConversation",
+    "CommandRouterProtocol",
+    "ConversationProtocol",
+    "IdempotencyInbox",
+    "IdempotentRequests",
+    "KEY_HEADER",
+    "NoPlugins",
+    "PluginStatusProtocol",
+    "ResumableConversation",
+    "plain_text",
+]
+
+
+class ConversationProtocol(Protocol):
+    """A session in use; one turn at a time."""
+
+    session_id: str
+
+    def turn(self, content: Content, *, options: RequestOptions = ...) -> AsyncIterator[Event]:
+        """Say `content` and yield what happens.
+
+        Args:
+            options: what the caller sets for the model requests of this turn.
+
+        Raises:
+            UserError: the turn could not be finished; a `ModelError` says why the model did not answer.
+        """
+        ...
+
+    def interrupt(self) -> None:
+        """Stop the running turn at the next safe point; without one nothing happens."""
+        ...
+
+    async def close(self, reason: str) -> None:
+        """End the conversation."""
+        ...
+
+
+class AgentProtocol(Protocol):
+    """Opens conversations."""
+
+    async def open(
+        self,
+        session_id: str | None = None,
+        *,
+        platform: str,
+        approver: Approver,
+        history: Sequence[Message] | None = None,
+        instructions: str = "",
+        model: str | None = None,
+        cwd: Path | None = None,
+        keep: bool = True,
+        principal: str = ...,
+    ) -> ConversationProtocol:
+        """Open the stored session of that id, or a new one.
+
+        Args:
+            history: the caller's transcript, in place of the stored one.
+            keep: whether what is said is stored.
+            principal: who speaks.
+
+        Raises:
+            UserError: no model can be had, or the state cannot be read.
+            NotYours: the session is somebody else's.
+        """
+        ...
+
+    async def load_if_allowed(self, session_id: str, principal: str) -> object:
+        """Return when the session is the principal's, or there is none of that id.
+
+        Raises:
+            NotYours: it is somebody else's.
+        """
+        ...
+
+
+class PluginStatusProtocol(Protocol):
+    """What programs may ask about plugins, and have done to them."""
+
+    def report(self) -> list[dict[str, Any]]:
+        """Return each plugin as JSON types."""
+        ...
+
+    def metrics(self) -> str:
+        """Return lines for `/metrics`."""
+        ...
+
+    async def reload(self, name: str | None) -> list[dict[str, str]]:
+        """Reload one plugin, or all; return `key`, `outcome` and `reason` of each.
+
+        Raises:
+            UserError: nobody has the name, or the config cannot be read.
+        """
+        ...
+
+
+class NoPlugins:
+    """For a server over an agent that has none."""
+
+    def report(self) -> list[dict[str, Any]]:
+        """Return nothing."""
+        return []
+
+    def metrics(self) -> str:
+        """Return nothing."""
+        return ""
+
+    async def reload(self, name: str | None) -> list[dict[str, str]]:
+        """Return nothing."""
+        return []
+
+
+class CommandRouterProtocol(Protocol):
+    """What a line means; `agent.slash.Slash` has this shape."""
+
+    async def resolve(
+        self, line: str, *, session_id: str, platform: str, prefixes: bool = False
+    ) -> CommandCall | RunSkill | UnknownCommand | None:
+        """Return what is to be done; None for a line that is no command."""
+        ...
+
+    def scope(self, session_id: str, platform: str, approver: Approver, *, principal: str = ...) -> CallScope:
+        """Return what a command works for."""
+        ...
+
+    async def announce(self, called: CommandCall, scope: CallScope) -> None:
+        """Tell observers that a command is about to run."""
+        ...
+
+    async def run(self, called: CommandCall, scope: CallScope) -> str | None:
+        """Run a command and return its answer."""
+        ...
+
+
+def plain_text(content: Content) -> str:
+    """Return the text of a message that is nothing but text; empty for one with pictures and the like."""
+    if isinstance(content, list) and any(part.get("type") != "text" for part in content):
+        return ""
+    return text_content(content)
+
+
+class CommandConversation:
+    """A command as a conversation with one turn: what answers a turn answers it, too.
+
+    Args:
+        model: what the answer names.
+    """
+
+    def __init__(self, slash: CommandRouterProtocol, called: CommandCall, scope: CallScope, model: str) -> None:
+        self.session_id = scope.session_id
+        self._slash = slash
+        self._called = called
+        self._scope = scope
+        self._model = model
+
+    async def turn(self, content: Content, *, options: RequestOptions = NO_OPTIONS) -> AsyncGenerator[Event, None]:
+        """Run the command; its answer is the reply. No model is asked."""
+        await self._slash.announce(self._called, self._scope)
+        text = await self._slash.run(self._called, self._scope) or ""
+        if text:
+            yield TextDelta(text)
+        yield TurnFinished(text, "answered", Usage(), self._model)
+
+    def interrupt(self) -> None:
+        """Tell the tools that the command calls to stop."""
+        self._scope.cancelled.set()
+
+    async def close(self, reason: str) -> None:
+        """Nothing is to be ended: the session is not the command's."""
+
+
+KEY_HEADER = b"idempotency-key"
+LONGEST_KEY = 200
+BUSY_RETRY_S = 1.0
+
+
+class ResumableConversation(Protocol):
+    """The part of `agent.Conversation` that is used."""
+
+    session_id: str
+
+    def turn_once(self, content: Content, *, since: int, options: RequestOptions = ...) -> AsyncGenerator[Event, None]:
+        """Say `content`, or go on with its turn."""
+        ...
+
+    def interrupt(self) -> None:
+        """Stop the running turn."""
+        ...
+
+    async def close(self, reason: str) -> None:
+        """End the conversation."""
+        ...
+
+
+class IdempotencyInbox(Protocol):
+    """The part of `delivery.Delivery` that is used."""
+
+    async def begin(self, message: InboundMessage, /) -> ClaimedMessage | Mapping[str, Any] | None:
+        """Store a message and claim it."""
+        ...
+
+
+class IdempotentRequests:
+    """Makes conversations whose next turn happens once.
+
+    Args:
+        transcript: calls a method of the transcript (`Agent.transcript`).
+    """
+
+    def __init__(self, inbox: IdempotencyInbox, transcript: Callable[..., Awaitable[Any]]) -> None:
+        self._inbox = inbox
+        self._transcript = transcript
+
+    def wrap(self, talk: ResumableConversation, key: str) -> _IdempotentConversation:
+        """Return `talk`, for the request with this key.
+
+        Raises:
+            HttpError: 400, the key is too long.
+        """
+        if len(key) > LONGEST_KEY:
+            raise HttpError(400, f"the Idempotency-Key is longer than {LONGEST_KEY} characters", code="invalid_request")
+        return _IdempotentConversation(talk, key, self._inbox, self._transcript)
+
+
+class _IdempotentConversation:
+    """A conversation; `turn` gives the events of the turn, or its answer when it has taken place."""
+
+    def __init__(
+        self, talk: ResumableConversation, key: str, inbox: IdempotencyInbox, transcript: Callable[..., Awaitable[Any]]
+    ) -> None:
+        self.session_id = talk.session_id
+        self.interrupt = talk.interrupt
+        self.close = talk.close
+        self._conversation = talk
+        self._key = key
+        self._inbox = inbox
+        self._transcript = transcript
+
+    async def turn(self, content: Content, *, options: RequestOptions = NO_OPTIONS) -> AsyncGenerator[Event, None]:
+        held = await self._inbox.begin(InboundMessage(API_SERVER, self.session_id, self._key, "", API_SERVER))
+        if held is None:
+            raise HttpError(
+                409,
+                "a request with this Idempotency-Key is being worked on",
+                code="in_progress",
+                retry_after_s=BUSY_RETRY_S,
+            )
+        if not isinstance(held, ClaimedMessage):
+            finish: FinishReason = held.get("finish_reason") or "stop"
+            yield TurnFinished(
+                assistant_text(await self._messages_since(held)), "answered", Usage(), "", finish_reason=finish
+            )
+            return
+        ended = False
+        try:
+            async for event in self._events(held, content, options):
+                if isinstance(event, TurnFinished) and event.reason != "interrupted":
+                    upto = await self._transcript("last_id", self.session_id)
+                    await held.save_notes(upto=upto, finish_reason=event.reply_finish_reason)
+                    await held.done()
+                    ended = True
+                yield event
+        finally:
+            if not ended:
+                await held.release()
+
+    async def _events(
+        self, held: ClaimedMessage, content: Content, options: RequestOptions
+    ) -> AsyncGenerator[Event, None]:
+        if "before" not in held.notes:
+            await held.save_notes(before=await self._transcript("last_id", self.session_id))
+        given = {"options": options} if options.values() else {}
+        async for event in self._conversation.turn_once(content, since=int(held.notes["before"]), **given):
+            yield event
+
+    async def _messages_since(self, notes: Mapping[str, Any]) -> Sequence[Message]:
+        upto = int(notes.get("upto", 1 << 62))
+        found: Sequence[Message] = await self._transcript(
+            "messages", self.session_id, after=int(notes.get("before", 0)), upto=upto
+        )
+        return found

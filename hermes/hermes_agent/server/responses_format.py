@@ -1,0 +1,278 @@
+"""Read the body of `POST /v1/responses` (OpenAI's Responses API) as the same request as one of chat completions.
+
+`request_fields` says what becomes of each field.
+
+The answers of `POST /v1/responses`: the whole object, and the events of a stream, as OpenAI's clients read them.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from hermes_agent.core.messages import TurnFinished, Usage, new_id
+from hermes_agent.models.request import RequestOptions
+from hermes_agent.server.chat_format import ChatRequest, check_session_id, parse_body, read_chat_values
+from hermes_agent.server.http_types import HttpError, json_bytes
+from hermes_agent.server.request_fields import (
+    EFFORT,
+    RESPONSES,
+    VERBOSITY,
+    bad_request,
+    check_fields,
+    kind_of,
+    options_of,
+    unsupported_field,
+)
+
+__all__ = ["ResponsesFormat", "read_responses_request", "response_id"]
+
+
+_ID = re.compile(r"resp_[0-9a-f]{24}(?:_(?P<session>.+))?")
+_TEXTS = ("input_text", "output_text", "text")
+_REPEATED = (
+    *("instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id", "reasoning"),
+    *("temperature", "text", "tool_choice", "top_p", "user"),
+)
+"""Fields that OpenAI's answer repeats."""
+
+
+def response_id(session_id: str | None) -> str:
+    """Return a new id; one with a session can be gone on with (`previous_response_id`)."""
+    return f"resp_{secrets.token_hex(12)}" + (f"_{session_id}" if session_id else "")
+
+
+def read_responses_request(body: bytes, models: Collection[str]) -> ChatRequest:
+    """Read and check a request body.
+
+    A request without a history is kept as a session, unless it says `store: false`; `previous_response_id` goes on with
+    the session of that answer.
+
+    Raises:
+        HttpError: 400 with the place and what was expected, or 404 for an unknown model or answer.
+    """
+    value = parse_body(body)
+    check_fields(value, RESPONSES)
+    plain, names = options_of(value, RESPONSES)
+    options = _nested(value, plain)
+    names |= {"reasoning_effort": "reasoning.effort", "verbosity": "text.verbosity"}
+    instructions = value.get("instructions")
+    if instructions is not None and not isinstance(instructions, str):
+        raise bad_request("instructions: expected text", "instructions")
+    messages = _messages(value.get("input"))
+    if instructions:
+        messages.insert(0, {"role": "developer", "content": instructions})
+    chat = {name: value.get(name) for name in ("model", "stream", "stream_options", "store")} | {"messages": messages}
+    try:
+        request = read_chat_values(chat, models, options)
+    except HttpError as refusal:
+        said = refusal.message.replace("messages", "input", 1)
+        param = refusal.param and refusal.param.replace("messages", "input", 1)
+        raise HttpError(refusal.status, said, code=refusal.code, param=param) from None
+    repeated = {name: value[name] for name in _REPEATED if value.get(name) is not None}
+    return replace(request, session_id=_session(value, request), names=names, repeated_fields=repeated)
+
+
+def _nested(value: dict[str, Any], options: RequestOptions) -> RequestOptions:
+    """Return the options with those that stand one level down: `reasoning.effort`, `text.verbosity`."""
+    more: dict[str, Any] = {}
+    for field, known in (("reasoning", ("effort", "summary", "generate_summary")), ("text", ("format", "verbosity"))):
+        given = value.get(field)
+        if given is not None and not isinstance(given, dict):
+            raise bad_request(f"{field} is {kind_of(given)}: expected an object", field)
+        for name in given or {}:
+            if name not in known:
+                raise bad_request(f"{field}.{name[:100]} is no field of this request", f"{field}.{name[:100]}")
+    reasoning, text = value.get("reasoning") or {}, value.get("text") or {}
+    for name in ("summary", "generate_summary"):
+        if reasoning.get(name) is not None:
+            raise unsupported_field(f"reasoning.{name}", "the agent does not tell its thoughts")
+    if text.get("format") not in (None, {"type": "text"}):
+        raise unsupported_field("text.format", "the agent answers with text; ask for JSON in words")
+    if reasoning.get("effort") is not None:
+        more["reasoning_effort"] = EFFORT.read(reasoning["effort"], "reasoning.effort")
+    if text.get("verbosity") is not None:
+        more["verbosity"] = VERBOSITY.read(text["verbosity"], "text.verbosity")
+    return replace(options, extra={**options.extra, **more}) if more else options
+
+
+def _session(value: dict[str, Any], request: ChatRequest) -> str | None:
+    before = value.get("previous_response_id")
+    if before is None:
+        kept = value.get("store") is not False and not request.history
+        return f"resp-{secrets.token_hex(12)}" if kept else None
+    match = _ID.fullmatch(before) if isinstance(before, str) else None
+    if match is None or match["session"] is None:
+        raise HttpError(
+            404,
+            f"there is no answer {str(before)[:200]!r} that can be gone on with",
+            code="previous_response_not_found",
+            param="previous_response_id",
+        )
+    return check_session_id(match["session"])
+
+
+def _messages(given: Any) -> list[dict[str, Any]]:
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    if not isinstance(given, list) or not given:
+        raise bad_request("input: expected text, or a list with at least one item", "input")
+    found: list[dict[str, Any]] = []
+    for number, item in enumerate(given):
+        at = f"input[{number}]"
+        if not isinstance(item, dict):
+            raise bad_request(f"{at}: expected an object", at)
+        _add_item(item, at, found)
+    return found
+
+
+def _add_item(item: dict[str, Any], at: str, found: list[dict[str, Any]]) -> None:
+    match item.get("type", "message"):
+        case "message":
+            found.append({"role": item.get("role"), "content": _content(item.get("content"), at)})
+        case "function_call":
+            call = {"id": item.get("call_id"), "type": "function"}
+            call["function"] = {"name": item.get("name"), "arguments": item.get("arguments")}
+            last = found[-1] if found else {}
+            if last.get("role") == "assistant" and last.get("tool_calls"):
+                last["tool_calls"].append(call)
+            else:
+                found.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        case "function_call_output":
+            output = item.get("output")
+            content = _content(output, at) if isinstance(output, list) else output
+            found.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
+        case "reasoning":
+            return  # what a model thought is no part of what it is told by others
+        case other:
+            raise bad_request(f"{at}.type is {str(other)[:100]!r}: expected message, function_call, …", f"{at}.type")
+
+
+def _content(given: Any, at: str) -> Any:
+    if not isinstance(given, list):
+        return given
+    return [_part(part, f"{at}.content[{number}]") for number, part in enumerate(given)]
+
+
+def _part(part: Any, at: str) -> Any:
+    if not isinstance(part, dict):
+        raise bad_request(f"{at}: expected an object", at)
+    match part.get("type"):
+        case kind if kind in _TEXTS:
+            return {"type": "text", "text": part.get("text")}
+        case "refusal":
+            return {"type": "text", "text": part.get("refusal")}
+        case "input_image":
+            return {"type": "image_url", "image_url": {"url": part.get("image_url")}}
+        case "input_file":
+            return {"type": "file", "file": {k: v for k, v in part.items() if k != "type"}}
+    return part
+
+
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+FIRST_EVENTS = 4
+"""What `first` writes; later ones are numbered from here, whichever is made first."""
+
+
+class ResponsesFormat:
+    """Writes one answer.
+
+    Args:
+        session_id: what the answer's id bears, so that it can be gone on with; None: it cannot.
+        said: fields of the request that the answer repeats.
+    """
+
+    def __init__(self, model: str, session_id: str | None, said: Mapping[str, Any]) -> None:
+        self._head = {
+            "id": response_id(session_id),
+            "object": "response",
+            "created_at": int(time.time()),
+            "model": model,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "parallel_tool_calls": True,
+            "temperature": None,
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": None,
+            "store": session_id is not None,
+            **said,
+        }
+        self._item = new_id("msg")
+        self._place = {"item_id": self._item, "output_index": 0, "content_index": 0}
+        self._streamed_text = ""
+        self._count = FIRST_EVENTS
+
+    def full_body(self, end: TurnFinished) -> dict[str, Any]:
+        """Return the object of an answer that came to its end."""
+        why = _INCOMPLETE.get(end.reply_finish_reason)
+        status = "completed" if why is None else "incomplete"
+        details = {} if why is None else {"incomplete_details": {"reason": why}}
+        output = [self._message(status, [_text(end.text)])]
+        return {**self._head, **details, "status": status, "output": output, "usage": _usage(end.usage)}
+
+    def first_chunk(self) -> bytes:
+        """The events with which an answer begins."""
+        begun = {**self._head, "status": "in_progress", "output": [], "usage": None}
+        events: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("response.created", {"response": begun}),
+            ("response.in_progress", {"response": begun}),
+            ("response.output_item.added", {"output_index": 0, "item": self._message("in_progress", [])}),
+            ("response.content_part.added", {**self._place, "part": _text("")}),
+        )
+        return b"".join(_event(number, kind, fields) for number, (kind, fields) in enumerate(events))
+
+    def text_chunk(self, text: str) -> bytes:
+        """A piece of the answer."""
+        self._streamed_text += text
+        return self._event("response.output_text.delta", **self._place, delta=text, logprobs=[])
+
+    def last_chunk(self, end: TurnFinished) -> bytes:
+        """What ends a stream."""
+        whole, said = self.full_body(end), self._streamed_text
+        item = self._message(whole["status"], [_text(said)])
+        return b"".join(
+            (
+                self._event("response.output_text.done", **self._place, text=said, logprobs=[]),
+                self._event("response.content_part.done", **self._place, part=_text(said)),
+                self._event("response.output_item.done", output_index=0, item=item),
+                self._event(f"response.{whole['status']}", response=whole),
+            )
+        )
+
+    def error_chunk(self, body: dict[str, Any]) -> bytes:
+        """The event that ends a stream which cannot be finished; clients raise it."""
+        found = body["error"]
+        return self._event("error", code=found["code"], message=found["message"], param=found["param"])
+
+    def _message(self, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"id": self._item, "type": "message", "status": status, "role": "assistant", "content": content}
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        self._count += 1
+        return _event(self._count - 1, kind, fields)
+
+
+def _event(number: int, kind: str, fields: dict[str, Any]) -> bytes:
+    data = json_bytes({"type": kind, "sequence_number": number, **fields})
+    return b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n"
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.total_tokens,
+    }

@@ -1,0 +1,150 @@
+"""`GET /health`, `/ready` and `/v1/models`: is it there, does it take turns, what is it called.
+
+`GET /metrics`: numbers in Prometheus' text format, for who has the key: they name plugins.
+
+`GET /v1/plugins` and `POST /v1/plugins/reload`: how the plugins do, and new code for them. For who has the key.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent import __version__
+from hermes_agent.core.errors import UserError
+from hermes_agent.server.authentication import BEARS_KEY
+from hermes_agent.server.chat_format import AGENT_MODEL
+from hermes_agent.server.conversations import PluginStatusProtocol
+from hermes_agent.server.http_types import HttpError, HttpReply, json_reply, read_body
+from hermes_agent.server.turn_slots import TurnSlots
+from hermes_agent.service.shutdown import RETRY_AFTER_S
+
+if TYPE_CHECKING:
+    from hermes_agent.server.http_types import Receive, Scope
+
+__all__ = ["Counts", "MetricsEndpoint", "PluginEndpoints", "StatusEndpoints"]
+
+
+Counts = Callable[[], Mapping[str, int]]
+"""Numbers for `/health`, by name (`plugins`, `tools`, `sessions`); called for each request that bears the key."""
+
+NO_STORE = ((b"cache-control", b"no-store"),)
+
+
+class StatusEndpoints:
+    """The routes that run no turn.
+
+    Args:
+        models: names that the agent's model answers to, the default first.
+    """
+
+    def __init__(self, turns: TurnSlots, models: Sequence[str], counts: Counts) -> None:
+        self._turns = turns
+        self._models = tuple(dict.fromkeys((*models, AGENT_MODEL)))
+        self._counts = counts
+        self._started = int(time.time())
+
+    async def health(self, scope: Scope, receive: Receive) -> HttpReply:
+        """200 as long as it answers; the numbers only for who has the key."""
+        body: dict[str, Any] = {"status": "draining" if self._turns.is_closed else "ok", "version": __version__}
+        if scope.get(BEARS_KEY):
+            body |= self._counts()
+            body |= {"turns_running": self._turns.running, "turns_waiting": self._turns.waiting}
+        return json_reply(body, headers=NO_STORE)
+
+    async def ready(self, scope: Scope, receive: Receive) -> HttpReply:
+        """200 while new turns are taken, else 503."""
+        if self._turns.is_closed:
+            retry = (b"retry-after", b"%d" % RETRY_AFTER_S)
+            return json_reply({"status": "draining"}, 503, (*NO_STORE, retry))
+        return json_reply({"status": "ready"}, headers=NO_STORE)
+
+    async def models(self, scope: Scope, receive: Receive) -> HttpReply:
+        """The names in OpenAI's list."""
+        return json_reply({"object": "list", "data": [self._model(name) for name in self._models]})
+
+    async def model(self, scope: Scope, receive: Receive) -> HttpReply:
+        """One name."""
+        name = scope["name"]
+        if name not in self._models:
+            return HttpError(
+                404, f"The model {name[:200]!r} does not exist", code="model_not_found", param="model"
+            ).reply()
+        return json_reply(self._model(name))
+
+    def _model(self, name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": self._started, "owned_by": "hermes-agent"}
+
+
+_TYPE = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),)
+
+
+class MetricsEndpoint:
+    """The route.
+
+    Args:
+        counts: numbers of the agent, by name.
+        more: further lines in the same format, each ended by a line break.
+    """
+
+    def __init__(self, turns: TurnSlots, counts: Counts, more: Callable[[], str]) -> None:
+        self._turns = turns
+        self._counts = counts
+        self._more = more
+
+    async def get(self, scope: Scope, receive: Receive) -> HttpReply:
+        """Return all of them."""
+        text = "".join(line + "\n" for line in self._lines()) + self._more()
+        return HttpReply(200, text.encode(), _TYPE + NO_STORE)
+
+    def _lines(self) -> Iterator[str]:
+        yield "# HELP hermes_info The version that runs."
+        yield "# TYPE hermes_info gauge"
+        yield f'hermes_info{{version="{__version__}"}} 1'
+        numbers = dict(self._counts()) | {"turns_running": self._turns.running, "turns_waiting": self._turns.waiting}
+        for name, value in numbers.items():
+            yield f"# HELP hermes_{name} Number of {name.replace('_', ' ')} now."
+            yield f"# TYPE hermes_{name} gauge"
+            yield f"hermes_{name} {value}"
+
+
+BODY_BYTES = 65_536
+BODY_S = 30.0
+
+
+class PluginEndpoints:
+    """The routes."""
+
+    def __init__(self, door: PluginStatusProtocol) -> None:
+        self._plugins = door
+
+    async def list(self, scope: Scope, receive: Receive) -> HttpReply:
+        """Return every plugin with its state, its errors and its account."""
+        return json_reply({"plugins": self._plugins.report()})
+
+    async def reload(self, scope: Scope, receive: Receive) -> HttpReply:
+        """Reload the plugin that the body names (`{"name": NAME}`), or all; 409 when one of them did not load."""
+        try:
+            done = await self._plugins.reload(await _name(scope, receive))
+        except HttpError as refusal:
+            return refusal.reply()
+        except UserError as error:
+            return HttpError(400, str(error), code="invalid_request").reply()
+        failed = any(one["outcome"] == "failed" for one in done)
+        return json_reply({"plugins": done}, 409 if failed else 200)
+
+
+async def _name(scope: Scope, receive: Receive) -> str | None:
+    body = await read_body(scope, receive, max_bytes=BODY_BYTES, timeout_s=BODY_S)
+    if not body.strip():
+        return None
+    try:
+        value: Any = json.loads(body)
+    except ValueError as exc:
+        raise HttpError(400, f"the body is no JSON: {exc}", code="invalid_request") from exc
+    name = value.get("name") if isinstance(value, dict) else value
+    if not isinstance(value, dict) or not (name is None or isinstance(name, str)):
+        raise HttpError(400, 'expected {"name": NAME} or nothing', code="invalid_request", param="name")
+    return name or None

@@ -1,0 +1,296 @@
+"""`gateway_state.json`: what the daemon tells the commands about itself: where its log goes, and since when.
+
+Whether it still runs is the lock's to say (`service.lock.holder`), never this file's.
+
+One daemon per home: a lock on `gateway.lock` that the kernel drops with its process, however that ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from hermes_agent.core.errors import LockHeld, UserError
+from hermes_agent.system.files import write_atomic
+
+__all__ = [
+    "DaemonState",
+    "HomeLock",
+    "LOCK_NAME",
+    "STATE_NAME",
+    "Scope",
+    "SystemdUnit",
+    "describe_self",
+    "lock_holder",
+    "own_unit",
+    "read_note",
+    "read_state",
+    "unit_of",
+    "write_note",
+    "write_state",
+]
+
+
+logger = logging.getLogger(__name__)
+
+STATE_NAME = "gateway_state.json"
+Scope = Literal["system", "user"]
+_USER_MANAGER = re.compile(r"user@\d+\.service")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemdUnit:
+    """A unit and which manager has it."""
+
+    name: str
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonState:
+    """One start of the daemon."""
+
+    pid: int
+    started: float
+    """Seconds since 1970."""
+    log: Literal["journal", "file"]
+    """Where its log goes, as `LogSetup.log`."""
+    unit: str | None = None
+    """Name of its systemd unit; None when it was not started by one."""
+    scope: Scope = "system"
+    """Which manager the unit belongs to."""
+    invocation: str | None = None
+    """systemd's id of this start."""
+
+
+def unit_of(cgroup: str) -> SystemdUnit | None:
+    """Return the unit that a process belongs to.
+
+    Args:
+        cgroup: content of `/proc/PID/cgroup`; the line of the unified or of systemd's own hierarchy is read.
+    """
+    for line in cgroup.splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" or controllers == "name=systemd":
+            parts = [part for part in path.split("/") if part]
+            if (unit := _first_unit(parts)) is not None:
+                return unit
+    return None
+
+
+def _first_unit(parts: list[str]) -> SystemdUnit | None:
+    """Skip the slices; a user manager's unit is below `user@UID.service`."""
+    scope: Scope = "system"
+    for part in parts:
+        if part.endswith(".slice"):
+            continue
+        if scope == "system" and _USER_MANAGER.fullmatch(part):
+            scope = "user"
+            continue
+        return SystemdUnit(part, scope) if part.endswith(".service") else None
+    return None
+
+
+def own_unit(environ: Mapping[str, str] | None = None) -> SystemdUnit | None:
+    """Return the unit that runs this process; None outside of a service."""
+    env = os.environ if environ is None else environ
+    if not env.get("INVOCATION_ID"):
+        return None
+    try:
+        return unit_of(Path("/proc/self/cgroup").read_text(encoding="utf-8"))
+    except OSError as exc:
+        logger.debug("cannot tell this process's unit: %s", exc)
+        return None
+
+
+def describe_self(log: Literal["journal", "file"], environ: Mapping[str, str] | None = None) -> DaemonState:
+    """Return the state of this process, which is to be the daemon."""
+    env = os.environ if environ is None else environ
+    unit = own_unit(env)
+    return DaemonState(
+        pid=os.getpid(),
+        started=time.time(),
+        log=log,
+        unit=unit.name if unit else None,
+        scope=unit.scope if unit else "system",
+        invocation=env.get("INVOCATION_ID") or None,
+    )
+
+
+def write_state(home: Path, state: DaemonState, notes: Mapping[str, str | None] | None = None) -> None:
+    """Write the file of `home`; the daemon does it once it has the lock.
+
+    Args:
+        notes: what still holds of what the start before has noted.
+    """
+    write_atomic(home / STATE_NAME, json.dumps(asdict(state) | dict(notes or {}), indent=2) + "\n", mode=0o644)
+
+
+def read_state(home: Path) -> DaemonState | None:
+    """Return what the last start wrote; None when there was none, or the file says nothing useful."""
+    path = home / STATE_NAME
+    try:
+        return _parse(json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        logger.warning("%s cannot be used: %s", path, exc)
+        return None
+
+
+def write_note(home: Path, name: str, value: str) -> None:
+    """Add something to the file that this start has written: the commands may see other settings than the daemon."""
+    path = home / STATE_NAME
+    state = json.loads(path.read_text(encoding="utf-8"))
+    write_atomic(path, json.dumps(state | {name: value}, indent=2) + "\n", mode=0o644)
+
+
+def read_note(home: Path, name: str) -> str | None:
+    """Return what the last start noted; None when it did not."""
+    try:
+        value = json.loads((home / STATE_NAME).read_text(encoding="utf-8")).get(name)
+    except (OSError, ValueError, AttributeError) as exc:
+        logger.debug("no %s in %s: %s", name, STATE_NAME, exc)
+        return None
+    return value if isinstance(value, str) and value else None
+
+
+def _parse(value: Any) -> DaemonState:
+    log, unit = value["log"], value.get("unit")
+    if log not in ("journal", "file"):
+        raise ValueError(f"log is {log!r}: expected 'journal' or 'file'")
+    invocation = value.get("invocation")
+    return DaemonState(
+        pid=int(value["pid"]),
+        started=float(value["started"]),
+        log=log,
+        unit=None if unit is None else str(unit),
+        scope="user" if value.get("scope") == "user" else "system",
+        invocation=None if invocation is None else str(invocation),
+    )
+
+
+LOCK_NAME = "gateway.lock"
+TRIES, PAUSE_S = 5, 0.05
+"""`holder` takes the lock for microseconds; a start that meets it tries again."""
+
+
+class HomeLock:
+    """The lock of a home, held from `acquire` to `release`; also a context manager.
+
+    The file stays: to remove it would let two daemons lock two files of one name. No child inherits the lock
+    (O_CLOEXEC); a process that forks without exec would share it.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / LOCK_NAME
+        self._fd: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            LockHeld: another daemon has this home (exit status 75).
+            UserError: the file cannot be opened or locked.
+        """
+        if self._fd is not None:
+            return
+        fd = _open(self.path)
+        try:
+            for attempt in range(TRIES):
+                if _try_lock(fd, self.path):
+                    break
+                if attempt == TRIES - 1:
+                    raise _held(self.path)
+                time.sleep(PAUSE_S)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+
+    def release(self) -> None:
+        """Let another daemon have the home; nothing happens when the lock is not held."""
+        if self._fd is not None:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = None
+
+    def __enter__(self) -> HomeLock:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def lock_holder(home: Path) -> int | None:
+    """Return the pid of the daemon that runs with `home`, 0 when it cannot be told, None when there is none.
+
+    The kernel is asked, not the file: what a crashed daemon wrote does not count.
+    """
+    path = home / LOCK_NAME
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except PermissionError:
+        return 0
+    try:
+        return None if _try_lock(fd, path, shared=True) else _pid(path) or 0
+    finally:
+        os.close(fd)
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        raise UserError(
+            f"cannot open the daemon's lock {path}: {exc.strerror}",
+            hint="The home must exist and be writable for the user that the daemon runs as.",
+        ) from exc
+
+
+def _try_lock(fd: int, path: Path, *, shared: bool = False) -> bool:
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as exc:
+        if exc.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise UserError(
+            f"cannot lock {path}: {exc.strerror}", hint="Put HERMES_HOME on a file system that has locks."
+        ) from exc
+    return True
+
+
+def _pid(path: Path) -> int | None:
+    try:
+        text = path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _held(path: Path) -> LockHeld:
+    pid = _pid(path)
+    who = f"pid {pid}" if pid else "its pid is not known"
+    stop = f" or `kill {pid}`" if pid else ""
+    return LockHeld(
+        f"another hermes daemon ({who}) runs with the home {path.parent}",
+        hint=f"Stop it first (`systemctl stop hermes-agent`{stop}), or set HERMES_HOME to another directory.",
+    )

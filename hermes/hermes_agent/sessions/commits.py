@@ -1,0 +1,230 @@
+"""What one commit brings to a session: its row, messages, the step journal, usage.
+
+Shorter forms of sessions that outgrew their model. The messages that they stand for stay where they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from hermes_agent.core.errors import AccessDenied
+from hermes_agent.core.messages import Message, ToolCall, Usage
+from hermes_agent.sessions.principals import LOCAL
+from hermes_agent.sessions.turn_journal import TurnRecord
+from hermes_agent.sessions.usage import UsageRecord
+from hermes_agent.store import Database, Schema
+
+__all__ = [
+    "COLUMNS",
+    "COMPACTIONS",
+    "NewSession",
+    "SessionCommit",
+    "add_compaction",
+    "append_messages",
+    "last_compaction_id",
+    "load_compaction",
+    "message_from_row",
+    "plain_title",
+    "row_from_message",
+    "session_denied",
+    "truncate_compaction",
+]
+
+
+COLUMNS = "role, content, tool_calls, tool_call_id, tool_name, extras"
+_PARTS = "\x00parts:"
+"""Marks a content that is a list of parts; no text of a person starts with a NUL."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def row_from_message(message: Message) -> list[str]:
+    """Return the columns `COLUMNS`."""
+    content, calls, extras = message.content, message.tool_calls, message.extras
+    return [
+        message.role,
+        content if isinstance(content, str) else _PARTS + json.dumps(content, ensure_ascii=False),
+        json.dumps([[c.id, c.name, c.arguments] for c in calls], ensure_ascii=False) if calls else "",
+        message.tool_call_id,
+        message.tool_name,
+        json.dumps(extras, ensure_ascii=False) if extras else "",
+    ]
+
+
+def message_from_row(row: Sequence[Any]) -> Message:
+    """Read the columns `COLUMNS`."""
+    role, content, calls, call_id, tool, extras = row[:6]
+    if content.startswith(_PARTS):
+        content = json.loads(content[len(_PARTS) :])
+    made = tuple(ToolCall(*item) for item in json.loads(calls)) if calls else ()
+    return Message(role, content, made, call_id, tool, json.loads(extras) if extras else None)
+
+
+class NewSession(NamedTuple):
+    """The row of a session that begins."""
+
+    source: str
+    model: str
+    system_prompt: str
+    cwd: str
+    principal: str = LOCAL
+    """Whose it is."""
+    parent: str = ""
+    """The session that handed a task to this one."""
+    visible: frozenset[str] | None = None
+    """Whose sessions the principal may see; None: everybody's."""
+
+    def write(self, db: sqlite3.Connection, session_id: str) -> None:
+        """Add it unless it is there, inside a transaction. Raises NotYours: it is there, and somebody else's."""
+        now = time.time()
+        db.execute(
+            "INSERT OR IGNORE INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at,"
+            " principal, parent_session_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (session_id, self.source, self.model, self.system_prompt, self.cwd, now, now, self.principal, self.parent),
+        )
+        (owner,) = db.execute("SELECT principal FROM sessions WHERE id = ?", (session_id,)).fetchone()
+        if self.visible is not None and owner not in self.visible:
+            raise session_denied(session_id, self.principal)
+
+
+@dataclass(slots=True)
+class SessionCommit:
+    """What one commit brings to a session."""
+
+    principal: str = ""
+    """Who says what the user says."""
+    session: NewSession | None = None
+    messages: list[Message] = field(default_factory=list)
+    tokens: Usage = field(default_factory=Usage)
+    turn: TurnRecord | None = None
+    usage: list[UsageRecord] = field(default_factory=list)
+
+    def write(self, db: sqlite3.Connection, session_id: str) -> None:
+        """Write it, inside a transaction. Raises NotYours: the session is somebody else's."""
+        if self.session is not None:
+            self.session.write(db, session_id)
+        if self.turn is not None:
+            self.turn.begin(db, session_id)
+        if self.messages:
+            append_messages(db, session_id, self.messages, self.tokens, self.principal)
+        if self.turn is not None:
+            self.turn.write(db)
+        for note in self.usage:
+            note.write(db)
+
+
+def session_denied(session_id: str, principal: str) -> AccessDenied:
+    """Return the refusal of a session that is somebody else's."""
+    return AccessDenied(
+        f"session {session_id!r} cannot be opened here: it is not {principal}'s",
+        hint="Take another id; the operator can let several people share sessions (`people` in the config).",
+    )
+
+
+def append_messages(
+    db: sqlite3.Connection, session_id: str, messages: Sequence[Message], usage: Usage, principal: str
+) -> None:
+    """Add messages to the end of a session, inside a transaction."""
+    now = time.time()
+    rows = [(session_id, now, principal if m.role == "user" else "", *row_from_message(m)) for m in messages]
+    db.executemany(
+        f"INSERT INTO messages (session_id, timestamp, principal, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+    )
+    db.execute(
+        "UPDATE sessions SET updated_at = ?, ended_at = NULL, end_reason = NULL,"
+        " message_count = message_count + ?, tool_call_count = tool_call_count + ?,"
+        " input_tokens = input_tokens + ?, output_tokens = output_tokens + ?,"
+        " cache_read_tokens = cache_read_tokens + ?, title = CASE WHEN title = '' THEN ? ELSE title END WHERE id = ?",
+        (
+            *(now, len(rows), sum(len(m.tool_calls) for m in messages)),
+            *(usage.input_tokens, usage.output_tokens, usage.cached_tokens),
+            *(_title(next((m.text for m in messages if m.role == "user"), "")), session_id),
+        ),
+    )
+
+
+def plain_title(text: str) -> str:
+    """Return `text` as one line that steers no terminal: lists of sessions show what strangers and models wrote."""
+    return " ".join(_CONTROL.sub(" ", text).split())
+
+
+def _title(text: str) -> str:
+    """Return the first line of `text`, at most 60 characters."""
+    line = plain_title(text.strip().split("\n", 1)[0])
+    return line if len(line) <= 60 else line[:59] + "…"
+
+
+COMPACTIONS = Schema(
+    "compactions",
+    (
+        """
+        CREATE TABLE compactions (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+            upto INTEGER NOT NULL,
+            messages TEXT NOT NULL,
+            tokens_before INTEGER NOT NULL,
+            tokens_after INTEGER NOT NULL,
+            timestamp REAL NOT NULL
+        );
+        CREATE INDEX compactions_of_session ON compactions (session_id, id);
+        """,
+    ),
+)
+
+Rows = list[list[str]]
+
+
+def add_compaction(db: sqlite3.Connection, session_id: str, rows: Rows, tokens: tuple[int, int]) -> None:
+    """Let `rows` stand for every message that the session has now. Earlier forms stay, for a replay."""
+    (upto,) = db.execute("SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?", (session_id,)).fetchone()
+    db.execute(
+        "INSERT INTO compactions (session_id, upto, messages, tokens_before, tokens_after, timestamp)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (session_id, upto, json.dumps(rows, ensure_ascii=False), *tokens, time.time()),
+    )
+
+
+def truncate_compaction(db: sqlite3.Connection, session_id: str, after: int) -> bool:
+    """Take the messages with a number above `after` off a session's last form, where it stands for them.
+
+    Return False, and change nothing, when the form does not end with these messages as they were said.
+    """
+    form = db.execute(
+        "SELECT id, upto, messages FROM compactions WHERE session_id = ? ORDER BY id DESC LIMIT 1", (session_id,)
+    ).fetchone()
+    if form is None or form["upto"] <= after:
+        return True
+    said = db.execute(
+        f"SELECT {COLUMNS} FROM messages WHERE session_id = ? AND id > ? AND id <= ? ORDER BY id",
+        (session_id, after, form["upto"]),
+    ).fetchall()
+    rows = json.loads(form["messages"])
+    left = rows[: -len(said)] if said else rows
+    if [*map(message_from_row, rows[len(left) :])] != [*map(message_from_row, said)]:
+        return False
+    text = json.dumps(left, ensure_ascii=False)
+    db.execute("UPDATE compactions SET messages = ? WHERE id = ?", (text, form["id"]))
+    # others were made after these messages, too; without one the session goes on with what was there before
+    db.execute(
+        "DELETE FROM compactions WHERE session_id = ? AND upto > ? AND id != ?",
+        (session_id, after, form["id"] if left else 0),
+    )
+    return True
+
+
+def last_compaction_id(db: Database, session_id: str) -> int:
+    """Return the number of a session's last shorter form; 0 when there is none."""
+    return int(db.read("SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?", (session_id,))[0][0])
+
+
+def load_compaction(db: Database, number: int) -> tuple[int, Sequence[Sequence[str]]] | None:
+    """Return the number of the last message that a form stands for, and its rows; None when only counts are left, as
+    an earlier release left them."""
+    found = db.read("SELECT upto, messages FROM compactions WHERE id = ? AND messages != '[]'", (number,))
+    return (found[0][0], json.loads(found[0][1])) if found else None

@@ -1,0 +1,329 @@
+"""The tools `skill_view` (open a skill, or a file of one) and `skills_list`. They are shown where there is a skill.
+
+Source: plugin contract §6.2, §6.4, §14.1 row 13.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.tool import Effect, PluginSkill
+from hermes_agent.core.registry import BUILTIN, Owner
+from hermes_agent.core.untrusted import mark_untrusted
+from hermes_agent.skills.library import NAME, SkillLibrary
+from hermes_agent.skills.skill_file import (
+    DESCRIPTION_CHARS,
+    SKILL_FILE,
+    LocalSkill,
+    SkillFile,
+    find_skill,
+    fits_platform,
+    is_plain_path,
+    linked_files,
+    missing_variables,
+    open_inside,
+    read_document,
+    required_variables,
+)
+from hermes_agent.tools import ToolRegistry, current_scope, tool_result
+
+__all__ = ["LIST_SCHEMA", "SCHEMA", "SkillView", "skills_list", "sibling_banner", "register"]
+
+SHOWN_NAMES = 20
+
+SCHEMA: dict[str, Any] = {
+    "name": "skill_view",
+    "description": "Open a skill: instructions for a kind of task. Skills of plugins are named plugin:skill.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "file_path": {"type": "string", "description": "A file of the skill, as in its `linked_files`"},
+        },
+        "required": ["name"],
+    },
+}
+
+
+def sibling_banner(skill: PluginSkill, siblings: list[PluginSkill]) -> str:
+    """Return what stands above the text of a plugin's skill."""
+    plugin = skill.plugin
+    lines = [f"[Bundle context: This skill is part of the '{plugin}' plugin."]
+    if siblings:
+        lines.append(f"Sibling skills: {', '.join(s.bare_name for s in siblings)}.")
+        lines.append(f"Use qualified form to invoke siblings (e.g. {siblings[0].qualified}).")
+    return "\n".join(lines) + "]\n\n"
+
+
+class SkillView:
+    """The handler."""
+
+    def __init__(self, library: SkillLibrary) -> None:
+        self._library = library
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return the skill as JSON text, or `success: false` with an `error` and what to do next."""
+        name, file = args.get("name"), args.get("file_path") or ""
+        if not isinstance(name, str) or not name.strip():
+            return _failed("`name` is missing: it is the name of a skill")
+        if not isinstance(file, str):
+            return _failed(f"`file_path` is {file!r}: expected a path within the skill's directory")
+        scope = current_scope.get()
+        session = str(kwargs.get("session_id") or ("" if scope is None else scope.session_id))
+        return self.view(name.strip(), file, session_id=session, platform="" if scope is None else scope.platform)
+
+    def files(self, args: Mapping[str, Any], result: str) -> list[str]:
+        """Return the files of this home that a call shows (`Effect.place`)."""
+        name, file = str(args.get("name") or "").strip(), str(args.get("file_path") or "")
+        found = find_skill(name, self._library.all_skills()) if name and ":" not in name else []
+        return [str((skill.directory / file if file else skill.file).resolve()) for skill in found]
+
+    def view(self, name: str, file: str = "", *, session_id: str = "", platform: str = "") -> str:
+        """Return what the tool answers.
+
+        Args:
+            file: a file of the skill; empty for its text.
+            platform: where the conversation is; skills may be disabled there.
+        """
+        if not is_plain_path(name):
+            hint = "Use a skill name or relative path within the skills directory."
+            return _failed(f"Invalid skill name '{name}'.", hint=hint)
+        if ":" in name:
+            answer = self._of_plugin(name, file, session_id)
+            if answer is not None:
+                return answer
+        local = name.replace(":", "/", 1).removesuffix(f"/{SKILL_FILE}").strip("/")
+        return self._local(name, local, file, session_id, platform)
+
+    # -- of plugins ------------------------------------------------------------------------------------------
+
+    def _of_plugin(self, name: str, file: str, session_id: str) -> str | None:
+        """Return the answer, or None when `name` may be a local `category/name`."""
+        registry = self._library.plugins
+        namespace, _, bare = name.partition(":")
+        skill = registry.get(name)
+        if skill is None and NAME.fullmatch(namespace) is None:
+            return _failed(
+                f"Invalid namespace '{namespace}' in '{name}'. Namespaces must match {NAME.pattern}.",
+            )
+        if not {namespace, registry.owner(name) or namespace}.isdisjoint(self._library.disabled_plugins()):
+            if skill is None and find_skill(f"{namespace}/{bare}", self._library.all_skills()):
+                return None
+            return _failed(
+                f"Plugin '{namespace}' is disabled. Re-enable with: hermes plugins enable {namespace}",
+            )
+        if skill is not None:
+            return self._serve(skill, file, session_id)
+        siblings = registry.of_plugin(namespace)
+        if not siblings:
+            why = registry.why_absent(name)
+            return _failed(f"Skill '{name}' is not there: {why}") if why else None
+        return _failed(
+            f"Skill '{bare}' not found in plugin '{namespace}'.",
+            available_skills=[s.qualified for s in siblings],
+            hint=f"The '{namespace}' plugin provides {len(siblings)} skill(s).",
+        )
+
+    def _serve(self, skill: PluginSkill, file: str, session_id: str) -> str:
+        library, name = self._library, skill.qualified
+        if not skill.path.exists():
+            library.plugins.remove(name)
+            library.notify_change(name, "removed", skill.path, skill.plugin)
+            return _failed(
+                f"Skill '{name}' file no longer exists at {skill.path}. The registry entry has been cleaned up — "
+                "try again after the plugin is reloaded."
+            )
+        try:
+            document = read_document(skill.path)
+        except OSError as exc:
+            return _failed(f"Failed to read skill '{name}': {exc}")
+        if not fits_platform(document):
+            return _failed(f"Skill '{name}' is not supported on this platform.", readiness_status="unsupported")
+        directory = skill.path.resolve().parent
+        if file:
+            return self._file(name, directory, file)
+        siblings = [s for s in library.plugins.of_plugin(skill.plugin) if s.bare_name != skill.bare_name]
+        text = library.render(document, name, directory, session_id)
+        library.notify_change(name, "loaded", skill.path, skill.plugin)
+        return tool_result(
+            success=True,
+            name=name,
+            content=sibling_banner(skill, siblings) + text,
+            description=(document.description or skill.description)[:DESCRIPTION_CHARS],
+            linked_files=linked_files(directory),
+            readiness_status="available",
+        )
+
+    # -- local -----------------------------------------------------------------------------------------------
+
+    def _local(self, asked: str, name: str, file: str, session_id: str, platform: str) -> str:
+        library = self._library
+        found = find_skill(name, library.all_skills())
+        if not found:
+            known = [skill.name for skill in library.offered(platform) if not library.source(skill)]
+            return _failed(
+                f"Skill '{asked}' not found.",
+                available_skills=known[:SHOWN_NAMES],
+                hint="skills_list shows every skill." if known else "There are no skills in this home.",
+            )
+        if len(found) > 1:
+            return _failed(
+                f"Skill name '{asked}' is ambiguous: {len(found)} skills have it.",
+                matches=[_mark_untrusted(skill.place, library.source(skill)) for skill in found],
+                hint="Use one of these paths as the name.",
+            )
+        (skill,) = found
+        if library.settings.is_disabled(skill, platform):
+            return _failed(
+                f"Skill '{skill.name}' is disabled in the config (skills.disabled, skills.platform_disabled)."
+            )
+        if not fits_platform(skill.document):
+            return _failed(f"Skill '{skill.name}' is not supported on this platform.", readiness_status="unsupported")
+        if file:
+            if skill.flat:
+                return _failed(f"Skill '{skill.name}' is a single file: it has no other files.")
+            return self._file(skill.name, skill.directory, file, library.source(skill))
+        library.notify_change(skill.name, "loaded", skill.file)
+        fields, source = self._fields(skill, session_id), library.source(skill)
+        return tool_result({k: v if k in _OWN_FIELDS else _mark_untrusted(v, source) for k, v in fields.items()})
+
+    def _fields(self, skill: LocalSkill, session_id: str) -> dict[str, Any]:
+        document = skill.document
+        missing = missing_variables(document, self._library.has_value)
+        linked = None if skill.flat else linked_files(skill.directory)
+        setup = document.fields.get("setup")
+        optional = {
+            "setup_help": setup.get("help") if isinstance(setup, dict) else None,
+            "setup_note": f"These variables have no value: {', '.join(missing)}." if missing else None,
+            "compatibility": document.fields.get("compatibility"),
+            "metadata": document.fields.get("metadata"),
+        }
+        return {
+            "success": True,
+            "name": skill.name,
+            "description": document.description,
+            "tags": _words(document, "tags"),
+            "related_skills": _words(document, "related_skills"),
+            "content": self._library.render(document, skill.name, skill.directory, session_id),
+            "path": skill.file.name
+            if not skill.place
+            else f"{skill.place}/{SKILL_FILE}"
+            if not skill.flat
+            else f"{skill.place}.md",
+            "skill_dir": str(skill.directory),
+            "linked_files": linked,
+            "usage_hint": "Open a linked file with skill_view(name, file_path)." if linked else None,
+            "required_environment_variables": [{"name": name} for name in required_variables(document)],
+            "required_commands": [],
+            "missing_required_environment_variables": missing,
+            "missing_credential_files": [],
+            "missing_required_commands": [],
+            "setup_needed": bool(missing),
+            "setup_skipped": False,
+            "readiness_status": "setup_needed" if missing else "available",
+            **{key: value for key, value in optional.items() if value},
+        }
+
+    def _file(self, name: str, directory: Path, file: str, source: str = "") -> str:
+        try:
+            data = open_inside(directory, file)
+        except (OSError, ValueError) as exc:
+            reason = getattr(exc, "strerror", None) or exc
+            return _failed(
+                f"File '{file}' of skill '{name}' cannot be opened: {reason}.",
+                available_files=linked_files(directory),
+                hint="Use a path within the skill's directory (references/, templates/, scripts/, assets/).",
+            )
+        shown: dict[str, Any] = {"success": True, "name": name, "file": file, "file_type": Path(file).suffix}
+        try:
+            return tool_result({**shown, "content": _mark_untrusted(data.decode("utf-8"), source)})
+        except UnicodeDecodeError:
+            text = f"[Binary file: {Path(file).name}, {len(data)} bytes]"
+            return tool_result({**shown, "content": text, "is_binary": True})
+
+
+def _words(document: SkillFile, key: str) -> list[str]:
+    return document.names("metadata", "hermes", key) or document.names(key)
+
+
+_OWN_FIELDS = frozenset(
+    (
+        *("linked_files", "missing_required_environment_variables", "path", "readiness_status", "usage_hint"),
+        *("required_environment_variables", "setup_needed", "setup_note", "setup_skipped", "skill_dir", "success"),
+    )
+)
+"""Fields of an opened skill that no text of its document is in: its places, and names of variables."""
+
+
+def _mark_untrusted(value: Any, source: str) -> Any:
+    """Return a value whose texts stand between marks when others wrote them."""
+    if not source:
+        return value
+    if isinstance(value, str):
+        return mark_untrusted(value, source)
+    if isinstance(value, Mapping):
+        return {str(_mark_untrusted(key, source)): _mark_untrusted(item, source) for key, item in value.items()}
+    return [_mark_untrusted(item, source) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _failed(error: str, **more: Any) -> str:
+    return tool_result({"success": False, "error": error, **{k: v for k, v in more.items() if v}})
+
+
+LIST_SCHEMA: dict[str, Any] = {
+    "name": "skills_list",
+    "description": "List the skills of this home: name, description, category.",
+    "parameters": {"type": "object", "properties": {"category": {"type": "string"}}},
+}
+
+
+def skills_list(library: SkillLibrary, args: dict[str, Any], **kwargs: Any) -> str:
+    """Return `skills`, `categories`, `count` and a `hint` as JSON text. Skills of plugins are in no list.
+
+    What others wrote stands between marks.
+    """
+    scope = current_scope.get()
+    offered = library.offered("" if scope is None else scope.platform)
+    category = str(args.get("category") or "").strip("/")
+    chosen = [skill for skill in offered if not category or skill.category == category]
+    sources = {skill.place: library.source(skill) for skill in offered}
+    own = library.categories([skill for skill in offered if not sources[skill.place]])
+    others = {skill.category: sources[skill.place] for skill in offered if skill.category not in (*own, "")}
+    return tool_result(
+        success=True,
+        skills=[
+            {
+                "name": _mark_untrusted(s.name, sources[s.place]),
+                "description": _mark_untrusted(s.document.description, sources[s.place]),
+                "category": _mark_untrusted(s.category, others.get(s.category, "")) or None,
+            }
+            for s in chosen
+        ],
+        categories=[*own, *(_mark_untrusted(name, source) for name, source in sorted(others.items()))],
+        count=len(chosen),
+        hint="Open one with skill_view(name)." if chosen else "There is none; `categories` has those that there are.",
+    )
+
+
+def register(registry: ToolRegistry, library: SkillLibrary) -> None:
+    """Register both for `library`."""
+    owner, view, listing = Owner(BUILTIN), SkillView(library), partial(skills_list, library)
+    registry.register(
+        "skills_list", "skills", LIST_SCHEMA, listing, check_fn=library.has_skills, emoji="📚", owner=owner
+    )
+    # a skill is asked for as a whole; half a skill misleads
+    registry.register(
+        "skill_view",
+        "skills",
+        SCHEMA,
+        view,
+        check_fn=library.has_skills,
+        emoji="📖",
+        max_result_size_chars=math.inf,
+        effect=Effect("reads", place=view.files),
+        owner=owner,
+    )

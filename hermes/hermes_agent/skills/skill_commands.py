@@ -1,0 +1,120 @@
+"""Skills as slash commands: `/slug what to do`. Source: plugin contract §6.4, §7.2.
+
+The text of the skill becomes the user's message of a turn, with what the person wrote after it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.tool import PluginSkill
+from hermes_agent.core.untrusted import mark_untrusted
+from hermes_agent.skills.feature import sibling_banner
+from hermes_agent.skills.library import SkillLibrary
+from hermes_agent.skills.skill_file import LocalSkill, fits_platform, read_document
+
+__all__ = ["MAX_STACKED", "SkillCommands", "instruction_of", "slug"]
+
+MAX_STACKED = 5
+"""Skills that one line may name: `/a /b what to do`."""
+
+_HEAD = '[The user chose the skill "{name}" for this request. Its text follows; keep to it.]'
+_HEAD_BEGINS = '[The user chose the skill "'
+_ASKED = "[What the user wants done with it:]"
+_ALONE = "[The user wrote nothing more. Begin as the skill says; ask if something is missing.]"
+_WORD = re.compile(r"/([A-Za-z0-9][\w:.-]*)(?=\s|\Z)\s*")
+
+
+def slug(name: str) -> str:
+    """Return a skill's name as a command has it: lower case, `-` for blanks and `_`, letters and digits else."""
+    return re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9-]", "", re.sub(r"[\s_]", "-", name.lower()))).strip("-")
+
+
+def instruction_of(content: Any) -> str | None:
+    """Return what the person wrote beside the skill; None when they wrote nothing, or no skill is in the message.
+
+    Args:
+        content: of a user's message: text, or a list of parts.
+    """
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+        content = "\n".join(text for text in texts if isinstance(text, str))
+    if not isinstance(content, str) or not content.startswith(_HEAD_BEGINS):
+        return None
+    _, found, rest = content.rpartition(f"\n{_ASKED}\n")
+    return (rest.strip() or None) if found else None
+
+
+class SkillCommands:
+    """The commands that skills are. The text of a skill that others wrote stands between marks."""
+
+    def __init__(self, library: SkillLibrary) -> None:
+        self._library = library
+
+    def offered(self, platform: str) -> dict[str, LocalSkill]:
+        """Return what is offered, by slug; of two with one slug the first has it."""
+        found: dict[str, LocalSkill] = {}
+        for skill in self._library.offered(platform):
+            if key := slug(skill.name):
+                found.setdefault(key, skill)
+        return found
+
+    def message(self, name: str, arguments: str, *, session_id: str, platform: str) -> str | None:
+        """Return the user's message that `/name arguments` stands for; None when no skill is meant.
+
+        It reads files: call it in a worker.
+
+        Args:
+            name: a slug, or `plugin:skill`.
+            arguments: further skills (`/b`), up to `MAX_STACKED` in all, then what is to be done.
+        """
+        local = self.offered(platform)
+        first = self._block(name, local, session_id)
+        if first is None:
+            return None
+        blocks, rest, seen = [first], arguments.strip(), {name}
+        while len(blocks) < MAX_STACKED and (match := _WORD.match(rest)) is not None:
+            block = None if match[1] in seen else self._block(match[1], local, session_id)
+            if block is None and match[1] not in seen:
+                break
+            seen.add(match[1])
+            blocks += [block] if block is not None else []
+            rest = rest[match.end() :]
+        return "\n\n".join((*blocks, f"{_ASKED}\n{rest}" if rest else _ALONE))
+
+    def _block(self, name: str, local: dict[str, LocalSkill], session_id: str) -> str | None:
+        skill = local.get(name) or local.get(slug(name))
+        library = self._library
+        if skill is not None:
+            text = library.render(skill.document, skill.name, skill.directory, session_id)
+            library.notify_change(skill.name, "used", skill.file)
+            if source := library.source(skill):
+                return _chosen_skill_text(name, mark_untrusted(text, source), skill.directory)
+            return _chosen_skill_text(skill.name, text, skill.directory)
+        registered = self._of_plugin(name)
+        if registered is None or library.is_plugin_disabled(registered):
+            return None
+        try:
+            document = read_document(registered.path)
+        except OSError:  # skill_view says what is wrong with it
+            return None
+        if not fits_platform(document):
+            return None
+        directory = registered.path.resolve().parent
+        siblings = [s for s in library.plugins.of_plugin(registered.plugin) if s != registered]
+        text = sibling_banner(registered, siblings) + library.render(
+            document, registered.qualified, directory, session_id
+        )
+        library.notify_change(registered.qualified, "used", registered.path, registered.plugin)
+        return _chosen_skill_text(registered.qualified, text, directory)
+
+    def _of_plugin(self, name: str) -> PluginSkill | None:
+        """Return the skill of that qualified name; a command's name has lost its capitals."""
+        wanted = name.lower()
+        return next((skill for known, skill in self._library.plugins.items() if known.lower() == wanted), None)
+
+
+def _chosen_skill_text(name: str, text: str, directory: Path) -> str:
+    return f"{_HEAD.format(name=name)}\n\n{text.strip()}\n\n[Its directory: {directory}]"

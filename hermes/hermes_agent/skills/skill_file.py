@@ -1,0 +1,389 @@
+"""The files of a skill: which there are, and opening one without ever leaving its directory.
+
+Read a `SKILL.md`: the fields at its top and its text; and say whether it can be used here. Source: contract §6.4.
+
+The skills of a home: directories with a `SKILL.md`, in categories. Source: plugin contract §6.4.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from hermes_agent.config.bounded_yaml import YamlRejected, parse_yaml
+from hermes_agent.system.files import hold_directory, open_beneath
+
+__all__ = [
+    "DESCRIPTION_CHARS",
+    "FOLDERS",
+    "LocalSkill",
+    "MAX_BYTES",
+    "NAME_CHARS",
+    "SKILL_FILE",
+    "SkillFile",
+    "SkillFolder",
+    "find_skill",
+    "fits_environment",
+    "fits_platform",
+    "fits_tools",
+    "is_plain_path",
+    "linked_files",
+    "missing_variables",
+    "open_inside",
+    "parse_document",
+    "read_document",
+    "read_file",
+    "required_variables",
+]
+
+
+FOLDERS = ("references", "templates", "scripts", "assets")
+MAX_BYTES = 1024 * 1024
+MAX_LISTED = 200
+"""Files that are listed of one folder."""
+
+
+def is_plain_path(path: str) -> bool:
+    """Say whether `path` is relative and names nothing above itself: no `/x`, no `..`, no `C:`, no NUL."""
+    parts = path.replace("\\", "/").split("/")
+    drive = len(parts[0]) > 1 and parts[0][1] == ":"
+    return bool(path) and not path.startswith(("/", "\\", "~")) and ".." not in parts and not drive and "\0" not in path
+
+
+def linked_files(directory: Path) -> dict[str, list[str]] | None:
+    """Return the files below the four folders, as paths from `directory`; None when there are none."""
+    root = os.path.realpath(directory)
+    found = {name: _below(root, name) for name in FOLDERS}
+    return {name: files for name, files in found.items() if files} or None
+
+
+def _below(root: str, folder: str) -> list[str]:
+    files: list[str] = []
+    if not _is_inside(os.path.realpath(f"{root}/{folder}"), root):
+        return files
+    for place, directories, names in os.walk(f"{root}/{folder}"):
+        directories[:] = sorted(d for d in directories if not d.startswith("."))
+        for name in sorted(names):
+            path = f"{place}/{name}"
+            if not name.startswith(".") and _is_inside(os.path.realpath(path), root):
+                files.append(os.path.relpath(path, root))
+            if len(files) == MAX_LISTED:
+                return files
+    return files
+
+
+def open_inside(directory: Path, path: str) -> bytes:
+    """Return the content of the file `path` below `directory`.
+
+    Raises:
+        PermissionError: it is hidden, or lies outside, also by a symbolic link.
+        OSError: it cannot be read, or is too long.
+    """
+    root = os.path.realpath(directory)
+    target = os.path.realpath(f"{root}/{path}")
+    if not is_plain_path(path) or not _is_inside(target, root):
+        raise PermissionError("it lies outside of the skill's directory")
+    if any(part.startswith(".") for part in Path(target).relative_to(root).parts):
+        raise PermissionError("it is hidden")
+    return _read(target)
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a regular file of at most `MAX_BYTES`.
+
+    Raises:
+        OSError: it is none, or cannot be read.
+    """
+    return _read(os.path.realpath(path))
+
+
+def _read(path: str) -> bytes:
+    """Return the content of a resolved path; a link that comes meanwhile is not followed."""
+    directory, name = os.path.split(path)
+    with hold_directory(directory, make=False) as above:
+        handle = open_beneath(above, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{path} is no regular file")
+        if status.st_size > MAX_BYTES:
+            raise OSError(f"{path} has {status.st_size} bytes: at most {MAX_BYTES} are read")
+        return file.read(MAX_BYTES)
+
+
+def _is_inside(path: str, root: str) -> bool:
+    return path.startswith(root.rstrip("/") + "/")
+
+
+NAME_CHARS = 64
+DESCRIPTION_CHARS = 1_024
+FIELDS_CHARS = 32 * 1_024
+"""Longest top of a skill; a longer one is no top, but text."""
+
+_TOP = re.compile(r"---[ \t]*\r?\n(.*?\r?\n)?---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_BUILT = (
+    "name", "description", "version", "license", "compatibility", "platforms", "environments", "prerequisites",
+    "required_environment_variables", "setup", "metadata", "tags", "related_skills",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFile:
+    """What a `SKILL.md` says."""
+
+    text: str
+    """The whole file."""
+    body: str
+    """The text without the fields."""
+    name: str = ""
+    """At most 64 characters; empty when the file does not say it."""
+    description: str = ""
+    """In one line, at most 1,024 characters; without the field, the first line of the text."""
+    fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    problem: str = ""
+    """Why the fields could not be read; empty when they could."""
+
+    def names(self, *keys: str) -> list[str]:
+        """Return the words of a field, or of one inside `metadata.hermes`; one word may stand without a list."""
+        here: Any = self.fields
+        for key in keys:
+            here = here.get(key) if isinstance(here, Mapping) else None
+        if isinstance(here, str):
+            here = [word.strip() for word in here.split(",")]
+        return [str(item) for item in here if item] if isinstance(here, list) else []
+
+
+def read_document(path: Path) -> SkillFile:
+    """Read the file at `path`.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, is too long, or is not UTF-8.
+    """
+    data = read_file(path)
+    try:
+        return parse_document(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as exc:
+        raise OSError(f"{path} is not UTF-8: {exc.reason}") from exc
+
+
+def parse_document(text: str) -> SkillFile:
+    """Return what the text of a `SKILL.md` says; fields that cannot be read are passed over, with the problem."""
+    match = _TOP.match(text, 0, FIELDS_CHARS)
+    if match is None:
+        return SkillFile(text, text, description=_first_line(text))
+    body = text[match.end() :]
+    try:
+        document = parse_yaml(match[1] or "", _BUILT)
+    except YamlRejected as exc:
+        return SkillFile(text, body, description=_first_line(body), problem=str(exc))
+    description = _one_line(document.scalars.get("description", "")) or _first_line(body)
+    return SkillFile(
+        text,
+        body,
+        name=_one_line(document.scalars.get("name", ""))[:NAME_CHARS],
+        description=description[:DESCRIPTION_CHARS],
+        fields=MappingProxyType(document.values),
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _first_line(body: str) -> str:
+    lines = (line.strip().lstrip("#").strip() for line in body.splitlines())
+    return _one_line(next((line for line in lines if line), ""))[:DESCRIPTION_CHARS]
+
+
+_PLATFORMS = {"macos": "darwin", "darwin": "darwin", "linux": "linux", "windows": "win32", "win32": "win32"}
+
+
+def fits_platform(document: SkillFile, platform: str = sys.platform) -> bool:
+    """Say whether the skill is for this system; one that names none is for all."""
+    names = [name.strip().lower() for name in document.names("platforms")]
+    if not names:
+        return True
+    termux = "com.termux" in os.environ.get("PREFIX", "")
+    return any(_PLATFORMS.get(name) == platform or (name == "termux" and termux) for name in names)
+
+
+def fits_environment(document: SkillFile, environ: Mapping[str, str]) -> bool:
+    """Say whether one of the surroundings that the skill names (`docker`, `s6`, `kanban`) is here; none means any."""
+    tests: dict[str, Callable[[], bool]] = {
+        "docker": lambda: Path("/.dockerenv").exists() or Path("/run/.containerenv").exists(),
+        "s6": lambda: Path("/run/s6").exists(),
+        "kanban": lambda: bool(environ.get("HERMES_KANBAN_TASK")),
+    }
+    names = [name.strip().lower() for name in document.names("environments")]
+    return not names or any(name in tests and tests[name]() for name in names)
+
+
+def fits_tools(document: SkillFile, tools: Collection[str], toolsets: Collection[str]) -> bool:
+    """Say whether the skill is to be offered beside these tools: what it needs is there, what it replaces is not."""
+
+    def names(key: str) -> list[str]:
+        return document.names("metadata", "hermes", key)
+
+    return (
+        all(name in tools for name in names("requires_tools"))
+        and all(name in toolsets for name in names("requires_toolsets"))
+        and not any(name in tools for name in names("fallback_for_tools"))
+        and not any(name in toolsets for name in names("fallback_for_toolsets"))
+    )
+
+
+def required_variables(document: SkillFile) -> list[str]:
+    """Return the names of the variables that the skill needs."""
+    setup = document.fields.get("setup")
+    collected = setup.get("collect_secrets") if isinstance(setup, Mapping) else None
+    lists: tuple[Any, ...] = (document.fields.get("required_environment_variables"), collected)
+    names = document.names("prerequisites", "env_vars")
+    for entries in lists:
+        for entry in entries if isinstance(entries, list) else ():
+            name = (entry.get("name") or entry.get("env_var")) if isinstance(entry, Mapping) else entry
+            if isinstance(name, str) and name:
+                names.append(name)
+    return list(dict.fromkeys(names))
+
+
+def missing_variables(document: SkillFile, has_value: Callable[[str], bool]) -> list[str]:
+    """Return those that have no value."""
+    return [name for name in required_variables(document) if not has_value(name)]
+
+
+logger = logging.getLogger(__name__)
+
+SKILL_FILE = "SKILL.md"
+MAX_DEPTH = 4
+"""Folders between a root and a skill, itself included."""
+MAX_SKILLS = 2_000
+_NO_SKILLS = frozenset({"README.md", "DESCRIPTION.md", "CHANGELOG.md", "LICENSE.md"})
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSkill:
+    """A skill in a directory of the person's."""
+
+    document: SkillFile
+    file: Path
+    """Its `SKILL.md`, or its one file."""
+    place: str
+    """Path from the root: `category/name`."""
+    flat: bool = False
+    """An old form: one file `name.md`; it can be opened, and stands in no list."""
+
+    @property
+    def directory(self) -> Path:
+        """Where its files are."""
+        return self.file.parent
+
+    @property
+    def folder(self) -> str:
+        """The last part of its place."""
+        return self.place.rpartition("/")[2]
+
+    @property
+    def name(self) -> str:
+        """What it calls itself, else its folder."""
+        return self.document.name or self.folder
+
+    @property
+    def category(self) -> str:
+        """The folders that it lies in; empty at the root."""
+        return self.place.rpartition("/")[0]
+
+    @property
+    def setting_names(self) -> frozenset[str]:
+        """What a setting may call it."""
+        return frozenset((self.name, self.folder, self.place))
+
+
+class SkillFolder:
+    """Finds skills below some roots; a file is read again when it has changed.
+
+    Args:
+        roots: an earlier one wins where two have a skill at one place.
+    """
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self.roots = tuple(roots)
+        self._cache: dict[str, tuple[tuple[int, int], SkillFile | None]] = {}
+
+    def find(self) -> list[LocalSkill]:
+        """Return every skill, sorted by place. What cannot be read is left out, with a line in the log."""
+        found: dict[str, LocalSkill] = {}
+        for root in self.roots:
+            for file, place, flat in _walk(root, "", MAX_DEPTH, set()):
+                if place in found or len(found) >= MAX_SKILLS:
+                    continue
+                document = self._document(file)
+                if document is not None:
+                    found[place] = LocalSkill(document, Path(file), place, flat)
+        return [found[place] for place in sorted(found)]
+
+    def is_empty(self) -> bool:
+        """Say whether there is no skill at all, without reading one."""
+        return not any(not flat for root in self.roots for _, _, flat in _walk(root, "", MAX_DEPTH, set()))
+
+    def _document(self, file: str) -> SkillFile | None:
+        try:
+            status = os.stat(file)  # noqa: PTH116 - many files at each start of a session
+        except OSError as exc:
+            logger.warning("the skill %s is left out: %s", file, exc.strerror)
+            return None
+        stamp = (status.st_mtime_ns, status.st_size)
+        known = self._cache.get(file)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        document: SkillFile | None = None
+        try:
+            document = read_document(Path(file))
+            if document.problem:
+                logger.warning("the fields of skill %s are passed over: %s", file, document.problem)
+        except OSError as exc:
+            logger.warning("the skill %s is left out: %s", file, exc.strerror or exc)
+        self._cache[file] = (stamp, document)
+        return document
+
+
+def _walk(root: Path | str, place: str, depth: int, above: set[str]) -> Iterator[tuple[str, str, bool]]:
+    """Yield file, place and whether it is of the old form; a link that leads upwards is not followed."""
+    real = os.path.realpath(root)
+    if real in above:
+        return
+    try:
+        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
+    except OSError:  # there is none, or it may not be read: nothing of ours
+        return
+    if place and any(entry.name == SKILL_FILE and entry.is_file() for entry in entries):
+        yield f"{root}/{SKILL_FILE}", place, False
+        return
+    for entry in entries:
+        here = f"{place}/{entry.name}" if place else entry.name
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            if depth > 0:
+                yield from _walk(entry.path, here, depth - 1, above | {real})
+        elif entry.name.endswith(".md") and entry.name not in _NO_SKILLS and entry.is_file():
+            yield entry.path, here.removesuffix(".md"), True
+
+
+def find_skill(name: str, skills: Sequence[LocalSkill]) -> list[LocalSkill]:
+    """Return what `name` may mean: by place, else by folder, else by the name in the file; old forms last."""
+    whole = [skill for skill in skills if not skill.flat]
+    flat = [skill for skill in skills if skill.flat]
+    return (
+        [s for s in whole if s.place == name]
+        or [s for s in whole if s.folder == name]
+        or [s for s in whole if s.name == name]
+        or [s for s in flat if name in s.setting_names]
+    )

@@ -1,0 +1,1 @@
+"""The border to the operating system: files, locks, processes, sockets and outgoing HTTP."""

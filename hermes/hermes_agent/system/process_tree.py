@@ -1,0 +1,156 @@
+"""Which start of the machine this is.
+
+Everything that a command started, found in /proc: by session, descent, a mark in the environment, its scope.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["ProcessTree", "SCOPE", "boot_id"]
+
+
+def boot_id() -> str:
+    """Return the kernel's id of this start of the machine; empty where it gives none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+SCOPE = "hermes-command-"
+"""How the scope of a command begins, where it has one (`workspace.scope`)."""
+
+_PROC = Path("/proc")
+_CGROUPS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
+EXEC_TRIES = 3
+EXEC_WAIT_S = 0.001
+
+
+class _Status(NamedTuple):
+    state: str
+    parent: int
+    session: int
+    started: int
+    """Ticks since boot."""
+
+
+class ProcessTree:
+    """The processes of a command.
+
+    Args:
+        leader: the command's first process, which has a session of its own and is not reaped yet.
+        mark: `NAME=value` in the environment of the leader.
+    """
+
+    def __init__(self, leader: int, mark: bytes) -> None:
+        self.leader = leader
+        self._mark = mark
+        own = _status(leader)
+        self._since = own.started if own is not None else 0
+        self._scope: Path | None = None
+        self._known: dict[int, int] = {}
+        """Members seen so far with their start: one that lost its parent since is still ours."""
+
+    def members(self) -> set[int]:
+        """Return who is alive; zombies are not.
+
+        Nobody means nobody twice: a process that is started while /proc is read stands in the second reading.
+        """
+        return self._scan() or self._scan()
+
+    def _scan(self) -> set[int]:
+        table = _table()
+        found = {pid for pid, status in table.items() if status.session == self.leader or pid == self.leader}
+        found |= {pid for pid, started in self._known.items() if pid in table and table[pid].started == started}
+        found |= self._in_scope()
+        found |= {pid for pid, status in table.items() if pid not in found and self._is_marked(pid, status)}
+        while fresh := {pid for pid, status in table.items() if status.parent in found} - found:
+            found |= fresh
+        found &= table.keys()
+        self._known |= {pid: table[pid].started for pid in found}
+        return {pid for pid in found if table[pid].state not in "ZX"}
+
+    def signal(self, number: signal.Signals) -> set[int]:
+        """Signal everybody; return whom."""
+        found = self.members()
+        if number == signal.SIGKILL and self._scope is not None:
+            with contextlib.suppress(OSError):  # a kernel before 5.14; or the scope is gone
+                (self._scope / "cgroup.kill").write_text("1")
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or another user's (sudo)
+                os.kill(pid, number)
+        if not _PROC.is_dir():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.leader, number)
+        return found
+
+    def reap(self) -> None:
+        """Collect those that became children of ours (where we are process 1 of a container), but not the leader."""
+        for pid in self._known.keys() - {self.leader}:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+    def _in_scope(self) -> set[int]:
+        """Return who is in the scope of the leader, which has one of its own, or none."""
+        if self._scope is None:
+            self._scope = _scope(self.leader)
+        found: set[int] = set()
+        if self._scope is not None:
+            with contextlib.suppress(OSError):  # it goes with its last process
+                found = {int(pid) for pid in (self._scope / "cgroup.procs").read_text().split()}
+        return found
+
+    def _is_marked(self, pid: int, status: _Status) -> bool:
+        if status.started < self._since or pid == os.getpid():
+            return False
+        try:
+            return self._mark in _environ(pid).split(b"\0")
+        except OSError:  # gone, or another user's
+            return False
+
+
+def _scope(leader: int) -> Path | None:
+    """Return the directory of a command's scope; None where it has none, or the agent is itself in it."""
+    try:
+        groups, own = ((_PROC / str(pid) / "cgroup").read_text().split("\n") for pid in (leader, os.getpid()))
+    except OSError:
+        return None
+    for line in set(groups) - set(own):
+        path = Path(line.partition("::")[2].removesuffix(" (deleted)").lstrip("/"))
+        if path.name.startswith(SCOPE):
+            return next((root / path for root in _CGROUPS if (root / path).is_dir()), None)
+    return None
+
+
+def _environ(pid: int) -> bytes:
+    """Read the environment of a process; it is empty for a moment while another program takes its place."""
+    for _ in range(EXEC_TRIES):
+        text = (_PROC / str(pid) / "environ").read_bytes()
+        if text:
+            return text
+        time.sleep(EXEC_WAIT_S)
+    return b""
+
+
+def _table() -> dict[int, _Status]:
+    try:
+        pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
+    except OSError:
+        return {}
+    return {pid: status for pid in pids if (status := _status(pid)) is not None}
+
+
+def _status(pid: int) -> _Status | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    # `pid (name) state ppid pgrp session …`; the name may hold blanks and parentheses
+    fields = text[text.rindex(b")") + 2 :].split()
+    return _Status(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))

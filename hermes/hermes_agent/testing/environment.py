@@ -1,0 +1,143 @@
+"""The ground that a test stands on: its own home, environment and log, and everything as before afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.compat import import_hook
+from hermes_agent.core.redaction import redactor
+from hermes_agent.host import use_host
+from hermes_agent.plugins.loader import PARENT
+
+__all__ = ["IsolatedEnvironment", "LogLine", "captured_log", "isolated_environment"]
+
+_NAMES = """
+    PATH LANG LANGUAGE TERM NO_COLOR TZ TZDIR TMPDIR TMP TEMP USER LOGNAME SHELL LOCALE_ARCHIVE SSL_CERT_FILE
+    NIX_SSL_CERT_FILE NIX_PATH VIRTUAL_ENV LD_LIBRARY_PATH NIX_LD_LIBRARY_PATH CI
+"""
+KEPT = frozenset(_NAMES.split())
+KEPT_STARTS = ("LC_", "PYTHON", "PYTEST_", "COV_", "COVERAGE_")
+"""Nothing else of the developer's environment is seen by the plugin: a key there must not decide a test."""
+PYTEST_PREFIX = "PYTEST_"
+"""pytest changes these itself while a test runs."""
+
+
+class IsolatedEnvironment(NamedTuple):
+    """Where a host under test lives."""
+
+    base: Path
+    """`$HOME`; removed afterwards."""
+    home: Path
+    """`$HERMES_HOME`, `.hermes` in it."""
+    workspace: Path
+    """`terminal.cwd`: where the file tools and the terminal work."""
+    site: Path
+    """An entry of `sys.path`, for the metadata of entry points."""
+    made_modules: list[str]
+    """Names in `sys.modules` that are to be taken away."""
+
+
+@contextlib.contextmanager
+def isolated_environment(env: Mapping[str, str] | None = None) -> Iterator[IsolatedEnvironment]:
+    """Make a home, an environment and a place on `sys.path`; restore everything at the end.
+
+    Restored are `os.environ`, `sys.path`, the import hook of upstream's names, the process's host, and in
+    `sys.modules` what plugins and that hook added. Two grounds may lie inside each other, not beside each other.
+
+    Args:
+        env: variables, added to the few that are kept.
+    """
+    base = Path(tempfile.mkdtemp(prefix="hermes-testing-"))
+    ground = IsolatedEnvironment(base, base / ".hermes", base / "workspace", base / "site", [])
+    for folder in (ground.home / "plugins", ground.workspace, ground.site):
+        folder.mkdir(parents=True)
+    environ, path, served = dict(os.environ), list(sys.path), import_hook.installed()
+    secrets = redactor.snapshot()
+    modules = {name: module for name, module in sys.modules.items() if _is_plugin_module(name)}
+    try:
+        _forget_plugin_modules()
+        import_hook.uninstall()
+        _set_environ({n: v for n, v in environ.items() if n in KEPT or n.startswith(KEPT_STARTS)})
+        os.environ.update({"HOME": str(base), "HERMES_HOME": str(ground.home), **(env or {})})
+        sys.path.append(str(ground.site))
+        import_hook.install()
+        with use_host(None):
+            yield ground
+    finally:
+        import_hook.uninstall()
+        _forget_plugin_modules()
+        for name in ground.made_modules:
+            sys.modules.pop(name, None)
+        if served:
+            import_hook.install()
+        sys.modules.update(modules)
+        redactor.restore(secrets)
+        sys.path[:] = path
+        _set_environ(environ)
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _is_plugin_module(name: str) -> bool:
+    return name.partition(".")[0] == PARENT or import_hook.is_served(name)
+
+
+def _forget_plugin_modules() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == PARENT]:
+        del sys.modules[name]
+
+
+def _set_environ(wanted: Mapping[str, str]) -> None:
+    """Make `os.environ` equal to `wanted`, but for what pytest keeps there."""
+    for name in [n for n in os.environ if n not in wanted and not n.startswith(PYTEST_PREFIX)]:
+        del os.environ[name]
+    os.environ.update({n: v for n, v in wanted.items() if not n.startswith(PYTEST_PREFIX)})
+
+
+FROM_DEBUG = ("hermes_agent", PARENT)
+"""Loggers that are heard in full; those of others from the level that they have."""
+
+
+class LogLine(NamedTuple):
+    """A line of the log, secrets masked as in the files."""
+
+    level: str
+    """`DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."""
+    logger: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.level} {self.logger}: {self.text}"
+
+
+class _LogCollector(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.lines: list[LogLine] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(LogLine(record.levelname, record.name, redactor(record.getMessage())))
+
+
+@contextlib.contextmanager
+def captured_log() -> Iterator[list[LogLine]]:
+    """Collect every line of the agent and of plugins, from DEBUG up, while the block runs; others hear them as well."""
+    keep = _LogCollector()
+    root = logging.getLogger()
+    levels = {name: logging.getLogger(name).level for name in FROM_DEBUG}
+    root.addHandler(keep)
+    for name in FROM_DEBUG:
+        logging.getLogger(name).setLevel(logging.DEBUG)
+    try:
+        yield keep.lines
+    finally:
+        root.removeHandler(keep)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

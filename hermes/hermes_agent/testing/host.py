@@ -1,0 +1,367 @@
+"""Every keyword that a hook's callbacks are given, with a value that a test can live with.
+
+The names are those of the table of hooks.
+
+The plugin in its host: what a test calls, who is asked for approval, and what the test looks at afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import time
+import tomllib
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from hermes_agent.agent.command_router import CommandCall
+from hermes_agent.agent.conversation import Conversation
+from hermes_agent.commands import find_command, parse_command
+from hermes_agent.contracts.command import CliCommand, SlashCommand
+from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
+from hermes_agent.core.errors import PluginError, UserError
+from hermes_agent.core.messages import Content, Event, ToolCall, ToolFinished, TurnEnd, TurnFinished, new_id
+from hermes_agent.core.text import nearest_name
+from hermes_agent.hooks import HOOKS
+from hermes_agent.host import Host
+from hermes_agent.plugins.context import PluginContext
+from hermes_agent.plugins.host_services import KINDS
+from hermes_agent.plugins.plugin_record import LoadedPlugin
+from hermes_agent.plugins.registration import run_cli_command
+from hermes_agent.policy import Choice, Refusal
+from hermes_agent.runtime.loops import LoopThread
+from hermes_agent.testing.environment import IsolatedEnvironment, LogLine
+from hermes_agent.testing.scripted_model import ScriptedModel
+
+__all__ = ["Answer", "ApprovalScript", "CliOutcome", "PluginHost", "ScriptedApprover", "hook_keywords"]
+
+
+def hook_keywords(hook: str, given: dict[str, Any], **known: Any) -> dict[str, Any]:
+    """Return what a callback of `hook` is called with: `given`, `known`, and a value for every other keyword.
+
+    Args:
+        known: keywords of the host at hand (`session_id`, `model`, …), used where the hook has them.
+
+    Raises:
+        ValueError: there is no such hook; the nearest name is in the text.
+    """
+    known_hook = HOOKS.get(hook)
+    if known_hook is None:
+        near = nearest_name(hook, tuple(HOOKS))
+        raise ValueError(f"there is no hook {hook!r}" + (f"; did you mean {near!r}?" if near else ""))
+    table = tomllib.loads(Path(__file__).with_name("hook_keywords.toml").read_text(encoding="utf-8"))
+    values: dict[str, Any] = {
+        **table["values"],
+        **{name: None for name in table["nothing"]},
+        **{name: {} for name in table["objects"]},
+        **{name: [] for name in table["lists"]},
+        **{name: time.time() for name in table["times"]},
+    }
+    return {name: known.get(name, values.get(name, "")) for name in known_hook.keywords} | given
+
+
+ApprovalScript = Iterable[Choice] | Callable[[ApprovalRequest], Choice]
+"""One answer (`once`, `session`, `deny`) for each question, or a function of the question."""
+
+
+class ScriptedApprover:
+    """Answers one question after another; who is asked more often than the script knows is not there."""
+
+    def __init__(self, script: ApprovalScript = ()) -> None:
+        self.requests: list[ApprovalRequest] = []
+        """What was asked, in order."""
+        self._decide = script if callable(script) else None
+        self._left = [] if callable(script) else list(script)
+
+    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
+        """Note the question and answer it."""
+        self.requests.append(request)
+        if self._decide is not None:
+            return self._decide(request)
+        if self._left:
+            return self._left.pop(0)
+        return Refusal(
+            f"{request.tool} needs a person's approval to {request.summary}, and `approvals` of this test has no answer"
+        )
+
+
+T = TypeVar("T")
+LIMIT_S = 60.0
+"""Seconds that one call of a test may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a turn came to."""
+
+    text: str
+    """The reply, after `transform_llm_output`."""
+    reason: TurnEnd
+    """`answered`, `interrupted` or `budget`."""
+    events: tuple[Event, ...]
+    """Everything that the turn yielded, in order."""
+
+    @property
+    def tool_calls(self) -> list[ToolFinished]:
+        """The tool calls that ran, with their results."""
+        return [event for event in self.events if isinstance(event, ToolFinished)]
+
+
+class CliOutcome(NamedTuple):
+    """What `hermes NAME …` did."""
+
+    status: int
+    """Exit status."""
+    out: str
+    err: str
+
+
+class PluginHost:
+    """A real host with the plugins under test; its methods block, and may be called from any thread."""
+
+    def __init__(
+        self,
+        host: Host,
+        keys: Sequence[str],
+        *,
+        ground: IsolatedEnvironment,
+        model: ScriptedModel,
+        approver: ScriptedApprover,
+        log: list[LogLine],
+        loop: LoopThread,
+        platform: str,
+    ) -> None:
+        self.host = host
+        """The host itself, for what this class has no word for. It is no stable interface."""
+        self.keys = tuple(keys)
+        """The plugins under test, in load order, as `hermes plugins list` shows them."""
+        self.model = model
+        self.log = log
+        """Every line of the log so far."""
+        self.home: Path = ground.home
+        """`HERMES_HOME`."""
+        self.workspace: Path = ground.workspace
+        """Where the file tools and the terminal work."""
+        self._approver = approver
+        self._loop = loop
+        self._platform = platform
+        self._talk: Conversation | None = None
+
+    # -- acting ----------------------------------------------------------------------------------------------
+
+    def dispatch_tool(self, name: str, args: Mapping[str, Any] | str | None = None) -> str:
+        """Call a tool as the model would, and return its result text: hooks, approval and size limit included.
+
+        Args:
+            args: a mapping, or the JSON text that a model wrote.
+        """
+        text = args if isinstance(args, str) else json.dumps(dict(args or {}))
+        return self._run(self._dispatch(ToolCall(new_id("call"), name, text)))
+
+    def fire(self, hook: str, **keywords: Any) -> list[Any]:
+        """Call every listener of a hook with all its keywords, and return what they answered, None left out.
+
+        Args:
+            keywords: those that matter to the test; the others get a value that makes sense.
+
+        Raises:
+            ValueError: there is no such hook.
+            Exception: what a listener raised; the agent itself would log it and go on.
+        """
+        talk = self.conversation
+        payload = hook_keywords(
+            hook,
+            keywords,
+            session_id=talk.session_id,
+            task_id=talk.session_id,
+            model=talk.model,
+            platform=talk.platform,
+        )
+        results = self.host.hooks.fire_and_wait(hook, **payload)
+        for result in results:
+            if result.error is not None:
+                raise result.error
+        return [result.value for result in results]
+
+    def run_command(self, line: str) -> str | None:
+        """Type `/name arguments` into the conversation and return what is shown.
+
+        Raises:
+            UserError: there is no such command.
+        """
+        parsed = parse_command(line)
+        name, arguments = parsed or (line, "")
+        command = find_command(self.host.commands, name)
+        if parsed is None or command is None:
+            raise UserError(f"there is no command {line!r}; these are: {', '.join(sorted(self.commands))}")
+        return self._run(self._command(command, arguments))
+
+    def run_cli(self, argv: Sequence[str]) -> CliOutcome:
+        """Run `hermes ARGV…`, a terminal command of a plugin, and return what it printed.
+
+        Raises:
+            UserError: there is no such command.
+        """
+        command = self.host.cli_commands.get(argv[0]) if argv else None
+        if command is None:
+            raise UserError(f"no plugin brings `hermes {' '.join(argv)}`; these are: {', '.join(self.cli_commands)}")
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                status = run_cli_command(command, argv[1:], self.host.bridge)
+            except SystemExit as end:
+                status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        return CliOutcome(status, out.getvalue(), err.getvalue())
+
+    def ask(self, question: Content) -> Answer:
+        """Say something to the agent and return its answer, once the turn is over.
+
+        Raises:
+            ModelError: the model could not answer; the script may be used up.
+        """
+        return self._run(self._ask(question))
+
+    def new_session(self) -> str:
+        """End the conversation and begin another one; return its id."""
+        old = self._talk
+        self._talk = fresh = self._run(self._opened("" if old is None else old.session_id))
+        if old is not None:
+            self._run(fresh.replace(old))
+        return fresh.session_id
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation that everything happens in, opened when it is first needed."""
+        return self._run(self._open())
+
+    async def _opened(self, after: str = "") -> Conversation:
+        return await self.host.agent.open(None, platform=self._platform, approver=self._approver, after=after)
+
+    # -- looking ---------------------------------------------------------------------------------------------
+
+    @property
+    def records(self) -> list[LoadedPlugin]:
+        """What became of each plugin under test."""
+        return [record for record in self.host.plugins.records if record.manifest.key in self.keys]
+
+    @property
+    def record(self) -> LoadedPlugin:
+        """What became of the only plugin under test.
+
+        Raises:
+            LookupError: there are none, or several.
+        """
+        records = self.records
+        if len(records) != 1:
+            raise LookupError(f"{len(records)} plugins are under test ({', '.join(self.keys)}): use `records`")
+        return records[0]
+
+    @property
+    def module(self) -> Any:
+        """The plugin's module, or the object that its entry point names."""
+        return self.record.module
+
+    @property
+    def ctx(self) -> PluginContext:
+        """The context that the plugin's `register` was given.
+
+        Raises:
+            PluginError: it does not run.
+        """
+        record = self.record
+        ctx = self.host.plugins._contexts.get(record.manifest.key)
+        if ctx is None:
+            raise PluginError(record.manifest.key, f"the plugin does not run: {record.error}")
+        return ctx
+
+    @property
+    def tools(self) -> dict[str, ToolEntry]:
+        """The tools that the plugins registered."""
+        return self._owned(self.host.tools)
+
+    @property
+    def visible_tools(self) -> list[str]:
+        """The names of all tools that a model is shown now."""
+        return [definition["function"]["name"] for definition in self.host.agent.definitions(self._platform)]
+
+    @property
+    def hooks(self) -> dict[str, list[Callable[..., Any]]]:
+        """The callbacks that the plugins registered, by hook."""
+        bus = self.host.hooks
+        found = {hook: [c for plugin, c in bus.listeners(hook) if plugin in self.keys] for hook in bus.names()}
+        return {hook: callbacks for hook, callbacks in found.items() if callbacks}
+
+    @property
+    def commands(self) -> dict[str, SlashCommand]:
+        """The slash commands that the plugins registered."""
+        return self._owned(self.host.commands)
+
+    @property
+    def cli_commands(self) -> dict[str, CliCommand]:
+        """The terminal commands that the plugins registered."""
+        return self._owned(self.host.cli_commands)
+
+    @property
+    def providers(self) -> dict[str, dict[str, Any]]:
+        """The providers that the plugins registered, by kind (`web_search`, `tts`, …) and name."""
+        found = {kind: self._owned(self.host.providers[kind]) for kind in KINDS}
+        return {kind: providers for kind, providers in found.items() if providers}
+
+    @property
+    def problems(self) -> list[str]:
+        """What was refused: registrations whose name somebody else has, and why a plugin does not run."""
+        return [
+            text
+            for record in self.records
+            for text in (*([record.error] if record.error else []), *(p.text for p in record.problems))
+        ]
+
+    @property
+    def notes(self) -> list[str]:
+        """What the plugins' author may want to know; nothing was refused."""
+        return [note for record in self.records for note in record.notes]
+
+    @property
+    def log_text(self) -> str:
+        """The log as one text, a line each: `LEVEL logger: message`."""
+        return "\n".join(map(str, self.log))
+
+    @property
+    def approval_requests(self) -> list[ApprovalRequest]:
+        """What a person was asked, in order."""
+        return self._approver.requests
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def _owned(self, registry: Any) -> dict[str, Any]:
+        return {name: value for name, value in registry.items() if registry.owner(name) in self.keys}
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run(coroutine, timeout_s=LIMIT_S)
+
+    async def _dispatch(self, call: ToolCall) -> str:
+        dispatcher = self.host.dispatcher
+        name, arguments = dispatcher.resolve(call, self.host.tools.names())
+        scope = (await self._open()).scope(new_id("turn"))
+        return (await dispatcher.run(call.id, name, arguments, scope)).result
+
+    async def _command(self, command: SlashCommand, arguments: str) -> str | None:
+        called, scope = CommandCall(command, arguments), (await self._open()).scope()
+        await self.host.slash.announce(called, scope)
+        return await self.host.slash.run(called, scope)
+
+    async def _ask(self, question: Content) -> Answer:
+        talk = await self._open()
+        async with contextlib.aclosing(talk.turn(question)) as turn:
+            events = [event async for event in turn]
+        end = events[-1]
+        assert isinstance(end, TurnFinished)
+        return Answer(end.text, end.reason, tuple(events))
+
+    async def _open(self) -> Conversation:
+        if self._talk is None:
+            self._talk = await self._opened()
+        return self._talk

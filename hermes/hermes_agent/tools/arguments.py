@@ -1,0 +1,170 @@
+"""What a tool may be called, and which one a nearly right name means. Source: plugin contract §4.1, §4.6.
+
+Bring the arguments of a call to the types that the tool's schema asks for.
+
+A value that cannot be brought there stays as it is: the handler, or its author's message, decides.
+Source: plugin contract §4.5.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+__all__ = ["coerce_arguments", "name_problem", "repair_name"]
+
+
+MAX_NAME_CHARS = 200
+"""A longer text is no name; comparing it would take seconds."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What providers take as the name of a function."""
+_CUT = re.compile(r"[\"'<>]")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SUFFIX = re.compile(r"[_-]?tool$")
+
+
+def name_problem(name: object) -> str | None:
+    """Return why `name` cannot name a tool, or None."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return None
+    return f"tool name {name!r:.120} cannot be used: expected 1 to 64 letters, digits, `_` and `-`"
+
+
+def repair_name(name: str, valid: Collection[str]) -> str | None:
+    """Return the valid name that is meant, or None."""
+    if name in valid:
+        return name
+    if len(name) > MAX_NAME_CHARS:
+        return None
+    plain = _CAMEL.sub("_", _CUT.split(name.strip(), maxsplit=1)[0])
+    plain = plain.lower().replace("-", "_").replace(" ", "_")
+    for _ in range(3):
+        if plain in valid:
+            return plain
+        plain = _SUFFIX.sub("", plain)
+    import difflib  # most names are right
+
+    close = difflib.get_close_matches(plain, valid, n=1, cutoff=0.7)
+    return close[0] if close else None
+
+
+Schema = dict[str, Any]
+
+MOST_DIGITS = 300
+"""With more a number is beyond every float."""
+_KEEP = object()
+_BRANCHES = dict.fromkeys(("anyOf", "oneOf", "allOf")).keys()
+"""What a schema is an alternative of; in the order in which they are tried."""
+
+
+def coerce_arguments(args: dict[str, Any], parameters: Schema) -> dict[str, Any]:
+    """Coerce `args` in place by the JSON schema of the parameters, and return it."""
+    properties = parameters.get("properties")
+    if isinstance(properties, dict):
+        for name, value in args.items():
+            schema = properties.get(name)
+            if isinstance(schema, dict):
+                args[name] = _coerce(value, schema)
+    return args
+
+
+def _coerce(value: Any, schema: Schema) -> Any:
+    kind = schema.get("type")
+    if type(value) is str and type(kind) is str and "null" not in value and _BRANCHES.isdisjoint(schema):
+        if kind == "string":
+            return value
+        if kind in _PLAIN:
+            fresh = _PLAIN[kind](value)
+            return value if fresh is _KEEP else fresh
+    types = _types(schema)
+    if isinstance(value, str):
+        if "null" in value and value.strip() == "null" and (schema.get("nullable") is True or "null" in types):
+            return None
+        for kind in types:
+            fresh = _from_text(value, kind)
+            if fresh is not _KEEP:
+                return _inside(fresh, schema)
+    if value is not None and not isinstance(value, list) and "array" in types and not _fits(value, types):
+        return [value]
+    return _inside(value, schema)
+
+
+def _inside(value: Any, schema: Schema) -> Any:
+    """Coerce items and properties of a list or mapping."""
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        return [_coerce(item, schema["items"]) for item in value]
+    if isinstance(value, dict):
+        return coerce_arguments(value, schema)
+    return value
+
+
+def _branches(schema: Schema) -> Iterable[Schema]:
+    for key in _BRANCHES:
+        for branch in schema.get(key) or ():
+            if isinstance(branch, dict):
+                yield branch
+
+
+def _types(schema: Schema) -> list[str]:
+    kind = schema.get("type")
+    own = [kind] if isinstance(kind, str) else [k for k in kind or () if isinstance(k, str)]
+    if _BRANCHES.isdisjoint(schema):
+        return own
+    return own + [k for branch in _branches(schema) for k in _types(branch)]
+
+
+def _fits(value: Any, types: list[str]) -> bool:
+    names = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object"}
+    name = names.get(type(value), "")
+    return name in types or (name == "integer" and "number" in types)
+
+
+def _from_text(text: str, kind: str) -> Any:
+    """Return the value of `text` as a JSON type, or `_KEEP`."""
+    if kind in _PLAIN:
+        return _PLAIN[kind](text)
+    if kind in ("array", "object"):
+        return _json(text, list if kind == "array" else dict)
+    return _KEEP
+
+
+def _boolean(text: str) -> Any:
+    return {"true": True, "false": False}.get(text.strip().lower(), _KEEP)
+
+
+def _integer(text: str) -> Any:
+    return _number(text, integral=True)
+
+
+def _number(text: str, *, integral: bool = False) -> Any:
+    if text.isdecimal() and len(text) < MOST_DIGITS:
+        return int(text)
+    try:
+        number = float(text)
+    except ValueError:
+        return _KEEP
+    if not math.isfinite(number):
+        return _KEEP
+    if number.is_integer():
+        try:
+            return int(text)  # exact beyond 2**53
+        except ValueError:
+            return int(number)
+    return _KEEP if integral else number
+
+
+_PLAIN: dict[str, Callable[[str], Any]] = {"integer": _integer, "number": _number, "boolean": _boolean}
+
+
+def _json(text: str, wanted: type) -> Any:
+    if not text.lstrip().startswith(("[", "{")):
+        return _KEEP
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return _KEEP
+    return value if isinstance(value, wanted) else _KEEP

@@ -1,0 +1,238 @@
+"""How many steps a turn may still make; a plugin that calls tools in it spends from the same budget.
+
+For whom a tool runs: the ids of the turn, where it works, and whether it was told to stop.
+
+What an approval is bound to: one call with these arguments, in this directory, for a limited time.
+
+Which calls of one answer may run at once, and which may run twice. Source: plugin contract §4.11.
+
+All calls of the answer at once, or one after another: a call may depend on what an earlier one did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.policy import Approvals
+from hermes_agent.tools.registry import ToolRegistry
+
+__all__ = [
+    "CLEARANCE_S",
+    "CallScope",
+    "Clearance",
+    "ClearedCall",
+    "MAX_PARALLEL",
+    "ReachedHost",
+    "StepBudget",
+    "batch_limit_s",
+    "current_clearance",
+    "current_scope",
+    "fingerprint",
+    "freeze_arguments",
+    "may_repeat",
+    "may_run_in_parallel",
+]
+
+
+class StepBudget:
+    """Counts down. Safe for threads."""
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        """Spend one step; false when none is left."""
+        with self._lock:
+            self._left -= 1
+            return self._left >= 0
+
+
+class ReachedHost(NamedTuple):
+    """A host that a command reached."""
+
+    at: float
+    host: str
+    asked: bool
+    """Whether the user allowed it."""
+
+
+@dataclass(slots=True, eq=False)  # frozen, each call of a plugin's would pay for it
+class CallScope:
+    """The circumstances of one or more tool calls; never changed, but replaced."""
+
+    session_id: str
+    task_id: str
+    turn_id: str
+    cwd: Path
+    """Working directory of relative paths and commands, absolute and resolved once, where the session was opened."""
+    approvals: Approvals
+    user_task: str = ""
+    """The user's message of this turn."""
+    platform: str = "cli"
+    api_request_id: str = ""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    """Set when the turn is interrupted; long tools poll it."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Further keywords for the handler (`dispatch_tool(**kwargs)`)."""
+    shown: frozenset[str] | None = None
+    """The tools that the model is shown; None where there is no model."""
+    budget: StepBudget | None = None
+    """What the running turn may still spend; None outside a turn."""
+    principal: str = "local"
+    """Who speaks there (`sessions.people`)."""
+    reached: list[ReachedHost] = field(default_factory=list)
+    """The hosts that commands of these calls reached; the one thing that is added to."""
+    tool_socket: str = ""
+    """Path of the socket at which a command of these calls asks for tools; a sandbox lets it through. Empty: none."""
+    account: str = ""
+    """The session on whose account models are asked; empty: this one."""
+
+    def handler_keywords(self) -> dict[str, Any]:
+        """Return what a handler is given beside the arguments (plugin contract §4.1)."""
+        return {
+            "task_id": self.task_id,
+            "session_id": self.session_id,
+            "user_task": self.user_task,
+            **self.extra,
+        }
+
+
+current_scope: ContextVar[CallScope | None] = ContextVar("hermes_call_scope", default=None)
+"""The scope of the tool call that runs in this context; None outside one."""
+
+
+CLEARANCE_S = 60.0
+"""How long an approval holds when something on the way delays the call."""
+
+
+class ClearedCall(NamedTuple):
+    """What an approval is for."""
+
+    digest: str
+    taint: int
+    """How many untrusted texts are in the session; an approval from before one came is void."""
+
+
+class Clearance:
+    """The settled approval of one call.
+
+    Args:
+        call: the fingerprint of what was asked about.
+        clock: monotonic seconds.
+    """
+
+    __slots__ = ("_call", "_clock", "_until", "_unused")
+
+    def __init__(self, call: ClearedCall, clock: Callable[[], float] = time.monotonic) -> None:
+        self._call, self._clock = call, clock
+        self._until = clock() + CLEARANCE_S
+        self._unused = [True]
+
+    def take(self, call: ClearedCall) -> bool:
+        """Use it up for a call; False where it is for another call, has expired or was used. Safe for threads."""
+        newly_tainted = call.taint > self._call.taint
+        if call.digest != self._call.digest or newly_tainted or self._clock() > self._until:
+            return False
+        try:
+            return self._unused.pop()
+        except IndexError:  # by another run of the same call
+            return False
+
+
+def fingerprint(tool: str, args: dict[str, Any], cwd: Path, *, taint: int) -> ClearedCall:
+    """Return what identifies a call: the hash of tool, arguments and directory, and its taint."""
+    text = "\0".join((tool, str(cwd), freeze_arguments(args)))
+    return ClearedCall(hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest(), taint)
+
+
+def freeze_arguments(args: dict[str, Any]) -> str:
+    """Return the arguments as a text that changes when they do."""
+    try:
+        return repr(sorted(args.items()))
+    except TypeError:  # keys of several types; only a plugin makes such
+        return repr(args)
+
+
+current_clearance: ContextVar[Clearance | None] = ContextVar("hermes_cleared", default=None)
+"""The approval of the call that runs in this context; `registry.dispatch` by another way asks again."""
+
+
+logger = logging.getLogger(__name__)
+
+MAX_PARALLEL = 8
+BATCH_LIMIT_S = 420.0
+LIMIT_VARIABLE = "HERMES_CONCURRENT_TOOL_TIMEOUT_S"
+
+READERS = frozenset(
+    {
+        *("ha_get_state", "ha_list_entities", "ha_list_services", "read_file", "search_files", "session_search"),
+        *("skill_view", "skills_list", "vision_analyze", "web_extract", "web_search"),
+    }
+)
+"""The agent's own tools that change nothing."""
+WRITERS = frozenset({"write_file", "patch"})
+"""Its tools that change the one file that `path` names."""
+
+
+def may_run_in_parallel(registry: ToolRegistry, calls: Sequence[tuple[str, dict[str, Any] | None]], cwd: Path) -> bool:
+    """Say whether these calls, each a tool and its arguments, may run side by side."""
+    if len(calls) < 2:
+        return False
+    changed: set[str] = set()
+    for name, arguments in calls:
+        file = _changed_file(registry, name, arguments or {})
+        if file is None:
+            return False
+        if file:
+            place = os.path.realpath(cwd / Path(file).expanduser())
+            if place in changed:
+                return False
+            changed.add(place)
+    return True
+
+
+def may_repeat(registry: ToolRegistry, name: str) -> bool:
+    """Say whether a call of the tool may be run a second time when nobody knows how the first one ended."""
+    entry = registry.get(name)
+    own = registry.owner(name) == BUILTIN and name in READERS
+    return entry is not None and (own or entry.idempotent)
+
+
+def batch_limit_s() -> float:
+    """Return how long calls that run at once may take together."""
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    try:
+        return max(1.0, float(text)) if text else BATCH_LIMIT_S
+    except ValueError:
+        logger.warning("%s=%r is no number of seconds; %g is used", LIMIT_VARIABLE, text, BATCH_LIMIT_S)
+        return BATCH_LIMIT_S
+
+
+def _changed_file(registry: ToolRegistry, name: str, arguments: dict[str, Any]) -> str | None:
+    """Return the file that a call changes, empty when it changes none, None when it must run alone."""
+    entry = registry.get(name)
+    if entry is None:
+        return None
+    if registry.owner(name) == BUILTIN and name in READERS:
+        return ""
+    if registry.owner(name) == BUILTIN and name in WRITERS:
+        return str(arguments.get("path") or "") or None
+    safe = entry.parallel_safe
+    if not callable(safe):
+        return "" if safe else None
+    try:
+        return str(safe(arguments)) or None
+    except Exception as exc:  # noqa: BLE001 - a plugin's function; running alone is always right
+        logger.warning("parallel_safe of tool %s failed, it runs alone: %r", name, exc)
+        return None

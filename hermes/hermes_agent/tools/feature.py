@@ -1,0 +1,36 @@
+"""The slash command `/tools`: what the agent can use in this conversation."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hermes_agent.commands import CommandTable
+from hermes_agent.tools.call_scope import current_scope
+from hermes_agent.tools.registry import ToolRegistry
+from hermes_agent.tools.toolsets import Toolsets
+
+__all__ = ["register_tools_command"]
+
+
+def register_tools_command(commands: CommandTable, tools: ToolRegistry, toolsets: Toolsets) -> None:
+    """Register it."""
+    commands.register(
+        "tools", partial(_tools, tools, toolsets), description="What the agent can use here", args_hint="[NAME]"
+    )
+
+
+def _tools(tools: ToolRegistry, toolsets: Toolsets, raw_args: str) -> str:
+    scope = current_scope.get()
+    platform = "cli" if scope is None else scope.platform
+    name = raw_args.strip()
+    entry = tools.get(name) if name else None
+    if entry is not None:
+        hidden = toolsets.why_hidden(name, platform)
+        return f"{name} ({entry.toolset}): {entry.description}" + (f"\nNot offered here: {hidden}." if hidden else "")
+    if name:
+        return f"There is no tool `{name}`; /tools lists those that there are."
+    found: dict[str, list[str]] = {}
+    for definition in tools.get_definitions(toolsets.offered_tools(platform)):
+        tool = definition["function"]["name"]
+        found.setdefault(tools.get_toolset_for_tool(tool) or "", []).append(tool)
+    return "\n".join(f"{toolset}: {', '.join(names)}" for toolset, names in sorted(found.items())) or "No tools."

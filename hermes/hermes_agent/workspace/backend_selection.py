@@ -1,0 +1,400 @@
+"""Commands on this machine, in a sandbox where one can be made.
+
+A backend that a plugin brings: a terminal environment provider. Source: `contracts.terminal_env`.
+
+Which backend the configuration asks for: `terminal.backend`, or `TERMINAL_ENV`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.kind import SelectedProvider
+from hermes_agent.contracts.terminal_env import BUILTIN_BACKENDS, TerminalEnvironment, TerminalEnvironmentProvider
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.system.processes import CommandResult, OutputFilter, find_shell, tool_environment
+from hermes_agent.workspace.backend import Backend, BackendCommand, BackendStart, ShellState, ShellStateFilter
+from hermes_agent.workspace.sandbox.limits import UNLIMITED, CommandLimits, ProcessLimits, SystemdScope
+from hermes_agent.workspace.sandbox.sandbox import Sandbox, SandboxSelector
+from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks
+from hermes_agent.workspace.sandbox.steering_watch import SteeringBaseline
+
+__all__ = ["ChooseProvider", "LocalBackend", "PluginBackend", "choose_backend"]
+
+
+class LocalBackend(Backend):
+    """This machine.
+
+    Args:
+        environ: the agent's environment; a command is given the listed part of it.
+        passthrough: further names that commands are given (`terminal.env_passthrough`).
+        sandbox: where commands are put that nobody is asked about; None for nowhere.
+        limits: of each process of a command.
+        bounds: of a command in a box that has none itself; None for none.
+        scope: what commands outside of the sandbox are put into; None for nothing.
+        sudo_password: for commands outside of the sandbox that name sudo; empty is none.
+        unconfined: commands that may leave the sandbox without a question (`terminal.unconfined_commands`).
+        looks: at steering files, before and after commands in a box; None for one that writes nothing down.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        passthrough: tuple[str, ...] = (),
+        sandbox: SandboxSelector | None = None,
+        limits: ProcessLimits = UNLIMITED,
+        bounds: CommandLimits | None = None,
+        scope: SystemdScope | None = None,
+        sudo_password: Callable[[], str] = lambda: "",
+        unconfined: Sequence[str] = (),
+        looks: SteeringChecks | None = None,
+    ) -> None:
+        self._unconfined = unconfined
+        self._sudo_password = sudo_password
+        self._environ, self._passthrough = environ, passthrough
+        self.sandbox = sandbox
+        self.steering: SteeringChecks = looks or SteeringChecks()
+        self.limits, self.bounds, self._scope = limits, bounds, scope
+
+    @property
+    def _selected(self) -> Sandbox | None:
+        return None if self.sandbox is None else self.sandbox.selected
+
+    @property
+    def confines(self) -> bool:
+        return self._selected is not None
+
+    @property
+    def can_leave(self) -> bool:  # type: ignore[override]
+        return self.confines
+
+    @property
+    def opens(self) -> bool:  # type: ignore[override]
+        return self._selected is not None and self._selected.opens
+
+    @property
+    def offline(self) -> bool:
+        return self._selected is not None and self._selected.offline
+
+    def is_read_only(self, directory: str) -> bool:
+        return self._selected is not None and not self._selected.is_writable(directory)
+
+    @property
+    def refusal(self) -> str:
+        return "" if self.sandbox is None else self.sandbox.refusal
+
+    @property
+    def description(self) -> str:
+        box = self._selected
+        if box is None:
+            return ""
+        folders = " (or the folder of write_to)" if box.opens else ""
+        return f"Commands run in a sandbox: only the working directory{folders} and /tmp can be written, {box.network}."
+
+    def checks(self) -> list[tuple[bool, str, str]]:
+        problem = "there is none" if self._scope is None else self._scope.problem
+        held = f"of each process ({problem})" if problem else "of a command, by a scope of systemd"
+        limits = (True, "limits outside of the sandbox", held)
+        if self.sandbox is None or self.sandbox.mode == "off":
+            return [(True, "no sandbox", "terminal.sandbox is off"), limits]
+        box = self.sandbox.selected
+        found = (True, "sandbox", box.name) if box else (False, "no sandbox can be made", self.sandbox.problem)
+        bounds = [self.bounds.check()] if self.bounds and box and not box.bounded else []
+        return [found, *bounds, limits, *(box.checks() if box else ()), *self._leaving_commands()]
+
+    def network_problem(self) -> str:
+        box = self._selected
+        if box is None:
+            return "commands run outside a sandbox, with the network of this machine"
+        return box.network_problem()
+
+    def _leaving_commands(self) -> Iterator[tuple[bool, str, str]]:
+        """Yield the commands that may leave the sandbox, and the entries that name none."""
+        if not self._unconfined:
+            return
+        from hermes_agent.policy.shell.syntax import plain_words  # the grammar of shells, for `hermes doctor`
+
+        named = [entry for entry in self._unconfined if plain_words(entry) is not None]
+        if named:
+            yield True, "leave the sandbox without a question (terminal.unconfined_commands)", "; ".join(named)
+        for entry in self._unconfined:
+            if entry not in named:
+                text = f"{entry!r} is not one complete command without operators, variables and patterns: no effect"
+                yield False, "terminal.unconfined_commands", text
+
+    def base(self) -> Mapping[str, str]:
+        return tool_environment(self._environ, passthrough=self._passthrough)
+
+    def prelude(self) -> str:
+        return self.limits.prelude()
+
+    def run(
+        self, script: str, call: BackendCommand, sieve: OutputFilter | None = None, *, pass_fds: Sequence[int] = ()
+    ) -> CommandResult:
+        """Run a script; where it may use sudo, sudo is told the password first, and nobody else.
+
+        sudo remembers for a while that this shell has shown it. The password comes through a pipe that is closed before
+        the command begins: it is in no argument, no environment and no file.
+        """
+        free = self._selected is None or not call.confined
+        password = self._sudo_password() if free and re.search(r"\bsudo\b", call.command) else ""
+        if not password:
+            return super().run(script, call, sieve, pass_fds=pass_fds)
+        ours, theirs = os.pipe()
+        try:
+            os.write(theirs, f"{password}\n".encode())
+            os.close(theirs)
+            script = f"sudo -S -v -p '' <&{ours} >/dev/null 2>&1; exec {ours}<&-\n{script}"
+            return super().run(script, call, sieve, pass_fds=[*pass_fds, ours])
+        finally:
+            os.close(ours)
+
+    def start(self, script: str, call: BackendCommand) -> BackendStart:
+        env = dict(self.base())
+        argv = [find_shell(env), "-c", script]
+        box = self._selected if call.confined else None
+        if box is None:
+            return BackendStart(*(self._scope.wrap(argv, env) if self._scope else (argv, env)), call.cwd)
+        root = call.root or call.cwd
+        if box.is_hidden(call.cwd, root, call.beside):
+            raise ToolFailed(
+                f"{call.cwd} is not there in the sandbox: it shows {root}, a list of places (`terminal.sandbox_paths`"
+                " adds to it) and a /tmp of its own"
+            )
+        bounds = None if box.bounded else self.bounds
+        argv = bounds.inside(argv) if bounds else argv
+        before = self._before(box, root)
+        keep = before.mounted if before is not None and before.mounts else ()
+        sockets = (
+            [path for path in before.sockets if f"{root}/{path}" != call.tool_socket] if before is not None else ()
+        )
+        wrapped, inside = box.wrap(
+            argv,
+            call.cwd,
+            env,
+            root=root,
+            tty=call.tty,
+            network=call.network,
+            keep=keep,
+            sockets=sockets,
+            beside=call.beside,
+        )
+        if bounds is None:
+            return BackendStart(wrapped, inside, call.cwd, box.makes_terminals, before=before)
+        try:
+            bounded = bounds.wrap(wrapped, inside)
+        except OSError as exc:
+            raise ToolFailed(f"the command does not run, its limits cannot be set: {exc}") from exc
+        return BackendStart(bounded.argv, bounded.env, call.cwd, box.makes_terminals, bounded.finish, before)
+
+    def _before(self, box: Sandbox, root: str) -> SteeringBaseline | None:
+        """Return the steering files that are there now; None where the command cannot write."""
+        return self.steering.start_check(root, mounts=box.keeps) if box.is_writable(root) else None
+
+
+logger = logging.getLogger(__name__)
+
+EXIT_TIMEOUT = 124
+
+
+class PluginBackend(Backend):
+    """The environments of one provider, one for each task.
+
+    Args:
+        settings: of the block `terminal`.
+        image: for one of the agent's own; a plugin's has it in its settings.
+    """
+
+    own_files = False
+
+    def __init__(
+        self, provider: TerminalEnvironmentProvider, settings: Mapping[str, Any], *, image: str | None = None
+    ) -> None:
+        self._image = image
+        self.name = provider.name
+        self._provider, self._settings = provider, settings
+        self._made: dict[str, TerminalEnvironment] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def throwaway(self) -> bool:  # type: ignore[override]
+        return self._flag("skip_container_guards")
+
+    @property
+    def confines(self) -> bool:
+        return self._flag("is_container")
+
+    @property
+    def description(self) -> str:
+        return f"Commands run in {self._ask('env_description', 'another place')}."
+
+    def checks(self) -> list[tuple[bool, str, str]]:
+        try:
+            return [(bool(ok), str(label), str(detail)) for ok, label, detail in self._provider.doctor_checks()]
+        except Exception as exc:  # noqa: BLE001 - a plugin's code
+            return [(False, f"{self.name} cannot be checked", f"{type(exc).__name__}: {exc}")]
+
+    def start(self, script: str, call: BackendCommand) -> BackendStart:
+        raise ToolFailed(f"the terminal backend {self.name} runs no background processes")
+
+    def execute(self, call: BackendCommand, state: ShellState) -> CommandResult:
+        """Run a command in the task's environment, which is made at its first one."""
+        environment = self._environment(call)
+        recorder = ShellStateFilter()
+        script = state.script(call.command, recorder, cwd=call.cwd)
+        wanted = {"cwd": call.cwd, "timeout": call.timeout_s}
+        if call.stdin:
+            wanted["stdin_data"] = call.stdin.decode("utf-8", "replace")
+        try:
+            answer = environment.execute(script, **_accepted_keywords(environment.execute, wanted))
+        except Exception as exc:
+            raise ToolFailed(f"the terminal backend {self.name} failed: {type(exc).__name__}: {exc}") from exc
+        code = answer.get("returncode", answer.get("exit_code"))
+        output = str(answer.get("output") or "").encode("utf-8", "replace")
+        text = recorder.feed(output) + recorder.rest()
+        state.load_report(recorder.report)
+        over = max(len(text) - call.output_bytes, 0)
+        head = int(call.output_bytes * 0.4) if over else len(text)
+        return CommandResult(
+            int(code if code is not None else -1),
+            text[:head],
+            text[head + over :],
+            over,
+            timed_out=code == EXIT_TIMEOUT,
+        )
+
+    def close(self, task_id: str) -> None:
+        with self._lock:
+            environment = self._made.pop(task_id, None)
+        if environment is not None:
+            try:
+                environment.cleanup()
+            except Exception as exc:  # noqa: BLE001 - a plugin's code, and the task is over
+                logger.warning("the terminal backend %s could not give back %s: %s", self.name, task_id, exc)
+
+    def _environment(self, call: BackendCommand) -> TerminalEnvironment:
+        with self._lock:
+            if call.task_id not in self._made:
+                self._made[call.task_id] = self._make(call)
+            return self._made[call.task_id]
+
+    def _make(self, call: BackendCommand) -> TerminalEnvironment:
+        get = self._settings.get
+        own = self._settings.get("backends") or {}
+        container = {f"container_{key}": get(f"container_{key}") for key in ("cpu", "memory", "disk", "persistent")}
+        try:
+            if not self._provider.check_requirements({**self._settings, **container}):
+                raise ToolFailed(f"the terminal backend {self.name} is not ready: {self._provider.probe()[1]}")
+            return self._provider.create_environment(
+                cwd=call.cwd,
+                timeout=int(get("timeout") or 180),
+                task_id=call.task_id or "default",
+                image=self._image,
+                container_config=container if self.confines else None,
+                backend_config=self._provider.resolve_config(own.get(self.name) or {}),
+            )
+        except ToolFailed:
+            raise
+        except Exception as exc:
+            raise ToolFailed(f"the terminal backend {self.name} cannot be used: {type(exc).__name__}: {exc}") from exc
+
+    def _flag(self, name: str) -> bool:
+        return bool(self._ask(name, False))
+
+    def _ask(self, name: str, default: Any) -> Any:
+        """Return what the provider says of itself; one that raises has the careful answer."""
+        try:
+            return getattr(self._provider, name)
+        except Exception as exc:  # noqa: BLE001 - a plugin's code
+            logger.warning("the terminal backend %s cannot say %s: %s", self.name, name, exc)
+            return default
+
+
+def _accepted_keywords(function: Any, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the keywords that a function takes."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return wanted
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return wanted
+    return {name: value for name, value in wanted.items() if name in parameters}
+
+
+ChooseProvider = Callable[[Mapping[str, Any]], SelectedProvider[TerminalEnvironmentProvider]]
+"""`choose(config values)`."""
+
+
+def choose_backend(
+    settings: Mapping[str, Any],
+    environ: Mapping[str, str],
+    sandbox: SandboxSelector,
+    provided: ChooseProvider,
+    sudo_password: Callable[[], str] = lambda: "",
+    home: str = "",
+) -> Backend:
+    """Return where commands run.
+
+    Args:
+        settings: the block `terminal`.
+        provided: what a plugin has of that name.
+        home: `HERMES_HOME`.
+
+    Raises:
+        ToolFailed: nobody has that backend; nothing runs rather than here, unprotected.
+    """
+    passthrough = tuple(settings.get("env_passthrough") or ())
+    name = str(settings["backend"]).strip().lower()
+    # each in its place: a process uses one of them, and none before its first command
+    if name == "local":
+        from hermes_agent.workspace.sandbox.limits import CommandLimits, ProcessLimits, SystemdScope
+        from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks
+
+        limits = ProcessLimits(settings["max_memory_mb"], settings["max_processes"])
+        scope = SystemdScope(environ, memory_mb=limits.memory_mb, processes=limits.processes)
+        return LocalBackend(
+            environ,
+            passthrough=passthrough,
+            sandbox=sandbox,
+            limits=limits,
+            bounds=CommandLimits(environ, ProcessLimits(settings["sandbox_memory_mb"], settings["sandbox_processes"])),
+            scope=scope,
+            sudo_password=sudo_password,
+            unconfined=tuple(settings.get("unconfined_commands") or ()),
+            looks=SteeringChecks(Path(home, "cache", "looks"), Path(home, "processes")) if home else None,
+        )
+    if name in ("docker", "singularity"):
+        from hermes_agent.workspace.backends.containers import DockerBackend, SingularityBackend
+
+        made = DockerBackend if name == "docker" else SingularityBackend
+        return made(settings, environ, home)
+    if name == "ssh":
+        from hermes_agent.workspace.backends.ssh import SshBackend
+
+        return SshBackend({**settings, **_ssh(settings, environ)}, environ, home)
+    from hermes_agent.workspace.backends.vendors import VENDORS
+
+    if name in VENDORS:
+        return PluginBackend(VENDORS[name](), settings, image=settings[f"{name}_image"])
+    if name in BUILTIN_BACKENDS:
+        raise ToolFailed(f"terminal.backend is `{name}`, which this release does not have; no command runs")
+    choice = provided({"terminal": settings})
+    if choice.provider is None:
+        raise ToolFailed(f"{choice.reason} No command runs until then.")
+    return PluginBackend(choice.provider, settings)
+
+
+def _ssh(settings: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the config leaves out and upstream's variables (`TERMINAL_SSH_HOST`, …) say."""
+    names = [name for name in ("ssh_host", "ssh_user", "ssh_port", "ssh_key") if not settings[name]]
+    return {name: environ.get(f"TERMINAL_{name.upper()}") or settings[name] for name in names}

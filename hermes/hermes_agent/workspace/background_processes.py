@@ -1,0 +1,366 @@
+"""Processes that go on while the conversation does: each has a keeper (`io.supervise`) and a directory.
+
+The directories lie below `$HERMES_HOME/processes`, so that a process that outlives the agent is found again by the next
+one; what is gone by then is reported lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import hermes_agent
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.messages import new_id
+from hermes_agent.core.redaction import redactor
+from hermes_agent.sessions.turn_journal import is_running, this_process
+from hermes_agent.system.files import PRIVATE, write_atomic
+from hermes_agent.system.process_keeper import START
+from hermes_agent.system.process_tree import boot_id
+from hermes_agent.workspace.backend import BackendStart
+from hermes_agent.workspace.sandbox.steering_guard import finish_abandoned, guard_command
+
+__all__ = ["MAX_RUNNING", "BackgroundProcess", "BackgroundProcesses", "Status"]
+
+logger = logging.getLogger(__name__)
+
+SEGMENT_BYTES = 1_000_000
+"""The last one to two of these are kept of a process's output."""
+MAX_RUNNING = 32
+MAX_KEPT = 64
+"""Processes that have ended and are still known; the oldest go first."""
+KEPT_S = 24 * 3600
+START_LIMIT_S = 20.0
+KILL_LIMIT_S = 10.0
+TICK_S = 0.05
+
+Status = Literal["running", "exited", "killed", "lost"]
+
+
+@dataclass(slots=True)
+class BackgroundProcess:
+    """One background process, as its directory has it."""
+
+    id: str
+    task_id: str
+    session_id: str
+    """The session that is notified; of a subagent's process, that of its user."""
+    command: str
+    cwd: str
+    backend: str
+    pid: int
+    keeper: int
+    """Process number of the keeper."""
+    keeper_started: int
+    """When that began, in ticks since boot: a number may come back."""
+    boot: str
+    began: float
+    confined: bool = True
+    tty: bool = False
+    notify: bool = False
+    watch: list[str] = field(default_factory=list)
+
+    def is_visible_to(self, task_id: str) -> bool:
+        """Say whether a task may see it: its own, or the conversation that hears of it."""
+        return task_id == self.task_id or (bool(task_id) and task_id == self.session_id)
+
+
+class BackgroundProcesses:
+    """All of one home. Safe for threads."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._known: dict[str, BackgroundProcess] = {}
+        self._seen: dict[str, int] = {}
+        self._found: set[str] = set()
+        self._lock = threading.Lock()
+        self._read = False
+
+    def start(
+        self, start: BackendStart, *, command: str, cwd: str, backend: str, task_id: str, session_id: str, **more: Any
+    ) -> BackgroundProcess:
+        """Start a process and return it once it runs.
+
+        Args:
+            more: further fields of `BackgroundProcess`.
+
+        Raises:
+            ToolFailed: it could not be started, or there are too many.
+        """
+        self._load()
+        self._clean()
+        running = [p for p in self._all() if self.status(p) == "running"]
+        if len(running) >= MAX_RUNNING:
+            raise ToolFailed(f"{len(running)} background processes run already; end one with `process` (kill)")
+        process_id = new_id("proc")
+        place = self._directory / process_id
+        place.mkdir(mode=0o700, parents=True)
+        request = {
+            "argv": guard_command(start.argv, start.before, place) if start.before is not None else start.argv,
+            "cwd": start.cwd,
+            "tty": bool(more.get("tty")) and not start.has_tty,
+            "directory": str(place),
+            "mark": process_id,
+            "segment": SEGMENT_BYTES,
+        }
+        try:
+            pid, keeper = _launch(request, start.env)
+        except ToolFailed:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+        # a secret in the command line goes to no file
+        process = BackgroundProcess(
+            process_id, task_id, session_id, redactor(command), cwd, backend, pid, keeper, _start_time(keeper),
+            boot_id(), time.time(), **more,
+        )  # fmt: skip
+        write_atomic(place / "meta.json", json.dumps(asdict(process)), mode=PRIVATE)
+        with self._lock:
+            self._known[process_id] = process
+        return process
+
+    def directories(self) -> list[Path]:
+        """Return the directories of those that run."""
+        self._load()
+        return [self._directory / p.id for p in self._all() if self.status(p) == "running"]
+
+    def processes_of(self, task_id: str) -> list[BackgroundProcess]:
+        """Return the processes of a task, and of the subagents of its session, oldest first."""
+        self._load()
+        return sorted((p for p in self._all() if p.is_visible_to(task_id)), key=lambda p: p.began)
+
+    def get(self, process_id: str, task_id: str) -> BackgroundProcess:
+        """Return a task's process.
+
+        Raises:
+            ToolFailed: the task has none of that name.
+        """
+        self._load()
+        process = self._known.get(process_id)
+        if process is None or not process.is_visible_to(task_id):
+            names = ", ".join(p.id for p in self.processes_of(task_id)) or "none"
+            raise ToolFailed(f"there is no process {process_id!r}; this conversation has: {names}")
+        return process
+
+    def watched(self) -> list[BackgroundProcess]:
+        """Return the processes whose session is to be notified, and was not yet notified for good."""
+        self._load()
+        wanted = [p for p in self._all() if p.notify or p.watch]
+        return [p for p in wanted if not (self._directory / p.id / "told").exists()]
+
+    def mark_notified(self, process: BackgroundProcess) -> None:
+        """Note that its end was told: the next agent of this home does not tell it again."""
+        with contextlib.suppress(OSError):
+            (self._directory / process.id / "told").touch()
+
+    @contextlib.contextmanager
+    def hold_claim(self, process: BackgroundProcess) -> Iterator[int]:
+        """Keep other agents of this home from notifying of it meanwhile; yield the open file of the claim.
+
+        Raises:
+            OSError: its directory is gone, or cannot be written.
+        """
+        handle = os.open(self._directory / process.id / "claim", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield handle
+        finally:
+            os.close(handle)
+
+    def claim(self, process: BackgroundProcess) -> bool:
+        """Make this agent the one that tells its end; false while another running agent of this home is that."""
+        with contextlib.suppress(OSError), self.hold_claim(process) as handle:
+            holder = os.read(handle, 100).decode()
+            if holder not in ("", this_process()) and is_running(holder):
+                return False
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, this_process().encode(), 0)
+        return True
+
+    def release(self, process: BackgroundProcess) -> None:
+        """Give the claim back: another agent of this home may tell its end."""
+        with contextlib.suppress(OSError):
+            os.truncate(self._directory / process.id / "claim", 0)
+
+    def progress(self, process: BackgroundProcess) -> tuple[int, int]:
+        """Return how far its output was searched for patterns, in bytes, and how often a match was told."""
+        try:
+            found = json.loads((self._directory / process.id / "matched.json").read_bytes())
+            return int(found["offset"]), int(found["told"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return 0, 0
+
+    def note_progress(self, process: BackgroundProcess, offset: int, told: int) -> None:
+        """Store what `progress` returns, for the next agent of this home."""
+        with contextlib.suppress(OSError):
+            data = json.dumps({"offset": offset, "told": told})
+            write_atomic(self._directory / process.id / "matched.json", data, mode=PRIVATE)
+
+    def is_recovered(self, process: BackgroundProcess) -> bool:
+        """Say whether a former agent of this home started it."""
+        return process.id in self._found
+
+    def status(self, process: BackgroundProcess) -> Status:
+        """Return how it stands."""
+        with contextlib.suppress(OSError):  # where the agent is process 1 of a container, orphans are its own
+            os.waitpid(process.keeper, os.WNOHANG)
+        end = self.end(process)
+        if end is None:
+            if process.boot == boot_id() and _start_time(process.keeper) == process.keeper_started:
+                return "running"
+            end = self.end(process)  # it ended just now
+        finish_abandoned(self._directory / process.id)
+        if end is None:
+            return "lost"
+        return "killed" if end.get("killed") else "exited"
+
+    def end(self, process: BackgroundProcess) -> dict[str, Any] | None:
+        """Return `code`, `killed`, `at`; None as long as it has not ended."""
+        try:
+            found = json.loads((self._directory / process.id / "ended.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def output(self, process: BackgroundProcess, offset: int = 0) -> tuple[bytes, int, int]:
+        """Return the output that is kept from byte `offset` on, where that begins, and where it ends."""
+        place = self._directory / process.id
+        with contextlib.suppress(OSError):
+            starts = sorted(int(path.name[4:]) for path in place.glob("out-*"))
+            data = bytearray()
+            first = starts[0] if starts else 0
+            for start in starts:
+                with contextlib.suppress(FileNotFoundError):  # the keeper let go of it just now
+                    piece = (place / f"out-{start}").read_bytes()
+                    if not data:
+                        first = start
+                    data += piece
+            begin = max(offset, first)
+            return bytes(data[begin - first :]), begin, first + len(data)
+        return b"", offset, offset
+
+    def read_new(self, process: BackgroundProcess) -> tuple[bytes, int]:
+        """Return the output since the last call, and how many bytes of it are not kept any more."""
+        seen = self._seen.get(process.id, 0)
+        data, begin, end = self.output(process, seen)
+        self._seen[process.id] = end
+        return data, begin - seen
+
+    def wait(self, process: BackgroundProcess, limit_s: float, cancelled: threading.Event) -> Status:
+        """Wait until it has ended, the time is over, or the turn is interrupted."""
+        deadline = time.monotonic() + limit_s
+        while (status := self.status(process)) == "running":
+            left = deadline - time.monotonic()
+            if left <= 0 or cancelled.wait(min(TICK_S, left)):
+                break
+        return status
+
+    def write(self, process: BackgroundProcess, data: bytes) -> None:
+        """Give it input.
+
+        Raises:
+            ToolFailed: it does not run, or has not read what it was given before.
+        """
+        if self.status(process) != "running":
+            raise ToolFailed(f"{process.id} has ended and reads no more")
+        try:
+            handle = os.open(self._directory / process.id / "input", os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                while data:
+                    data = data[os.write(handle, data) :]
+            finally:
+                os.close(handle)
+        except BlockingIOError:
+            raise ToolFailed(f"{process.id} has not read its input yet; {len(data)} bytes were not written") from None
+        except OSError as exc:
+            raise ToolFailed(f"{process.id} takes no input: {exc.strerror}") from exc
+
+    def close_input(self, process: BackgroundProcess) -> None:
+        """End its input."""
+        self._signal(process, signal.SIGUSR1)
+
+    def kill(self, process: BackgroundProcess) -> Status:
+        """End it with everything that it started, and wait for that."""
+        self._signal(process, signal.SIGTERM)
+        return self.wait(process, KILL_LIMIT_S, threading.Event())
+
+    def _signal(self, process: BackgroundProcess, number: signal.Signals) -> None:
+        if self.status(process) == "running":
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.keeper, number)
+
+    def _load(self) -> None:
+        """Find the processes of former agents of this home, once."""
+        with self._lock:
+            if self._read:
+                return
+            self._read = True
+            found: list[BackgroundProcess] = []
+            for place in self._places():
+                try:
+                    process = BackgroundProcess(**json.loads((place / "meta.json").read_bytes()))
+                except (OSError, ValueError, TypeError) as exc:
+                    logger.warning("%s tells of no background process, it is left alone: %s", place, exc)
+                    continue
+                self._known.setdefault(process.id, process)
+                self._found.add(process.id)
+                found.append(process)
+        for process in found:
+            self.status(process)  # the guard of one that was lost may have left something
+
+    def _all(self) -> list[BackgroundProcess]:
+        """Return those that are known now: others begin and are forgotten while somebody looks at each."""
+        with self._lock:
+            return list(self._known.values())
+
+    def _places(self) -> Iterator[Path]:
+        with contextlib.suppress(FileNotFoundError):
+            yield from sorted(p for p in self._directory.iterdir() if p.is_dir())
+
+    def _clean(self) -> None:
+        """Forget what ended long ago."""
+        ended = sorted((p for p in self._all() if self.status(p) != "running"), key=lambda p: -p.began)
+        for number, process in enumerate(ended):
+            if number >= MAX_KEPT or time.time() - process.began > KEPT_S:
+                shutil.rmtree(self._directory / process.id, ignore_errors=True)
+                with self._lock:
+                    self._known.pop(process.id, None)
+                    self._seen.pop(process.id, None)
+
+
+def _launch(request: dict[str, Any], env: dict[str, str]) -> tuple[int, int]:
+    """Start a keeper; return the numbers of the command's process and its own."""
+    argv = [sys.executable, "-I", "-S", "-c", START, str(Path(hermes_agent.__file__).parents[1])]
+    try:
+        done = subprocess.run(
+            argv, cwd="/", env=env, input=json.dumps(request).encode(), stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, timeout=START_LIMIT_S, check=False,
+        )  # fmt: skip
+        answer = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as exc:
+        raise ToolFailed(f"the command could not be started, its keeper failed: {exc}") from exc
+    if "pid" not in answer:
+        raise ToolFailed(f"the command could not be started: {answer.get('error')}")
+    return int(answer["pid"]), int(answer["keeper"])
+
+
+def _start_time(pid: int) -> int:
+    """Return when a process began, in ticks since boot; 0 when there is none, or only its remains."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    fields = text[text.rindex(b")") + 2 :].split()
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])

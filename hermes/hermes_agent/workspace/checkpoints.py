@@ -1,0 +1,481 @@
+"""When checkpoints are made and of what, and finding them again.
+
+Checkpoints and what was put back, in words for a person.
+
+Files as they were before the agent changed them, in git repositories of our own.
+
+`/rollback`: the checkpoints of the working directory, and going back to one. Source: plugin contract §7.1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hermes_agent.commands import CommandTable
+from hermes_agent.tools import current_scope
+from hermes_agent.workspace.checkpoint_files import EVERYTHING, Git, GitError, RepositoryTooLarge
+from hermes_agent.workspace.paths import PathRules, is_inside
+from hermes_agent.workspace.search_process import SKIPPED_DIRECTORIES
+from hermes_agent.workspace.text_forms import printable
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.shadow_repository import Checkpoint, RestoreResult, ShadowRepository
+
+__all__ = [
+    "CHECKPOINTS_OFF",
+    "CheckpointLimits",
+    "Checkpoints",
+    "GitError",
+    "checkpoint_path",
+    "checkpoint_rows",
+    "choose_checkpoint",
+    "register_rollback",
+    "restore_text",
+]
+
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED = 1_000
+"""Turns, and folders that cannot be kept, that are known."""
+LOCKS = 16
+"""Folders that are kept at once; two may share one."""
+SLACK = 10
+"""So many more than `max_snapshots` there may be before the oldest go, since packing takes time."""
+RESTORE_S = 600.0
+_SECRET = re.compile(
+    r"\.env(\.(?!example|sample|template).*)?|.*\.(pem|key|p12|pfx|jks|keystore|kdbx)|id_(rsa|dsa|ecdsa|ed25519)"
+    r"|\.(netrc|pgpass|npmrc|htpasswd|git-credentials)|(credentials|secrets?)(\.(json|ya?ml|toml))?",
+    re.IGNORECASE,
+)
+"""Names of files that are in no checkpoint: a copy of a secret is one more place to lose it."""
+
+
+class CheckpointLimits(NamedTuple):
+    """The settings `checkpoints.*`."""
+
+    enabled: bool = False
+    max_snapshots: int = 50
+    """Of one folder."""
+    max_file_size_mb: float = 10
+    max_total_size_mb: float = 500
+    retention_days: float = 30
+
+    @classmethod
+    def of(cls, get: Callable[[str], Any]) -> CheckpointLimits:
+        """Read them."""
+        return cls(*(get(f"checkpoints.{name}") for name in cls._fields))
+
+
+class Checkpoints:
+    """The checkpoints of one home; safe for threads and for several processes."""
+
+    def __init__(self, home: Path, places: PathRules, limits: CheckpointLimits, environ: Mapping[str, str]) -> None:
+        self.limits = limits
+        self._store = home / "checkpoints"
+        self._places = places
+        self._path = environ.get("PATH") or os.defpath
+        self._turns: OrderedDict[tuple[str, str], Checkpoint | None] = OrderedDict()
+        """What each turn has of each folder; None where there can be none."""
+        self._too_much: OrderedDict[str, None] = OrderedDict()
+        """Folders that cannot be kept whole."""
+        self._locks = tuple(threading.Lock() for _ in range(LOCKS))
+        self._explained = False
+
+    @classmethod
+    def from_config(cls, home: Path, get: Callable[[str], Any], environ: Mapping[str, str]) -> Checkpoints:
+        """Return those of a home, with the settings that `get` returns by their dotted keys."""
+        places = PathRules(str(home), str(Path.home()), environ.get("CREDENTIALS_DIRECTORY", ""))
+        return cls(home, places, CheckpointLimits.of(get), environ)
+
+    # -- making them -------------------------------------------------------------------------------------------
+
+    def before_change(self, target: str, cwd: str, *, session: str, turn: str, why: str) -> None:
+        """Make the turn's checkpoint before it changes a file; of the working directory where that can be kept.
+
+        Failures are logged: a change is never kept from happening.
+
+        Args:
+            target: the resolved path; empty for anything in `cwd` (a command).
+            cwd: the resolved working directory.
+        """
+        if not self.limits.enabled or self._git_is_missing():
+            return
+        whole = self._may_be_whole(cwd) and (not target or is_inside(target, cwd))
+        if whole and self._keep(cwd, None, os.path.relpath(target, cwd) if target else EVERYTHING, session, turn, why):
+            return
+        if target and not is_inside(target, self._places.hermes_home):
+            self._keep("/", (target.lstrip("/"),), target.lstrip("/"), session, turn, why)
+
+    def is_complete(self, cwd: str, *, session: str, turn: str, why: str) -> bool:
+        """Make the turn's checkpoint of a directory, and say whether every file that is there now is in it."""
+        if not self.limits.enabled or self._git_is_missing() or not self._may_be_whole(cwd):
+            return False
+        if not self._keep(cwd, None, EVERYTHING, session, turn, why):
+            return False
+        made = self._turns.get((turn, cwd))
+        shadow = self._shadow(cwd)
+        try:
+            with shadow.locked():
+                return made is not None and shadow.has_all(made)
+        except (GitError, OSError) as exc:
+            logger.warning("whether the checkpoint of %s has all files is not known: %s", cwd, exc)
+            return False
+
+    def _may_be_whole(self, cwd: str) -> bool:
+        """Say whether a folder is one that people work in: not the root, nor a home directory or what is above it."""
+        return cwd not in self._too_much and cwd != "/" and not is_inside(self._places.user_home, cwd)
+
+    def _keep(
+        self, folder: str, paths: tuple[str, ...] | None, changed: str, session: str, turn: str, why: str
+    ) -> bool:
+        key = (turn, folder if paths is None else f"/{paths[0]}")
+        with self._locks[hash(folder) % LOCKS]:  # calls of one turn may run at once
+            if not turn or key not in self._turns:
+                self._turns[key] = self._made(folder, paths, session, turn, why)
+                if len(self._turns) > REMEMBERED:
+                    self._turns.popitem(last=False)
+            made = self._turns[key]
+            if made is None:
+                return False
+            try:
+                self._shadow(folder).note_change(made, changed)
+            except OSError as exc:
+                logger.warning("what the turn changes cannot be noted: %s", exc)
+            return True
+
+    def _made(self, folder: str, paths: tuple[str, ...] | None, session: str, turn: str, why: str) -> Checkpoint | None:
+        shadow = self._shadow(folder)
+        try:
+            with shadow.locked():
+                made = shadow.commit(paths=paths, session=session, turn=turn, why=why)
+                there = shadow.all()
+                if len(there) > self.limits.max_snapshots + SLACK:
+                    shadow.drop(there[self.limits.max_snapshots :])
+                    shadow.pack()
+                return made
+        except (GitError, OSError) as exc:
+            logger.warning("no checkpoint of %s: %s", folder, exc)
+            if paths is None and isinstance(exc, RepositoryTooLarge):
+                self._too_much[folder] = None
+                if len(self._too_much) > REMEMBERED:
+                    self._too_much.popitem(last=False)
+            return None
+
+    def _git_is_missing(self) -> bool:
+        if shutil.which("git", path=self._path):
+            return False
+        if not self._explained:
+            self._explained = True
+            logger.warning("there are no checkpoints: git is not installed")
+        return True
+
+    def _shadow(self, folder: str, *, limit_s: float = 0) -> ShadowRepository:
+        from hermes_agent.workspace.shadow_repository import ShadowRepository  # for the first change of a file
+
+        name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+        git = Git(shutil.which("git", path=self._path) or "git", str(self._store / name), folder, self._path)
+        if limit_s:
+            git.deadline = time.monotonic() + limit_s
+        most = int(self.limits.max_total_size_mb * 1e6)
+        return ShadowRepository(
+            self._store / name, git, lambda path, status: self._kept_out(folder, path, status), most_bytes=most
+        )
+
+    def _kept_out(self, folder: str, path: str, status: os.stat_result) -> bool:
+        full = f"{folder.rstrip('/')}/{path}"
+        *above, name = path.split("/")
+        return (
+            status.st_size > self.limits.max_file_size_mb * 1e6
+            or _SECRET.fullmatch(name) is not None
+            or is_inside(full, self._places.hermes_home)
+            or not set(SKIPPED_DIRECTORIES).isdisjoint(above)
+            or self._places.secret_reason(full, status) is not None
+        )
+
+    # -- finding them ------------------------------------------------------------------------------------------
+
+    def _shadows(self) -> Iterator[ShadowRepository]:
+        """Yield every folder's, locked."""
+        if not self._store.is_dir():
+            return
+        if not shutil.which("git", path=self._path):
+            raise GitError("git is not installed, and checkpoints are git repositories")
+        for place in sorted(self._store.iterdir()):
+            with contextlib.suppress(FileNotFoundError):  # one that was just begun
+                folder = os.fsdecode((place / "folder").read_bytes())
+                shadow = self._shadow(folder, limit_s=RESTORE_S)
+                with shadow.locked():
+                    yield shadow
+
+    def all(self, near: str = "") -> list[Checkpoint]:
+        """Return the checkpoints, newest first.
+
+        Args:
+            near: a resolved directory: only those that may have a file in it.
+        """
+        found = [checkpoint for shadow in self._shadows() for checkpoint in shadow.all() if _is_near(checkpoint, near)]
+        return sorted(found, key=lambda checkpoint: checkpoint.at, reverse=True)
+
+    def choose(self, which: str, near: str = "") -> Checkpoint:
+        """Return the checkpoint that a user names: by its number in `every(near)`, from 1, or by its id, of any folder.
+
+        A number that is in the list is taken as such; an id may be cut to its first four characters. Among equal ids
+        one of this folder is meant.
+
+        Args:
+            near: the resolved directory whose list the user sees; empty for the list of all.
+
+        Raises:
+            GitError: there is no such checkpoint, or several begin like that.
+        """
+        return choose_checkpoint(self.all(near), which, self.all if near else tuple)
+
+    @contextlib.contextmanager
+    def _found(self, which: Checkpoint | str) -> Iterator[tuple[ShadowRepository, Checkpoint]]:
+        """Yield the checkpoint, or that of an id, with its locked repository."""
+        wanted = self.choose(which) if isinstance(which, str) else which
+        for shadow in self._shadows():
+            for checkpoint in shadow.all() if shadow.git.folder == wanted.folder else ():
+                if checkpoint.ref == wanted.ref:
+                    yield shadow, checkpoint
+                    return
+        raise GitError(f"the checkpoint {wanted.id} is gone", hint="`hermes rollback list --all` lists them.")
+
+    def diff(self, which: Checkpoint | str, paths: Collection[str] = ()) -> str:
+        """Return what changed since a checkpoint, as a patch.
+
+        Args:
+            which: the checkpoint, or what `choose` takes.
+
+        Raises:
+            GitError: there is no such checkpoint, or git fails.
+        """
+        with self._found(which) as (shadow, one):
+            return shadow.diff(one, _below(one, paths))
+
+    def restore(self, which: Checkpoint | str, paths: Collection[str] = (), *, session: str = "") -> RestoreResult:
+        """Put files back as they were, after a checkpoint of what is there now.
+
+        Args:
+            which: the checkpoint, or what `choose` takes.
+            paths: resolved files or folders; none for all of the checkpoint.
+            session: in which that is asked for; empty outside of all.
+
+        Raises:
+            GitError: there is no such checkpoint, or a file cannot be put back.
+        """
+        with self._found(which) as (shadow, one):
+            return shadow.restore(one, _below(one, paths) or None, session=session)
+
+    def undo(self, turn: str) -> list[RestoreResult]:
+        """Put back what a turn changed: the files that its tools named, and of folders with commands everything.
+
+        What another conversation's tools changed since stays.
+        """
+        done = []
+        for shadow in self._shadows() if turn else ():
+            there = shadow.all()
+            ours = [one for one in reversed(there) if one.turn == turn]
+            for one in {checkpoint.paths: checkpoint for checkpoint in reversed(ours)}.values():
+                changed = shadow.noted_changes(one)
+                others = {
+                    path
+                    for other in there
+                    if other.at >= one.at and other.session != one.session and other.session
+                    for path in shadow.noted_changes(other)
+                }
+                paths = None if EVERYTHING in changed else changed
+                restored = shadow.restore(one, paths, without=others)
+                if restored.before:
+                    done.append(restored)
+        return done
+
+    def prune(self) -> int:
+        """Remove what is too old, too many or too large, and what is left of deleted folders; return how many went."""
+        count = 0
+        if not self._store.is_dir():
+            return 0
+        oldest = time.time() - self.limits.retention_days * 86_400
+        for shadow in self._shadows():
+            there = shadow.all()
+            old = [one for number, one in enumerate(there) if one.at < oldest or number >= self.limits.max_snapshots]
+            shadow.drop(old)
+            if len(old) == len(there) and not Path(shadow.git.folder).is_dir():
+                shutil.rmtree(shadow.repository)
+            elif old:
+                shadow.pack()
+            count += len(old)
+        while _size(self._store) > self.limits.max_total_size_mb * 1e6 and (every := self.all()):
+            going = {one.ref + one.folder for one in every[-max(1, len(every) // 4) :]}
+            for shadow in self._shadows():
+                shadow.drop([one for one in shadow.all() if one.ref + one.folder in going])
+                shadow.pack()
+            count += len(going)
+        return count
+
+
+def choose_checkpoint(
+    there: Sequence[Checkpoint], which: str, elsewhere: Callable[[], Sequence[Checkpoint]] = tuple
+) -> Checkpoint:
+    """Return the checkpoint of a list that a user names, as `Checkpoints.choose` describes.
+
+    Args:
+        elsewhere: returns further checkpoints, which an id may name.
+
+    Raises:
+        GitError: there is no such checkpoint, or several begin like that.
+    """
+    found = [one for one in there if one.id == which]
+    number = int(which) if not found and re.fullmatch(r"[0-9]{1,9}", which) else 0
+    if 1 <= number <= len(there):
+        return there[number - 1]
+    found = found or _beginning(there, which) or _beginning(elsewhere(), which)
+    if len({(one.id, one.folder) for one in found}) > 1:
+        names = ", ".join(sorted(f"{one.id} ({one.folder})" for one in found[:5]))
+        raise GitError(f"several checkpoints begin with {which!r}: {names}", hint="Write more of the id.")
+    if not found:
+        numbers = f"numbers go from 1 to {len(there)}, and " if there else ""
+        raise GitError(
+            f"there is no checkpoint {which!r}: {numbers}an id has at least four characters",
+            hint="`hermes rollback list` shows both, `hermes rollback list --all` the ids of all folders.",
+        )
+    return found[0]
+
+
+def _size(place: Path) -> int:
+    return sum(path.lstat().st_size for path in place.rglob("*") if path.is_file())
+
+
+def _beginning(checkpoints: Collection[Checkpoint], id_: str) -> list[Checkpoint]:
+    """Return those whose id begins so; a longer name of the commit is cut."""
+    if not re.fullmatch(r"[0-9a-f]{4,40}", id_):
+        return []
+    return [one for one in checkpoints if one.id.startswith(id_[:10])]
+
+
+def _is_near(checkpoint: Checkpoint, near: str) -> bool:
+    if not near:
+        return True
+    if checkpoint.paths is not None:
+        return any(is_inside(f"{checkpoint.folder.rstrip('/')}/{path}", near) for path in checkpoint.paths)
+    return is_inside(near, checkpoint.folder) or is_inside(checkpoint.folder, near)
+
+
+def _below(checkpoint: Checkpoint, paths: Collection[str]) -> list[str]:
+    """Return resolved paths as they are called in the checkpoint.
+
+    Raises:
+        GitError: one is outside of the checkpoint's folder.
+    """
+    for path in paths:
+        if not is_inside(path, checkpoint.folder):
+            raise GitError(f"{path} is not in {checkpoint.folder}, which the checkpoint {checkpoint.id} is of")
+    return [os.path.relpath(path, checkpoint.folder) for path in paths]
+
+
+MOST = 20
+
+
+def checkpoint_rows(checkpoints: Sequence[Checkpoint], *, folders: bool, numbers: bool = True) -> list[str]:
+    """Return a line for each, with its number from 1.
+
+    Args:
+        folders: whether they say where they are.
+        numbers: whether they are numbered; `Checkpoints.choose` takes the numbers of one folder's list alone.
+    """
+    lines = []
+    for number, one in enumerate(checkpoints, 1):
+        what = ", ".join(f"/{path}" for path in one.paths) if one.paths is not None else one.folder
+        where = f"  {printable(what)}" if folders or one.paths is not None else ""
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.at))
+        first = f"{number:>3}  " if numbers else ""
+        lines.append(f"{first}{one.id}  {when}  before {printable(one.why.removeprefix('before '))[:100]}{where}")
+    return lines
+
+
+def restore_text(done: Sequence[RestoreResult]) -> str:
+    """Return what was put back; empty for nothing."""
+    lines = []
+    for one in done:
+        count = len(one.written) + len(one.removed)
+        if not one.before:
+            lines.append("Nothing is different.")
+            continue
+        lines.append(f"Put back in {printable(one.checkpoint.folder)}:")
+        names = [
+            *(f"  {printable(path)}" for path in one.written),
+            *(f"  {printable(path)} (removed)" for path in one.removed),
+        ]
+        lines += [*names[:MOST], *([f"  … and {count - MOST} more"] if count > MOST else [])]
+        lines.append(f"What was there is kept: hermes rollback restore {one.before}")
+    return "\n".join(lines)
+
+
+SHOWN = 10
+DIFF_CHARS = 8_000
+CHECKPOINTS_OFF = "No checkpoints are made; to have them: hermes config set checkpoints.enabled true"
+
+
+def register_rollback(
+    registry: CommandTable, checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool]
+) -> None:
+    """Register the command.
+
+    Args:
+        sees: says whether a session is one of the caller's: others' checkpoints are not listed, shown or restored.
+    """
+    registry.register(
+        "rollback",
+        partial(_run, checkpoints, default_cwd, sees),
+        description="List the checkpoints of this folder, show what changed since one, put files back",
+        args_hint="[diff] [NUMBER|ID [FILE]]",
+        beside=False,
+    )
+
+
+def _run(checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool], raw_args: str) -> str:
+    scope = current_scope.get()
+    cwd = str(default_cwd if scope is None else scope.cwd)
+    words = raw_args.split(maxsplit=1)
+    try:
+        there = [one for one in checkpoints.all(cwd) if sees(one.session)]
+        if not there:
+            return "There are no checkpoints of this folder yet." if checkpoints.limits.enabled else CHECKPOINTS_OFF
+        if not words:
+            return "\n".join(
+                [
+                    *checkpoint_rows(there[:SHOWN], folders=False),
+                    "/rollback NUMBER (or ID) puts everything back as it was.",
+                ]
+            )
+        if words[0] == "diff":
+            wish, *file = words[1].split(maxsplit=1) if words[1:] else ["1"]
+            chosen = choose_checkpoint(there, wish)
+            diff = checkpoints.diff(chosen, [checkpoint_path(name, cwd) for name in file])
+            return diff[:DIFF_CHARS] + ("…" if len(diff) > DIFF_CHARS else "") if diff else "Nothing is different."
+        chosen = choose_checkpoint(there, words[0])
+        session = "" if scope is None else scope.session_id
+        return restore_text(
+            [checkpoints.restore(chosen, [checkpoint_path(name, cwd) for name in words[1:]], session=session)]
+        )
+    except GitError as trouble:
+        return f"{trouble.message}. /rollback lists what there is."
+
+
+def checkpoint_path(name: str, cwd: str) -> str:
+    """Return a file as it is called in checkpoints; a link itself, not what it leads to."""
+    directory, last = os.path.split(os.path.normpath(os.path.join(cwd, name)))  # noqa: PTH118 - as text
+    return f"{os.path.realpath(directory).rstrip('/')}/{last}"

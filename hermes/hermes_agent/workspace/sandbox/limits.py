@@ -1,0 +1,407 @@
+"""A control group for each command: limits of memory and of processes for all that it starts.
+
+For an agent that may make groups below its own: root where no systemd answers, a service with `Delegate=yes`, a
+container with groups of its own. The second version of control groups and the first one are used as they are mounted.
+
+The limits are set on a group, and the command enters a second one inside of it. A command that mounts the control
+groups in namespaces of its own has that second one as its root, and cannot change the limits.
+
+A scope of systemd around a command: `MemoryMax` and `TasksMax` for all its processes together, and one end for all.
+
+Where a manager answers: the system's for root, else the user's own. The command stays the agent's child, with its
+descriptors and session. Who has left that session, lost its parent and cleared its environment is still in the scope:
+`io.processtree` finds it there. A manager that has no such controller takes the limits and holds nobody to them:
+`holds` looks into the scope for them.
+
+What a command of the sandbox may take of the machine, whoever the agent's user is.
+
+The first way that works here holds all processes of a command together: a scope of systemd, else a control group that
+the agent makes. Where there is neither, the kernel's limits of each process are left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.system.process_tree import SCOPE
+from hermes_agent.workspace.sandbox.sandbox import run_probe
+
+__all__ = ["Cgroup", "CommandLimits", "LimitedCommand", "ProcessLimits", "SystemdScope", "UNLIMITED"]
+
+
+logger = logging.getLogger(__name__)
+
+INNER = "c"
+LEAF = "agent"
+"""Where the agent itself goes in a group that was delegated to it: one that has limited children has no processes."""
+ABANDONED_S = 60.0
+"""Age from which an empty group is one that a former command left."""
+OF_SWAP = ("memory.memsw.limit_in_bytes", "memory.swap.max")
+"""Not every kernel counts swap."""
+EVENTS = {
+    ("memory.events", "oom_kill"): "memory",
+    ("memory.oom_control", "oom_kill"): "memory",
+    ("pids.events", "max"): "pids",
+}
+"""Where the kernel counts that a limit was reached, in either version of control groups."""
+ENDING_S = 0.2
+"""How long the last processes of a command may take to leave its group."""
+ENTER = 'for g; do shift; test "$g" = -- && break; echo $$ >"$g/cgroup.procs" || exit 125; done; exec "$@"'
+
+
+class _Place(NamedTuple):
+    """A directory in which groups are made, and what is written into each: values by file."""
+
+    base: Path
+    limits: dict[str, int]
+
+
+class Cgroup:
+    """Args: `memory_mb`, `processes` are what a command may take, 0 is no limit; `proc`: this process in `/proc`."""
+
+    def __init__(self, *, memory_mb: int = 0, processes: int = 0, proc: Path = Path("/proc/self")) -> None:
+        self._memory, self._processes, self._proc = memory_mb << 20, processes, proc
+        self._places: list[_Place] = []
+        self._problem: str | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def problem(self) -> str:
+        """Why no group can be made here, empty when one can: tried out once."""
+        with self._lock:
+            if self._problem is None:
+                self._problem = self._try_out()
+            return self._problem
+
+    def wrap(self, argv: Sequence[str]) -> tuple[list[str], list[Path]]:
+        """Return a program that runs `argv` in a new group, and what `remove` takes when it has ended.
+
+        Raises:
+            OSError: the group cannot be made.
+        """
+        self._prune()
+        made: list[Path] = []
+        name = f"{SCOPE}{secrets.token_hex(8)}"
+        try:
+            for place in self._places:
+                made.append(place.base / name)
+                _make(made[-1], place.limits)
+        except OSError:
+            self.remove(made)
+            raise
+        inner = [str(group / INNER) for group in made]
+        return ["/bin/sh", "-c", ENTER, "sh", *inner, "--", *argv], made
+
+    def reached(self, groups: Sequence[Path]) -> set[str]:
+        """Return the limits that a command came up against: `memory`, `pids`."""
+        found = set()
+        for path in [path for group in groups for path in (group, group / INNER)]:
+            for (name, key), limit in EVENTS.items():
+                with contextlib.suppress(OSError, ValueError):
+                    counts = dict(line.split() for line in (path / name).read_text().splitlines())
+                    found |= {limit} if int(counts.get(key, 0)) else set()
+        return found
+
+    def remove(self, groups: Sequence[Path], *, wait_s: float = ENDING_S) -> None:
+        """Remove the groups of a command that has ended; one that is in use stays until a later command."""
+        limit = time.monotonic() + wait_s
+        for path in [path for group in groups for path in (group / INNER, group)]:
+            while _is_used(path) and time.monotonic() < limit:
+                time.sleep(0.005)
+
+    def _prune(self) -> None:
+        """Remove groups that background processes and former agents left."""
+        for place in self._places:
+            for group in place.base.glob(f"{SCOPE}*"):
+                with contextlib.suppress(OSError):
+                    if time.time() - group.stat().st_ctime > ABANDONED_S:
+                        self.remove([group], wait_s=0)  # the kernel refuses it while there is a process in it
+
+    def _try_out(self) -> str:
+        try:
+            self._places = list(self._found())
+            _, made = self.wrap(["true"])
+            self.remove(made)
+        except OSError as exc:
+            return f"no control group can be made: {exc.strerror or exc} ({exc.filename})"
+        return "" if self._places else "no control groups are mounted"
+
+    def _found(self) -> Iterator[_Place]:
+        """Yield where groups are made for the limits that are wanted."""
+        own = _own_groups(self._proc)
+        limits = {"memory": self._memory, "pids": self._processes}
+        wanted = [name for name, most in limits.items() if most]
+        second = [name for name in wanted if name not in own]
+        for name in wanted:
+            if name in own:
+                files = ("memory.limit_in_bytes", OF_SWAP[0]) if name == "memory" else ("pids.max",)
+                yield _Place(own[name], dict.fromkeys(files, limits[name]))
+        if second:
+            values = {f"{name}.max": limits[name] for name in second}
+            yield _Place(_limiting(own, second), values | ({OF_SWAP[1]: 0} if "memory" in second else {}))
+
+
+def _is_used(group: Path) -> bool:
+    """Remove a group; say whether there are processes in it, which keep it."""
+    try:
+        group.rmdir()
+    except OSError as exc:
+        return exc.errno == errno.EBUSY
+    return False
+
+
+def _make(group: Path, limits: dict[str, int]) -> None:
+    group.mkdir(exist_ok=True)  # two controllers of the first version may be mounted together
+    for file, value in limits.items():
+        if file not in OF_SWAP or (group / file).exists():
+            (group / file).write_text(str(value))
+    (group / INNER).mkdir(exist_ok=True)
+
+
+def _own_groups(proc: Path) -> dict[str, Path]:
+    """Return this process's group by controller; under the empty name that of the second version."""
+    mounts: dict[str, tuple[str, Path]] = {}
+    for line in (proc / "mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        root, place = before.split()[3:5]
+        kind, _, options = after.split(" ", 2)
+        if kind == "cgroup2":
+            mounts[""] = (root, Path(place))
+        elif kind == "cgroup":
+            mounts |= {name: (root, Path(place)) for name in options.split(",")}
+    found: dict[str, Path] = {}
+    for line in (proc / "cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        for name in controllers.split(","):
+            if name in mounts:
+                top, mounted = mounts[name]
+                found[name] = mounted / os.path.relpath(path, top)
+    return found
+
+
+def _limiting(own: dict[str, Path], controllers: Sequence[str]) -> Path:
+    """Return the group of the second version whose children can have limits; the agent leaves it for a child.
+
+    Raises:
+        OSError: there is none, it was not delegated to the agent, or others are in it that cannot be moved.
+    """
+    if "" not in own:
+        raise OSError(2, f"no control group of {' and '.join(controllers)} is mounted", "/sys/fs/cgroup")
+    group = own[""].parent if own[""].name == LEAF else own[""]
+    if (group / "cgroup.type").exists():  # the machine's own root has none, and may have processes and limited children
+        if not _is_delegated(group):
+            raise OSError(1, "it is not delegated to the agent", str(group))
+        leaf = group / LEAF
+        leaf.mkdir(exist_ok=True)
+        for pid in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                (leaf / "cgroup.procs").write_text(pid)
+    (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers))
+    return group
+
+
+def _is_delegated(group: Path) -> bool:
+    """Say whether the group is the agent's to divide: a service with `Delegate=yes`, or all that a container has."""
+    for name in ("user.delegate", "trusted.delegate"):
+        with contextlib.suppress(OSError):
+            if os.getxattr(group, name) == b"1":
+                return True
+    return not (group.parent / "cgroup.procs").exists()
+
+
+RUNTIME = "XDG_RUNTIME_DIR"
+LOOK = """while IFS=: read -r _ kind path; do for at in "$kind" unified; do
+for file in memory.max memory.limit_in_bytes pids.max; do cat "/sys/fs/cgroup/$at$path/$file"; done
+done; done </proc/self/cgroup 2>/dev/null; exit 0"""
+"""Prints the limits of the group that it runs in, of whichever version of control groups."""
+
+
+class SystemdScope:
+    """Args: `memory_mb`, `processes`: what a command may take, 0 is no limit; `environ` says where the manager is."""
+
+    def __init__(self, environ: Mapping[str, str], *, memory_mb: int = 0, processes: int = 0) -> None:
+        runtime = environ.get(RUNTIME, "")
+        self._system = os.geteuid() == 0
+        self._socket = Path("/run" if self._system else runtime or "/nonexistent") / "systemd/private"
+        self._env = {} if self._system else {RUNTIME: runtime}
+        self._path = environ.get("PATH", os.defpath)
+        self._wanted = {str(value) for value in (memory_mb << 20, processes) if value}
+        self._held: set[str] = set()
+        self._limits = [f"--property=MemoryMax={memory_mb}M", "--property=MemorySwapMax=0"] if memory_mb else []
+        self._limits += [f"--property=TasksMax={processes}"] if processes else []
+        self._problem: str | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def problem(self) -> str:
+        """Why there is none here, empty when there is: tried out once."""
+        with self._lock:
+            if self._problem is None:
+                self._problem = self._try_out()
+                if self._problem:
+                    logger.debug(
+                        "commands run without a scope of systemd, with limits for each process: %s", self._problem
+                    )
+            return self._problem
+
+    @property
+    def is_effective(self) -> bool:
+        """Whether there are scopes, and the kernel holds commands in them to the limits."""
+        return not self.problem and self._wanted <= self._held
+
+    @property
+    def missing_reason(self) -> str:
+        """Why `holds` is false."""
+        return self.problem or "systemd's scopes have no controller of memory or processes here"
+
+    def wrap(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+        """Return program and environment that run `argv` in a scope; both as they are where there is none."""
+        if self.problem:
+            return list(argv), dict(env)
+        # the way to the manager is for systemd-run alone
+        hidden = [name for name in self._env if name not in env]
+        words = [*argv] if not hidden else ["env", *(f"--unset={name}" for name in hidden), *argv]
+        return [*self._words(), *words], {**env, **self._env}
+
+    def _words(self) -> list[str]:
+        # Without a description the journal would tell the command, whatever is in it.
+        name = f"{SCOPE}{secrets.token_hex(8)}"
+        about = ["--scope", "--quiet", "--collect", f"--unit={name}", "--description=a command of hermes-agent"]
+        return [self._program(), "--system" if self._system else "--user", *about, *self._limits, "--"]
+
+    def _program(self) -> str:
+        return shutil.which("systemd-run", path=self._path) or ""
+
+    def _try_out(self) -> str:
+        if not self._socket.exists():
+            return f"no systemd listens at {self._socket}"
+        if not self._program():
+            return "there is no systemd-run"
+        words = [*self._words(), "sh", "-c", LOOK]
+        try:
+            done = run_probe(words, {"PATH": self._path, **self._env})
+        except OSError as exc:
+            return f"{words[0]} does not run: {exc}"
+        self._held = set(done.stdout.decode().split())
+        said = done.stderr.decode("utf-8", "replace").strip()
+        return "" if done.returncode == 0 else f"{words[0]} says: {said or f'exit status {done.returncode}'}"
+
+
+COUNTED_IN_NAMESPACES = (5, 14)
+"""The kernel from which `RLIMIT_NPROC` counts the processes of a user namespace by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """Most memory and processes; 0 is no limit."""
+
+    memory_mb: int = 0
+    processes: int = 0
+
+    def prelude(self) -> str:
+        """Return the shell lines that set them for each process: `RLIMIT_AS` and `RLIMIT_NPROC`."""
+        lines = [f"ulimit -v {self.memory_mb * 1024}"] if self.memory_mb else []
+        lines += [_processes(self.processes)] if self.processes else []
+        return _lines(lines)
+
+
+UNLIMITED = ProcessLimits()
+
+
+class LimitedCommand(NamedTuple):
+    """A program that runs another one within limits."""
+
+    argv: list[str]
+    env: dict[str, str]
+    finish: Callable[[], tuple[str, ...]]
+    """Gives back what the limits took, once the program has ended; returns those that it reached, as far as known."""
+
+
+class CommandLimits:
+    """Args: `environ` says where systemd's manager is."""
+
+    def __init__(self, environ: Mapping[str, str], limits: ProcessLimits) -> None:
+        self.limits = limits
+        self._scope = SystemdScope(environ, memory_mb=limits.memory_mb, processes=limits.processes)
+        self._cgroup = Cgroup(memory_mb=limits.memory_mb, processes=limits.processes)
+
+    def inside(self, argv: Sequence[str]) -> list[str]:
+        """Return the program that runs `argv` in the sandbox, with limits of each process where there are no others.
+
+        Memory is counted as `RLIMIT_DATA`: many programs reserve more addresses than they ever use.
+        """
+        if self._scope.is_effective or not self._cgroup.problem:
+            return list(argv)
+        lines = [f"ulimit -d {self.limits.memory_mb * 1024}"] if self.limits.memory_mb else []
+        lines += [_processes(self.limits.processes)] if self.limits.processes and not self._unlimited_reason() else []
+        return ["/bin/sh", "-c", f'{_lines(lines)}exec "$@"', "sh", *argv] if lines else list(argv)
+
+    def wrap(self, argv: Sequence[str], env: Mapping[str, str]) -> LimitedCommand:
+        """Return the program that runs `argv`, all its processes within the limits together where that is possible.
+
+        Raises:
+            OSError: the control group cannot be made.
+        """
+        if self._scope.is_effective:
+            return LimitedCommand(*self._scope.wrap(argv, env), _nothing)
+        if self._cgroup.problem:
+            return LimitedCommand(list(argv), dict(env), _nothing)
+        wrapped, groups = self._cgroup.wrap(argv)
+        return LimitedCommand(wrapped, dict(env), lambda: self._finish(groups))
+
+    def _finish(self, groups: Sequence[Path]) -> tuple[str, ...]:
+        reached = self._cgroup.reached(groups)
+        self._cgroup.remove(groups)
+        settings = {
+            "memory": f"{self.limits.memory_mb} MiB of memory (terminal.sandbox_memory_mb)",
+            "pids": f"{self.limits.processes} processes (terminal.sandbox_processes)",
+        }
+        return tuple(text for name, text in settings.items() if name in reached)
+
+    def check(self) -> tuple[bool, str, str]:
+        """Return the row of `hermes doctor`: whether they hold, a label, and by what."""
+        label = "limits of the sandbox"
+        memory, processes = f"{self.limits.memory_mb} MiB of memory", f"{self.limits.processes} processes"
+        both = " and ".join([memory] * bool(self.limits.memory_mb) + [processes] * bool(self.limits.processes))
+        if not both:
+            return True, label, "none (terminal.sandbox_memory_mb and terminal.sandbox_processes are 0)"
+        if self._scope.is_effective:
+            return True, label, f"{both} of a command, by a scope of systemd"
+        if not self._cgroup.problem:
+            return True, label, f"{both} of a command, by a control group"
+        why = f"{self._scope.missing_reason}; {self._cgroup.problem}"
+        if self.limits.processes and (unheld := self._unlimited_reason()):
+            return False, "processes of the sandbox are not limited", f"{unheld}; {memory} of each process only; {why}"
+        return True, label, f"{memory} of each process and {processes} of a command, by resource limits ({why})"
+
+    def _unlimited_reason(self) -> str:
+        """Return why the kernel does not hold the sandbox to a number of processes; empty when it does."""
+        if os.geteuid() == 0:
+            return "the kernel does not hold root to RLIMIT_NPROC"
+        release = os.uname().release
+        numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
+        return "" if numbers >= COUNTED_IN_NAMESPACES else f"Linux {release} counts all processes of the user together"
+
+
+def _processes(most: int) -> str:
+    # dash calls it -p; where the hard limit is lower already, that one holds
+    return f"ulimit -u {most} 2>/dev/null || ulimit -p {most}"
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "".join(f"{{ {line}; }} 2>/dev/null; " for line in lines)
+
+
+def _nothing() -> tuple[str, ...]:
+    return ()

@@ -1,0 +1,364 @@
+"""The settings of git that commands in the sandbox are shown: the user's, without credentials.
+
+Sections of the list alone, with what looks like a secret masked; aliases and filters are kept, since they run in the
+sandbox. The rest (`credential`, `http`, `url`, `include`, `sendemail`, …) is not there.
+
+The arguments of bubblewrap that show what the table of `view` lists, to commands of one working directory.
+
+Unix sockets of programs outside of the sandbox, in directories that commands see.
+
+To connect takes no more than the name, and a read-only mount does not keep anybody from it. So each that is there when
+a command begins is covered: those that the kernel lists for any network namespace, also under the name that a program
+with mounts of its own (a container) has for it, and whatever else answers in the working directory. One that a program
+outside makes while the command runs is not (decision 9).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import socket
+import stat
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.core.redaction import redactor
+from hermes_agent.system.files import PRIVATE, write_atomic
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.sandbox.file_rules import (
+    CACHES,
+    SHOWN_OF_HOME,
+    SYSTEM,
+    TEMPORARY_CACHE,
+    Protected,
+    is_above,
+    is_inside,
+    is_shown_of_home,
+)
+
+__all__ = [
+    "GIT_CONFIG_FILES",
+    "Mounts",
+    "PRIVATE_DIRECTORIES",
+    "find_outer_sockets",
+    "strip_credentials",
+    "write_git_config",
+]
+
+
+GIT_CONFIG_FILES = (".gitconfig", ".config/git/config")
+_SECTIONS = frozenset(
+    """
+    add advice alias am apply blame branch checkout clean color column commit core diff difftool feature fetch filter
+    format gc grep index init interactive lfs log maintenance merge mergetool pack pager pull push rebase rerere safe
+    stash status submodule tag trailer transfer user versionsort worktree
+    """.split()  # noqa: SIM905 - a table
+)
+_SECTION = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)")
+
+
+def strip_credentials(text: str) -> str:
+    """Return what of a config file of git is shown."""
+    lines: list[str] = []
+    shown = False
+    for line in text.splitlines():
+        if heading := _SECTION.match(line):
+            shown = heading[1].lower().partition(".")[0] in _SECTIONS
+        if shown:
+            lines.append(line)
+    return redactor("\n".join(lines) + "\n")
+
+
+def write_git_config(source: Path, directory: Path) -> Path | None:
+    """Write what is shown of the user's file into the agent's own directory; return where, None where there is none."""
+    try:
+        text = strip_credentials(source.read_text("utf-8", "replace"))
+        copy = directory / source.name.lstrip(".")
+        if not copy.exists() or copy.read_text("utf-8") != text:
+            directory.mkdir(parents=True, exist_ok=True)
+            write_atomic(copy, text, mode=PRIVATE)
+    except OSError:
+        return None
+    return copy
+
+
+PRIVATE_DIRECTORIES = ("/tmp", "/var/tmp", "/run")
+"""Commands have their own."""
+
+
+class Mounts:
+    """What commands see. Made once; what is listed is looked up for each command.
+
+    Args:
+        empty: yields the arguments for an empty directory that commands may fill, as far as they are allowed to.
+    """
+
+    def __init__(self, places: PathRules, empty: Callable[[str], Iterator[str]]) -> None:
+        self._places, self._empty = places, empty
+        self._protected = Protected()
+
+    def system_options(self, credentials: Collection[str]) -> Iterator[str]:
+        """Yield what shows programs and the settings of the system, and the private places.
+
+        Args:
+            credentials: files that are covered when all else is shown.
+        """
+        for place in PRIVATE_DIRECTORIES:
+            if Path(place).is_dir() and not Path(place).is_symlink():
+                yield from self._empty(place)
+        for place in SYSTEM:
+            yield from _show_entry(place)
+        if os.geteuid() == 0:
+            yield from (word for path in self._protected.paths() if path not in credentials for word in _cover(path))
+
+    def user_options(self) -> Iterator[str]:
+        """Yield what shows the user's home as far as it is listed, what the operator added, and this interpreter."""
+        home = self._places.user_home
+        if home != "/" and Path(home).is_dir():
+            yield from ("--tmpfs", home)
+            yield from self._home(home)
+        for place in dict.fromkeys((sys.base_prefix, sys.prefix)):
+            if not any(is_inside(place, shown) for shown in SYSTEM):
+                yield from ("--ro-bind", place, place)
+        for place in self._places.added:
+            yield from ("--ro-bind-try", place, place)
+
+    def is_shown(self, path: str, root: str) -> bool:
+        """Say whether commands of the working directory `root` see a resolved path, as far as it exists."""
+        home = self._places.user_home
+        if is_inside(path, home) and home != "/" and is_shown_of_home(path[len(home) + 1 :]):
+            return True
+        interpreter = (sys.base_prefix, sys.prefix)
+        opened = self._places.for_cwd(root).opened
+        if any(is_inside(path, place) for place in (*SYSTEM, "/dev", "/proc", *interpreter, *opened)):
+            return True
+        return path in PRIVATE_DIRECTORIES or any(is_above(path, place) for place in (home, *SYSTEM, *opened))
+
+    def checks(self) -> Iterator[tuple[bool, str, str]]:
+        """Yield what the operator's lists add, and their entries that have no effect."""
+        places = self._places
+        if places.added:
+            yield (
+                True,
+                "the sandbox shows beside its list (terminal.sandbox_paths, writable_paths)",
+                "; ".join(places.added),
+            )
+        if places.writable:
+            yield True, "written without a question (terminal.writable_paths)", "; ".join(places.writable)
+        for path in places.added:
+            if not Path(path).exists():
+                yield False, "terminal.sandbox_paths, writable_paths", f"{path} does not exist: no effect"
+        for entry in places.refused:
+            text = f"{entry!r} is no absolute path, or would show a whole home: no effect; name what is needed of it"
+            yield False, "terminal.sandbox_paths, writable_paths", text
+
+    def final_options(self) -> Iterator[str]:
+        """Yield what makes read-only that which holds the rest together; the last arguments."""
+        home = self._places.user_home
+        if home != "/" and Path(home).is_dir():
+            yield from ("--remount-ro", home)
+        yield from ("--remount-ro", "/")
+
+    def _home(self, home: str) -> Iterator[str]:
+        if Path(home, TEMPORARY_CACHE).is_dir():
+            yield from self._empty(f"{home}/{TEMPORARY_CACHE}")
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(home):
+                if is_shown_of_home(entry.name):
+                    yield from _show_entry(entry.path)
+        for name in (*SHOWN_OF_HOME, *CACHES):
+            yield from _show_entry(f"{home}/{name}")
+        for name in GIT_CONFIG_FILES:
+            copy = write_git_config(Path(home, name), Path(self._places.hermes_home, "cache", "sandbox"))
+            if copy is not None:
+                yield from ("--ro-bind", str(copy), f"{home}/{name}")
+
+
+def _show_entry(path: str) -> Iterator[str]:
+    """Show a file or directory; a link as a link, so that it leads nowhere but to what is shown."""
+    try:
+        yield from ("--symlink", os.readlink(path), path)  # noqa: PTH115 - some fifty for each command
+    except FileNotFoundError:
+        return
+    except OSError:  # no link
+        yield from ("--ro-bind-try", path, path)
+
+
+def _cover(path: str) -> Iterator[str]:
+    directory = ("--tmpfs", path, "--remount-ro", path)
+    yield from directory if Path(path).is_dir() else ("--ro-bind", os.devnull, path)
+
+
+_Place = tuple[int, str] | None
+"""Mount namespace and root of a process; None where this user may not look into it."""
+
+
+class _Mount(NamedTuple):
+    device: str
+    root: str
+    """The directory of the file system that is mounted."""
+    point: str
+
+
+class _Outside(NamedTuple):
+    """The processes outside of a sandbox."""
+
+    tables: dict[tuple[int, _Place], str]
+    """A process by the table of sockets that it sees, and by what its names lead to."""
+    within: set[str]
+    """Paths of the sockets inside."""
+
+
+def find_outer_sockets(root: str, paths: Iterable[str], inside: int = 0) -> dict[str, None]:
+    """Return the paths of the sockets that programs outside answer at, each once.
+
+    Args:
+        root: the working directory.
+        paths: of the sockets below `root`, which may be bound under another name.
+        inside: inode of the network namespace whose programs are no outer ones.
+    """
+    outside = _outside(inside)
+    below = (f"{root}/{path}" for path in paths)
+    return dict.fromkeys((*_bound(outside), *(p for p in below if p not in outside.within and _answers(p))))
+
+
+def _bound(outside: _Outside) -> Iterator[str]:
+    """Yield the real paths of the sockets that programs outside are bound to."""
+    cwds, names, own, mounts = cache(_cwds), cache(_names), _place("self"), cache(_mounts)
+    for (_, place), pid in outside.tables.items():
+        for name in names(pid):
+            for path in [name] if name.startswith("/") else [f"{cwd}/{name}" for cwd in cwds()]:
+                if not path.startswith("/proc/"):
+                    yield from _local_path(path)
+            if name.startswith("/") and place is not None and place != own:
+                yield from _visible_paths(pid, name, mounts(pid), mounts("self"))
+
+
+def _local_path(path: str) -> Iterator[str]:
+    directory, _, last = path.rpartition("/")
+    with contextlib.suppress(OSError, ValueError):
+        real = f"{os.path.realpath(directory)}/{last}"
+        if stat.S_ISSOCK(os.lstat(real).st_mode):
+            yield real
+
+
+def _visible_paths(pid: str, name: str, theirs: dict[str, _Mount], ours: dict[str, _Mount]) -> Iterator[str]:
+    """Yield where a socket is seen here that a process with other mounts or another root calls `name`."""
+    directory, _, last = name.rpartition("/")
+    try:
+        handle = os.open(f"/proc/{pid}/root{directory}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return
+    try:
+        status = os.stat(last, dir_fd=handle, follow_symlinks=False)
+        with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as file:  # noqa: PTH123 - many of them
+            mount = theirs.get(dict(line.split(":", 1) for line in file)["mnt_id"].strip())
+        path = os.readlink(f"/proc/self/fd/{handle}")  # noqa: PTH115 - as above
+    except OSError:
+        return
+    finally:
+        os.close(handle)
+    if mount is None or not stat.S_ISSOCK(status.st_mode) or not _is_below(path, mount.point):
+        return
+    below = _joined(mount.root, path[len(mount.point) :])
+    for our in ours.values():
+        if our.device == mount.device and _is_below(below, our.root):
+            seen = _joined(our.point, below[len(our.root) :], last)
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.lstat(seen), status):
+                    yield seen
+
+
+def _answers(path: str) -> bool:
+    """Say whether a socket is bound to by somebody, without being noticed: a stream takes no datagram's sender."""
+    directory, _, last = path.rpartition("/")
+    try:
+        handle = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+            asking.connect(os.fsencode(f"/proc/self/fd/{handle}/{last}"))  # a name has 108 bytes at most
+        return True
+    except OSError as exc:
+        return exc.errno not in (errno.ECONNREFUSED, errno.ENOENT)
+    finally:
+        os.close(handle)
+
+
+def _outside(inside: int) -> _Outside:
+    tables: dict[tuple[int, _Place], str] = {}
+    theirs: dict[int, list[str]] = {}
+    for process in os.scandir("/proc"):
+        if process.name.isdigit():
+            with contextlib.suppress(OSError):
+                table = os.stat(f"/proc/{process.name}/net/unix").st_ino  # noqa: PTH116 - some hundreds
+                if inside and _namespace(process.name) == inside:
+                    theirs.setdefault(table, []).append(process.name)
+                tables.setdefault((table, _place(process.name)), process.name)
+    within = {path for pids in theirs.values() for name in _names(pids[0]) for path in _paths(name, pids)}
+    return _Outside({key: pid for key, pid in tables.items() if key[0] not in theirs}, within)
+
+
+def _paths(name: str, pids: Iterable[str]) -> list[str]:
+    return [name] if name.startswith("/") else [f"{cwd}/{name}" for cwd in _cwds(pids)]
+
+
+def _namespace(pid: str) -> int:
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino  # noqa: PTH116 - some hundreds
+    except OSError:  # another user's
+        return 0
+
+
+def _place(pid: str) -> _Place:
+    try:
+        return os.stat(f"/proc/{pid}/ns/mnt").st_ino, os.readlink(f"/proc/{pid}/root")  # noqa: PTH115, PTH116 - as above
+    except OSError:
+        return None
+
+
+def _names(pid: str) -> set[str]:
+    """Return the names that sockets of a network were bound to, relative ones too; these have nobody's directory."""
+    try:
+        with open(f"/proc/{pid}/net/unix", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 - `errors`
+            fields = [line.rstrip("\n").split(None, 7) for line in file]
+    except OSError:
+        return set()
+    return {each[7] for each in fields[1:] if len(each) == 8 and not each[7].startswith("@")}
+
+
+def _mounts(pid: str) -> dict[str, _Mount]:
+    """Return the mounts that a process sees, by their number."""
+    try:
+        with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 - as above
+            fields = [line.split(" ", 5) for line in file]
+    except OSError:
+        return {}
+    return {each[0]: _Mount(each[2], _plain(each[3]), _plain(each[4])) for each in fields}
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text).rstrip("/")
+
+
+def _joined(*parts: str) -> str:
+    return "/" + "/".join(part.strip("/") for part in parts if part.strip("/"))
+
+
+def _is_below(path: str, place: str) -> bool:
+    return f"{path.rstrip('/')}/".startswith(f"{place}/")
+
+
+def _cwds(pids: Iterable[str] = ()) -> set[str]:
+    """Return the working directories of these programs, or of all, as far as this user may look at them."""
+    found: set[str] = set()
+    for pid in pids or (process.name for process in os.scandir("/proc") if process.name.isdigit()):
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/{pid}/cwd"))  # noqa: PTH115 - some hundreds
+    return found

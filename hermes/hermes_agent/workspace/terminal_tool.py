@@ -1,0 +1,412 @@
+"""The tool `terminal`: run a command line and wait for it.
+
+Commands of a task follow one another as in one shell (`shell_state`). Where they run, and who is asked before, is up
+to the backend and the operator's rules. Contract: §4.12 (parameters, result), §3.2 (`transform_terminal_output`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.redaction import redactor
+from hermes_agent.hooks import HookBus
+from hermes_agent.policy.approvals import can_judge
+from hermes_agent.policy.operator_rules import CommandPolicy, CommandReview
+from hermes_agent.system.processes import CommandResult
+from hermes_agent.tools import tool_result
+from hermes_agent.workspace import tool_context
+from hermes_agent.workspace.backend import MAX_STATE, Backend, BackendCommand, ShellState
+from hermes_agent.workspace.background_processes import BackgroundProcesses
+from hermes_agent.workspace.schemas import TERMINAL
+from hermes_agent.workspace.task_shells import TaskShells
+from hermes_agent.workspace.text_forms import decode_output, printable, shorten, strip_sequences
+from hermes_agent.workspace.tool_context import ToolContext
+
+__all__ = ["TerminalTool"]
+
+logger = logging.getLogger(__name__)
+
+MAX_TIMEOUT_S = 600
+"""Longest time that the model may ask for; a longer `terminal.timeout` raises it."""
+TRANSFORM_BYTES = 1_000_000
+"""How much output a `transform_terminal_output` hook is given; it sees the text before it is cut to size."""
+
+MOST_HELD = 20
+"""So many files that were set aside are named."""
+
+_EXIT_TIMEOUT, _EXIT_CANCELLED, _EXIT_FAILED = 124, 130, -1
+
+
+UNCONFINED: dict[str, Any] = {
+    "type": "boolean",
+    "description": "Run outside the sandbox; the user is asked each time. Only when the sandbox made the command fail.",
+}
+
+_READ_ONLY = """
+    basename cat cmp cut date df diff dirname du echo false grep head hostname id ls md5sum nl ps pwd realpath rg
+    sha256sum sleep sort stat strings tail test tr tree true type uname uptime wc which whoami
+"""
+_READERS = frozenset(_READ_ONLY.split())
+_GIT_READERS = frozenset({"blame", "diff", "log", "ls-files", "rev-parse", "show", "status"})
+
+_shown: ContextVar[str] = ContextVar("hermes_terminal_shown", default="")
+"""The directory that this call's question was about: a link that changes afterwards leads nowhere else."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    backend: Backend
+    command: str
+    cwd: str
+    """Where it runs; empty for the backend's own choice."""
+    timeout_s: float
+    state: ShellState
+    confined: bool = False
+    """Whether it runs in the confinement that the backend has."""
+    tty: bool = False
+    stays: bool = False
+    """Whether the next command runs where this one did, whatever this one says."""
+    folder: str = ""
+    """What it writes in instead of the working directory; empty for that."""
+
+    @property
+    def place(self) -> str:
+        """Where it runs and what it writes in, as the question shows it."""
+        return f"{self.cwd}, writing in {self.folder}" if self.folder else self.cwd
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it runs outside of a confinement that there is."""
+        return self.backend.can_leave and not self.confined
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalTool:
+    """The handler and its question.
+
+    Attributes:
+        shells: where commands run, and where each task stands.
+        timeout_s: when the call names none (`terminal.timeout`).
+        max_bytes, max_lines, max_line_chars: how much output the model is shown (`tool_output`).
+        hooks: where `transform_terminal_output` is fired; None fires nothing.
+        policy: what is refused or allowed without asking.
+    """
+
+    here: ToolContext
+    shells: TaskShells
+    timeout_s: float = 180
+    max_bytes: int = 50_000
+    max_lines: int = 2_000
+    max_line_chars: int = 2_000
+    hooks: HookBus | None = None
+    policy: CommandPolicy = field(default_factory=CommandPolicy)
+    processes: BackgroundProcesses | None = None
+    """Where background processes are kept; None for nowhere."""
+    watch: Callable[[], None] = lambda: None
+    """Called when there is a new process that somebody wants to hear of."""
+
+    def schema(self) -> dict[str, Any]:
+        """Return what the backend changes in the tool's description."""
+        backend = self.shells.backend_or_none
+        if backend is None or not backend.description:
+            return {}
+        changed: dict[str, Any] = {"description": f"{TERMINAL['description']} {backend.description}"}
+        more = {"write_to": tool_context.WRITE_TO} if backend.opens else {}
+        more |= {"unconfined": UNCONFINED} if backend.can_leave else {}
+        if more:
+            properties = {**TERMINAL["parameters"]["properties"], **more}
+            changed["parameters"] = {**TERMINAL["parameters"], "properties": properties}
+        return changed
+
+    def approval(self, args: dict[str, Any]) -> ApprovalRequest | str | None:
+        """Return why the command is refused, None when a rule allows it or a sandbox holds it, else the question.
+
+        "For this session" covers what is dangerous for the same reasons; of other commands, the same one in the same
+        directory (§10.5). The user decides each time about a command that leaves the sandbox or would change the
+        agent's own rules.
+        """
+        try:
+            plan = self._plan(args)
+        except ToolFailed:
+            return None  # the handler refuses the same arguments with the reason
+        _shown.set(plan.place)
+        functions = plan.state.functions_named_in(plan.command)
+        review = self.policy.review(plan.command, functions=functions, confined=plan.confined, cwd=plan.cwd)
+        if review.verdict == "refuse":
+            logger.info("terminal: refused by the rules (%s)", review.reason)
+            return review.reason
+        if plan.backend.refusal:
+            return f"BLOCKED: {plan.backend.refusal}"
+        asked = None if self._runs_unasked(plan, review, functions) else self._request(plan, review)
+        what = tool_context.folder_answer(self.here.places, plan.folder) if plan.folder else None
+        if what is None or self.here.places.is_writable(plan.folder):
+            return asked
+        if asked is None:
+            return tool_context.folder_request(self.here, plan.folder, what, plan.command)
+        return replace(
+            asked, summary=f"{asked.summary} that writes in {printable(plan.folder)}", once=True, smart=False
+        )
+
+    def _runs_unasked(self, plan: _Plan, review: CommandReview, functions: str) -> bool:
+        """Say whether no question is asked: a list of the operator names the command, or a sandbox holds it."""
+        if plan.is_leaving:
+            if functions or not self.policy.may_leave_sandbox(plan.command):
+                return False
+            logger.info("terminal: leaves the sandbox by `terminal.unconfined_commands`")
+            return True
+        if review.verdict == "allow":
+            logger.info("terminal: allowed by the rules (%s)", review.reason)
+            return True
+        if not plan.confined:
+            return False
+        why = f"terminal {plan.command[:200]}"
+        if review.unknown and plan.backend.offline and self.here.can_be_undone(why, plan.folder):
+            logger.info("terminal: unknown code, without a network, whose changes can be undone")
+            return True
+        return plan.backend.throwaway or not review.keys
+
+    def _request(self, plan: _Plan, review: CommandReview) -> ApprovalRequest:
+        """Return the question about a command."""
+        where = " outside the sandbox" if plan.is_leaving else ""
+        digest = hashlib.sha256(f"{where}{plan.cwd}\0{plan.command}".encode()).hexdigest()
+        named = review.lasting and not where
+        keep = partial(self.policy.allow_always, review.keys) if named else None
+        rule = " + ".join(review.keys) if named else digest
+        place = "" if plan.backend.own_files else f" ({plan.backend.name})"
+        detail = f"{printable(plan.command)}\nin {printable(plan.cwd) or 'its home directory'}{place}"
+        summary = f"run a command{where}" + (f" ({'; '.join(review.keys)})" if review.keys else "")
+        sends = review.network and not plan.backend.offline
+        # what leaves the sandbox is a person's to allow
+        smart = not plan.is_leaving and not sends and can_judge(review.keys, plan.command)
+        return ApprovalRequest(
+            "terminal",
+            summary,
+            detail,
+            f"terminal:{rule}",
+            keep=keep,
+            smart=smart,
+            once=review.once,
+            mandatory=plan.is_leaving or review.mandatory,
+        )
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return `output`, `exit_code`, `error`; a failure before the command ran has `status` and exit code -1."""
+        try:
+            plan = self._plan(args)
+            self._check(plan)
+            if plan.backend.own_files and not _only_reads(plan.command):
+                self.here.before_change("", f"terminal {plan.command[:200]}", plan.folder)
+            if args.get("background"):
+                return self._start_background(plan, args, str(kwargs.get("session_id") or ""))
+            for name in ("notify_on_complete", "watch_patterns"):
+                if args.get(name):
+                    raise ToolFailed(f"`{name}` is for background processes: set `background`")
+            return self._run(plan, str(kwargs.get("task_id") or ""))
+        except ToolFailed as exc:
+            return tool_result(output="", exit_code=_EXIT_FAILED, error=redactor(str(exc)), status="error")
+
+    def files(self, args: Mapping[str, Any], result: str) -> list[str]:
+        """Return the folder in which a command stood, and the process that runs on (`Effect.place`)."""
+        backend = self.shells.backend_or_none
+        folders = [] if backend is None else [self._cwd(args, backend)]
+        if args.get("background"):
+            with contextlib.suppress(ValueError, AttributeError):
+                folders.append(f"process:{json.loads(result).get('session_id')}")
+        return [folder for folder in folders if folder]
+
+    def _plan(self, args: Mapping[str, Any]) -> _Plan:
+        most = max(MAX_TIMEOUT_S, int(self.timeout_s))
+        command = tool_context.parse_text(args, "command")
+        try:
+            command.encode()
+        except UnicodeEncodeError:
+            raise ToolFailed("`command` holds half a character (a lone surrogate)") from None
+        if not command.strip():
+            raise ToolFailed("`command` is empty")
+        backend = self.shells.backend
+        confined = backend.confines and not (backend.can_leave and args.get("unconfined"))
+        return _Plan(
+            backend,
+            command,
+            self._cwd(args, backend),
+            tool_context.parse_number(args, "timeout", default=0, least=1, most=most) or self.timeout_s,
+            self.shells.state(self.here.task_id(), confined=confined),
+            confined=confined,
+            tty=bool(args.get("pty")),
+            stays=bool(args.get("workdir")),
+            folder=tool_context.requested_folder(self.here, args) if confined and backend.opens else "",
+        )
+
+    def _cwd(self, args: Mapping[str, Any], backend: Backend) -> str:
+        given = tool_context.parse_text(args, "workdir", default="", may_be_empty=True)
+        last = self.shells.cwd(self.here.task_id())
+        if not backend.own_files:
+            return given if given.startswith("/") or not last else f"{last}/{given}".rstrip("/")
+        if not given and last and Path(last).is_dir():  # what a sandbox had may be gone
+            return last
+        return self.here.resolve(given or ".")
+
+    def _start_background(self, plan: _Plan, args: Mapping[str, Any], session_id: str) -> str:
+        """Start a background process where the task's shell stands."""
+        if self.processes is None:
+            raise ToolFailed("there are no background processes here")
+        watch = args.get("watch_patterns") or []
+        if not isinstance(watch, list) or not all(isinstance(word, str) and word for word in watch):
+            raise ToolFailed("`watch_patterns` is a list of texts")
+        script = "\n".join([plan.backend.prelude(), plan.state.restore_script(plan.cwd), plan.command])
+        call = self._call(plan)
+        try:
+            with self.here.use_network("terminal", printable(plan.command)):
+                start = plan.backend.start(script, call)
+            process = self.processes.start(
+                start,
+                command=plan.command,
+                cwd=plan.cwd,
+                backend=plan.backend.name,
+                task_id=call.task_id,
+                session_id=self.here.notified_session(session_id),
+                confined=plan.confined,
+                tty=plan.tty,
+                notify=bool(args.get("notify_on_complete")),
+                watch=watch,
+            )
+        except OSError as exc:
+            raise ToolFailed(f"the command could not be started: {exc.strerror or exc}") from exc
+        if process.notify or process.watch:
+            self.watch()
+        return tool_result(
+            output="Background process started",
+            session_id=process.id,
+            pid=process.pid,
+            exit_code=0,
+            error=None,
+        )
+
+    def _call(self, plan: _Plan, output_bytes: int = 0) -> BackendCommand:
+        return BackendCommand(
+            plan.command,
+            plan.cwd,
+            plan.timeout_s,
+            self.here.task_id(),
+            root=plan.folder or self.here.cwd(),
+            beside=self.here.cwd() if plan.folder else "",
+            network=self.here.network(),
+            tool_socket=self.here.tool_socket(),
+            confined=plan.confined,
+            output_bytes=output_bytes or self.max_bytes,
+            tty=plan.tty,
+            cancelled=self.here.cancelled(),
+        )
+
+    def _check(self, plan: _Plan) -> None:
+        if _shown.get() not in ("", plan.place):
+            raise ToolFailed(f"the working directory is {plan.place} now, and {_shown.get()} was asked about")
+        if not plan.backend.own_files:
+            return
+        try:
+            there = Path(plan.cwd).is_dir()
+            what = "is not a directory" if Path(plan.cwd).exists() else "does not exist"
+        except OSError as exc:
+            there, what = False, f"cannot be used: {exc.strerror}"
+        if not there:
+            raise ToolFailed(f"the working directory {plan.cwd[:200]} {what}")
+
+    def _run(self, plan: _Plan, task_id: str) -> str:
+        transforms = self.hooks is not None and self.hooks.has("transform_terminal_output")
+        call = self._call(plan, max(self.max_bytes, TRANSFORM_BYTES) if transforms else 0)
+        try:
+            with self.here.use_network("terminal", printable(plan.command)) as work:
+                done = plan.backend.execute(call, plan.state)
+        except OSError as exc:
+            hint = ": put the script into a file" if "too long" in str(exc) else ""
+            raise ToolFailed(f"the command could not be started: {exc.strerror or exc}{hint}") from exc
+        if not plan.stays:
+            self.shells.set_cwd(call.task_id, plan.state.cwd)
+        text = decode_output(done.head, done.tail, done.omitted)
+        if transforms:
+            text = self._transformed(text, plan, done, task_id)
+        text = redactor(strip_sequences(text))
+        text = shorten(text, self.max_bytes, max_lines=self.max_lines, max_line_chars=self.max_line_chars)
+        notes = (work.result_text(text), self._closed_hint(plan, text)) if plan.confined else ()
+        return self._result(text, plan, done, notes)
+
+    def _closed_hint(self, plan: _Plan, text: str) -> str:
+        """Return why a command could not write where it runs, and what can; empty where it could."""
+        root = plan.folder or self.here.cwd()
+        if "Read-only file system" not in text or not plan.backend.is_read_only(root):
+            return ""
+        return (
+            f"commands cannot write in {printable(root)}, which is a home or of the system: name one folder of the"
+            " home in `write_to`, use `write_file`, or let the user name the directory of a project (`terminal.cwd`)"
+        )
+
+    def _transformed(self, text: str, plan: _Plan, done: CommandResult, task_id: str) -> str:
+        assert self.hooks is not None
+        answers = self.hooks.fire(
+            "transform_terminal_output",
+            command=plan.command,
+            output=text,
+            returncode=done.exit_code,
+            task_id=task_id,
+            env_type=plan.backend.name,
+        )
+        return next((answer.value for answer in answers if isinstance(answer.value, str)), text)
+
+    def _result(self, text: str, plan: _Plan, done: CommandResult, notes: Sequence[str]) -> str:
+        result: dict[str, Any] = {"output": text, "exit_code": done.exit_code, "error": None}
+        if done.timed_out:
+            result |= {
+                "exit_code": _EXIT_TIMEOUT,
+                "error": f"stopped after {plan.timeout_s:g} s (`timeout`)",
+            }
+        elif done.cancelled:
+            result |= {"exit_code": _EXIT_CANCELLED, "error": "interrupted by the user"}
+        elif done.ended_children:
+            count = done.ended_children
+            result["note"] = (
+                f"{count} background process{'es were' if count > 1 else ' was'} stopped when the command ended"
+            )
+        elif plan.state.too_large:
+            result["note"] = f"variables and functions of over {MAX_STATE:,} characters do not last"
+        elif plan.state.unreadable:
+            result["note"] = (
+                "directory, variables and functions of this command do not last: a background process printed while "
+                "they were read; the next command begins where this one did"
+            )
+        limits = f"the command reached its limit of {' and '.join(done.limits)}" if done.limits else ""
+        if any(notes) or limits:
+            result["note"] = "; ".join(filter(None, [result.get("note"), *notes, limits]))
+        if done.held:
+            result["set_aside"] = _set_aside(done.held)
+        return tool_result(result)
+
+
+def _set_aside(held: tuple[str, ...]) -> str:
+    """Return what the model is told of files that a command may not leave."""
+    files = "; ".join(printable(text) for text in held[:MOST_HELD])
+    more = f"; and {len(held) - MOST_HELD} more" if len(held) > MOST_HELD else ""
+    return (
+        f"{files}{more}. Other programs of the user would run or obey what the command left there."
+        " `write_file` and `patch` ask the user about such a file."
+    )
+
+
+def _only_reads(command: str) -> bool:
+    """Say whether a command is known to change no file: no checkpoint is needed before it."""
+    if set(command) & set("<>`$()\n;&"):
+        return False
+    words = [part.split() for part in command.split("|")]
+    return all(
+        part and (part[0] in _READERS or (part[0] == "git" and part[1:2] and part[1] in _GIT_READERS)) for part in words
+    ) and not any(word.startswith(("-o", "--output")) for part in words for word in part)

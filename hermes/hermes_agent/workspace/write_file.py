@@ -1,0 +1,226 @@
+"""The tool `write_file`: replace a file, whole or not at all.
+
+Below the working directory it writes at once; elsewhere a person is asked, and the answer covers the very file
+that was shown. Contract: §4.12.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections import Counter
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.system.files import hold_directory, replace_at
+from hermes_agent.tools import tool_error, tool_result
+from hermes_agent.workspace import tool_context
+from hermes_agent.workspace.paths import check_not_secret, kind_of
+from hermes_agent.workspace.text_forms import UTF8, TextForm, decode_text, guess_form, printable
+from hermes_agent.workspace.tool_context import ToolContext
+
+__all__ = ["WriteFileTool", "remove_file", "store_file"]
+
+JUDGED_BYTES = 10_000_000
+"""The present text up to here tells its encoding and line ends."""
+COMPARED_BYTES = 1_000_000
+"""Up to this size the old text is compared with the new one."""
+DIFF_CHARS = 100_000
+"""Up to this size a person is shown the difference, above it the new text."""
+SHOWN_LINES = 40
+"""How much of the change a person is shown."""
+SHOWN_CHARS = 4_000
+
+
+_shown: ContextVar[str] = ContextVar("hermes_write_file_shown", default="")
+"""The target that this call's question was about: a link that changes afterwards leads nowhere else."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFileTool:
+    """The handler and its question."""
+
+    here: ToolContext
+
+    def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
+        """Ask when the file lies where writing concerns a person.
+
+        "For this session" covers the folder where that is one of the user's, else the same file; where it steers
+        programs, the same content alone.
+        """
+        try:
+            target, text = self._read(args)
+        except ToolFailed:
+            return None  # the handler refuses the same arguments with the reason
+        _shown.set(target)
+        concern = self.here.write_concern(target)
+        if concern is None or (self.here.remote_files() is None and self.here.places.secret_reason(target) is not None):
+            return None
+        rule = f"write_file:{target}"
+        if concern.sensitive:
+            rule += f":{hashlib.sha256(text.encode()).hexdigest()}"
+        detail = f"{printable(target)}\n{self._preview(target, text)}"
+        asked = ApprovalRequest("write_file", f"write a file {concern.where}", detail, rule, mandatory=concern.own)
+        return asked if concern.sensitive else tool_context.widen_to_folder(self.here, asked, [target])
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return `path`, `bytes_written`, `created`, and `lines_added`, `lines_removed` where the old text is known.
+
+        A file that is replaced keeps its encoding, byte order mark and CRLF line ends: `encoding` and `line_ends` say
+        so. Where the encoding lacks a character it becomes UTF-8, and `note` says so.
+        """
+        try:
+            return self._write(*self._read(args))
+        except ToolFailed as exc:
+            return tool_error(exc)
+
+    def files(self, args: Mapping[str, Any], result: str) -> list[str]:
+        """Return the file that a call is about."""
+        return [self.here.resolve(tool_context.parse_text(args, "path"))]
+
+    def _read(self, args: Mapping[str, Any]) -> tuple[str, str]:
+        path = tool_context.parse_text(args, "path")
+        content = tool_context.parse_text(args, "content", may_be_empty=True)
+        target = self.here.resolve(path)
+        if path.endswith("/") or target == "/":
+            raise ToolFailed(f"{path} names a directory, not a file")
+        try:
+            content.encode()
+        except UnicodeEncodeError as exc:
+            raise ToolFailed(f"`content` holds half a character (a lone surrogate) at {exc.start}") from exc
+        return target, content
+
+    def _write(self, target: str, text: str) -> str:
+        concern = self.here.write_concern(target)
+        if concern is not None and _shown.get() != target:
+            raise ToolFailed(f"{target} is {concern.where}, and nobody was asked about it")
+        if self.here.is_changed(target):
+            raise ToolFailed(f"{target} has changed since you read it: read it again, then write")
+        old, form = self._current_text(target)
+        data, kept = _stored(text, form)
+        self.here.before_change(target, f"write_file {self.here.display_path(target)}")
+        if concern is not None:
+            self.here.note_approved(target, data)
+        created = store_file(self.here, target, data)
+        self.here.remember(target)
+        result: dict[str, Any] = {
+            "path": self.here.display_path(target),
+            "bytes_written": len(data),
+            "created": created,
+        }
+        if old is not None or created:
+            before, after = Counter((old or "").splitlines()), Counter(text.splitlines())
+            result |= {"lines_added": (after - before).total(), "lines_removed": (before - after).total()}
+        return tool_result(result | kept)
+
+    def _current_text(self, target: str) -> tuple[str | None, TextForm]:
+        """Return the present text and its form; no text where there is none, or it is long or binary."""
+        try:
+            file, status = self.here.open(target)
+        except ToolFailed:
+            return None, UTF8
+        with file:
+            try:
+                data = file.read(JUDGED_BYTES)
+            except OSError:
+                return None, UTF8
+        if status.st_size > len(data):
+            return None, guess_form(data) or UTF8
+        try:
+            text, form = decode_text(data)
+        except ValueError:
+            return None, guess_form(data) or UTF8
+        return (text if len(data) <= COMPARED_BYTES else None), form
+
+    def _preview(self, target: str, new: str) -> str:
+        import difflib  # a question is rarer than a start
+
+        old, form = self._current_text(target)
+        data = _stored(new, form)[0]
+        if old is not None and max(len(old), len(new)) <= DIFF_CHARS:
+            lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), "now", "then", lineterm="", n=1))
+        else:
+            lines = new.splitlines()
+        head = f"{len(data):,} bytes" + (" replace what is there" if os.path.lexists(target) else ", a new file")
+        text = "\n".join(lines[:SHOWN_LINES])
+        cut = "\n…" if len(lines) > SHOWN_LINES or len(text) > SHOWN_CHARS else ""
+        return printable(f"{head}\n{text[:SHOWN_CHARS]}{cut}")
+
+
+def _stored(text: str, form: TextForm) -> tuple[bytes, dict[str, Any]]:
+    """Return the bytes of a text in the form of the file that it replaces, and what the result says of that."""
+    plain = text.removeprefix("\ufeff") if form.bom else text
+    if form.ends == "mixed":  # its lines are gone, and nothing says which ends the new ones want
+        form = form._replace(ends="lf")
+    said: dict[str, Any] = {"line_ends": "crlf"} if form.ends == "crlf" else {}
+    try:
+        data = form.encode(plain)
+    except ValueError as exc:
+        note = f"the file was {form.encoding}, and {exc}: it is utf-8 now"
+        return UTF8._replace(ends=form.ends).encode(text), said | {"note": note}
+    return data, said if form.encoding == "utf-8" else said | {"encoding": form.encoding}
+
+
+def store_file(here: ToolContext, target: str, data: bytes, mode: int | None = None) -> bool:
+    """Replace a file, whole or not at all, wherever it is; return whether it is new.
+
+    Args:
+        mode: permissions on this machine; None keeps those that it has.
+
+    Raises:
+        ToolFailed: it holds credentials, or cannot be written.
+    """
+    if distant := here.remote_files():
+        try:
+            distant.read(target)
+            created = False
+        except ToolFailed:
+            created = True
+        distant.write(target, data)
+        return created
+    check_not_secret(here.places, target)
+    directory, name = os.path.split(target)
+    try:
+        with hold_directory(directory) as handle:
+            created = _is_new(handle, name, target)
+            replace_at(handle, name, data, mode=mode)
+    except OSError as exc:
+        where = f"{directory}: " if isinstance(exc, NotADirectoryError | FileExistsError) else ""
+        raise ToolFailed(f"{target} cannot be written: {where}{exc.strerror or exc}") from exc
+    return created
+
+
+def remove_file(here: ToolContext, target: str) -> None:
+    """Delete a file.
+
+    Raises:
+        ToolFailed: it holds credentials, is no regular file, or cannot be deleted.
+    """
+    if distant := here.remote_files():
+        distant.remove(target)
+        return
+    check_not_secret(here.places, target)
+    directory, name = os.path.split(target)
+    try:
+        with hold_directory(directory) as handle:
+            if not _is_new(handle, name, target):
+                os.unlink(name, dir_fd=handle)
+    except OSError as exc:
+        raise ToolFailed(f"{target} cannot be deleted: {exc.strerror or exc}") from exc
+
+
+def _is_new(directory: int, name: str, target: str) -> bool:
+    try:
+        mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return True
+    if stat.S_ISLNK(mode):
+        raise ToolFailed(f"{target} became a symbolic link meanwhile")
+    if kind := kind_of(mode):
+        raise ToolFailed(f"{target} is {kind}, not a file")
+    return False

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_agent.core.messages import Message, ToolCall
+from hermes_agent.models.request import ToolDefinitions
+from hermes_agent.models.wire_protocol import (
+    MESSAGES_PER_RUN,
+    encode_json,
+    encode_message_runs,
+    encode_messages,
+    encode_tools,
+    join_list,
+    join_mapping,
+)
+
+texts = st.text(st.characters(), max_size=8) | st.sampled_from(["\ud800", "ä", '"', "\u2028"])
+messages = st.lists(
+    st.builds(lambda role, text: Message(role, text), st.sampled_from(["user", "assistant"]), texts), max_size=6
+)
+
+
+def plain(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+@given(messages, texts)
+def test_bytes_that_are_put_together_are_those_of_the_whole(said: list[Message], model: str) -> None:
+    tools = ToolDefinitions([{"type": "function", "function": {"name": "t", "description": model}}])
+    for _ in range(2):  # the second time out of what is kept
+        made = encode_messages(said, "someone", lambda m: [m.to_dict()])
+        body = {"model": model, "tools": encode_tools(tools, "someone"), "messages": join_list(t for (t,) in made)}
+        whole = {"model": model, "tools": list(tools), "messages": [m.to_dict() for m in said]}
+        assert join_mapping(body) == plain(whole)
+
+
+def test_a_message_is_encoded_once_for_each_who_is_asked() -> None:
+    asked: list[str] = []
+
+    def make(message: Message) -> list[dict[str, Any]]:
+        asked.append(message.text)
+        return [message.to_dict()]
+
+    said = [Message("user", "one"), Message("assistant", "", (ToolCall("c", "t", "{}"),))]
+    first, other = object(), object()
+    encode_messages(said, first, make)
+    encode_messages([*said, Message("user", "two")], first, make)
+    assert asked == ["one", "", "two"]
+    assert encode_messages(said, other, lambda m: [{"theirs": m.role}])[0] == (encode_json({"theirs": "user"}),)
+    assert encode_messages(said, first, make)[0] == (encode_json(said[0].to_dict()),)
+
+
+def test_a_long_conversation_is_put_together_out_of_few_texts_and_has_the_same_bytes() -> None:
+    key, said = object(), [Message("user", f"message {n}") for n in range(5 * MESSAGES_PER_RUN + 3)]
+    made: list[str] = []
+
+    def make(message: Message) -> dict[str, Any]:
+        made.append(message.text)
+        return message.to_dict()
+
+    for count in (MESSAGES_PER_RUN - 1, MESSAGES_PER_RUN, 3 * MESSAGES_PER_RUN + 1, len(said)):
+        texts = encode_message_runs(said[:count], key, make)
+        assert join_mapping({"messages": join_list(texts)}) == plain({"messages": [m.to_dict() for m in said[:count]]})
+        assert len(texts) == count // MESSAGES_PER_RUN + count % MESSAGES_PER_RUN
+    assert len(made) == len(said)
+    encode_message_runs(said, key, make)
+    assert len(made) == len(said)
+    assert [m.last_encoding for m in said[: 5 * MESSAGES_PER_RUN]] == [
+        None
+    ] * 5 * MESSAGES_PER_RUN  # each text is held once
+
+
+def test_what_is_sent_in_place_of_a_message_leaves_what_is_kept_as_it_is() -> None:
+    key, said = object(), [Message("user", f"message {n}") for n in range(2 * MESSAGES_PER_RUN)]
+    whole = plain([m.to_dict() for m in said])
+    assert join_list(encode_message_runs(said, key, Message.to_dict)) == whole
+    other = join_list(encode_message_runs(said, key, Message.to_dict, {3: b"{}"}))
+    assert json.loads(other)[3] == {} and json.loads(other)[4] == said[4].to_dict()
+    assert join_list(encode_message_runs(said, key, Message.to_dict)) == whole
+
+
+def test_a_run_of_other_messages_is_not_taken_for_the_one_that_is_kept() -> None:
+    key, said = object(), [Message("user", f"message {n}") for n in range(2 * MESSAGES_PER_RUN)]
+    encode_message_runs(said, key, Message.to_dict)
+    shorter = [Message("user", "summary"), *said[MESSAGES_PER_RUN + 1 :], Message("user", "new")]
+    assert join_list(encode_message_runs(shorter, key, Message.to_dict)) == plain([m.to_dict() for m in shorter])
+    assert join_list(encode_message_runs(said, object(), lambda m: {"theirs": m.role})) == plain(
+        [{"theirs": m.role} for m in said]
+    )

@@ -1,0 +1,78 @@
+"""The top of a SKILL.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from attack.racing import exchanging
+from hermes_agent.skills.skill_file import fits_platform, is_plain_path, open_inside, parse_document, required_variables
+
+
+def test_fields_and_text_are_told_apart() -> None:
+    document = parse_document("---\nname: tea\ndescription: |\n  two\n  lines\n---\n# Tea\n---\nmore\n")
+
+    assert (document.name, document.description, document.body) == ("tea", "two lines", "# Tea\n---\nmore\n")
+
+
+@pytest.mark.parametrize("text", ["# Tea\nis good", "---\nno end", "", "----\nname: x\n----\n"])
+def test_a_text_without_fields_is_all_text(text: str) -> None:
+    document = parse_document(text)
+
+    assert (document.body, document.name, dict(document.fields)) == (text, "", {})
+
+
+def test_without_a_description_the_first_line_tells() -> None:
+    assert parse_document("---\nname: tea\n---\n\n## How  to brew\nmore").description == "How to brew"
+
+
+def test_long_names_are_cut() -> None:
+    document = parse_document(f"---\nname: {'n' * 99}\ndescription: {'d' * 2000}\n---\n")
+
+    assert (len(document.name), len(document.description)) == (64, 1024)
+
+
+@pytest.mark.parametrize("fields", ["a: [", "- a list", "a: &x [*x]", "[" * 20_000])
+def test_fields_that_are_no_yaml_are_a_problem_and_no_end(fields: str) -> None:
+    document = parse_document(f"---\n{fields}\n---\ntext")
+
+    assert document.problem
+    assert document.body == "text"
+
+
+def test_a_word_may_stand_for_a_list() -> None:
+    assert fits_platform(parse_document("---\nplatforms: linux, macos\n---\n"), "darwin")
+    assert not fits_platform(parse_document("---\nplatforms: [windows]\n---\n"), "linux")
+    assert fits_platform(parse_document("x"), "linux")
+
+
+def test_variables_are_named_in_three_places() -> None:
+    document = parse_document(
+        "---\nprerequisites: {env_vars: [A]}\nrequired_environment_variables: [B, {name: C}, {}]\n"
+        "setup: {collect_secrets: [{env_var: D}, {env_var: A}]}\n---\n"
+    )
+
+    assert required_variables(document) == ["A", "B", "C", "D"]
+
+
+def test_paths_that_lead_elsewhere_are_known() -> None:
+    assert [p for p in ("a", "a/b.md", ".x") if not is_plain_path(p)] == []
+    assert [p for p in ("", "/a", "..", "a/../b", "a\\..\\b", "C:\\x", "~/a", "\\\\x", "a\0") if is_plain_path(p)] == []
+
+
+@pytest.mark.attack("races")
+def test_a_file_of_a_skill_that_is_a_link_at_times_is_never_read_elsewhere(tmp_path, attempt):
+    skill = tmp_path / "skill"
+    (skill / "references").mkdir(parents=True)
+    (skill / "references" / "a.md").write_text("the skill's")
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "a.md").write_text("private")
+    (skill / "link").symlink_to(tmp_path / "private")
+    read = 0
+    with exchanging(skill / "references", skill / "link") as exchanged:
+        while exchanged[0] < 3_000 or not read:
+            try:
+                data = open_inside(skill, "references/a.md")
+            except OSError:
+                data = b""
+            read += data == b"the skill's"
+            attempt(data != b"private", repr(data))
