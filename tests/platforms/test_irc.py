@@ -480,7 +480,8 @@ def test_setup_tries_the_answers_offers_to_correct_them_and_makes_no_secret_of_a
     assert config["allow_from"] == ["katharina", "benjamin"]
     told = {"HERMES_HOME": str(home), "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     code = (
-        "from hermes_agent.host import Host; from pathlib import Path; from hermes_agent.core.redaction import redactor;"
+        "from hermes_agent.host import Host; from pathlib import Path;"
+        "from hermes_agent.core.redaction import redactor;"
         f"h = Host.build(Path({str(home)!r})); h.load_plugins();"
         "print(redactor('127.0.0.1 localhost katharina alexanders-agent words-for-nickserv')); h.bridge.close()"
     )

@@ -221,14 +221,14 @@ class _RecordedClient:
 
     def push(self, text: str) -> None:
         """Say something into the session."""
-        self.conversation.agent.inboxes.push(text, self.conversation.session_id)
+        self.conversation.agent.injected.push(text, self.conversation.session_id)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
         """Keep the digest of the request, and give the next answer."""
         self._note(request, request.messages[1:])
         while self._was_made_again():  # it was too long, or a crash came
             self.take_form()
-            self._note(request, self.conversation.said())
+            self._note(request, self.conversation.history_messages())
         if self._at >= len(self.recorded):
             raise ModelError("refused", "there is no further answer in the transcript")
         answer = self.recorded[self._at]

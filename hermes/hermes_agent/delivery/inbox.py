@@ -189,7 +189,8 @@ def finish(db: sqlite3.Connection, held: InboxClaim, now: float, failure: str = 
     """
     _require(db, held)
     db.execute(
-        f"UPDATE inbox SET state = ?, reason = ?, finished_at = ? WHERE {_OPEN_IN_CONVERSATION} AND state = 'claimed' AND token = ?",
+        "UPDATE inbox SET state = ?, reason = ?, finished_at = ? "
+        f"WHERE {_OPEN_IN_CONVERSATION} AND state = 'claimed' AND token = ?",
         ("failed" if failure else "done", failure, now, held.platform, held.conversation, held.token),
     )
 

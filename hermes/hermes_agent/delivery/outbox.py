@@ -229,14 +229,15 @@ def revive(db: sqlite3.Connection, platform: str, chat: str, thread: str | None 
     ).fetchall()
     for row in rows:
         db.execute(
-            f"UPDATE outbox SET state = 'pending', attempt = 0, not_before = 0 WHERE {_OPEN_FOR_TARGET} AND state = 'parked'",
+            "UPDATE outbox SET state = 'pending', attempt = 0, not_before = 0 "
+            f"WHERE {_OPEN_FOR_TARGET} AND state = 'parked'",
             tuple(row),
         )
     return tuple(ReplyTarget(*row) for row in rows)
 
 
 def reply_state(db: sqlite3.Connection, reply: str) -> str:
-    """Return what became of a whole reply: `pending`, `sent`, `failed`, `parked`; empty when there is none such."""
+    """Return the state of a whole reply: `pending`, `sent`, `failed` or `parked`; empty for an unknown one."""
     states = {row[0] for row in db.execute("SELECT DISTINCT state FROM outbox WHERE reply = ?", (reply,))}
     for state in ("pending", "parked", "failed", "sent"):
         if state in states or (state == "pending" and "sending" in states):

@@ -134,7 +134,7 @@ class Gateway:
         await asyncio.gather(*(self._stop_connection(link) for link in gone))
         if wanted and not self._ready:
             await self._bridge.run(_load)
-            await self.session_store.commands.confirming.recover()
+            await self.session_store.commands.confirming.restore()
             self._ready = True
         begun = []
         for name, config in wanted.items():

@@ -120,7 +120,8 @@ class McpConnection:
                 raise ToolFailed(f"the MCP server {name} refused: {_quote_error(name, exc)}") from exc
             why = f"failed: {_quote_error(name, exc)}"
             if code is None or code in LOST:
-                why = f"was lost while it worked ({self._failure or _quote_error(name, exc)}); nobody knows how far it came"
+                lost = self._failure or _quote_error(name, exc)
+                why = f"was lost while it worked ({lost}); nobody knows how far it came"
                 self._lose(self._failure or _error_text(exc))
         finally:
             for task in (asked, ended):

@@ -126,7 +126,7 @@ class McpSession:
         return _json(await self._client.get_prompt(name, dict(arguments)))
 
     async def listen(self, changed: Callable[[], None]) -> None:
-        """Hear of changes where the protocol has a request for that; older ones just tell (`ServerCallbacks.changed`)."""
+        """Subscribe to changes where the protocol can; older servers just notify (`ServerCallbacks.changed`)."""
         if not hasattr(self._client, "listen") or not (self.capabilities.get("tools") or {}).get("listChanged"):
             return
         versions = load_class("mcp_types.version", "MODERN_PROTOCOL_VERSIONS")

@@ -186,7 +186,8 @@ def _bad_key(endpoint: ModelEndpoint, model: str, complaint: ErrorReply) -> Mode
     return ModelError(
         "auth",
         f"{endpoint.display_name_at_start} did not accept {_remedy_for_key(endpoint)} for model {model!r}.",
-        hint=f"Check {endpoint.key_name or _remedy_for_key(endpoint)}: it may be mistyped, expired, or of another provider.",
+        hint=f"Check {endpoint.key_name or _remedy_for_key(endpoint)}: "
+        "it may be mistyped, expired, or of another provider.",
         status=complaint.status,
     )
 

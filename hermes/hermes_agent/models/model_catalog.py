@@ -5,8 +5,8 @@ that comes with the release (`_FAMILIES`, `_PRICES`).
 
 The table's prices are the vendors' own, in dollars a million tokens, as published in November 2025. They count for the
 vendor's own API and for the very model, with or without a date behind its name: its successor may cost something else.
-The embedded model is free, and so is a server of one's own on this machine (`ModelEndpoint.is_own_server`) that lists no
-price; some providers say with an answer what it cost.
+The embedded model is free, and so is a server of one's own on this machine (`ModelEndpoint.is_own_server`) that lists
+no price; some providers say with an answer what it cost.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def _encode_run(some: Sequence[Message], key: EncodingKey, make: Callable[[Messa
         return last.run[2]
     text = b",".join([text for (text,) in encode_messages(some, key, lambda message: [make(message)])])
     for message in some:  # the run has their texts
-        object.__setattr__(message, "kept", None)
+        object.__setattr__(message, "last_encoding", None)
         object.__setattr__(message, "run", None)
     object.__setattr__(last, "run", (key, some, text))
     return text
@@ -154,7 +154,7 @@ def _encode_message(
     message: Message, key: EncodingKey, make: Callable[[Message], Sequence[Mapping[str, Any]]]
 ) -> Sequence[bytes]:
     made = tuple(map(encode_json, make(mask_message(message))))
-    object.__setattr__(message, "kept", (key, made))  # no part of its value
+    object.__setattr__(message, "last_encoding", (key, made))  # no part of its value
     return made
 
 
@@ -363,7 +363,7 @@ class AnswerBuilder:
         return text
 
     def chunk(self, chunk: dict[str, Any]) -> str:
-        """Take what a chunk says; return its text. What it raises besides `ErrorReplyReceived` means a malformed chunk."""
+        """Add a chunk and return its text. An error other than `ErrorReplyReceived` means a malformed chunk."""
         raise NotImplementedError
 
     def read_error(self, value: Any) -> ErrorReply:

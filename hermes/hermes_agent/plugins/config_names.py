@@ -182,7 +182,8 @@ def _unloaded_candidates(host: ConfigHost, text: str) -> str:
     failed = [r.manifest.key for r in host.plugins.records if r.status in ("failed", "changed") or r.missing]
     if failed:
         more = f" or {len(failed) - MAX_CANDIDATES} more" if len(failed) > MAX_CANDIDATES else ""
-        return f"; it may be of plugin {', '.join(f'`{key}`' for key in failed[:MAX_CANDIDATES])}{more}, which did not load"
+        plugins = ", ".join(f"`{key}`" for key in failed[:MAX_CANDIDATES])
+        return f"; it may be of plugin {plugins}{more}, which did not load"
     others = [r for r in host.plugins.records if r.manifest.source != BUNDLED and r.status == "not enabled"]
     explained = "did you mean" in text or "does not run" in text
     return "; a plugin that is not enabled may bring it (`hermes plugins list`)" if others and not explained else ""

@@ -87,7 +87,7 @@ class _PluginScope(CallScope):
     The directory and the approvals, which most calls have no need of, are made when they are asked for.
     """
 
-    __slots__ = ("_services", "_plugin")
+    __slots__ = ("_plugin", "_services")
     _services: HostServices
     _plugin: str
 

@@ -1,7 +1,8 @@
 """Work that goes on when a call that it makes does not return.
 
-The work is a generator that yields a `DeadlineStep` for each call of somebody else's code. While that call runs the generator
-is suspended, so that another thread can go on with it and leave the call behind. `io.bridge` brings the threads.
+The work is a generator that yields a `DeadlineStep` for each call of code that is not ours. While that call runs the
+generator is suspended, so that another thread can go on with it and abandon the call. `runtime.bridge` brings the
+threads.
 
 Walking through a generator of steps: in a worker that the core watches, or from a thread that waits itself.
 """

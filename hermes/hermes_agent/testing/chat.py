@@ -120,7 +120,7 @@ class Chat:
             host.delivery = DeliveryService(
                 lambda: Mailbox(host.home / "state.db"), host.bridge.serial_executor("delivery")
             )
-        self.gateway = host.gateway(told=self._hear, **self._works)
+        self.gateway = host.gateway(on_state=self._hear, **self._works)
         self.host._run(self.gateway.start())
         self.host._run(host.delivery.start())
         self.clock = host.make_clock(self.gateway.send_text, self.gateway.attach)

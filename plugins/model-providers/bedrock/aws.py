@@ -67,7 +67,8 @@ def _request_keys(name: str, profile: dict[str, str]) -> Keys:
         if kind:
             why = f"The AWS profile {name!r} says {kind}, which takes botocore, and that is not installed."
             raise NotSignedIn(why, f"To do: {INSTALL}.") from None
-        why = f"There are no AWS credentials: neither AWS_BEARER_TOKEN_BEDROCK nor AWS_ACCESS_KEY_ID, nor in {_searched_places()}."
+        places = _searched_places()
+        why = f"There are no AWS credentials: neither AWS_BEARER_TOKEN_BEDROCK nor AWS_ACCESS_KEY_ID, nor in {places}."
         hint = f"Set one of them, or run `aws configure`. For the role of the machine or a container: {INSTALL}."
         raise NotSignedIn(why, hint) from None
     except Exception as exc:  # botocore's errors have no common base that is public

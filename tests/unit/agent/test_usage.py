@@ -118,9 +118,9 @@ def test_what_plugins_and_side_tasks_ask_is_held_by_the_caps_too() -> None:
 def settled(host: Any, count: int) -> dict[str, Any]:
     """Wait until so many calls are on record; return them by cause."""
     deadline = time.monotonic() + 30
-    while host.host.ledger.spent().requests < count and time.monotonic() < deadline:
+    while host.host.ledger.totals().requests < count and time.monotonic() < deadline:
         time.sleep(0.02)
-    found: dict[str, Any] = host.host.ledger.by("cause")
+    found: dict[str, Any] = host.host.ledger.totals_by("cause")
     return found
 
 

@@ -155,7 +155,7 @@ class DeliveryRules(RuleBasedStateMachine):
         for _ in range(steps):
             if daemon.tried:
                 part, outcome = daemon.tried.pop(0)
-                self._try(daemon.mailbox.settle, part, outcome, self.now, 5.0)
+                self._try(daemon.mailbox.record_outcome, part, outcome, self.now, 5.0)
             elif daemon.parts:
                 part = daemon.parts.pop(0)
                 daemon.tried.append((part, self._send(daemon, part, what)))
@@ -260,7 +260,7 @@ class DeliveryRules(RuleBasedStateMachine):
                 if claim is not None:
                     self._finish(self.current, claim)
                 while (part := mailbox.claim_part(ReplyTarget(platform, name), self.now)) is not None:
-                    mailbox.settle(part, self._send(self.current, part, "confirmed"), self.now)
+                    mailbox.record_outcome(part, self._send(self.current, part, "confirmed"), self.now)
         counts = self.current.mailbox.counts()
         assert not any(counts.values()), f"something never ends: {counts}"
 

@@ -100,7 +100,7 @@ def test_a_conversation_is_served_in_order_and_others_beside_it(box):
 
     assert first.message_id == "1"
     assert box.claim_message(TALK, 0) is None
-    assert box.waiting(TALK) == 1
+    assert box.count_waiting(TALK) == 1
     assert box.claim_message(("irc", "other"), 0).message_id == "3"
     box.finish(first, [], 0)
     assert box.claim_message(TALK, 0).message_id == "2"
@@ -125,9 +125,9 @@ def test_what_another_daemon_took_over_cannot_be_finished(box, path):
     assert other.acquire() == ([TALK], [])
     for step in (
         lambda: box.finish(stale, [reply("old")], 0),
-        lambda: box.note(stale, {}),
+        lambda: box.save_notes(stale, {}),
         lambda: box.absorb(stale, 1),
-        lambda: box.put_back(stale, 0),
+        lambda: box.requeue(stale, 0),
         lambda: box.claim_message(TALK, 0),
         lambda: box.claim_part(ROOM, 0),
     ):
@@ -144,7 +144,7 @@ def test_what_another_daemon_took_over_cannot_be_finished(box, path):
 def test_a_worker_whose_message_was_given_to_another_cannot_finish_it(box):
     box.receive(message(), 0)
     slow = box.claim_message(TALK, 0)
-    box.put_back(slow, 0)
+    box.requeue(slow, 0)
     quick = box.claim_message(TALK, 0)
     with pytest.raises(StaleClaim):
         box.finish(slow, [reply("slow")], 0)
@@ -156,7 +156,7 @@ def test_a_worker_whose_message_was_given_to_another_cannot_finish_it(box):
 def test_a_message_that_failed_waits_and_keeps_its_place(box):
     box.receive(message("1"), 0)
     box.receive(message("2"), 0)
-    box.put_back(box.claim_message(TALK, 0), 10, 5, error="boom")
+    box.requeue(box.claim_message(TALK, 0), 10, 5, error="boom")
 
     assert box.claim_message(TALK, 12) == 3.0
     claim = box.claim_message(TALK, 15)
@@ -166,8 +166,8 @@ def test_a_message_that_failed_waits_and_keeps_its_place(box):
 def test_notes_are_there_at_the_next_attempt(box):
     box.receive(message(), 0)
     claim = box.claim_message(TALK, 0)
-    box.note(claim, {"preview": "77"})
-    box.put_back(claim, 0)
+    box.save_notes(claim, {"preview": "77"})
+    box.requeue(claim, 0)
 
     assert box.claim_message(TALK, 0).notes == {"preview": "77"}
 
@@ -178,8 +178,8 @@ def test_a_message_that_was_absorbed_ends_with_the_other_or_waits_with_it(box):
     assert not box.absorb(claim, ids[2])  # it is not the next
     assert box.absorb(claim, ids[1])
     assert not box.absorb(claim, ids[1])
-    box.put_back(claim, 0)
-    assert box.waiting(TALK) == 3
+    box.requeue(claim, 0)
+    assert box.count_waiting(TALK) == 3
     claim = box.claim_message(TALK, 0)
     assert claim.message_id == "1"
     box.absorb(claim, ids[1])
@@ -196,7 +196,7 @@ def test_parts_go_out_in_order_and_one_at_a_time_to_a_target(box):
     while (part := box.claim_part(ROOM, 0)) is not None:
         assert box.claim_part(ROOM, 0) is None
         sent.append((part.key, part.part["text"], part.index, part.count))
-        assert box.settle(part, SendOutcome.sent("id"), 0) == "sent"
+        assert box.record_outcome(part, SendOutcome.sent("id"), 0) == "sent"
 
     assert sent == [("a/0", "1", 0, 2), ("a/1", "2", 1, 2), ("b/0", "3", 0, 1)]
     assert box.reply_state("a") == "sent"
@@ -205,7 +205,7 @@ def test_parts_go_out_in_order_and_one_at_a_time_to_a_target(box):
 
 def test_a_reply_with_a_known_id_is_dropped(box):
     assert box.enqueue(reply("1", name="a"), 0).id == box.enqueue(reply("2", name="a"), 0).id
-    box.settle(box.claim_part(ROOM, 0), SendOutcome.sent(), 0)
+    box.record_outcome(box.claim_part(ROOM, 0), SendOutcome.sent(), 0)
     box.enqueue(reply("3", name="a"), 0)
 
     assert box.claim_part(ROOM, 0) is None
@@ -214,7 +214,7 @@ def test_a_reply_with_a_known_id_is_dropped(box):
 def test_a_part_that_did_not_arrive_holds_up_the_next_until_it_does(box):
     box.enqueue(reply("1"), 0)
     box.enqueue(reply("2"), 0)
-    assert box.settle(box.claim_part(ROOM, 0), SendOutcome.retry("no network"), 0, 4.0) == "pending"
+    assert box.record_outcome(box.claim_part(ROOM, 0), SendOutcome.retry("no network"), 0, 4.0) == "pending"
 
     assert box.claim_part(ROOM, 1.0) == 3.0
     part = box.claim_part(ROOM, 4.0)
@@ -230,9 +230,9 @@ def test_what_was_being_sent_when_the_process_ended_may_have_arrived_and_is_repe
             box.begin_sending(replace(part, repeat=uncertain))
             box.close()
             box = Mailbox(path)
-            box.take_over()
+            box.acquire()
 
-    assert box.settle(part, SendOutcome.unknown("the repeat was not confirmed either"), 0) == "failed"
+    assert box.record_outcome(part, SendOutcome.unknown("the repeat was not confirmed either"), 0) == "failed"
     assert box.open_work() == ([], [])
     box.close()
 
@@ -243,7 +243,7 @@ def test_what_was_claimed_and_not_begun_when_the_process_ended_did_not_arrive(bo
         part = box.claim_part(ROOM, 0)
         box.close()
         box = Mailbox(path)
-        box.take_over()
+        box.acquire()
 
     assert not box.claim_part(ROOM, 0).uncertain
     with pytest.raises(StaleClaim):
@@ -288,20 +288,20 @@ def test_a_repeat_counts_from_its_beginning_and_after_a_power_cut_from_before_it
 
 def test_what_is_held_was_no_attempt_and_keeps_its_doubt(box):
     box.enqueue(reply("1"), 0)
-    box.settle(box.claim_part(ROOM, 0), SendOutcome.unknown("timeout"), 0)
+    box.record_outcome(box.claim_part(ROOM, 0), SendOutcome.unknown("timeout"), 0)
     for _ in range(MAX_ATTEMPTS + 1):
         part = box.claim_part(ROOM, 0)
-        assert box.settle(part, SendOutcome.not_attempted("not yet", 3.0), 0, 3.0) == "pending"
+        assert box.record_outcome(part, SendOutcome.not_attempted("not yet", 3.0), 0, 3.0) == "pending"
 
     assert (part.attempt, part.uncertain, part.repeated) == (2, True, False)
 
 
 def test_a_repeat_that_certainly_did_not_arrive_was_none(box):
     box.enqueue(reply("1"), 0)
-    box.settle(box.claim_part(ROOM, 0), SendOutcome.unknown("timeout"), 0)
+    box.record_outcome(box.claim_part(ROOM, 0), SendOutcome.unknown("timeout"), 0)
     part = box.claim_part(ROOM, 0)
     box.begin_sending(replace(part, repeat=True))
-    box.settle(part, SendOutcome.retry("refused connection"), 0)
+    box.record_outcome(part, SendOutcome.retry("refused connection"), 0)
 
     part = box.claim_part(ROOM, 0)
     assert (part.uncertain, part.repeated) == (True, False)
@@ -309,11 +309,11 @@ def test_a_repeat_that_certainly_did_not_arrive_was_none(box):
 
 def test_a_repeat_is_not_forgotten_by_a_later_attempt_that_did_not_come_to_it(box, path):
     box.enqueue(reply("1"), 0)
-    box.settle(box.claim_part(ROOM, 0), SendOutcome.unknown("timeout"), 0)
+    box.record_outcome(box.claim_part(ROOM, 0), SendOutcome.unknown("timeout"), 0)
     box.begin_sending(replace(box.claim_part(ROOM, 0), repeat=True))
     box.close()
     box = Mailbox(path)
-    box.take_over()
+    box.acquire()
     box.settle(box.claim_part(ROOM, 0), SendOutcome.retry("it cannot be looked for"), 0)
 
     part = box.claim_part(ROOM, 0)
@@ -325,7 +325,7 @@ def test_a_begun_attempt_that_certainly_did_not_arrive_leaves_no_doubt(box):
     box.enqueue(reply("1"), 0)
     part = box.claim_part(ROOM, 0)
     box.begin_sending(part)
-    box.settle(part, SendOutcome.retry("refused connection"), 0)
+    box.record_outcome(part, SendOutcome.retry("refused connection"), 0)
 
     assert not box.claim_part(ROOM, 0).uncertain
 
@@ -348,7 +348,7 @@ def test_what_the_release_before_was_sending_may_have_arrived(path):
 def test_a_part_that_can_never_be_sent_ends_its_reply_but_not_the_next(box):
     box.enqueue(reply("1", "2", name="a"), 0)
     box.enqueue(reply("3", name="b"), 0)
-    assert box.settle(box.claim_part(ROOM, 0), SendOutcome.refused("too long"), 0) == "failed"
+    assert box.record_outcome(box.claim_part(ROOM, 0), SendOutcome.refused("too long"), 0) == "failed"
 
     assert box.reply_state("a") == "failed"
     assert box.claim_part(ROOM, 0).key == "b/0"
@@ -357,7 +357,7 @@ def test_a_part_that_can_never_be_sent_ends_its_reply_but_not_the_next(box):
 def test_a_dead_target_is_parked_with_everything_for_it_until_its_chat_speaks(box):
     box.enqueue(reply("1"), 0)
     box.enqueue(reply("2"), 0)
-    assert box.settle(box.claim_part(ROOM, 0), SendOutcome.park("kicked"), 7.0) == "parked"
+    assert box.record_outcome(box.claim_part(ROOM, 0), SendOutcome.park("kicked"), 7.0) == "parked"
     box.enqueue(reply("3"), 8.0)
 
     assert box.claim_part(ROOM, 9.0) is None
@@ -372,12 +372,12 @@ def test_a_part_that_was_refused_is_no_repeat_when_its_target_is_revived(box, be
     box.enqueue(reply("1"), 0)
     first = box.claim_part(ROOM, 0)
     box.begin_sending(first)
-    box.settle(first, before, 0)
+    box.record_outcome(first, before, 0)
     doubted = before.kind == "unknown"
     again = box.claim_part(ROOM, 0)
     assert again.uncertain is doubted
     box.begin_sending(replace(again, repeat=doubted))
-    box.settle(again, SendOutcome.park("404 cannot send"), 0)
+    box.record_outcome(again, SendOutcome.park("404 cannot send"), 0)
     box.revive(ROOM)
 
     last = box.claim_part(ROOM, 0)
@@ -386,7 +386,7 @@ def test_a_part_that_was_refused_is_no_repeat_when_its_target_is_revived(box, be
 
 def test_the_operator_revives_a_target(box):
     box.enqueue(reply("1"), 0)
-    box.settle(box.claim_part(ROOM, 0), SendOutcome.park("kicked"), 0)
+    box.record_outcome(box.claim_part(ROOM, 0), SendOutcome.park("kicked"), 0)
 
     assert box.revive(ReplyTarget("irc", "#other")) == ()
     assert box.revive(ROOM) == (ROOM,)
@@ -395,7 +395,7 @@ def test_the_operator_revives_a_target(box):
 
 def test_thirty_failed_attempts_park_a_target(box):
     box.enqueue(reply("1", name="a"), 0)
-    states = [box.settle(box.claim_part(ROOM, n), SendOutcome.retry("refused"), n) for n in range(30)]
+    states = [box.record_outcome(box.claim_part(ROOM, n), SendOutcome.retry("refused"), n) for n in range(30)]
 
     assert set(states[:-1]) == {"pending"}
     assert states[-1] == box.reply_state("a") == "parked"
@@ -404,9 +404,9 @@ def test_thirty_failed_attempts_park_a_target(box):
 
 def test_a_clock_that_was_set_back_delays_nothing(box):
     box.receive(message(), 1_000_000)
-    box.put_back(box.claim_message(TALK, 1_000_000), 1_000_000, 60)
+    box.requeue(box.claim_message(TALK, 1_000_000), 1_000_000, 60)
     box.enqueue(reply("1"), 1_000_000)
-    box.settle(box.claim_part(ROOM, 1_000_000), SendOutcome.retry("later"), 1_000_000, 60)
+    box.record_outcome(box.claim_part(ROOM, 1_000_000), SendOutcome.retry("later"), 1_000_000, 60)
 
     assert box.claim_message(TALK, 5).attempt == 2
     assert box.claim_part(ROOM, 5).attempt == 2

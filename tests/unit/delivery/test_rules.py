@@ -35,14 +35,14 @@ class DuplicatesKept(DeliveryRules):
 class NotFenced(DeliveryRules):
     def open_mailbox(self):
         class Trusting(Mailbox):
-            def settle(self, sending, outcome, now, wait_s=0.0):
+            def record_outcome(self, sending, outcome, now, wait_s=0.0):
                 self._owner.check = lambda db: None
                 with self._db.write() as db:
                     db.execute(
                         "UPDATE outbox SET state = 'sending', token = ?, finished_at = NULL WHERE id = ?",
                         (sending.token, sending.id),
                     )
-                return super().settle(sending, outcome, now, wait_s)
+                return super().record_outcome(sending, outcome, now, wait_s)
 
         return Trusting(self.path)
 
@@ -56,8 +56,8 @@ class RetriedUnderAnotherId(DeliveryRules):
 class FailedGoesToTheBack(DeliveryRules):
     def open_mailbox(self):
         class Unfair(Mailbox):
-            def put_back(self, claim, now, wait_s=0.0, *, error=""):
-                super().put_back(claim, now, wait_s, error=error)
+            def requeue(self, claim, now, wait_s=0.0, *, error=""):
+                super().requeue(claim, now, wait_s, error=error)
                 with self._db.write() as db:
                     db.execute("UPDATE inbox SET id = (SELECT max(id) + 1 FROM inbox) WHERE id = ?", (claim.id,))
 

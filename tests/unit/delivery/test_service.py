@@ -95,7 +95,7 @@ async def test_a_message_is_answered_and_the_answer_sent(running):
     receipt = await running.delivery.receive(message())
     await sent(running, 1)
 
-    assert await running.delivery.settled(f"in-{receipt.id}-0", 20) == "sent"
+    assert await running.delivery.wait_settled(f"in-{receipt.id}-0", 20) == "sent"
     assert running.sent == ["answer to 1 of ann"]
     assert not (await running.delivery.receive(message())).new
     assert set((await running.delivery.counts()).values()) == {0}
@@ -330,7 +330,7 @@ async def test_what_may_have_arrived_is_looked_for_or_repeated_with_a_mark(runni
     await sent(running, len(expected))
 
     assert running.sent == expected
-    assert await running.delivery.settled("a", 20) == "sent"
+    assert await running.delivery.wait_settled("a", 20) == "sent"
     await running.delivery.drain(5)
 
 
@@ -344,7 +344,7 @@ async def test_a_platform_that_takes_and_answers_nothing_gets_one_repeat_and_no_
     await running.delivery.start()
     name = await running.delivery.send(*answer("1"))
 
-    assert await running.delivery.settled(name, 20) == "failed"
+    assert await running.delivery.wait_settled(name, 20) == "failed"
     assert running.sent == ["1", "again: 1"]
     await running.delivery.drain(5)
 
@@ -361,7 +361,7 @@ async def test_what_failed_before_its_first_byte_went_out_is_sent_again_without_
     await running.delivery.start()
     name = await running.delivery.send(*answer("1"))
 
-    assert await running.delivery.settled(name, 20) == "sent"
+    assert await running.delivery.wait_settled(name, 20) == "sent"
     assert running.sent == ["1"]
     await running.delivery.drain(5)
 
@@ -380,7 +380,7 @@ async def test_nothing_goes_out_while_its_beginning_cannot_be_noted(running, mon
     await running.delivery.start()
     name = await running.delivery.send(*answer("1"))
 
-    assert await running.delivery.settled(name, 20) == "sent"
+    assert await running.delivery.wait_settled(name, 20) == "sent"
     assert running.sent == ["1"]
     await running.delivery.drain(5)
 
@@ -437,7 +437,7 @@ async def test_an_adapter_that_asks_once_more_and_may_then_has_sent(running, mon
     await running.delivery.start()
     name = await running.delivery.send(*answer("1"))
 
-    assert await running.delivery.settled(name, 20) == "sent"
+    assert await running.delivery.wait_settled(name, 20) == "sent"
     assert running.sent == ["1"]
     await running.delivery.drain(5)
 
@@ -470,12 +470,12 @@ async def test_a_dead_target_is_listed_and_revived(running):
     running.delivery.deliver("irc", running.take)
     await running.delivery.start()
     name = await running.delivery.send(*answer("1"))
-    assert await running.delivery.settled(name, 20) == "parked"
+    assert await running.delivery.wait_settled(name, 20) == "parked"
     running.on_send = None
 
     assert [(p.target, p.reason, p.count) for p in await running.delivery.list_parked()] == [(ROOM, "kicked", 1)]
     assert await running.delivery.revive(ROOM) == (ROOM,)
-    assert await running.delivery.settled(name, 20) == "sent"
+    assert await running.delivery.wait_settled(name, 20) == "sent"
     await running.delivery.drain(5)
 
 

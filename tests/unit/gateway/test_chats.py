@@ -297,7 +297,7 @@ def test_a_turn_is_stopped_that_has_not_begun_yet(word: str) -> None:
         go.wait(60)
         return "do it"
 
-    with chat_host(model=["fresh", "never"], hear=hear) as chat:
+    with chat_host(model=["fresh", "never"], transcribe=hear) as chat:
         chat.write("", media_urls=["voice.ogg"], media_types=["audio/ogg"], message_type=MessageType.VOICE)
         assert begun.wait(60)
         chat.write(word)

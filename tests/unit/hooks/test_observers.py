@@ -102,7 +102,7 @@ def test_the_observers_of_one_plugin_stay_in_their_order(house):
     assert house.order == []
 
     house.release.set()
-    assert house.hooks.settle(LIMIT_S)
+    assert house.hooks.wait_idle(LIMIT_S)
     assert house.order == [0, 1, 2, 3, 4]
 
 
@@ -149,7 +149,7 @@ def test_what_waits_for_its_turn_keeps_what_it_was_given(house):
     second["n"].append("changed")
     house.release.set()
 
-    assert house.hooks.settle(LIMIT_S)
+    assert house.hooks.wait_idle(LIMIT_S)
     assert house.order == [[1], [2]]
 
 
@@ -180,13 +180,13 @@ def test_one_that_is_done_before_its_deadline_is_not_counted_when_the_time_is_ov
     house.hooks.add("post_tool_call", house.hold, "slow")
     house.run(())
     house.release.set()
-    assert house.hooks.settle(LIMIT_S)
+    assert house.hooks.wait_idle(LIMIT_S)
 
     assert len(late) == 1
     late[0]()  # the clock says that the deadline is over
     assert "gave no answer" not in caplog.text
     house.run(())
-    assert house.hooks.settle(LIMIT_S)
+    assert house.hooks.wait_idle(LIMIT_S)
 
 
 def test_three_that_hang_suspend_the_plugin_and_nothing_waits_for_its_turn_any_more(house, caplog):
@@ -201,7 +201,7 @@ def test_three_that_hang_suspend_the_plugin_and_nothing_waits_for_its_turn_any_m
     async def main():
         for _ in range(6):
             await house.call()
-        return await asyncio.to_thread(house.hooks.settle, LIMIT_S)
+        return await asyncio.to_thread(house.hooks.wait_idle, LIMIT_S)
 
     assert asyncio.run(main())
     assert "post_tool_call" in house.hooks.suspended()["slow"]
@@ -233,7 +233,7 @@ def test_one_that_raises_late_is_logged(house, caplog):
     house.run(())
     house.release.set()
 
-    assert house.hooks.settle(LIMIT_S)
+    assert house.hooks.wait_idle(LIMIT_S)
     assert "Hook 'post_tool_call' callback observe raised: late" in caplog.text
 
 
@@ -254,7 +254,7 @@ def test_outside_a_conversation_a_call_calls_what_answers_at_once_itself_and_wha
 
     def call():
         assert house.dispatcher.run_inline("c1", "calc", {}, house.scope(), nobody_waits=True).result == "ran"
-        assert house.hooks.settle(LIMIT_S)
+        assert house.hooks.wait_idle(LIMIT_S)
         return threads[-1]
 
     house.hooks.add("post_tool_call", note, "p")
@@ -311,7 +311,7 @@ def test_what_is_posted_is_called_in_order_and_nobody_waits(house):
     assert house.order == []
 
     house.release.set()
-    assert house.hooks.settle(LIMIT_S)
+    assert house.hooks.wait_idle(LIMIT_S)
     assert house.order == [0, 1, 2]
 
 
@@ -321,7 +321,7 @@ def test_more_than_can_wait_is_dropped_with_a_warning(house, caplog):
         house.hooks.post("on_stream_delta", n=n)
     house.release.set()
 
-    assert house.hooks.settle(LIMIT_S)
+    assert house.hooks.wait_idle(LIMIT_S)
     assert len(house.order) == BACKLOG + 1
     assert f"hook on_stream_delta of plugin p is not called: {BACKLOG} calls wait" in caplog.text
 
@@ -330,10 +330,10 @@ def test_the_end_waits_for_observers_within_its_limit(house, caplog):
     house.hooks.add("post_tool_call", house.hold, "p")
     house.run(())
 
-    assert not house.hooks.settle(0.01)
+    assert not house.hooks.wait_idle(0.01)
     assert "observers of plugin p still run after 0.01 s; they are left behind" in caplog.text
     house.release.set()
-    assert house.hooks.settle(LIMIT_S)
+    assert house.hooks.wait_idle(LIMIT_S)
 
 
 def test_without_a_clock_a_call_that_hangs_is_noticed_when_the_next_one_comes(house):

@@ -187,7 +187,7 @@ def test_openai_s_wire_speaks_and_listens(server: Server) -> None:
         assert "answered 404: no" in made.host.media.transcribe(said["file_path"])["error"]
         server.answers = {"/v1/audio/transcriptions": (200, b"[]")}
         assert "without a text" in made.host.media.transcribe(said["file_path"])["error"]
-        assert made.host.media.heard(said["file_path"]) == ""
+        assert made.host.media.transcript_text(said["file_path"]) == ""
 
 
 @pytest.mark.parametrize(
@@ -252,12 +252,12 @@ def test_a_picture_at_an_address_that_was_made_up_for_a_strangers_host_asks() ->
     with host(auxiliary={"vision": {"model": "eye"}}) as made:
         words = made.host.provenance
         page = CheckedCall("page", Effect("reads", returns="others"), {}, {}, "s", made.home)
-        words.took(page, "See http://pics.evil.example/a.png", ok=True)
+        words.add_result(page, "See http://pics.evil.example/a.png", ok=True)
         entry = made.host.tools.get("vision_analyze")
 
         def question(url: str) -> Any:
             arguments = {"image_url": url, "question": "What is it?"}
-            return words.question(CheckedCall(entry.name, entry.effect, entry.schema, arguments, "s", made.home))
+            return words.check_call(CheckedCall(entry.name, entry.effect, entry.schema, arguments, "s", made.home))
 
         assert question("http://pics.evil.example/a.png") is None
         assert question("http://pics.evil.example/?all=of-it") is not None

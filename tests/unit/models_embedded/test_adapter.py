@@ -225,7 +225,7 @@ def test_steps_of_an_earlier_turn_do_not_count() -> None:
     words = [f"w{n}" for n in range(STEPS_MAX)]
     prompt = ask(Message("user", "?"), *calls(*words), Message("assistant", "So."), Message("user", "And?"))
     assert not prompt.allows_only_text
-    assert prompt.answered == frozenset()
+    assert prompt.answered_calls == frozenset()
 
 
 def test_the_middle_of_a_long_result_is_left_out() -> None:

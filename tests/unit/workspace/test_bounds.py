@@ -90,7 +90,7 @@ def held(tmp_path: Path) -> Place:
 
 def ends_whole(place: Place) -> bool:
     """Say whether a command ends as a whole when one process of it has reached the memory: systemd stops its scope."""
-    return bool(place.backend.bounds._scope.holds)  # type: ignore[attr-defined]
+    return bool(place.backend.bounds._scope.is_effective)  # type: ignore[attr-defined]
 
 
 def groups() -> list[str]:
@@ -163,7 +163,7 @@ def test_a_command_cannot_change_its_own_limits(held: Place, attempt: Callable[.
 
 def test_a_command_that_reached_a_limit_is_told_which(held: Place) -> None:
     bounds = held.backend.bounds  # type: ignore[attr-defined]
-    if bounds._scope.holds:
+    if bounds._scope.is_effective:
         pytest.skip("a scope is gone with its command, and what it counted")
     assert held("true").limits == ()
     done = held("exec python3 -", stdin=TAKES.format(bytes=400 * MIB, kind="MAP_PRIVATE").encode())
@@ -192,7 +192,7 @@ def test_groups_are_gone_when_their_command_has_ended(held: Place, monkeypatch: 
 
 def test_a_group_that_a_former_agent_left_is_removed(held: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     cgroup = held.backend.bounds._cgroup  # type: ignore[attr-defined]
-    if cgroup.problem or held.backend.bounds._scope.holds:  # type: ignore[attr-defined]
+    if cgroup.problem or held.backend.bounds._scope.is_effective:  # type: ignore[attr-defined]
         pytest.skip(f"control groups are not used here: {cgroup.problem}")
     _, left = cgroup.wrap(["true"])
     sleeping, used = cgroup.wrap(["sleep", "60"])

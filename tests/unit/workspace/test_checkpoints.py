@@ -283,7 +283,7 @@ def test_of_a_home_directory_and_of_what_is_outside_the_file_alone_is_kept(kept,
     for path in (kept.user / "notes", kept.user / "other", tmp_path / "elsewhere"):
         path.write_text("new")
 
-    assert {one.paths for one in kept.checkpoints.every()} == {
+    assert {one.paths for one in kept.checkpoints.all()} == {
         (str(kept.user / "notes").lstrip("/"),),
         (str(tmp_path / "elsewhere").lstrip("/"),),
     }
@@ -301,7 +301,7 @@ def test_a_folder_with_too_much_in_it_keeps_the_file_alone_and_is_asked_once(kep
     kept.before("")
     (kept.cwd / "2").write_text("new")
 
-    assert [one.paths for one in kept.checkpoints.every()] == [
+    assert [one.paths for one in kept.checkpoints.all()] == [
         (str(kept.cwd / "2").lstrip("/"),),
         (str(kept.cwd / "1").lstrip("/"),),
     ]
@@ -318,7 +318,7 @@ def test_a_failure_that_passes_costs_one_checkpoint_and_not_those_that_come(kept
     kept.before("")
 
     assert "no checkpoint of" in caplog.text
-    assert [one.folder for one in kept.checkpoints.every()] == [str(kept.cwd)]
+    assert [one.folder for one in kept.checkpoints.all()] == [str(kept.cwd)]
 
 
 def test_switched_off_nothing_is_made_and_without_git_it_is_said_once(kept, caplog, tmp_path):
@@ -367,7 +367,7 @@ def test_conversations_side_by_side_each_have_theirs(kept):
     for thread in threads:
         thread.join(60)
 
-    assert {one.turn for one in kept.checkpoints.every()} == {f"t{number}" for number in range(6)}
+    assert {one.turn for one in kept.checkpoints.all()} == {f"t{number}" for number in range(6)}
 
 
 def test_the_oldest_go_when_there_are_too_many_too_old_or_too_large(kept, monkeypatch):
@@ -376,7 +376,7 @@ def test_the_oldest_go_when_there_are_too_many_too_old_or_too_large(kept, monkey
     for number in range(5):
         (kept.cwd / "a").write_text(str(number))
         kept.before("a")
-    assert [one.turn for one in kept.checkpoints.every()] == ["t5", "t4", "t3"]
+    assert [one.turn for one in kept.checkpoints.all()] == ["t5", "t4", "t3"]
     kept.checkpoints.restore(kept.ids()[2])
     assert kept.files() == {"a": "2"}
 
@@ -386,7 +386,7 @@ def test_the_oldest_go_when_there_are_too_many_too_old_or_too_large(kept, monkey
     (kept.cwd / "a").write_bytes(os.urandom(150_000))
     kept.before("a")
     assert kept.checkpoints.prune() > 0
-    assert [one.turn for one in kept.checkpoints.every()][:1] in ([], ["t7"])
+    assert [one.turn for one in kept.checkpoints.all()][:1] in ([], ["t7"])
 
     kept.before("a")
     kept.checkpoints.limits = kept.limits._replace(retention_days=0)

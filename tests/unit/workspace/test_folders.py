@@ -73,7 +73,7 @@ def test_once_and_no_cover_one_call(boxed, home):
 def test_always_is_written_down_and_holds(boxed, home):
     boxed.person.answer = "always"
     write(boxed, "~/Documents")
-    boxed.approvals.keep()
+    boxed.approvals.save_always()
     assert config.load(boxed.home).get("terminal.writable_paths") == [f"{home}/Documents"]
     boxed.approvals._granted.clear()
     write(boxed, "~/Documents", "again")

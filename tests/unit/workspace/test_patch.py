@@ -220,8 +220,8 @@ TEXT = st.lists(LINE, min_size=1, max_size=12).map("\n".join)
 
 @given(TEXT, st.data())
 def test_a_unique_passage_is_replaced_exactly_and_back_again(text, data):
-    start = data.generate_image(st.integers(0, max(len(text) - 1, 0)))
-    old = text[start : data.generate_image(st.integers(start + 1, len(text) + 1))]
+    start = data.draw(st.integers(0, max(len(text) - 1, 0)))
+    old = text[start : data.draw(st.integers(start + 1, len(text) + 1))]
     new = "\u2603unseen\u2603"
     if not old or text.count(old) != 1:
         return
@@ -245,8 +245,8 @@ def test_a_patch_made_of_two_texts_turns_one_into_the_other(before, data):
     before = [line for line in before if line.strip()]
     if not before:
         return
-    drop = data.generate_image(st.sets(st.integers(0, len(before) - 1)))
-    add = data.generate_image(st.dictionaries(st.integers(0, len(before)), LINE.filter(str.strip), max_size=3))
+    drop = data.draw(st.sets(st.integers(0, len(before) - 1)))
+    add = data.draw(st.dictionaries(st.integers(0, len(before)), LINE.filter(str.strip), max_size=3))
     lines, after = [], []
     for number, line in enumerate(before):
         if number in add:

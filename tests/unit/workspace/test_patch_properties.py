@@ -108,9 +108,9 @@ def mangled(line: str, way: int) -> str:
 @settings(max_examples=150)
 @given(st.lists(LINE, min_size=1, max_size=12), LINES, st.data(), st.sampled_from(["\n", "\r\n", "mixed"]))
 def test_a_passage_that_is_written_otherwise_is_replaced_and_no_line_beside_it(lines, new, data, ends):
-    first = data.generate_image(st.integers(0, len(lines) - 1))
-    last = data.generate_image(st.integers(first, len(lines) - 1))
-    way = data.generate_image(st.integers(0, 3))
+    first = data.draw(st.integers(0, len(lines) - 1))
+    last = data.draw(st.integers(first, len(lines) - 1))
+    way = data.draw(st.integers(0, 3))
     old = [mangled(line, way) for line in lines[first : last + 1]]
     marks = [("\r" if ends == "\r\n" or (ends == "mixed" and number % 3 == 0) else "") for number in range(len(lines))]
     text = [line + mark for line, mark in zip(lines, marks, strict=True)]
@@ -144,7 +144,7 @@ def test_a_passage_that_is_written_otherwise_is_replaced_and_no_line_beside_it(l
 @given(st.lists(LINE.filter(str.strip), min_size=1, max_size=8), st.lists(LINE, min_size=1, max_size=4), END, st.data())
 def test_new_lines_end_as_the_lines_do_that_they_replace(lines, new, end, data):
     """Also in a file whose lines end differently elsewhere."""
-    at = data.generate_image(st.integers(0, len(lines) - 1))
+    at = data.draw(st.integers(0, len(lines) - 1))
     text = b"first\n" + "".join(line + end for line in lines).encode() + b"last\r\n"
     after, result = patched(
         {"a": text}, mode="replace", path="a", old_string=lines[at] + "\n", new_string="\n".join(new) + "\n"

@@ -496,8 +496,9 @@ def test_the_next_agent_sets_aside_what_a_command_planted_whose_agent_died(boxed
     (boxed.cwd / "sub/.vscode/a.json").write_text("the person's")
     looks = boxed.home / "cache/looks"
     code = (
-        "import sys; from pathlib import Path; from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks\n"
-        "looks = SteeringChecks(Path(sys.argv[1])); looks.begun(looks.before(sys.argv[2], mounts=False))\n"
+        "import sys; from pathlib import Path\n"
+        "from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks\n"
+        "looks = SteeringChecks(Path(sys.argv[1])); looks.write_note(looks.start_check(sys.argv[2], mounts=False))\n"
         "Path(sys.argv[2], '.envrc').write_text('planted')\n"
     )
     subprocess.run([sys.executable, "-c", code, str(looks), str(boxed.cwd)], check=True)
@@ -544,8 +545,8 @@ def test_a_process_that_exchanges_a_steering_file_for_a_link_has_nothing_hidden_
     (boxed.cwd / "swapper.py").write_text(SWAPPER)
     name = start(boxed, "exec python3 swapper.py")
     assert wait_for((boxed.cwd / "made").exists)
-    looks = boxed.registry.get("terminal").handler.made.shells.backend.looks
-    assert not looks.before(str(boxed.cwd), mounts=True).mounts
+    looks = boxed.registry.get("terminal").handler.made.shells.backend.steering
+    assert not looks.start_check(str(boxed.cwd), mounts=True).mounts
     for number in range(40 if FULL else 8):
         result = boxed.call("terminal", command="cat .envrc ../.kube/config; true")
         attempt("hidden-text" not in str(result), f"{number}: {result}")

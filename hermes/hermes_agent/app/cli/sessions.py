@@ -85,7 +85,8 @@ def _list_sessions(args: Args) -> int:
     for session in found:
         where = session.source if session.principal in ("local", session.source) else session.principal
         print(
-            f"{session.id}  {_format_time(session.updated_at)}  {where:<10}  {session.message_count:>4}  {session.title}"
+            f"{session.id}  {_format_time(session.updated_at)}  {where:<10}  "
+            f"{session.message_count:>4}  {session.title}"
         )
     return EXIT_OK
 

@@ -314,7 +314,7 @@ def _ways_for_local_model(there: LocalModelAvailability) -> str:
     if not there.has_enough_memory:
         assert there.memory is not None
         lines.append(
-            f"it takes {format_bytes(there.memory_needed)} of memory and this machine gives {format_bytes(there.memory.total)}: "
-            "`hermes model list` has smaller ones"
+            f"it takes {format_bytes(there.memory_needed)} of memory "
+            f"and this machine gives {format_bytes(there.memory.total)}: `hermes model list` has smaller ones"
         )
     return ":" + "".join(f"\n     {line}" for line in lines)

@@ -345,12 +345,14 @@ def check_room(
         return
     if mem.total < weights.memory and not force:
         raise UserError(
-            f"{weights.name} takes {format_bytes(weights.memory)} of memory, this machine gives {format_bytes(mem.total)}.",
+            f"{weights.name} takes {format_bytes(weights.memory)} of memory, "
+            f"this machine gives {format_bytes(mem.total)}.",
             hint="Pull a smaller model (`hermes model list`), or add --force to fetch it all the same.",
         )
     if mem.available < weights.memory:
         progress.note(
-            f"Note: {weights.name} takes {format_bytes(weights.memory)} of memory; {format_bytes(mem.available)} are available now."
+            f"Note: {weights.name} takes {format_bytes(weights.memory)} of memory; "
+            f"{format_bytes(mem.available)} are available now."
         )
 
 

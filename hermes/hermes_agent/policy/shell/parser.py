@@ -1,4 +1,4 @@
-"""Text to `ShellScript`: the grammar is tree-sitter's; what words stand for is worked out as far as it is written there."""
+"""Parse shell text to a `ShellScript`, with tree-sitter's grammar; expand words as far as the text tells."""
 
 from __future__ import annotations
 

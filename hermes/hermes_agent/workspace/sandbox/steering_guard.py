@@ -24,7 +24,10 @@ from hermes_agent.workspace.sandbox.steering_watch import SteeringBaseline, dige
 
 __all__ = ["GUARDED", "note_approved", "guard_command", "main", "finish_abandoned"]
 
-START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes_agent.workspace.sandbox.steering_guard import main; main()"
+START = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from hermes_agent.workspace.sandbox.steering_guard import main; main()"
+)
 """What an interpreter with `-I -S -c` runs: source directory, file, program, arguments."""
 PAUSE_S = 2.0
 """Between two looks."""
