@@ -18,14 +18,14 @@ from hermes_agent.config.schema import USED, effect, leaves
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "hermes" / "hermes_agent"
 READERS = {
-    "agent": ("host", "agent", "gateway/dependencies.py", "tools", "plugins", "models", "tasks"),
-    "auxiliary": ("plugins/llm", "host", "web", "agent"),
+    "agent": ("host", "agent", "gateway/dependencies.py", "tools", "plugins", "models", "builtin_tools"),
+    "auxiliary": ("plugins", "host", "builtin_tools", "agent"),
     "compression": ("agent/settings.py", "agent/compressor.py"),
     "hooks": ("host/settings.py", "hooks"),
     "limits": ("agent/settings.py",),
     "mcp_servers": ("mcp",),
     "model.local": ("models/embedded", "host"),
-    "platforms": ("contracts/platform", "gateway"),
+    "platforms": ("adapters", "gateway"),
     "plugins.entries": ("plugins", "hooks", "host"),
     "providers": ("models/providers.py", "credentials", "models"),
     "security.foreign_text": ("host/settings.py", "policy"),

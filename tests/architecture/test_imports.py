@@ -180,15 +180,17 @@ def test_reading_a_setting_loads_no_agent(tmp_path: Path) -> None:
 
 
 WITH_THE_FIRST_TURN = {
-    "agent": "beginning compaction compressor conversation model_step recording tool_step turn",
-    "gateway": "asking chat_commands chats composing intake operator_commands parts sending showing turning",
-    "media": "openai_audio programs",
-    "models": "anthropic_messages attempts chat_completions client responses signed_in transport",
+    "agent": "compaction compressor conversation model_step tool_step transcript_writer turn turn_start",
+    "builtin_tools": "web_pages",
+    "gateway": "chat_approver chat_commands chat_messages chat_sessions chat_turn command_confirmation intake",
+    "media": "speech",
+    "models": "anthropic_messages client fallback http_transport openai_protocols",
     "policy": "shell",
-    "server": "webhook_checks webhook_routes webhook_turns webhooks",
-    "web": "pages",
-    "workspace": "backends.local bwrap handlers patch process reading sandbox search terminal watching writing",
-    "workspace.checkpoints": "shadow",
+    "server": "webhooks",
+    "workspace": (
+        "backend_selection handlers patch_file process_tool read_file sandbox.bubblewrap sandbox.sandbox search_files "
+        "shadow_repository terminal_tool write_file"
+    ),
 }
 """What only a turn, a chat, a webhook or a command needs, by package."""
 OTHERS = {"ctypes", "difflib", "html", "http.client", "importlib.resources", "stringprep"}

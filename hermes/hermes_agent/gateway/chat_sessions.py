@@ -219,7 +219,7 @@ class ChatSessions:
             case CommandCall():
                 return "", await self.commands.call(meaning, event, link, key)
             case UnknownCommand():
-                return "", meaning.reply(*self.commands.own, sign=getattr(link.adapter, "typed_command_prefix", "/"))
+                return "", meaning.reply(*self.commands.builtin_commands, sign=getattr(link.adapter, "typed_command_prefix", "/"))
         return event.text, None
 
     # -- sessions ------------------------------------------------------------------------------------------------

@@ -47,9 +47,17 @@ LogMode = Literal["terminal", "daemon"]
 
 QUIET = ("aiohttp", "asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "mcp", "openai", "urllib3", "uvicorn")
 """Loggers of others, heard from WARNING up: below that they tell of every request, with addresses."""
-PLUGIN_LOGGERS = ("hermes_agent.plugins", "hermes_plugins")
-GATEWAY_LOGGERS = ("gateway", "hermes_plugins", "plugins.platforms", "hermes_agent.gateway", "hermes_agent.server")
-"""What upstream's `gateway.log` has (plugin contract §12.5), and our own front doors."""
+PLUGIN_LOGGERS = (
+    "hermes_agent.plugins",
+    "hermes_agent.app.plugins",
+    "hermes_agent.app.manifest_cache",
+    "hermes_plugins",
+)
+GATEWAY_LOGGERS = (
+    "gateway", "hermes_plugins", "plugins.platforms",
+    "hermes_agent.gateway", "hermes_agent.server", "hermes_agent.app.daemon",
+)  # fmt: skip
+"""What upstream's `gateway.log` has (plugin contract §12.5), and our own front ends."""
 MCP_STDERR = "hermes_agent.mcp.stderr"
 """What MCP servers print; where the log is files, it has one of its own."""
 _OFF = ("", "0", "false", "no", "off")

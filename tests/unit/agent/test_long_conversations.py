@@ -70,7 +70,9 @@ def test_a_late_turn_does_as_much_as_an_early_one(tmp_path: Path, laden: bool, r
         bench.run(scenario(base_url))
     early, late = counts[4], counts[-1]
     # `pre_llm_call` is promised the whole conversation; each text that was injected is looked up
-    allowed = ("core/messages.py", "agent/transcript_writer.py:sent_as c_call <built-in method get") if laden else ()
+    allowed = (
+        ("core/messages.py", "agent/transcript_writer.py:messages_to_send c_call <built-in method get") if laden else ()
+    )
     grown = {what: (early[what], n) for what, n in late.items() if n > 1.2 * early[what] + 12}
     more = {what: n for what, n in grown.items() if not what.startswith(allowed)}
     assert not more, f"early and late, after four times as many messages: {more}"

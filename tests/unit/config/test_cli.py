@@ -167,7 +167,7 @@ def test_a_command_loads_nothing_heavy_that_it_does_not_need(home: Path, argumen
     code = (
         "import argparse, sys; from hermes_agent.app.cli import config\n"
         "assert 'yaml' not in sys.modules\n"
-        "parser = argparse.ArgumentParser(); config.add(parser.add_subparsers())\n"
+        "parser = argparse.ArgumentParser(); config.add_config(parser.add_subparsers())\n"
         "args = parser.parse_args(['config', *sys.argv[2:]]); assert args.run(args) == 0\n"
         "sys.exit(' '.join(name for name in sys.argv[1].split() if name in sys.modules) or 0)"
     )

@@ -311,7 +311,7 @@ def test_no_text_keeps_the_filter_busy(pieces, around):
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("mask", ["__call__", "known", "certain"])
+@pytest.mark.parametrize("mask", ["__call__", "mask_known", "find_certain_end"])
 def test_what_logs_while_secrets_are_made_ready_does_not_wait_for_itself(monkeypatch, mask):
     """The garbage collector may run anywhere, with a `__del__` that logs; each log line is masked."""
     filter_of_logs, shown = Redactor(), []

@@ -174,7 +174,7 @@ class DeliveryRules(RuleBasedStateMachine):
         if not self.current.claims:
             self._claim(self.current)
         for claim in self.current.claims:
-            self._try(self.current.mailbox.put_back, claim, self.now, 5.0, error="boom")
+            self._try(self.current.mailbox.requeue, claim, self.now, 5.0, error="boom")
         self.current.claims.clear()
 
     def _claim(self, daemon):

@@ -314,7 +314,7 @@ def test_a_repeat_is_not_forgotten_by_a_later_attempt_that_did_not_come_to_it(bo
     box.close()
     box = Mailbox(path)
     box.acquire()
-    box.settle(box.claim_part(ROOM, 0), SendOutcome.retry("it cannot be looked for"), 0)
+    box.record_outcome(box.claim_part(ROOM, 0), SendOutcome.retry("it cannot be looked for"), 0)
 
     part = box.claim_part(ROOM, 0)
     assert (part.uncertain, part.repeated) == (True, True)

@@ -207,7 +207,7 @@ async def test_a_stop_hands_what_runs_to_the_next_start(running, path, bridge):
     begun = asyncio.Event()
 
     async def never(claimed):
-        await claimed.note(preview="9")
+        await claimed.save_notes(preview="9")
         begun.set()
         await asyncio.Event().wait()
 

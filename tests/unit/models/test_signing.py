@@ -100,7 +100,7 @@ def test_the_signatures_are_those_of_amazons_test_suite(method: str, query: str,
     now = datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
     url = f"https://example.amazonaws.com/{query}"
     keys = sigv4.Keys("AKIDEXAMPLE", SECRET)
-    headers = sigv4.signed(method, url, {}, b"", keys, region="us-east-1", service="service", now=now)
+    headers = sigv4.sign_headers(method, url, {}, b"", keys, region="us-east-1", service="service", now=now)
     assert headers["authorization"] == (
         "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request,"
         f" SignedHeaders=host;x-amz-date, Signature={signature}"

@@ -18,7 +18,7 @@ from hermes_agent.models.embedded.availability import DEFAULT, PINS
 def hermes(tmp_path: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     code = (
         "import argparse, sys; from hermes_agent.app.cli import model; from hermes_agent.core.errors import UserError\n"
-        "parser = argparse.ArgumentParser(); model.add(parser.add_subparsers())\n"
+        "parser = argparse.ArgumentParser(); model.add_model(parser.add_subparsers())\n"
         "args = parser.parse_args(['model', *sys.argv[1:]])\n"
         "try: sys.exit(args.run(args))\n"
         "except UserError as error: print(error, file=sys.stderr); sys.exit(error.exit_status)"

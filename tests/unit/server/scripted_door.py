@@ -73,7 +73,7 @@ class ScriptedAgent:
         self.opened.append(Opened(session_id, platform, approver, given, instructions, keep))
         return ScriptedTalk(self, session_id or f"fresh-{len(self.opened)}", keep)
 
-    async def may_open(self, session_id: str, principal: str) -> None:
+    async def load_if_allowed(self, session_id: str, principal: str) -> None:
         """Every session is everybody's here."""
 
 

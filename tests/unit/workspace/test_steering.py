@@ -551,4 +551,4 @@ def test_a_process_that_exchanges_a_steering_file_for_a_link_has_nothing_hidden_
         result = boxed.call("terminal", command="cat .envrc ../.kube/config; true")
         attempt("hidden-text" not in str(result), f"{number}: {result}")
     boxed.call("process", action="kill", session_id=name)
-    assert looks.before(str(boxed.cwd), mounts=True).mounts
+    assert looks.start_check(str(boxed.cwd), mounts=True).mounts

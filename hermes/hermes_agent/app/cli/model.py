@@ -225,11 +225,12 @@ def _is_verified(there: LocalModelAvailability) -> bool | None:
 
 
 def _status_dict(there: LocalModelAvailability, verified: bool | None) -> dict[str, object]:
-    names = ("usable", "model", "path", "weights", "own_file", "runtime", "memory_needed")
+    names = ("model", "path", "weights", "own_file", "runtime", "memory_needed")
     memory: dict[str, object] = {"memory_total": None, "memory_available": None}
     if there.memory:
         memory = {"memory_total": there.memory.total, "memory_available": there.memory.available}
-    return {name: getattr(there, name) for name in names} | {"verified": verified} | memory
+    fields = {name: getattr(there, name) for name in names}
+    return {"usable": there.is_usable} | fields | {"verified": verified} | memory
 
 
 def _status_lines(there: LocalModelAvailability, verified: bool | None) -> list[str]:
