@@ -32,8 +32,10 @@ from hermes_agent.hooks.bus import AnswerSpill
 from hermes_agent.memory.manager import InitialMemory, MemoryManager
 from hermes_agent.models.request import ModelClient, ToolDefinitions
 from hermes_agent.policy import Approver
-from hermes_agent.policy.taint import CheckedCall, TaintTracker
-from hermes_agent.runtime.bridge import Bridge, SerialExecutor
+from hermes_agent.policy.taint import TaintTracker
+from hermes_agent.policy.taint_rules import CheckedCall
+from hermes_agent.runtime.bridge import Bridge
+from hermes_agent.runtime.workers import SerialExecutor
 from hermes_agent.sessions import (
     LOCAL,
     Principals,
@@ -52,8 +54,6 @@ from hermes_agent.tools.toolsets import Toolsets
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
     from hermes_agent.agent.transcript_writer import MessageCache, SentTexts
-
-__all__ = ["Agent", "CommitWriter"]
 
 
 _PendingCommit = tuple[str, SessionCommit, "asyncio.Future[None]"]

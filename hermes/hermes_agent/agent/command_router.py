@@ -20,8 +20,6 @@ from hermes_agent.sessions import LOCAL
 from hermes_agent.skills.skill_commands import SkillCommands
 from hermes_agent.tools import CallScope, current_scope
 
-__all__ = ["CommandCall", "RunSkill", "CommandRouter", "UnknownCommand"]
-
 
 @dataclass(frozen=True, slots=True)
 class CommandCall:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hermes_agent.agent.context_engines import ContextEngines
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["SessionCompaction"]
 
 logger = logging.getLogger(__name__)
 

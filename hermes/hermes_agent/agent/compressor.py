@@ -15,8 +15,6 @@ from hermes_agent.contracts.context_engine import DEFAULT_ENGINE, ContextEngine,
 from hermes_agent.core.errors import ContextTooLong, ModelError, UserError
 from hermes_agent.core.messages import text_content
 
-__all__ = ["Compressor", "Summarise", "rough_tokens", "text_tokens", "count_tokens"]
-
 logger = logging.getLogger(__name__)
 
 _BYTES = 4

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hermes_agent.agent.compressor import Summarise
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["TOOLSET", "SelectedEngine", "ContextEngines"]
 
 logger = logging.getLogger(__name__)
 

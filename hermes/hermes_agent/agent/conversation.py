@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
     from hermes_agent.agent.subagents import SubagentPolicy
 
-__all__ = ["Conversation"]
 
 CLOSE_LIMIT_S = 1.0
 """For how long nothing is thought to have happened to a session that was opened."""

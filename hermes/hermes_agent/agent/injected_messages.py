@@ -11,8 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-__all__ = ["MAX_PENDING", "PromptedFrontEnd", "InjectedMessages", "PushResult"]
-
 MAX_PENDING = 32
 """Texts that may wait for one conversation."""
 MAX_SESSIONS = 512

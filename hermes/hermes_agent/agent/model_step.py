@@ -40,8 +40,6 @@ from hermes_agent.runtime.bridge import Bridge
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["MiddlewareStream", "ModelStep"]
-
 
 logger = logging.getLogger(__name__)
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from hermes_agent.agent.compaction import SessionCompaction
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["ReplayResult", "replay_session"]
 
 NO_LIMIT = 1_000_000
 

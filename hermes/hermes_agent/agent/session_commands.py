@@ -22,8 +22,6 @@ from hermes_agent.tools import current_scope
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["find_session", "register", "set_title"]
-
 
 LISTED_SESSIONS = 10
 """Sessions that `/resume` lists."""

@@ -18,8 +18,6 @@ from hermes_agent.runtime.bridge import Bridge
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["BOUNDARY", "MAX_LEFT_SESSIONS", "SessionLifecycle", "TitleWriter"]
-
 
 BOUNDARY = "session_boundary"
 """Reason to close a conversation whose session somebody else keeps: a request over HTTP is done."""

@@ -17,22 +17,6 @@ from hermes_agent.sessions import UsageTotals
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = [
-    "PRICE_REMEDY",
-    "UsageCap",
-    "ChooseModel",
-    "CompressionSettings",
-    "UsageLimits",
-    "AgentSettings",
-    "usage_caps",
-    "turn_caps",
-    "read_limits",
-    "price_refusal",
-    "reached_cap",
-    "uncounted_notice",
-    "find_unpriced",
-    "unpriced_sentence",
-]
 
 logger = logging.getLogger(__name__)
 

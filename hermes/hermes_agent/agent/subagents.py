@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["SubagentPolicy", "DelegationSettings", "Subagents"]
 
 logger = logging.getLogger(__name__)
 

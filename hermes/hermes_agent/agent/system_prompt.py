@@ -28,21 +28,6 @@ from hermes_agent.core.untrusted import find_injection
 from hermes_agent.system.files import hold_directory, open_beneath
 from hermes_agent.tools import ToolRegistry
 
-__all__ = [
-    "ContextFile",
-    "FolderInstructions",
-    "MAX_CHARS",
-    "PLATFORM_HINTS",
-    "SkillsIndex",
-    "SystemPrompt",
-    "SystemPromptBuilder",
-    "compose_system_prompt",
-    "load_identity",
-    "load_project_context",
-    "platform_hint",
-]
-
-
 MAX_CHARS = 20_000
 """Characters of one file that are taken in; of a longer one its head and its tail."""
 _MAX_FOLDER_CHARS = 8000

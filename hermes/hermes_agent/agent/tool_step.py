@@ -20,8 +20,6 @@ from hermes_agent.tools import CallScope, ToolOutcome, tool_error
 from hermes_agent.tools.call_scope import MAX_PARALLEL, batch_limit_s, may_run_in_parallel
 from hermes_agent.tools.results import status_of
 
-__all__ = ["INTERRUPTED", "ToolStep"]
-
 logger = logging.getLogger(__name__)
 
 INTERRUPTED = tool_error("interrupted by the user")

@@ -21,17 +21,6 @@ from hermes_agent.tools import tool_error
 if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
 
-__all__ = [
-    "HistoryRepair",
-    "LOST_RESULT",
-    "MessageCache",
-    "RequestDigest",
-    "SentTexts",
-    "TurnRecorder",
-    "digest_tools",
-    "repaired",
-]
-
 
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode  # `json.dumps` would make one for each message
 

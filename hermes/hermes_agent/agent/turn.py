@@ -31,8 +31,6 @@ from hermes_agent.models.model_catalog import cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart, ToolDefinitions
 from hermes_agent.sessions import TURN, UsageRecord
 
-__all__ = ["run_turn"]
-
 logger = logging.getLogger(__name__)
 
 TOO_LONG_TRIES = 3

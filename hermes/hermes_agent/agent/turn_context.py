@@ -21,8 +21,6 @@ from hermes_agent.tools.call_scope import StepBudget, freeze_arguments
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["Interrupt", "Interrupted", "RepeatedCalls", "TurnState", "TurnStopped", "changed_path", "verify_nudge"]
-
 
 T = TypeVar("T")
 

@@ -33,18 +33,6 @@ if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = [
-    "InterruptedTurn",
-    "add_injected",
-    "load_interrupted_turn",
-    "mask_stream",
-    "recall",
-    "remember_turn",
-    "start_turn",
-    "track_recalled",
-    "without_fences",
-]
-
 
 NEVER_RUN = tool_error("not run: the agent was restarted before this call")
 

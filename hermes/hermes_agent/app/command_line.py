@@ -17,8 +17,6 @@ from hermes_agent.config.home import selected_profile
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import SUBCOMMANDS
 
-__all__ = ["Parser", "build_parser", "run"]
-
 
 class Parser(argparse.ArgumentParser):
     """Finds the width itself: argparse imports `shutil` for it, with every compressor, whenever an option is added."""

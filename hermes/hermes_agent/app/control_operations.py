@@ -49,21 +49,6 @@ if TYPE_CHECKING:
     from hermes_agent.plugins.plugin_record import LoadedPlugin
     from hermes_agent.service.control_socket import Operation
 
-__all__ = [
-    "APPROVER",
-    "FOR_MEMBERS",
-    "GroupOperations",
-    "KEY_LENGTH",
-    "MemberCommand",
-    "MemberCommands",
-    "PLATFORM",
-    "PluginStatus",
-    "PluginTrouble",
-    "find_plugin_troubles",
-    "make_operations",
-    "troubles_as_json",
-]
-
 
 PLATFORM = "cli"
 APPROVER = NoApprover("over the daemon's socket")

@@ -12,8 +12,6 @@ from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.host import Host
 from hermes_agent.sessions import LOCAL
 
-__all__ = ["run"]
-
 
 def run(*, oneshot: str | None, first: str | None, continue_last: bool, resume: str | None, model: str | None) -> int:
     """Open the conversation that the command line asks for and return the exit status.

@@ -30,8 +30,6 @@ from hermes_agent.service.systemd import ServiceNotifier, SocketHandover, feed_w
 if TYPE_CHECKING:
     from hermes_agent.server.http_types import App
 
-__all__ = ["DaemonComponent", "ReloadSignal", "run_daemon"]
-
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hermes_agent.core.messages import Message
     from hermes_agent.sessions import SessionInfo
 
-__all__ = ["VARIABLE", "ask_daemon", "converse", "daemon_socket", "load_session", "list_sessions", "refuse_remote"]
 
 VARIABLE = "HERMES_DAEMON_SOCKET"
 EXIT_WORDS, NEW_SESSION_WORDS = ("/exit", "/quit", "exit", "quit"), ("/new", "/reset", "/clear")

@@ -10,8 +10,6 @@ from hermes_agent.config.schema import Node
 from hermes_agent.plugins.config_schema import schema_with_options
 from hermes_agent.plugins.discovery import Discovery, discover
 
-__all__ = ["declared_schema", "find_plugins"]
-
 
 def find_plugins(home: Path) -> Discovery:
     """Return every plugin that is there, enabled or not; nothing is loaded."""

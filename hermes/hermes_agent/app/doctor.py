@@ -50,9 +50,6 @@ from hermes_agent.store.database import check_database as check_state
 from hermes_agent.system.installation import extras, install_hint, missing_packages
 from hermes_agent.workspace.backend import Backend, BackendCommand, ShellState
 
-__all__ = ["check_model", "run_checks"]
-
-
 QUESTION = "This is a test of the connection. Answer with the word ready and nothing else."
 ASK_S = 120.0
 """Seconds in which a server has to answer the question of `--ask`."""

@@ -19,7 +19,8 @@ from hermes_agent.config.dotenv import read_env_file, write_env_value
 from hermes_agent.config.edit import set_value
 from hermes_agent.config.home import HomePaths
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.redaction import looks_like_secret_name, redactor
+from hermes_agent.core.redaction import redactor
+from hermes_agent.core.secrecy import looks_like_secret_name
 from hermes_agent.gateway.access import AccessControl, PairingStore
 from hermes_agent.server import KEY_NAME, file_key
 from hermes_agent.service.control_socket import request, request_at
@@ -29,8 +30,6 @@ from hermes_agent.service.daemon_state import lock_holder, read_note, read_state
 if TYPE_CHECKING:
     from hermes_agent.host import Host
     from hermes_agent.plugins.manifest import PluginManifest
-
-__all__ = ["collect_from_socket", "collect_status", "set_up", "status_text"]
 
 
 CONTROL_KEYS = ("cwd", "delivery", "parked", "platforms", "plugins")

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 from hermes_agent import __version__
 
-__all__ = ["main"]
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `hermes ARGV…` and return its exit status: 0, 1, 2 (usage, no model), 75 (lock), 78 (config)."""

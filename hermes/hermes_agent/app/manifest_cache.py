@@ -26,25 +26,29 @@ from hermes_agent.plugins.discovery import is_on
 from hermes_agent.plugins.entry_points import program_identity
 from hermes_agent.plugins.manifest import PluginManifest, read_manifest
 
-__all__ = ["CACHE_NAME", "ManifestCache", "quiet_or_debug"]
+logger = logging.getLogger(__name__)
+
+PLUGIN_LOGGERS = ("hermes_agent.plugins", "hermes_agent.app.plugins", "hermes_agent.app.manifest_cache")
+"""Loggers of the plugin loader and of its administration."""
 
 
 def quiet_or_debug(environ: Mapping[str, str]) -> None:
-    """Keep the package's log out of the command's output, unless somebody debugs plugins."""
-    debug = is_on(environ.get("HERMES_PLUGINS_DEBUG"))
-    log = logging.getLogger("hermes_agent.plugins" if debug else "hermes_agent")
-    if log.handlers:
-        return
-    if debug:
+    """Keep the package's log out of the command's output, unless the user debugs plugins."""
+    if is_on(environ.get("HERMES_PLUGINS_DEBUG")):
         handler: logging.Handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("[plugins] %(levelname)s %(message)s"))
-        log.setLevel(logging.DEBUG)
-    else:
-        handler = logging.NullHandler()  # without any handler Python prints warnings to stderr
-    log.addHandler(handler)
+        for name in PLUGIN_LOGGERS:
+            _add_handler(name, handler, logging.DEBUG)
+    else:  # without any handler Python prints warnings to stderr
+        _add_handler("hermes_agent", logging.NullHandler(), logging.NOTSET)
 
 
-logger = logging.getLogger(__name__)
+def _add_handler(name: str, handler: logging.Handler, level: int) -> None:
+    log = logging.getLogger(name)
+    if not log.handlers:
+        log.setLevel(level or log.level)
+        log.addHandler(handler)
+
 
 CACHE_NAME = "plugins_seen.json"
 SETTLED_NS = 2_000_000_000

@@ -16,8 +16,6 @@ from hermes_agent.config import hermes_home
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_USAGE, UserError
 from hermes_agent.plugins.plugin_state import last_load, read_state
 
-__all__ = ["PluginCommand", "help_text", "known_commands", "run_plugin_command"]
-
 
 def run_plugin_command(name: str, argv: Sequence[str], built_in: Collection[str]) -> int:
     """Load the plugins and run their command `name`; an unknown one is a usage error with the nearest name.

@@ -16,8 +16,6 @@ from hermes_agent.plugins.config_names import find_unknown_names
 from hermes_agent.plugins.usage_account import watch_threads
 from hermes_agent.policy.network import explain_unruled
 
-__all__ = ["start_host", "start_warnings"]
-
 logger = logging.getLogger(__name__)
 
 

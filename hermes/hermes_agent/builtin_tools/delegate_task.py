@@ -13,8 +13,6 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import CallScope, current_scope, tool_result, tool_schema
 
-__all__ = ["SCHEMA", "SubagentRunner", "DelegateTask", "SubagentReport", "DelegatedTask"]
-
 ROLES = ("leaf", "orchestrator")
 MAX_TASKS = 32
 

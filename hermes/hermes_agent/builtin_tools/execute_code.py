@@ -27,8 +27,6 @@ from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.system.files import hold_directory, open_beneath
 from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope, shown_tools, tool_error, tool_schema
 
-__all__ = ["SCHEMA", "ExecuteCode"]
-
 CALLABLE = ("patch", "read_file", "search_files", "terminal", "web_extract", "web_search", "write_file")
 """Tools that a script may call, as far as they are there."""
 MAX_CALLS = 50

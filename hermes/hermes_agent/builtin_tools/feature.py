@@ -11,8 +11,6 @@ from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import Dispatcher, ToolRegistry
 
-__all__ = ["register"]
-
 
 def register(
     registry: ToolRegistry,

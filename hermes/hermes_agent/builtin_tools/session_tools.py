@@ -19,9 +19,6 @@ from hermes_agent.policy import Refusal
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import current_scope, tool_error, tool_result, tool_schema
 
-__all__ = ["CLARIFY_SCHEMA", "Clarify", "TODO_SCHEMA", "Todo"]
-
-
 STATES = ("pending", "in_progress", "completed", "cancelled")
 MAX_ITEMS = 200
 MAX_CHARS = 2_000

@@ -20,8 +20,6 @@ from hermes_agent.system.safe_http import AddressRejected, HostNotFound, check_h
 from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result, tool_schema
 from hermes_agent.tools.approval_gate import parse_destination
 
-__all__ = ["EXTRACT_SCHEMA", "SEARCH_SCHEMA", "WebExtract", "WebSearch", "register"]
-
 MOST_RESULTS = 20
 MOST_URLS = 10
 PAGE_CHARS = 15_000

@@ -16,7 +16,6 @@ from hermes_agent.system.safe_http import AddressPolicy, AddressRejected, open_u
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["FetchedPage", "can_read", "fetch_all", "read_page"]
 
 MAX_BYTES = 5_000_000
 """What is beyond is not read."""

@@ -13,9 +13,6 @@ from typing import Any
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.runtime.bridge import Bridge
 
-__all__ = ["ASYNC_LIMIT_S", "PendingConfirmations", "await_result", "run_command"]
-
-
 logger = logging.getLogger(__name__)
 
 ASYNC_LIMIT_S = 30.0

@@ -18,9 +18,6 @@ from collections.abc import Iterable, Sequence
 from hermes_agent.contracts.command import COMMAND, CommandHandler, SlashCommand
 from hermes_agent.core.registry import BUILTIN, Registry
 
-__all__ = ["CommandTable", "RESERVED", "find_by_prefix", "find_command", "normalise_name", "parse_command"]
-
-
 _LINE = re.compile(r"/([A-Za-z][\w:.-]*)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
 
 

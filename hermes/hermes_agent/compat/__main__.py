@@ -10,8 +10,6 @@ from pathlib import Path
 from hermes_agent.compat import agent, import_hook
 from hermes_agent.core.errors import EXIT_USAGE
 
-__all__ = ["main"]
-
 USAGE = "usage: python -m hermes_agent.compat SCRIPT [ARG…]"
 
 

@@ -24,19 +24,6 @@ from hermes_agent.core.registry import staged_store
 from hermes_agent.host import Host, current
 from hermes_agent.policy import NoApprover
 
-__all__ = [
-    "AIAgent",
-    "SingletonSlot",
-    "allow_building",
-    "consume_detached_task_result",
-    "host",
-    "host_or_none",
-    "is_interrupted",
-    "of_host",
-    "safe_schedule_threadsafe",
-]
-
-
 Part = TypeVar("Part")
 R = TypeVar("R")
 P = ParamSpec("P")

@@ -40,29 +40,6 @@ from hermes_agent.policy.shell import ShellVerdict, judge
 from hermes_agent.system.safe_http import AddressRejected, is_allowed_address, parse_http_url
 from hermes_agent.tools import current_scope
 
-__all__ = [
-    "DANGEROUS",
-    "DANGEROUS_COMPILED",
-    "HARDLINE",
-    "HARDLINE_COMPILED",
-    "KeepingCredentials",
-    "Patterns",
-    "approval_mode",
-    "check_dangerous_command",
-    "check_website_access",
-    "detect_dangerous_command",
-    "detect_hardline_command",
-    "get_current_session_key",
-    "has_blocking_approval",
-    "is_safe_url",
-    "open_credentialed_url",
-    "redirect_target_from_response",
-    "request_tool_approval",
-    "resolve_gateway_approval",
-    "url_origin",
-]
-
-
 CHOICES: dict[str, Choice] = {"once": "once", "session": "session", "always": "always", "deny": "deny"}
 """What people answer."""
 

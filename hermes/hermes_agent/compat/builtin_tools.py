@@ -29,29 +29,6 @@ from hermes_agent.plugins.tool_access import dispatch_tool
 from hermes_agent.tools.results import failure
 from hermes_agent.tools.toolsets import LEGACY
 
-__all__ = [
-    "BUILTIN_MODULES",
-    "ProcessRegistry",
-    "check_image_generation_requirements",
-    "check_terminal_requirements",
-    "check_web_api_key",
-    "cleanup_vm",
-    "clear_task_env_overrides",
-    "discover_builtin_tools",
-    "discover_mcp_tools",
-    "image_generate_tool",
-    "legacy_toolsets",
-    "process_registry",
-    "register_task_env_overrides",
-    "registers_tools",
-    "run_async",
-    "sanitised_error",
-    "terminal_tool",
-    "web_extract_tool",
-    "web_search_tool",
-]
-
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

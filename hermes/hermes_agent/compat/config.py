@@ -26,36 +26,11 @@ from hermes_agent.config.edit import set_value, unset_value
 from hermes_agent.config.effective import dump_yaml
 from hermes_agent.config.schema import MISSING, OPEN, default, lookup
 from hermes_agent.core.errors import ConfigError, UserError
-from hermes_agent.core.redaction import MASK, looks_like_secret_name, redactor
+from hermes_agent.core.redaction import MASK, redactor
+from hermes_agent.core.secrecy import looks_like_secret_name
 from hermes_agent.credentials import Credentials
 from hermes_agent.host import current
 from hermes_agent.system.files import PRIVATE, write_atomic
-
-__all__ = [
-    "CachedFetch",
-    "DiskCache",
-    "UnscopedSecretError",
-    "atomic_config_write",
-    "cfg_get",
-    "fal_key_is_configured",
-    "fast_safe_load",
-    "get_config_path",
-    "get_env_value",
-    "get_max_bytes",
-    "get_max_line_length",
-    "get_max_lines",
-    "get_secret",
-    "load_config",
-    "load_config_readonly",
-    "managed_nous_tools_enabled",
-    "prefers_gateway",
-    "read_raw_config",
-    "redact_sensitive_text",
-    "save_config",
-    "save_env_value",
-    "write_platform_config_field",
-]
-
 
 logger = logging.getLogger(__name__)
 

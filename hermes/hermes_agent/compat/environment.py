@@ -36,39 +36,6 @@ from hermes_agent.plugins.context import profile_name
 from hermes_agent.system.files import write_atomic
 from hermes_agent.workspace.paths import closed_reason, secret_reason
 
-__all__ = [
-    "FEATURES",
-    "FeatureUnavailable",
-    "Profile",
-    "atomic_json_write",
-    "atomic_replace",
-    "display_hermes_home",
-    "ensure",
-    "ensure_and_bind",
-    "env_bool",
-    "env_float",
-    "env_int",
-    "env_var_enabled",
-    "feature_missing",
-    "find_node_executable",
-    "get_active_profile_name",
-    "get_memory_dir",
-    "get_read_block_error",
-    "get_write_denied_error",
-    "how_to_add",
-    "list_profiles",
-    "load_hermes_dotenv",
-    "pip_install",
-    "raise_if_read_blocked",
-    "register_env_passthrough",
-    "resolve_agent_cwd",
-    "resolve_profile_env",
-    "windows_detach_popen_kwargs",
-    "windows_hide_flags",
-    "with_hermes_node_path",
-]
-
-
 logger = logging.getLogger(__name__)
 
 ON = ("1", "true", "yes", "on")

@@ -45,47 +45,6 @@ from hermes_agent.policy import PendingQuestion
 if TYPE_CHECKING:
     import httpx
 
-__all__ = [
-    "AmbiguousJobReference",
-    "MAX_SENT_TEXTS",
-    "MAX_TEXT",
-    "STICKER_VISION_PROMPT",
-    "await_confirmation",
-    "build_animated_sticker_injection",
-    "build_sticker_injection",
-    "cache_sticker_description",
-    "confirm",
-    "create_job",
-    "forget_confirmation",
-    "gateway_model",
-    "get_cached_description",
-    "get_job",
-    "id_list",
-    "list_jobs",
-    "load_gateway_config",
-    "load_jobs",
-    "lookup",
-    "lookup_channel_type",
-    "mark_awaiting_text",
-    "not_sent",
-    "open_clarifications",
-    "pause_job",
-    "pending_confirmation",
-    "platform_httpx_limits",
-    "platform_registry",
-    "record",
-    "remove_job",
-    "resolve_channel_prompt",
-    "resolve_channel_skills",
-    "resolve_gateway_clarify",
-    "resolve_job_ref",
-    "resume_job",
-    "running_gateway",
-    "runtime_agent_arguments",
-    "trigger_job",
-    "update_job",
-]
-
 
 def resolve_channel_prompt(config_extra: dict[str, Any], channel_id: str, parent_id: str | None = None) -> str | None:
     """Return what a channel adds to the system prompt: `channel_prompts: {<id>: <text>}`; else its parent's."""

@@ -17,22 +17,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-__all__ = [
-    "DECLINED",
-    "RESERVED",
-    "ServedModule",
-    "UpstreamFinder",
-    "UpstreamLoader",
-    "UpstreamModule",
-    "declined",
-    "install",
-    "installed",
-    "is_served",
-    "reason",
-    "served",
-    "uninstall",
-]
-
 logger = logging.getLogger(__name__)
 
 HERE = Path(__file__).resolve().parent

@@ -33,34 +33,6 @@ from hermes_agent.models.providers import ModelEndpoint, ProviderCatalog
 from hermes_agent.plugins.llm_client import AuxiliaryCall, call_auxiliary, call_auxiliary_async
 from hermes_agent.tools import tool_error
 
-__all__ = [
-    "CanonicalUsage",
-    "CostResult",
-    "PricingEntry",
-    "async_call_llm",
-    "cached_provider_model_ids",
-    "call_llm",
-    "clear_provider_models_cache",
-    "estimate_usage_cost",
-    "flatten_message_text",
-    "get_default_model_for_provider",
-    "get_label",
-    "get_pricing_entry",
-    "get_provider_env",
-    "get_provider_profile",
-    "list_providers",
-    "normalize_usage",
-    "nous_portal_tags",
-    "provider_model_ids",
-    "provider_models",
-    "register_provider",
-    "sign_in_providers",
-    "text_to_speech_tool",
-    "transcribe_audio",
-    "vision_analyze_tool",
-]
-
-
 logger = logging.getLogger(__name__)
 
 _tables: dict[int, dict[str, list[str]]] = {}

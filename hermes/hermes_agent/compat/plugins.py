@@ -23,41 +23,6 @@ from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.skills.library import NAME
 from hermes_agent.skills.skill_file import SkillFile, fits_platform, parse_document
 
-__all__ = [
-    "CommandDef",
-    "command_registry",
-    "discord_skill_commands_by_category",
-    "discover_plugins",
-    "find_provider_dir",
-    "get_disabled_skill_names",
-    "get_external_skills_dirs",
-    "get_plugin_auxiliary_tasks",
-    "get_plugin_command_handler",
-    "get_plugin_commands",
-    "get_plugin_manager",
-    "get_plugin_toolsets",
-    "get_skill_commands",
-    "has_hook",
-    "has_middleware",
-    "invoke_hook",
-    "invoke_middleware",
-    "is_gateway_known_command",
-    "is_valid_namespace",
-    "parse_frontmatter",
-    "parse_qualified_name",
-    "plugin_command_entries",
-    "resolve_command",
-    "resolve_plugin_command_result",
-    "skill_matches_platform",
-    "skill_view",
-    "skills_directory",
-    "skills_list",
-    "slack_native_slashes",
-    "slack_subcommand_map",
-    "telegram_menu_commands",
-    "telegram_menu_max_commands",
-]
-
 
 @dataclass(frozen=True)
 class CommandDef:

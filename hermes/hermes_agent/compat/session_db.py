@@ -17,8 +17,6 @@ from hermes_agent.sessions.commits import COLUMNS, message_from_row
 from hermes_agent.sessions.search import has_search
 from hermes_agent.sessions.transcript import CACHED_SESSIONS, Transcript
 
-__all__ = ["SessionDB", "apply_wal_with_fallback", "default_path"]
-
 
 def default_path() -> Path:
     """Return the home's `state.db`; asked at each use."""

@@ -18,27 +18,6 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import has_colour
 from hermes_agent.memory.provider_session import SetupField, configure_provider
 
-__all__ = [
-    "CANCELLED",
-    "Colors",
-    "ask",
-    "choose",
-    "color",
-    "curses_radiolist",
-    "masked_secret_prompt",
-    "print_cancelled_setup",
-    "print_error",
-    "print_header",
-    "print_info",
-    "print_success",
-    "print_warning",
-    "prompt",
-    "prompt_choice",
-    "prompt_yes_no",
-    "setup_memory",
-    "write_env_vars",
-]
-
 CANCELLED = -1
 """What `choose` gives when nobody chose."""
 

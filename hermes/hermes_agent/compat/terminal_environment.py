@@ -19,8 +19,6 @@ from typing import IO, Any, Protocol
 
 from hermes_agent.compat.agent import is_interrupted
 
-__all__ = ["BaseEnvironment", "ProcessHandle", "ThreadedProcessHandle"]
-
 POLL_INTERVAL_S = 0.05
 EXIT_TIMEOUT, EXIT_INTERRUPTED = 124, 130
 

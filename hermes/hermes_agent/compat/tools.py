@@ -19,23 +19,6 @@ from hermes_agent.plugins.tool_access import dispatch_tool
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.tools.toolsets import Toolsets
 
-__all__ = [
-    "TOOLSETS",
-    "create_custom_toolset",
-    "get_all_toolsets",
-    "get_tool_definitions",
-    "get_toolset",
-    "get_toolset_info",
-    "get_toolset_names",
-    "handle_function_call",
-    "invalidate_check_fn_cache",
-    "resolve_multiple_toolsets",
-    "resolve_toolset",
-    "tool_registry",
-    "validate_toolset",
-]
-
-
 logger = logging.getLogger(__name__)
 
 invalidate_check_fn_cache = of_host(lambda host: host.tools.checks, CheckCache.forget)

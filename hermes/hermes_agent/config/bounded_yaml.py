@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import yaml
 
-__all__ = ["MAX_BYTES", "BoundedDocument", "YamlRejected", "parse_yaml", "read_yaml"]
-
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 60
 MAX_NODES = 20_000

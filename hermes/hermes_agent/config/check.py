@@ -38,8 +38,6 @@ from hermes_agent.config.yaml_document import (
 )
 from hermes_agent.config.yaml_reader import decode_file, read_file
 
-__all__ = ["ConfigReport", "check_file", "check_home", "count_keys", "keys_without_effect", "plugin_keys"]
-
 
 def count_keys(value: dict[str, Any]) -> int:
     """Return the number of values that are written in a config; a list counts as one."""

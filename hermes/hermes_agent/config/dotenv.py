@@ -10,8 +10,6 @@ from hermes_agent.config.yaml_reader import decode_file
 from hermes_agent.core.errors import UserError
 from hermes_agent.system.files import PRIVATE, hold_lock, write_atomic
 
-__all__ = ["EnvFile", "parse_env", "read_env_file", "write_env_value"]
-
 _LINE = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTED = {'"': re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL), "'": re.compile(r"'([^']*)'")}

@@ -35,20 +35,6 @@ from hermes_agent.config.yaml_reader import read_file, read_text
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.system.files import hold_lock, write_atomic
 
-__all__ = [
-    "MOST_CANDIDATES",
-    "OPTION",
-    "append_key",
-    "edited_text",
-    "insert_key",
-    "parse_value",
-    "remove_lines",
-    "replace_key",
-    "set_value",
-    "unset_value",
-]
-
-
 MOST_CANDIDATES = 400
 """Lines that a value may have; each more costs a reading of the file."""
 _WIDE = 100_000

@@ -21,31 +21,6 @@ from typing import NamedTuple
 
 from hermes_agent.core.errors import UserError
 
-__all__ = [
-    "ACTIVE_PROFILE_FILE",
-    "DECLARED",
-    "DEFAULT_PROFILE",
-    "EFFECTIVE",
-    "ENV_FILE",
-    "FileAccess",
-    "HomePaths",
-    "HomeProfile",
-    "LOCAL",
-    "PRINCIPALS",
-    "WORKSPACE",
-    "find_denial",
-    "hermes_home",
-    "home_paths",
-    "make_home",
-    "place_in_home",
-    "profile_at",
-    "profiles",
-    "root_home",
-    "selected_profile",
-    "stamp",
-]
-
-
 EFFECTIVE = "config.yaml"
 LOCAL = "config.local.yaml"
 ENV_FILE = ".env"

@@ -29,8 +29,6 @@ from hermes_agent.config.validate import Violation, near_miss, validate
 from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding, config_error
 from hermes_agent.config.yaml_reader import read_file
 
-__all__ = ["Config", "Layer", "LookUp", "Origin", "check_document", "load", "read_layers", "variable_look_up"]
-
 Origin = Literal["declared", "local", "default"]
 LookUp = Callable[[str], str | None]
 """Returns the value of a variable, or None when it is not set."""

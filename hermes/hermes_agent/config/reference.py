@@ -8,8 +8,6 @@ from typing import Any
 
 from hermes_agent.config.schema import USED, KeyPath, Node, effect, load_schema, resolve, types
 
-__all__ = ["markdown"]
-
 _HEAD = """# Every key of `config.yaml`
 
 Made from `hermes_agent/config/schema.json` by `python -m hermes_agent.config.reference`; a test compares.

@@ -37,47 +37,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = [
-    "ANNOTATIONS",
-    "ConfigName",
-    "KEYWORDS",
-    "KeyPath",
-    "MISSING",
-    "Node",
-    "OPEN",
-    "PLATFORM",
-    "PLUGIN",
-    "PROVIDER",
-    "TOOL",
-    "TOOLSET",
-    "USED",
-    "child",
-    "default",
-    "effect",
-    "expand",
-    "expand_shorthand",
-    "extended",
-    "fill_defaults",
-    "find_names",
-    "find_value",
-    "has_names",
-    "has_variable",
-    "is_secret",
-    "leaves",
-    "load_schema",
-    "lookup",
-    "merge",
-    "nested",
-    "normalise",
-    "parse_path",
-    "render_path",
-    "resolve",
-    "types",
-    "variables",
-    "walk",
-]
-
-
 KeyPath = tuple[str | int, ...]
 """Names of mappings' keys and, for lists, indices from 0."""
 
@@ -241,7 +200,7 @@ def effect(path: KeyPath) -> str:
 
 def is_secret(path: KeyPath, schema: Node | None = None) -> bool:
     """Say whether a value at `path` is never shown: the schema says so, or a name on the way does."""
-    from hermes_agent.core.redaction import looks_like_secret_name  # only where values are shown
+    from hermes_agent.core.secrecy import looks_like_secret_name  # only where values are shown
 
     node: Node | None = load_schema() if schema is None else schema
     secret = False

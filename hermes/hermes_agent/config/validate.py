@@ -32,9 +32,6 @@ from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding
 from hermes_agent.core.redaction import MASK, redactor
 from hermes_agent.core.text import is_near_miss, nearest_name
 
-__all__ = ["LONGEST_QUOTE", "Violation", "describe_unknown", "describe_violation", "has_type", "near_miss", "validate"]
-
-
 Kind = Literal["type", "enum", "minimum", "maximum", "minLength", "pattern", "unknown", "near_miss"]
 
 

@@ -16,8 +16,6 @@ import yaml
 from hermes_agent.config.schema import render_path
 from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding, Position
 
-__all__ = ["MAX_DEPTH", "MAX_VALUES", "ValueBuilder", "describe_syntax_error"]
-
 
 def describe_syntax_error(error: yaml.YAMLError, text: str, name: str) -> ConfigFinding:
     """Return the finding for a text that does not parse, at the place where a person has to look."""

@@ -11,19 +11,6 @@ from typing import Any, Literal, NamedTuple
 from hermes_agent.config.schema import KeyPath
 from hermes_agent.core.errors import ConfigError
 
-__all__ = [
-    "ConfigDocument",
-    "ConfigFinding",
-    "ENV_HINT",
-    "FindingLevel",
-    "HINT",
-    "Position",
-    "config_error",
-    "format_findings",
-    "in_order",
-]
-
-
 HINT = "every key with its type and default: docs/reference/config.md"
 FindingLevel = Literal["error", "warning", "note"]
 """A warning is about a value that is taken and does not do what it asks for."""

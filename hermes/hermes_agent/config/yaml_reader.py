@@ -10,8 +10,6 @@ from pathlib import Path
 
 from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding
 
-__all__ = ["MAX_BYTES", "decode_file", "read_file", "read_text"]
-
 MAX_BYTES = 1024 * 1024
 
 

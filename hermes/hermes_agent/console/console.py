@@ -25,7 +25,6 @@ from hermes_agent.sessions import LOCAL
 if TYPE_CHECKING:
     from hermes_agent.console.line_editor import CompletionEntry
 
-__all__ = ["Console", "is_leaving"]
 
 PROMPT = "❯ "
 PLATFORM = "cli"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from hermes_agent.console.line_editor import CompletionEntry
 
-__all__ = ["InputQueue", "LinePrompt", "MAX_QUEUED", "PromptCancelled", "QueuedInput", "TypedLines"]
-
 
 class PromptCancelled(Exception):
     """The prompt was taken away; what was typed is kept for the next one."""

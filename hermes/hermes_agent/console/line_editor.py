@@ -14,8 +14,6 @@ from prompt_toolkit.history import FileHistory
 from hermes_agent.core.redaction import redactor
 from hermes_agent.system.files import PRIVATE
 
-__all__ = ["CompletionEntry", "SlashCompleter", "hint_for", "line_editor"]
-
 
 class CompletionEntry(NamedTuple):
     """What can be completed."""

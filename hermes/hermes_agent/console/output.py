@@ -33,17 +33,6 @@ from hermes_agent.core.redaction import redactor
 from hermes_agent.core.text import has_colour, nearest_name
 from hermes_agent.policy import Approver, Choice, NoApprover, Refusal
 
-__all__ = [
-    "Renderer",
-    "TerminalApprover",
-    "answer_once",
-    "incomplete_reason",
-    "printable",
-    "tool_line",
-    "without_sentence",
-]
-
-
 LINE_LIMIT = 160
 
 _DIM, _BOLD, _YELLOW, _RED, _CYAN, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[33m", "\x1b[31m", "\x1b[36m", "\x1b[0m"

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-__all__ = ["CheckCache"]
-
 logger = logging.getLogger(__name__)
 
 TTL_S = 30.0

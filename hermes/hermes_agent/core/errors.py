@@ -20,25 +20,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from hermes_agent.core.messages import Usage
 
-__all__ = [
-    "EXIT_CONFIG",
-    "EXIT_FAILED",
-    "EXIT_LOCKED",
-    "EXIT_OK",
-    "EXIT_USAGE",
-    "ConfigError",
-    "ContextTooLong",
-    "HermesError",
-    "LockHeld",
-    "ModelError",
-    "ModelErrorKind",
-    "AccessDenied",
-    "PluginError",
-    "RetryLater",
-    "ToolFailed",
-    "UnsupportedOption",
-    "UserError",
-]
 
 EXIT_OK = 0
 EXIT_FAILED = 1

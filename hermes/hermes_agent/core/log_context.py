@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-__all__ = ["attribute_loggers", "record_fields", "clear_attributions", "log_context", "log_fields", "format_fields"]
-
 _NONE: Mapping[str, str] = MappingProxyType({})
 _FIELDS: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar("hermes_log_fields", default=_NONE)
 _PLUGINS: dict[str, str] = {}

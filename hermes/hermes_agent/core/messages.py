@@ -26,30 +26,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = [
-    "Content",
-    "Event",
-    "FinishReason",
-    "Message",
-    "Notice",
-    "Role",
-    "StopSentence",
-    "TextDelta",
-    "ToolCall",
-    "ToolFinished",
-    "ToolStarted",
-    "ToolStatus",
-    "TurnEnd",
-    "TurnFinished",
-    "Usage",
-    "assistant_text",
-    "error_object",
-    "new_id",
-    "new_session_id",
-    "text_content",
-]
-
-
 _random = random.Random()
 """An id is no secret, and asking the kernel for each has its price."""
 os.register_at_fork(after_in_child=_random.seed)

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hermes_agent.core.messages import Content, Message, ToolCall
-from hermes_agent.core.secrecy import looks_like_secret_name
 from hermes_agent.core.secret_forms import (
     LEAST_VARIETY,
     MARKS,
@@ -25,19 +24,6 @@ from hermes_agent.core.secret_forms import (
     search_unmarked,
     secret_spans,
 )
-
-__all__ = [
-    "LONGEST_HELD",
-    "MASK",
-    "Redactor",
-    "StreamMask",
-    "looks_like_secret_name",
-    "mask_arguments",
-    "mask_content",
-    "mask_message",
-    "redactor",
-]
-
 
 MASK = "[redacted]"
 SHORTEST_SECRET = 8

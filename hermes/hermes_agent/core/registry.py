@@ -15,24 +15,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, NoReturn, Self, TypeVar
 
-__all__ = [
-    "BUILTIN",
-    "Conflict",
-    "NO_OWNER",
-    "Owner",
-    "ReadOnlyDict",
-    "ReadOnlyList",
-    "ReadOnlySet",
-    "Registry",
-    "RegistryEntry",
-    "StagedStores",
-    "current_owner",
-    "describe_owner",
-    "registration_context",
-    "staged_store",
-]
-
-
 T = TypeVar("T")
 
 BUILTIN = "builtin"

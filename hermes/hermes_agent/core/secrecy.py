@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["is_public_value", "is_random", "looks_like_secret_name", "name_kind", "find_secrets"]
-
 NameKind = Literal["secret", "vague", "public", ""]
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

@@ -24,17 +24,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-__all__ = [
-    "EncodedSecrets",
-    "LEAST_VARIETY",
-    "LONGEST_ENCODED",
-    "MARKS",
-    "ends_in_gap",
-    "has_prefix",
-    "search_unmarked",
-    "secret_spans",
-]
-
 
 def _any(value: str) -> bool:
     return bool(value)

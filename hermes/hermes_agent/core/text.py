@@ -18,9 +18,6 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import TextIO
 
-__all__ = ["SUBCOMMANDS", "distance", "has_colour", "is_near_miss", "nearest_name"]
-
-
 SHORTEST_FOR_A_SLIP = 4
 """Characters below which one edit makes another word (`tts`, `stt`)."""
 SHORTEST_FOR_A_WRONG_LETTER = 8

@@ -13,8 +13,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["ANTHROPIC", "BY_NAME", "GEMINI", "GRAMMAR", "OPENAI", "SchemaDialect", "adapt_schema"]
-
 Schema = dict[str, Any]
 DEEPEST = 24
 """Levels of a schema; what lies deeper may be anything."""

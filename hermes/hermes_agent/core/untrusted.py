@@ -11,9 +11,6 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["TAG", "TextPiece", "find_injection", "mark_untrusted", "split_marked"]
-
-
 TAG = "foreign-text"
 """In every mark."""
 _LETTERS = TAG.replace("-", "")

@@ -20,8 +20,6 @@ from hermes_agent.core.messages import new_id
 from hermes_agent.core.redaction import redactor
 from hermes_agent.system.files import PRIVATE, write_atomic
 
-__all__ = ["API_KEY", "OAUTH", "Login", "LoginStore", "LoginExpired"]
-
 API_KEY, OAUTH = "api_key", "oauth"
 LEEWAY_S = 60.0
 """A token that ends so soon is renewed before it is used."""

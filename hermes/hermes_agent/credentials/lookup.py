@@ -22,8 +22,6 @@ from pathlib import Path
 from hermes_agent.config.dotenv import read_env_file
 from hermes_agent.core.secrecy import find_secrets, is_public_value, name_kind
 
-__all__ = ["Credentials"]
-
 logger = logging.getLogger(__name__)
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 from hermes_agent.core.errors import UserError
 from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, LoginExpired
 
-__all__ = ["CallbackServer", "OAuthClient", "refresh", "sign_in_by_browser", "sign_in_by_device", "sign_in_for_key"]
-
 TIMEOUT_S = 30.0
 SIGN_IN_S = 300.0
 """How long a person has, where the provider does not say."""

@@ -18,8 +18,6 @@ from hermes_agent.cron.jobs import Fault, Job, check_platforms, edit_job, resume
 from hermes_agent.cron.schedule import Schedule
 from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result
 
-__all__ = ["SCHEMA", "CronJobTool", "register"]
-
 ACTIONS = ("create", "list", "update", "pause", "resume", "remove", "run")
 SCHEMA: dict[str, Any] = {
     "name": "cronjob",

@@ -25,9 +25,6 @@ from hermes_agent.cron.schedule import Schedule
 from hermes_agent.store import Database, Schema
 from hermes_agent.system.files import write_atomic
 
-__all__ = ["JobStore", "SCHEMA", "import_jobs", "with_published_jobs"]
-
-
 SCHEMA = Schema(
     "cron",
     (

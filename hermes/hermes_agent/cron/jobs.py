@@ -17,21 +17,6 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.untrusted import find_injection
 from hermes_agent.cron.schedule import Schedule, parse_schedule
 
-__all__ = [
-    "Fault",
-    "Job",
-    "JobOutcome",
-    "JobRun",
-    "TARGET",
-    "check_platforms",
-    "check_spec",
-    "edit_job",
-    "resume_job",
-    "script_path",
-    "targets_of",
-]
-
-
 MAX_PROMPT = 20_000
 SILENT = "[SILENT]"
 """A run whose whole answer is this delivers nothing."""

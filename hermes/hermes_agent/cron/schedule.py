@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from hermes_agent.core.errors import UserError
 
-__all__ = ["Schedule", "local_zone", "parse_schedule"]
-
 LEAST_S = 60
 """The shortest interval."""
 ALIASES = {

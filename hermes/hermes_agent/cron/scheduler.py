@@ -15,8 +15,6 @@ from hermes_agent.contracts.cron_scheduler import CronScheduler
 from hermes_agent.cron.job_store import JobStore
 from hermes_agent.cron.jobs import JobOutcome, JobRun
 
-__all__ = ["JobScheduler", "JobStoreExecutor"]
-
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")

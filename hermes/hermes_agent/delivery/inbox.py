@@ -11,20 +11,6 @@ from typing import Any
 from hermes_agent.delivery.messages import InboundMessage, StaleClaim
 from hermes_agent.delivery.tables import seconds_until
 
-__all__ = [
-    "InboxClaim",
-    "Conversation",
-    "absorb",
-    "begin",
-    "claim",
-    "finish",
-    "insert",
-    "save_notes",
-    "open_conversations",
-    "requeue",
-    "count_waiting",
-]
-
 Conversation = tuple[str, str]
 """Platform, and what the front door calls the conversation."""
 

@@ -34,9 +34,6 @@ from hermes_agent.delivery.tables import SCHEMA, OwnerEpoch
 from hermes_agent.store import Database
 from hermes_agent.system.process_tree import boot_id
 
-__all__ = ["Backoff", "Mailbox", "MailboxClient", "MailboxExecutor"]
-
-
 KEEP_S = 7 * 86400.0
 """How long finished rows are kept: duplicates of a message are known that long."""
 KEEP_AT_LEAST, KEEP_AT_MOST = 1_000, 100_000

@@ -6,17 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = [
-    "DeliveryCheck",
-    "InboundMessage",
-    "SendOutcome",
-    "ParkedTarget",
-    "Receipt",
-    "OutboundReply",
-    "StaleClaim",
-    "ReplyTarget",
-]
-
 Content = Mapping[str, Any]
 
 

@@ -12,20 +12,6 @@ from hermes_agent.core.redaction import redactor
 from hermes_agent.delivery.messages import OutboundReply, ParkedTarget, ReplyTarget, SendOutcome, StaleClaim
 from hermes_agent.delivery.tables import seconds_until
 
-__all__ = [
-    "MAX_ATTEMPTS",
-    "OutboxClaim",
-    "mark_repeat",
-    "begin_sending",
-    "claim",
-    "insert",
-    "open_targets",
-    "list_parked",
-    "reply_state",
-    "revive",
-    "record_outcome",
-]
-
 MAX_ATTEMPTS = 30
 """Attempts before a target counts as dead: about four hours."""
 

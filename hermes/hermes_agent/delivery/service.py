@@ -27,8 +27,6 @@ from hermes_agent.delivery.workers import (
     Serve,
 )
 
-__all__ = ["DeliveryService"]
-
 SEND_AT_LEAST_S = 2.0
 """What is left of a drain to send answers, when the turns took all of it."""
 

@@ -12,9 +12,6 @@ import sqlite3
 from hermes_agent.delivery.messages import StaleClaim
 from hermes_agent.store import Schema
 
-__all__ = ["LONGEST_WAIT_S", "OwnerEpoch", "SCHEMA", "seconds_until"]
-
-
 SCHEMA = Schema(
     "delivery",
     (

@@ -23,20 +23,6 @@ from hermes_agent.delivery.messages import DeliveryCheck, OutboundReply, ReplyTa
 from hermes_agent.delivery.outbox import OutboxClaim
 from hermes_agent.delivery.tables import LONGEST_WAIT_S
 
-__all__ = [
-    "Abandon",
-    "Begin",
-    "Check",
-    "ClaimedMessage",
-    "Deliver",
-    "InboxWorker",
-    "KeyedWorkers",
-    "NextStep",
-    "OutboxWorker",
-    "Serve",
-]
-
-
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)

@@ -25,21 +25,6 @@ from hermes_agent.adapters.events import SessionSource
 from hermes_agent.adapters.registry import PlatformEntry
 from hermes_agent.config import hermes_home
 
-__all__ = [
-    "ADMIN_COMMANDS",
-    "AccessControl",
-    "Admission",
-    "CODE_TTL_S",
-    "FAILURES_ALLOWED",
-    "LOCKOUT_S",
-    "MAX_PENDING",
-    "PairingStore",
-    "REQUEST_INTERVAL_S",
-    "may_run_command",
-    "principal",
-]
-
-
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 """Letters and digits that nobody takes for one another: no I, O, 0, 1."""
 CODE_LENGTH = 8

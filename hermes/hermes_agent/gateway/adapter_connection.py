@@ -19,8 +19,6 @@ from hermes_agent.adapters.events import call_connect
 from hermes_agent.adapters.registry import PlatformEntry
 from hermes_agent.runtime.bridge import Bridge
 
-__all__ = ["AdapterConnection", "ConnectionState", "ConnectionPauses"]
-
 logger = logging.getLogger(__name__)
 
 CONNECT_S = 60.0

@@ -17,8 +17,6 @@ from hermes_agent.gateway.adapter_connection import AdapterConnection
 from hermes_agent.policy import Choice, PendingQuestion, PendingQuestions, QueuedApprover, Refusal
 from hermes_agent.runtime.bridge import Bridge
 
-__all__ = ["ChatApprover"]
-
 SEND_S = 30.0
 LONGEST_DETAIL = 1500
 

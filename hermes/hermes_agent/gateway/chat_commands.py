@@ -27,7 +27,6 @@ from hermes_agent.policy import QUESTION_PREFIX, Choice, NoApprover, Refusal
 if TYPE_CHECKING:
     from hermes_agent.gateway.chat_sessions import ChatSessions
 
-__all__ = ["ALIASES", "CommandInvocation", "ChatCommands", "canonical_name"]
 
 ALIASES = {
     "reset": "new",

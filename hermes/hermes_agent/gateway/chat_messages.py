@@ -52,25 +52,6 @@ from hermes_agent.delivery import Begin, DeliveryCheck, OutboxClaim, ReplyTarget
 from hermes_agent.gateway.adapter_connection import AdapterConnection
 from hermes_agent.runtime.bridge import Bridge
 
-__all__ = [
-    "Part",
-    "PlatformDelivery",
-    "Transcribe",
-    "audio_part",
-    "can_play_audio",
-    "from_payload",
-    "is_sent_singly",
-    "message_limit",
-    "model_content",
-    "parse_chat_target",
-    "parse_target",
-    "reply_parts",
-    "reply_target",
-    "split_text",
-    "to_payload",
-]
-
-
 _SEPARATE_FIELDS = frozenset({"source", "message_type", "raw_message", "timestamp", "metadata"})
 _TEXT_FIELDS = ("text", "reply_to_text", "channel_context")
 """What users wrote: it is stored without known secrets."""

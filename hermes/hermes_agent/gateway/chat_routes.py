@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from hermes_agent.store import Database, Schema
 
-__all__ = ["SCHEMA", "PendingConfirmation", "SessionResetPolicy", "ChatRoute", "ChatRouteStore"]
-
 SCHEMA = Schema(
     "gateway",
     (

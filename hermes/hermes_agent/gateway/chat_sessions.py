@@ -48,7 +48,6 @@ from hermes_agent.tools.results import adopt_file
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["BACKGROUND_KEY", "COMMAND_KEY", "ChatSessions"]
 
 logger = logging.getLogger(__name__)
 
@@ -219,7 +218,9 @@ class ChatSessions:
             case CommandCall():
                 return "", await self.commands.call(meaning, event, link, key)
             case UnknownCommand():
-                return "", meaning.reply(*self.commands.builtin_commands, sign=getattr(link.adapter, "typed_command_prefix", "/"))
+                return "", meaning.reply(
+                    *self.commands.builtin_commands, sign=getattr(link.adapter, "typed_command_prefix", "/")
+                )
         return event.text, None
 
     # -- sessions ------------------------------------------------------------------------------------------------

@@ -30,8 +30,6 @@ from hermes_agent.runtime.bridge import Bridge
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["ProgressDisplay", "RunningTurn", "can_edit", "run_chat_turn"]
-
 
 class RunningTurn:
     """One turn in a chat. For the core loop.

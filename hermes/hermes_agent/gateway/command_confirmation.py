@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from hermes_agent.gateway.chat_commands import ChatCommands, CommandInvocation
     from hermes_agent.gateway.dependencies import GatewayDeps
 
-__all__ = ["CommandConfirmations", "quick_command", "restart", "restart_notice", "run_quick", "set_home"]
-
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,6 @@ from hermes_agent.gateway.adapter_connection import ConnectionPauses, Connection
 from hermes_agent.gateway.chat_routes import SessionResetPolicy
 from hermes_agent.policy import Choice, PendingQuestions, Refusal
 
-__all__ = ["BusyMode", "GatewaySettings", "GatewayDeps"]
-
 logger = logging.getLogger(__name__)
 
 BusyMode = Literal["interrupt", "queue", "steer"]

@@ -19,8 +19,6 @@ from hermes_agent.commands import await_result
 from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
 from hermes_agent.runtime.bridge import Bridge
 
-__all__ = ["EventHook", "EventHooks", "load_hooks"]
-
 logger = logging.getLogger(__name__)
 
 DEADLINE_S = 10.0

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hermes_agent.gateway.chat_sessions import ChatSessions
     from hermes_agent.gateway.intake import Intake
 
-__all__ = ["Gateway"]
 
 logger = logging.getLogger(__name__)
 

@@ -32,9 +32,6 @@ from hermes_agent.gateway.chat_commands import ChatCommands
 from hermes_agent.gateway.chat_messages import to_payload
 from hermes_agent.gateway.chat_sessions import COMMAND_KEY, ChatSessions
 
-__all__ = ["Intake", "RateLimits", "WARN_EVERY_S", "is_addressed"]
-
-
 WINDOW_S = 60.0
 WARN_EVERY_S = 600.0
 """Somebody whose messages are dropped is told so once in this time."""

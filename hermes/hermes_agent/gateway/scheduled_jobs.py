@@ -18,8 +18,6 @@ from hermes_agent.policy import Choice, NoApprover, Refusal
 from hermes_agent.skills.skill_commands import SkillCommands
 from hermes_agent.system import processes
 
-__all__ = ["Attach", "JobRunner", "SendText"]
-
 logger = logging.getLogger(__name__)
 
 SCRIPT_TIMEOUT_S = 600.0

@@ -37,8 +37,6 @@ from hermes_agent.hooks.observers import WAIT_S, Later, Observers, Spawn
 from hermes_agent.runtime.steps import Steps, StepWalk
 from hermes_agent.system.files import PRIVATE, write_atomic
 
-__all__ = ["ALLOW", "AnswerSpill", "GuardAllow", "GuardAsk", "GuardBlock", "GuardVerdict", "HookBus", "decide_verdict"]
-
 
 @dataclass(frozen=True, slots=True)
 class GuardAllow:

@@ -11,19 +11,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = [
-    "ACCEPTED_HOOKS",
-    "FIRED",
-    "HOOKS",
-    "Hook",
-    "HookStatus",
-    "OBSERVERS",
-    "OWN_HOOKS",
-    "TELEMETRY_SCHEMA",
-    "VALID_HOOKS",
-]
-
-
 HookStatus = Literal["fired", "never"]
 """`never`: it will not be here. Callbacks are kept all the same."""
 

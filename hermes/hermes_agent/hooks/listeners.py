@@ -22,23 +22,6 @@ from typing import Any, NamedTuple, Protocol, Self
 from hermes_agent.core.errors import PluginError
 from hermes_agent.runtime.steps import OVERRUN, DeadlineStep, Steps
 
-__all__ = [
-    "Await",
-    "HookAccount",
-    "HookDeadlines",
-    "HookResult",
-    "HookSuspensions",
-    "Listener",
-    "ListenerCaller",
-    "ListenerStore",
-    "MAX_OVERRUNS",
-    "copy_payload",
-    "copy_value",
-    "log_failure",
-    "named_keywords",
-]
-
-
 logger = logging.getLogger(__name__)
 
 

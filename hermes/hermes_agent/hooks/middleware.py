@@ -14,8 +14,6 @@ from hermes_agent.contracts.hook import EXECUTION_KINDS, MIDDLEWARE_SCHEMA, REQU
 from hermes_agent.hooks.listeners import Listener, ListenerCaller, ListenerStore, copy_payload, copy_value, log_failure
 from hermes_agent.runtime.steps import Steps
 
-__all__ = ["MiddlewareChain", "OffLoop", "Trace"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -24,9 +24,6 @@ from hermes_agent.core.redaction import MASK, redactor
 from hermes_agent.hooks.listeners import HookResult, Listener, ListenerCaller, copy_payload, log_failure
 from hermes_agent.runtime.steps import OVERRUN, DeadlineStep, Steps
 
-__all__ = ["BACKLOG", "Later", "MAX_CHARS", "Observers", "Spawn", "VARIABLE", "WAIT_S", "redact_payload"]
-
-
 VARIABLE = "HERMES_PLUGIN_PAYLOAD_MAX_CHARS"
 """Environment variable with the longest payload in characters of JSON; read at each call."""
 MAX_CHARS = 50_000

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from hermes_agent.hooks.catalog import HOOKS, TELEMETRY_SCHEMA, Hook
 
-__all__ = ["pages"]
-
 _STATUS = {
     "fired": "This release calls it.",
     "never": "It is never called; callbacks are kept, without a warning.",

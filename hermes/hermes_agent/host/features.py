@@ -57,23 +57,6 @@ if TYPE_CHECKING:
     from hermes_agent.runtime.bridge import Bridge
     from hermes_agent.workspace.process_tool import ProcessWatcher
 
-__all__ = [
-    "ProcessNotices",
-    "can_describe_images",
-    "can_see_session",
-    "file_reader",
-    "make_media",
-    "register_plugins_command",
-    "register_secrets",
-    "sample_for_mcp",
-    "select_context_engine",
-    "select_memory",
-    "select_web_provider",
-    "smart_approval",
-    "supports_images",
-    "unpriced_model_warnings",
-]
-
 
 def file_reader(host: Host) -> FileAccess:
     """Return which files of the home the call that runs may open; outside of every call none of a user."""

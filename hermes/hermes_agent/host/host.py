@@ -89,7 +89,6 @@ from hermes_agent.workspace.checkpoints import Checkpoints, restore_text
 if TYPE_CHECKING:
     from hermes_agent.gateway.gateway import Gateway
 
-__all__ = ["Host", "current", "use_host"]
 
 logger = logging.getLogger(__name__)
 

@@ -24,9 +24,6 @@ from hermes_agent.policy.taint_store import SCHEMA as FOREIGN_TEXT
 from hermes_agent.sessions import SCHEMA as SESSIONS
 from hermes_agent.store.database import expire_rows
 
-__all__ = ["DailyMaintenance", "EXPIRING", "MemoryWatch", "expire_files", "resident_bytes"]
-
-
 logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 30.0

@@ -21,22 +21,6 @@ from hermes_agent.policy.network import HostTable, HostTables
 from hermes_agent.policy.taint import TaintSettings, TaintTracker
 from hermes_agent.service.daemon_state import own_unit
 
-__all__ = [
-    "LIVE",
-    "agent_settings",
-    "compression_settings",
-    "hook_deadlines",
-    "disabled_plugins",
-    "is_fail_open",
-    "platform_hints",
-    "ensure_working_directory",
-    "network_table",
-    "taint_tracker",
-    "reload_config",
-    "answer_spill",
-    "working_directory",
-]
-
 logger = logging.getLogger(__name__)
 
 _MODELS = ("auxiliary", "credential_pool_strategies", "fallback_providers", "model", "prompt_caching", "providers")

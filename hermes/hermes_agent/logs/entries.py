@@ -13,19 +13,6 @@ from typing import Any
 from hermes_agent.core.log_context import format_fields
 from hermes_agent.logs.handlers import CONTINUED
 
-__all__ = [
-    "LEVELS",
-    "LogEntry",
-    "LogFilter",
-    "as_json",
-    "as_text",
-    "from_journal",
-    "from_line",
-    "group",
-    "select",
-    "severity",
-]
-
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 """Least first."""
 

@@ -27,25 +27,6 @@ from typing import TextIO
 from hermes_agent.core.log_context import format_fields, record_fields
 from hermes_agent.core.redaction import redactor
 
-__all__ = [
-    "CONTINUED",
-    "JournalHandler",
-    "JournalText",
-    "LineFormatter",
-    "PluginDebugFormatter",
-    "PrefixFormatter",
-    "RotatingFile",
-    "ScreenFormatter",
-    "StartScreen",
-    "journal_sender",
-    "redact_text",
-    "report_failure",
-    "rotation_lock",
-    "stderr_is_journal",
-    "syslog_priority",
-]
-
-
 CONTINUED = "    "
 """Before every line of a record but the first, so that no message can pass for a record of its own."""
 

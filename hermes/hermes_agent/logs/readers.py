@@ -26,9 +26,6 @@ from hermes_agent.logs.entries import LogEntry, LogFilter, from_journal, from_li
 from hermes_agent.logs.handlers import rotation_lock
 from hermes_agent.service.daemon_state import STATE_NAME, Scope, read_state
 
-__all__ = ["JournalReader", "LogFile", "LogSource", "choose_reader", "parse_since", "wait_for_more"]
-
-
 POLL_S = 0.25
 """How long a follower waits for more; there is no portable way to be told of it."""
 BLOCK = 1 << 16

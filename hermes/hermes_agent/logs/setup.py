@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
-from hermes_agent.core.log_context import clear_attributions, log_context, log_fields
+from hermes_agent.core.log_context import clear_attributions
 from hermes_agent.logs.handlers import (
     JournalHandler,
     LineFormatter,
@@ -30,17 +30,6 @@ from hermes_agent.logs.handlers import (
     report_failure,
     stderr_is_journal,
 )
-
-__all__ = [
-    "LogMode",
-    "LogSetup",
-    "LogSettings",
-    "configure_logging",
-    "log_context",
-    "log_fields",
-    "release_logging",
-    "end_start",
-]
 
 LogMode = Literal["terminal", "daemon"]
 """`terminal`: a command that a person (or a script) runs; stderr belongs to it. `daemon`: `hermes gateway run`."""

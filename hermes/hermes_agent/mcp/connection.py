@@ -21,8 +21,6 @@ from hermes_agent.mcp.stdio_transport import StdioServer
 from hermes_agent.policy.network import HostTables
 from hermes_agent.tools import CallScope
 
-__all__ = ["McpConnection"]
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

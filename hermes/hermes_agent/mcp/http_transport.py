@@ -24,9 +24,6 @@ from hermes_agent.system.files import PRIVATE, write_atomic
 from hermes_agent.system.safe_http import AddressRejected, is_allowed_address, resolve_host, safe_url_for_log
 from hermes_agent.tools.approval_gate import parse_destination
 
-__all__ = ["LoginRequired", "McpDestinations", "TokenStore", "http_streams", "sign_in"]
-
-
 UNLISTED = "`network.hosts` does not name it, and no user can be asked (`network.tools` is `ask`)"
 _JUDGED = "hermes_addresses"
 

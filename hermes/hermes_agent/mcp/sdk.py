@@ -17,19 +17,6 @@ from typing import Any, NamedTuple
 from hermes_agent import __version__
 from hermes_agent.system.installation import install_hint
 
-__all__ = [
-    "ServerCallbacks",
-    "TOO_OLD",
-    "McpSession",
-    "decode",
-    "encode",
-    "http_library",
-    "is_installed",
-    "mcp_install_hint",
-    "load_class",
-    "open_session",
-]
-
 TOO_OLD = -32022
 """The error of a server that speaks newer revisions of the protocol alone."""
 MOST_PAGES = 50

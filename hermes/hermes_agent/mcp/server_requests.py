@@ -18,8 +18,6 @@ from hermes_agent.policy import Refusal
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import CallScope, current_scope
 
-__all__ = ["ServerRequests", "Sampler"]
-
 logger = logging.getLogger(__name__)
 
 MOST_FIELDS = 8

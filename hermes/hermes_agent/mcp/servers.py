@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hermes_agent.mcp.tools import OfferedTool
     from hermes_agent.runtime.loops import LoopThread
 
-__all__ = ["McpServerStatus", "McpServers", "register"]
-
 
 logger = logging.getLogger(__name__)
 

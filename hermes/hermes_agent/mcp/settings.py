@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from hermes_agent.config.schema import variables
 from hermes_agent.core.errors import ToolFailed
 
-__all__ = ["FailurePause", "McpServerSettings", "servers_of"]
-
 
 class McpServerSettings(NamedTuple):
     """One server; durations are seconds, and 0 is never where a duration may be missing."""

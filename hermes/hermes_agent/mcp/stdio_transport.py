@@ -18,8 +18,6 @@ from hermes_agent.mcp.settings import McpServerSettings
 from hermes_agent.system.process_tree import ProcessTree
 from hermes_agent.system.processes import MARK, tool_environment
 
-__all__ = ["STDERR", "StdioServer"]
-
 logger = logging.getLogger(__name__)
 STDERR = logging.getLogger("hermes_agent.mcp.stderr")
 """What servers print; a file of its own where the log is files (`service.logs`)."""

@@ -16,10 +16,8 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.mcp.sdk import Json, McpSession
 from hermes_agent.mcp.settings import McpServerSettings
-from hermes_agent.policy.taint import guess_effect
+from hermes_agent.policy.taint_rules import guess_effect
 from hermes_agent.tools import tool_error, tool_result, tool_schema
-
-__all__ = ["OfferedTool", "offered_tools", "result_of"]
 
 logger = logging.getLogger(__name__)
 

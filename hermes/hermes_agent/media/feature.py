@@ -16,8 +16,6 @@ from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.media.service import MediaService
 from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result, tool_schema
 
-__all__ = ["register"]
-
 MAX_SPEECH_CHARS = 10_000
 
 VISION = tool_schema(

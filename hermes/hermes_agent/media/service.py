@@ -24,8 +24,6 @@ from hermes_agent.core.messages import new_id
 from hermes_agent.system.files import PRIVATE, hold_directory, replace_at, write_atomic
 from hermes_agent.system.processes import tool_environment
 
-__all__ = ["MediaService", "image_type"]
-
 logger = logging.getLogger(__name__)
 
 _IMAGES = (

@@ -17,9 +17,6 @@ from hermes_agent.contracts.speech import DEFAULT_OUTPUT_FORMAT, OUTPUT_FORMATS,
 from hermes_agent.core.errors import UserError
 from hermes_agent.system import processes
 
-__all__ = ["OPENAI_URL", "OpenAiSpeech", "OpenAiTranscription", "SpeechProgram", "TranscriptionProgram", "fill_command"]
-
-
 OUTPUT_BYTES = 20_000
 MAX_TEXT = 5_000
 

@@ -19,9 +19,6 @@ from hermes_agent.sessions import Principals, Transcript
 from hermes_agent.sessions.search import has_search
 from hermes_agent.tools import ToolRegistry, tool_result
 
-__all__ = ["MemoryTool", "SessionSearch", "TOOLSET", "register_memory", "register_session_search"]
-
-
 TOOLSET = "memory"
 
 ChangeListener = Callable[[str, str, NoteChange], None]

@@ -19,12 +19,10 @@ from hermes_agent.core.registry import Owner
 from hermes_agent.memory.feature import TOOLSET, MemoryTool, register_memory
 from hermes_agent.memory.notes import NoteChange, Notes, NoteSettings, notes_folder
 from hermes_agent.memory.provider_session import BUDGET_S, BackgroundCalls, ProviderInstances, ProviderSession
-from hermes_agent.policy.taint import guess_effect
+from hermes_agent.policy.taint_rules import guess_effect
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import Principals
 from hermes_agent.tools import ToolRegistry, tool_error
-
-__all__ = ["SelectedMemory", "MemoryManager", "InitialMemory"]
 
 logger = logging.getLogger(__name__)
 

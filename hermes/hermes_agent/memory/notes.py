@@ -20,8 +20,6 @@ from hermes_agent.core.untrusted import find_injection
 from hermes_agent.sessions.principals import folder_name
 from hermes_agent.system.files import PRIVATE, write_atomic
 
-__all__ = ["FILES", "NoteChange", "NoteSettings", "Notes", "notes_folder"]
-
 FILES = {"memory": "MEMORY.md", "user": "USER.md"}
 _MARK = "§"
 _SEPARATOR = re.compile(rf"^[ \t]*{_MARK}[ \t]*$", re.MULTILINE)

@@ -24,21 +24,8 @@ from typing import Any, NamedTuple
 
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.core.errors import UserError
-from hermes_agent.runtime.bridge import Bridge, SerialExecutor
-
-__all__ = [
-    "BUDGET_S",
-    "BackgroundCalls",
-    "FenceScrubber",
-    "ProviderInstances",
-    "ProviderSession",
-    "SetupField",
-    "configure_provider",
-    "fence_recalled",
-    "sanitize_context",
-    "setup_fields",
-]
-
+from hermes_agent.runtime.bridge import Bridge
+from hermes_agent.runtime.workers import SerialExecutor
 
 OPEN, CLOSE = "<memory-context>", "</memory-context>"
 _NOTE = (

@@ -31,8 +31,6 @@ from hermes_agent.models.wire_protocol import (
     provider_extras,
 )
 
-__all__ = ["AnthropicMessagesProtocol"]
-
 VERSION = "2023-06-01"
 MAX_TOKENS = 16_384
 """Longest answer where nobody says: the protocol wants a number."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hermes_agent.models.wire_protocol import WireProtocol
 
-__all__ = ["API_MODE_ALIASES", "API_MODES", "load_wire_protocol"]
 
 API_MODES = ("chat_completions", "anthropic_messages", "codex_responses")
 API_MODE_ALIASES = {

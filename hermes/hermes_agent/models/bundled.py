@@ -14,8 +14,6 @@ from pathlib import Path
 
 from hermes_agent.contracts.model_provider import ProviderProfile
 
-__all__ = ["BUNDLED_ORDER", "BUNDLED_PROFILES", "bundled_profile"]
-
 BUNDLED_PROFILES = Path(__file__).resolve().parent.parent / "_bundled" / "model-providers"
 """Where the package has them."""
 

@@ -38,9 +38,6 @@ from hermes_agent.models.wire_protocol import (
     parse_json,
 )
 
-__all__ = ["HttpModelClient", "LoginModelClient", "RunHooks"]
-
-
 logger = logging.getLogger(__name__)
 
 LONGEST_WHOLE_BODY = 8 * 1024 * 1024

@@ -16,7 +16,6 @@ from hermes_agent.models.request import ModelClient
 if TYPE_CHECKING:
     from hermes_agent.models.selection import ModelSelection
 
-__all__ = ["ChosenModel", "ClientPool", "EndpointHealth", "fallback_selections"]
 
 logger = logging.getLogger(__name__)
 

@@ -13,20 +13,6 @@ from hermes_agent.contracts.model_provider import NotSignedIn
 from hermes_agent.core.errors import ContextTooLong, ModelError, ModelErrorKind
 from hermes_agent.models.providers import ModelEndpoint
 
-__all__ = [
-    "ErrorReply",
-    "context_too_long",
-    "cut_off",
-    "empty_answer",
-    "error_from_reply",
-    "missing_key",
-    "invalid_key",
-    "not_an_api",
-    "not_signed_in",
-    "rejected_request",
-    "unreachable",
-]
-
 _NO_CREDIT = ("insufficient_quota", "insufficient_credits", "billing_hard_limit_reached")
 _BAD_KEY = re.compile(r"API key not valid|(incorrect|invalid|bad|wrong) api.?key|api.?key.{0,20}invalid", re.IGNORECASE)
 _UNKNOWN_MODEL = re.compile(

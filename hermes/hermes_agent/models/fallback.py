@@ -23,8 +23,6 @@ from hermes_agent.core.messages import Message
 from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.models.request import ModelRequest, RequestOptions
 
-__all__ = ["RetryNotice", "RequestAttempts", "Continuation", "continuation_messages", "find_unsupported_option"]
-
 logger = logging.getLogger(__name__)
 
 CONTINUE_PROMPT = (

@@ -33,7 +33,6 @@ from hermes_agent.system.safe_http import safe_url_for_log
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["TransportError", "HttpTimeouts", "HttpResponse", "HttpTransport", "load_http", "failure_reason"]
 
 IDLE_S = 30.0
 """For how many seconds a connection to a provider is kept for a next request."""

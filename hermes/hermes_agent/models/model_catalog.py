@@ -27,16 +27,6 @@ from hermes_agent.models.providers import LOCAL, ModelEndpoint
 from hermes_agent.models.request import ModelAnswer
 from hermes_agent.system.files import write_atomic
 
-__all__ = [
-    "ModelInfo",
-    "ModelCatalog",
-    "ModelsUnavailable",
-    "cost_usd",
-    "is_free_of_charge",
-    "fetch_model_ids",
-    "reported_cost_usd",
-]
-
 logger = logging.getLogger(__name__)
 
 

@@ -11,16 +11,6 @@ from typing import Any
 from hermes_agent.core.messages import Message, Usage, new_id
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 
-__all__ = [
-    "Response",
-    "parse_answer",
-    "from_dicts",
-    "from_keywords",
-    "to_response",
-    "to_keywords",
-    "parse_usage",
-]
-
 logger = logging.getLogger(__name__)
 
 _OWN = ("model", "messages", "tools", "max_tokens", "temperature", "extra_body")

@@ -31,8 +31,6 @@ from hermes_agent.models.wire_protocol import (
     provider_extras,
 )
 
-__all__ = ["ChatCompletionsProtocol", "ResponsesProtocol", "chat_message"]
-
 
 def _chat_tool(tool: Mapping[str, Any], dialect: SchemaDialect) -> Mapping[str, Any]:
     """Return a tool with the schema that the provider takes; whatever is no function stays as it is."""

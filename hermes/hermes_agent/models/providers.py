@@ -31,23 +31,6 @@ from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.models.bundled import BUNDLED_ORDER, bundled_profile
 
-__all__ = [
-    "CHAT_COMPLETIONS",
-    "CUSTOM",
-    "DEFAULT_PROFILE",
-    "KeyPools",
-    "LOCAL",
-    "LONGEST_QUOTE",
-    "ModelEndpoint",
-    "ModelProvider",
-    "ProviderCatalog",
-    "find_profile_key",
-    "list_key_profiles",
-    "provider_from_config",
-    "provider_from_profile",
-]
-
-
 LOCAL = "local"
 """The embedded model; its client is not this wire's."""
 CUSTOM = "custom"

@@ -11,17 +11,6 @@ from typing import Any, Protocol
 
 from hermes_agent.core.messages import Message, Usage
 
-__all__ = [
-    "ToolDefinitions",
-    "ModelAnswer",
-    "ModelClient",
-    "ModelDelta",
-    "ModelRequest",
-    "NO_OPTIONS",
-    "RequestOptions",
-    "TextPart",
-]
-
 
 class ToolDefinitions(list[dict[str, Any]]):
     """The tools that a model is shown; one object as long as they stay the same. Nobody changes it."""

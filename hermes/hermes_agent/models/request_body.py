@@ -23,9 +23,6 @@ from hermes_agent.models.providers import CHAT_COMPLETIONS, ModelEndpoint
 from hermes_agent.models.request import ModelDelta, ModelRequest
 from hermes_agent.models.wire_protocol import WireProtocol
 
-__all__ = ["PreparedRequest", "Signer", "has_hooks", "prepare_request", "profile_hook_error"]
-
-
 logger = logging.getLogger(__name__)
 
 HOOKS = ("prepare_messages", "build_extra_body", "build_api_kwargs_extras", "get_max_tokens")

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from hermes_agent.models.client import HttpModelClient, RunHooks
     from hermes_agent.models.http_transport import HttpTimeouts
 
-__all__ = ["ModelSelection", "select_model"]
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 

@@ -26,29 +26,6 @@ from hermes_agent.models.openai_format import parse_usage
 from hermes_agent.models.providers import ModelEndpoint, ModelProvider
 from hermes_agent.models.request import ModelAnswer, ModelRequest, RequestOptions, ToolDefinitions
 
-__all__ = [
-    "AnswerBuilder",
-    "ErrorReplyReceived",
-    "JsonBytes",
-    "MalformedReply",
-    "ServerEvent",
-    "SseDecoder",
-    "WireProtocol",
-    "encode_json",
-    "encode_message_runs",
-    "encode_messages",
-    "encode_tools",
-    "first_given",
-    "join_list",
-    "join_mapping",
-    "malformed_chunk",
-    "parse_error_reply",
-    "parse_json",
-    "provider_extras",
-    "repair_json",
-]
-
-
 MESSAGES_PER_RUN = 64
 """Messages that are kept as one text once there are so many."""
 EncodingKey = object

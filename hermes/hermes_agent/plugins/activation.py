@@ -18,23 +18,6 @@ from hermes_agent.core.text import nearest_name
 from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, add_every_memory_folder, discover
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = [
-    "Activation",
-    "ActivationChange",
-    "PluginSettings",
-    "SecretLookup",
-    "Status",
-    "UnknownPluginName",
-    "decide_activation",
-    "enable_hint",
-    "find_plugin",
-    "make_value_check",
-    "remove_from_config",
-    "set_activation",
-    "unknown_names",
-]
-
-
 Status = Literal["enabled", "disabled", "not enabled", "failed", "refused", "changed"]
 """`failed`: it should run and could not be loaded; `refused`: another plugin has its key, or its manifest is bad;
 `changed`: its files are not those that were granted (`trust`)."""

@@ -22,18 +22,6 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import distributions
 from pathlib import Path
 
-__all__ = [
-    "Closure",
-    "Package",
-    "PackageConflict",
-    "canonical",
-    "find_problems",
-    "main",
-    "read_closure",
-    "requirement",
-    "satisfies",
-]
-
 _SHIPPED_APART = ("tkinter", "_tkinter", "idlelib", "turtle", "turtledemo")
 """Of the standard library, but packages of their own in some builds of Python, nixpkgs' among them."""
 

@@ -46,14 +46,6 @@ if TYPE_CHECKING:
     from hermes_agent.plugins.plugin_record import LoadedPlugin
     from hermes_agent.tools.toolsets import Toolsets
 
-__all__ = [
-    "ConfigHost",
-    "find_unknown_names",
-    "find_unknown_names_in_file",
-    "find_missing_platform",
-    "find_platform_problem",
-]
-
 
 class _Loaded(Protocol):
     """What a manager of plugins found and loaded."""

@@ -46,19 +46,6 @@ if TYPE_CHECKING:
     from hermes_agent.config.load import Config, Layer
     from hermes_agent.plugins.host_services import ConfigValues
 
-__all__ = [
-    "brings_memory",
-    "find_certain_unknown_names",
-    "is_front_end",
-    "is_loaded_when_named",
-    "locate_finding",
-    "merged_layers",
-    "option_problems",
-    "platform_name",
-    "schema_with_options",
-    "unknown_plugin_findings",
-]
-
 
 SETTINGS_KEYS = ("settings", "config")
 """Keys of `plugins.entries.<key>` under which a plugin keeps its settings; the first one that is there counts."""

@@ -50,17 +50,6 @@ if TYPE_CHECKING:
     from hermes_agent.plugins.llm_client import PluginLlm
     from hermes_agent.plugins.manager import PluginManager
 
-__all__ = [
-    "PluginContext",
-    "count_model_providers",
-    "profile_name",
-    "register_auxiliary_task",
-    "register_hook",
-    "register_middleware",
-    "register_model_provider",
-    "register_provider",
-]
-
 
 logger = logging.getLogger(__name__)
 

@@ -35,25 +35,6 @@ from hermes_agent.plugins.manifest import (
     read_manifest,
 )
 
-__all__ = [
-    "BUNDLED",
-    "DECLARED",
-    "Discovery",
-    "PluginRoot",
-    "RejectedPlugin",
-    "add_every_memory_folder",
-    "add_memory_folder",
-    "bundled_memories",
-    "discover",
-    "entry_point_key",
-    "index_roots",
-    "is_on",
-    "is_plugin_folder",
-    "plugin_roots",
-    "scan_sources",
-]
-
-
 logger = logging.getLogger(__name__)
 
 BUNDLED, DECLARED, ENTRYPOINT, USER, PROJECT = "bundled", "declared", "entrypoint", "user", "project"

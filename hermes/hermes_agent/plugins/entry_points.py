@@ -23,24 +23,6 @@ from typing import Any, NamedTuple
 from hermes_agent import __version__
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = [
-    "EntryPoint",
-    "FORMAT",
-    "GROUP",
-    "GROUPS",
-    "INDEX_NAME",
-    "IndexMismatch",
-    "IndexedPlugin",
-    "PluginIndex",
-    "VARIABLE",
-    "entry_point_files",
-    "file_stat",
-    "find_entry_points",
-    "find_index",
-    "program_identity",
-]
-
-
 logger = logging.getLogger(__name__)
 
 GROUP = "hermes_agent.plugins"

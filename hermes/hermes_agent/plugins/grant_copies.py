@@ -15,8 +15,6 @@ from pathlib import Path
 from hermes_agent.plugins.pinned_files import PinChanges, PinnedFile
 from hermes_agent.system.files import PRIVATE, write_atomic
 
-__all__ = ["MAX_BYTES", "difference", "keep_copies"]
-
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = 256 * 1024

@@ -30,20 +30,6 @@ from hermes_agent.plugins.pinned_files import (
 )
 from hermes_agent.system.files import PRIVATE, hold_lock, write_atomic
 
-__all__ = [
-    "GrantEntry",
-    "PINNED_SOURCES",
-    "TRUST_NAME",
-    "GrantStore",
-    "GrantFileError",
-    "GrantState",
-    "activation_with_grant",
-    "mode_of",
-    "entry_name",
-    "read_entries",
-    "write_entries",
-]
-
 logger = logging.getLogger(__name__)
 
 TRUST_NAME = "plugins_trust.json"

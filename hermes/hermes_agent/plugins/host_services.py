@@ -71,19 +71,6 @@ if TYPE_CHECKING:
     from hermes_agent.models.selection import ModelSelection
     from hermes_agent.runtime.bridge import Bridge
 
-__all__ = [
-    "ConfigValues",
-    "HostServices",
-    "KINDS",
-    "ModelServices",
-    "ProviderKind",
-    "Providers",
-    "RegistrationStore",
-    "StagedHost",
-    "WrongProviderType",
-    "provider_name",
-]
-
 
 class WrongProviderType(Exception):
     """What a plugin wants to register is not of the kind; the text ends its log line."""

@@ -27,21 +27,6 @@ from hermes_agent.plugins.llm_types import Overrides, PluginLlmUsage
 from hermes_agent.sessions import LOCAL, UsageRecord
 from hermes_agent.tools import current_scope
 
-__all__ = [
-    "AUXILIARY_HOOKS",
-    "ModelCaller",
-    "ModelRoute",
-    "MAIN_MODEL",
-    "TIMEOUT_S",
-    "request_answer",
-    "find_route",
-    "find_task_route",
-    "task_selection",
-    "request_refusal",
-    "call_with_hooks",
-    "answer_usage",
-]
-
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0

@@ -49,9 +49,6 @@ from hermes_agent.plugins.llm_types import (
     parse_structured,
 )
 
-__all__ = ["AuxiliaryCall", "PluginLlm", "call_auxiliary", "call_auxiliary_async", "response_text", "task_settings"]
-
-
 logger = logging.getLogger(__name__)
 
 

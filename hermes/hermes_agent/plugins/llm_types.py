@@ -22,24 +22,6 @@ from hermes_agent.core.messages import Message
 from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.models.providers import list_key_profiles
 
-__all__ = [
-    "LlmPermissions",
-    "Overrides",
-    "PluginLlmCompleteResult",
-    "PluginLlmImageInput",
-    "PluginLlmStructuredResult",
-    "PluginLlmTextInput",
-    "PluginLlmTrustError",
-    "PluginLlmUsage",
-    "StructuredForm",
-    "chat_messages",
-    "check_overrides",
-    "has_images",
-    "known_profile",
-    "parse_structured",
-]
-
-
 logger = logging.getLogger(__name__)
 
 

@@ -52,28 +52,6 @@ from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.runtime.steps import OVERRUN, DeadlineStep, Steps
 from hermes_agent.runtime.workers import TimeLimitExceeded, can_interrupt, interrupt_after
 
-__all__ = [
-    "LoadFailed",
-    "NOT_INSTALLED",
-    "NO_REGISTER",
-    "PARENT",
-    "ReloadResult",
-    "ReloadSteps",
-    "SourceOnlyLoader",
-    "ignore_bytecode",
-    "load",
-    "load_within",
-    "module_name",
-    "reload_one",
-    "reload_targets",
-    "remedy_for",
-    "slug",
-    "time_limit_text",
-    "transaction",
-    "unload_modules",
-]
-
-
 logger = logging.getLogger(__name__)
 
 PARENT = "hermes_plugins"

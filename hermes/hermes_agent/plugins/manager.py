@@ -59,8 +59,6 @@ from hermes_agent.plugins.status_text import (
 )
 from hermes_agent.runtime.workers import can_interrupt
 
-__all__ = ["PluginManager"]
-
 logger = logging.getLogger(__name__)
 
 Decide = Callable[[PluginManifest], Activation]

@@ -14,15 +14,6 @@ from hermes_agent.core.secrecy import looks_like_secret_name
 if TYPE_CHECKING:
     from hermes_agent.config.bounded_yaml import BoundedDocument
 
-__all__ = [
-    "KINDS",
-    "MANIFEST_NAMES",
-    "InvalidManifest",
-    "PluginManifest",
-    "name_problem",
-    "read_manifest",
-    "guess_kind",
-]
 
 logger = logging.getLogger(__name__)
 

@@ -10,19 +10,6 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-__all__ = [
-    "MAX_FILES",
-    "PinChanges",
-    "PinnedFile",
-    "TooManyFiles",
-    "changes_between",
-    "compare_with_pins",
-    "content_hash",
-    "is_code",
-    "pin_files",
-    "unpinned_files",
-]
-
 MAX_FILES = 20_000
 SKIPPED = frozenset({"__pycache__", ".git"})
 """Folders that no pin covers: the loader reads no bytecode of a pinned plugin."""

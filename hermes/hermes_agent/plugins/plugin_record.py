@@ -10,8 +10,6 @@ from hermes_agent.contracts.kind import Kind
 from hermes_agent.plugins.activation import Status
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = ["LoadedPlugin", "RegistrationProblem"]
-
 
 @dataclass(frozen=True, slots=True)
 class RegistrationProblem:

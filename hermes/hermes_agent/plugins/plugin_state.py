@@ -19,7 +19,6 @@ from hermes_agent.system.files import PRIVATE, write_atomic
 if TYPE_CHECKING:
     from hermes_agent.plugins.plugin_record import LoadedPlugin
 
-__all__ = ["STATE_NAME", "last_load", "read_state", "stamp_of", "write_state"]
 
 logger = logging.getLogger(__name__)
 

@@ -52,25 +52,6 @@ from hermes_agent.plugins.plugin_record import LoadedPlugin, RegistrationProblem
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools.arguments import name_problem
 
-__all__ = [
-    "PluginToolOverrideError",
-    "Register",
-    "Registration",
-    "add_once",
-    "find_register",
-    "is_deferred",
-    "note_refused_tool",
-    "register_cli_command",
-    "register_command",
-    "register_memory_cli",
-    "register_platform",
-    "register_skill",
-    "register_slack_action_handler",
-    "register_tool",
-    "run_cli_command",
-]
-
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -19,18 +19,6 @@ from hermes_agent.plugins.grants import PINNED_SOURCES, GrantStore
 from hermes_agent.plugins.plugin_record import LoadedPlugin
 from hermes_agent.plugins.usage_account import PluginUsage, account_lines
 
-__all__ = [
-    "banner_lines",
-    "explain_absence",
-    "explain_not_running",
-    "is_missed",
-    "plugin_text",
-    "plugins_text",
-    "start_hints",
-    "suspension_line",
-]
-
-
 _SIGNS = {"enabled": "✓", "not enabled": "○"}
 NONE = (
     "No plugins installed.\n"

@@ -17,8 +17,6 @@ from hermes_agent.tools import CallScope, current_scope, tool_error
 from hermes_agent.tools.results import failure
 from hermes_agent.tools.tool_search import TOOL_CALL, unwrap_search_call
 
-__all__ = ["MAX_NESTING", "NO_CONVERSATION", "dispatch_tool", "inject_message"]
-
 logger = logging.getLogger(__name__)
 
 MAX_NESTING = 8

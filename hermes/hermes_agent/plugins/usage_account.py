@@ -20,18 +20,6 @@ from typing import Any, NamedTuple
 from hermes_agent.core.redaction import redactor
 from hermes_agent.plugins.plugin_record import LoadedPlugin
 
-__all__ = [
-    "PluginUsage",
-    "StalledCall",
-    "UsageAccount",
-    "account_lines",
-    "metrics_text",
-    "owner_of_thread",
-    "stalled_calls",
-    "watch_threads",
-]
-
-
 MAX_NOTES = 1024
 """Notes that may wait for a reader before they are summed up."""
 ERROR_CHARS = 300

@@ -27,19 +27,6 @@ from hermes_agent.core.redaction import redactor
 from hermes_agent.hooks import HookBus
 from hermes_agent.runtime.bridge import Bridge
 
-__all__ = [
-    "ApprovalHooks",
-    "Approvals",
-    "Approver",
-    "Choice",
-    "Clarifier",
-    "NoApprover",
-    "Refusal",
-    "SmartApproval",
-    "can_judge",
-]
-
-
 logger = logging.getLogger(__name__)
 
 MAX_TOKENS = 400

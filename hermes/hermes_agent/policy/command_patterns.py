@@ -11,8 +11,6 @@ import threading
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, Self
 
-__all__ = ["CommandPattern", "CommandPatterns", "PatternList"]
-
 PatternList = Literal["dangerous", "hardline"]
 """Which list: commands that need an approval, or commands that never run."""
 

@@ -28,26 +28,6 @@ from urllib.parse import urlsplit
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.system.safe_http import is_allowed_address
 
-__all__ = [
-    "GROUP",
-    "HostEntry",
-    "HostTable",
-    "HostTables",
-    "HostVerdict",
-    "InvalidHost",
-    "MODES",
-    "Mode",
-    "WEB_PORTS",
-    "blocked_site",
-    "explain_unruled",
-    "format_entry",
-    "groups",
-    "is_address",
-    "log_connection",
-    "parse_entry",
-    "parse_host",
-]
-
 
 def blocked_site(block: Any, url: str) -> dict[str, str] | None:
     """Return why the blocklist forbids `url`, None when it does not.

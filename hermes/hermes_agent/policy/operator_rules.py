@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from hermes_agent.policy.command_patterns import CommandPatterns
 
-__all__ = ["CommandPolicy", "CommandReview"]
 
 DEFAULT_HOME = "~/.hermes"
 """How the rules about the agent's home spell it."""

@@ -18,8 +18,6 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.messages import new_id
 from hermes_agent.policy.approvals import Choice, Refusal
 
-__all__ = ["QUESTION_PREFIX", "PendingQuestion", "QueuedApprover", "PendingQuestions"]
-
 T = TypeVar("T")
 
 QUESTION_PREFIX = "question_"

@@ -41,9 +41,6 @@ from hermes_agent.policy.taint_store import (
 )
 from hermes_agent.policy.taint_words import UserChoices, WordIndex
 
-__all__ = ["CheckedCall", "TaintSettings", "TaintTracker", "guess_effect"]
-
-
 logger = logging.getLogger(__name__)
 
 MOST_SESSIONS = 512

@@ -24,18 +24,6 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
-__all__ = [
-    "Address",
-    "address_forms",
-    "canonical_address",
-    "canonical_host",
-    "find_addresses",
-    "is_domain",
-    "parent_hosts",
-    "parse_address",
-    "site_of",
-]
-
 
 def _set(names: str) -> frozenset[str]:
     return frozenset(names.split())

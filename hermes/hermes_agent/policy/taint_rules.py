@@ -30,17 +30,6 @@ from hermes_agent.contracts.tool import Effect
 from hermes_agent.policy.taint_addresses import Address, find_addresses, parent_hosts, parse_address
 from hermes_agent.policy.taint_words import UserChoices, WordIndex, is_number, normalize, split_values, split_words
 
-__all__ = [
-    "CheckedCall",
-    "GUESSED_SENDING",
-    "OWN",
-    "TaintFinding",
-    "TaintSources",
-    "find_tainted_values",
-    "guess_effect",
-    "is_copied",
-]
-
 
 class CheckedCall(NamedTuple):
     """A call of a tool."""

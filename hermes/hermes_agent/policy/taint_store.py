@@ -20,9 +20,6 @@ from hermes_agent.core.redaction import redactor
 from hermes_agent.policy.taint_words import MOST_RUN, WordIndex, split_values, split_words
 from hermes_agent.store import Database, Schema
 
-__all__ = ["SCHEMA", "TaintStore", "TaintedItems", "TrackedText", "fetches", "find_changed", "find_paths"]
-
-
 MOST_THINGS = 1_000
 """That the agent wrote strangers' text to."""
 MOST_FILES = 20_000

@@ -26,18 +26,6 @@ from typing import Any, NamedTuple
 
 from hermes_agent.policy.taint_addresses import Address, address_forms, canonical_address, find_addresses
 
-__all__ = [
-    "MOST_RUN",
-    "UserChoices",
-    "WordIndex",
-    "decode_parts",
-    "is_number",
-    "normalize",
-    "split_values",
-    "split_words",
-]
-
-
 MOST_RUN = 4
 """Words of the longest run that is indexed; a longer one is there when each of its runs of that length is."""
 _WORD = re.compile(r"(?<![\w.-])\d{4}-\d\d-\d\d(?![\w-])|(?<![\w.])\d+\.\d+(?!\w|\.\d)|[^\W_]+")

@@ -30,8 +30,6 @@ from hermes_agent.runtime.workers import (
     this_thread,
 )
 
-__all__ = ["Bridge", "SerialExecutor"]
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -15,9 +15,6 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-__all__ = ["LoopThread", "new_core_loop"]
-
-
 ROUNDS = 4
 """Rounds of what is ready, at most, between two questions to the kernel: a fraction of a millisecond each."""
 

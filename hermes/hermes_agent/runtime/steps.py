@@ -24,9 +24,6 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from hermes_agent.runtime.workers import Worker, WorkerPool, run_in_worker, this_thread
 
-__all__ = ["DeadlineStep", "OVERRUN", "StepRunner", "StepWalk", "Steps"]
-
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

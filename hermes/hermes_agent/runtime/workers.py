@@ -21,23 +21,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = [
-    "AbandonedThreads",
-    "Job",
-    "SerialExecutor",
-    "TimeLimitExceeded",
-    "WORKERS",
-    "Worker",
-    "WorkerPool",
-    "can_interrupt",
-    "interrupt_after",
-    "run_guarded",
-    "run_in_worker",
-    "safe_exception",
-    "this_thread",
-]
-
-
 AGAIN_S = 5.0
 """When the code swallows the interruption, it comes again after this."""
 

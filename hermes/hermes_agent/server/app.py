@@ -28,8 +28,6 @@ from hermes_agent.server.turn_slots import TurnSlots
 if TYPE_CHECKING:
     from hermes_agent.server.http_types import App, Message, Receive, Scope, Send
 
-__all__ = ["Application", "HttpRoute", "RouteHandler", "RouteTable", "build", "make_application", "openapi"]
-
 
 class Application:
     """The ASGI application.

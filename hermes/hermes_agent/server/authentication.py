@@ -30,8 +30,6 @@ from hermes_agent.server.settings import HttpSettings
 if TYPE_CHECKING:
     from hermes_agent.server.http_types import App, Message, Receive, Scope, Send
 
-__all__ = ["BEARS_KEY", "KEY_NAME", "RequestGuard", "file_key", "with_key"]
-
 
 BEARS_KEY = "hermes.bears_key"
 """Key of the ASGI scope: whether the request has the right key."""

@@ -56,17 +56,6 @@ from hermes_agent.sessions import API_SERVER
 if TYPE_CHECKING:
     from hermes_agent.server.http_types import Receive, Scope, Send
 
-__all__ = [
-    "AnswerStream",
-    "CHAT",
-    "ChatEndpoint",
-    "EndpointFormat",
-    "PLATFORM",
-    "RESPONSES",
-    "SESSION_HEADER",
-    "TurnRun",
-]
-
 
 logger = logging.getLogger(__name__)
 

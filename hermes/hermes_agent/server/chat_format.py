@@ -21,21 +21,6 @@ from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.server.http_types import HttpError, json_bytes
 from hermes_agent.server.request_fields import CHAT, bad_request, check_fields, kind_of, options_of, unsupported_field
 
-__all__ = [
-    "AGENT_MODEL",
-    "AnswerFormat",
-    "ChatCompletionFormat",
-    "ChatRequest",
-    "DONE",
-    "KEEP_ALIVE",
-    "check_session_id",
-    "parse_body",
-    "read_chat_request",
-    "read_chat_values",
-    "read_messages",
-]
-
-
 USER_PARTS = ("text", "image_url", "input_audio", "file")
 """Kinds of parts that a user message may have; each has its value under the key of that name."""
 IMAGE_SCHEMES = ("http://", "https://", "data:image/")

@@ -32,20 +32,6 @@ from hermes_agent.server.http_types import HttpError
 from hermes_agent.sessions import API_SERVER
 from hermes_agent.tools import CallScope
 
-__all__ = [
-    "AgentProtocol",
-    "CommandConversation",
-    "CommandRouterProtocol",
-    "ConversationProtocol",
-    "IdempotencyInbox",
-    "IdempotentRequests",
-    "KEY_HEADER",
-    "NoPlugins",
-    "PluginStatusProtocol",
-    "ResumableConversation",
-    "plain_text",
-]
-
 
 class ConversationProtocol(Protocol):
     """A session in use; one turn at a time."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from hermes_agent.server.http_types import App
 
-__all__ = ["BACKLOG", "CLOSE_S", "address_of", "is_loopback", "listen", "make_server", "peer_name", "serve"]
-
 
 BACKLOG = 256
 """Connections that wait to be accepted; as many are accepted at once."""

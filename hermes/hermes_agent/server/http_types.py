@@ -32,26 +32,6 @@ from hermes_agent.core.errors import EXIT_USAGE, AccessDenied, ModelError, Retry
 from hermes_agent.core.redaction import redactor
 from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 
-__all__ = [
-    "App",
-    "ClientDisconnected",
-    "Headers",
-    "HttpError",
-    "HttpReply",
-    "Message",
-    "Receive",
-    "STOPPING",
-    "Scope",
-    "Send",
-    "http_error_of",
-    "interrupted_error",
-    "json_bytes",
-    "json_reply",
-    "read_body",
-    "wait_disconnected",
-]
-
-
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -19,20 +19,6 @@ from typing import Any, NamedTuple
 from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.server.http_types import HttpError
 
-__all__ = [
-    "CHAT",
-    "EFFORT",
-    "Fields",
-    "OptionField",
-    "RESPONSES",
-    "VERBOSITY",
-    "bad_request",
-    "check_fields",
-    "kind_of",
-    "options_of",
-    "unsupported_field",
-]
-
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 LONGEST = 1 << 31
 """Tokens; more than any model writes."""

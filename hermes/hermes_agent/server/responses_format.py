@@ -29,9 +29,6 @@ from hermes_agent.server.request_fields import (
     unsupported_field,
 )
 
-__all__ = ["ResponsesFormat", "read_responses_request", "response_id"]
-
-
 _ID = re.compile(r"resp_[0-9a-f]{24}(?:_(?P<session>.+))?")
 _TEXTS = ("input_text", "output_text", "text")
 _REPEATED = (

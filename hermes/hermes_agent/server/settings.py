@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from hermes_agent.core.errors import ConfigError
 
-__all__ = ["ConfigLookup", "ServerSecrets", "HttpSettings", "read_settings"]
-
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?)(?::(?P<port>\d{1,5}))?")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?")

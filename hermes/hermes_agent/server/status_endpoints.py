@@ -24,8 +24,6 @@ from hermes_agent.service.shutdown import RETRY_AFTER_S
 if TYPE_CHECKING:
     from hermes_agent.server.http_types import Receive, Scope
 
-__all__ = ["Counts", "MetricsEndpoint", "PluginEndpoints", "StatusEndpoints"]
-
 
 Counts = Callable[[], Mapping[str, int]]
 """Numbers for `/health`, by name (`plugins`, `tools`, `sessions`); called for each request that bears the key."""

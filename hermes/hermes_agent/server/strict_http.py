@@ -10,8 +10,6 @@ import re
 
 import h11
 
-__all__ = ["StrictConnection"]
-
 _BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")
 _FOLDED = re.compile(rb"\r\n[ \t]")
 _LENGTH = re.compile(rb"\r\ncontent-length:([^\r]*)", re.IGNORECASE)

@@ -12,8 +12,6 @@ from hermes_agent.server.http_types import STOPPING, HttpError
 from hermes_agent.server.settings import HttpSettings
 from hermes_agent.service.shutdown import RETRY_AFTER_S, TurnDrain
 
-__all__ = ["CLIENT_GONE", "ClientLeft", "TurnSlot", "TurnSlots"]
-
 CLIENT_GONE = "the caller is gone"
 BUSY_RETRY_S = 5.0
 """What a caller is told to wait when too many wait already."""

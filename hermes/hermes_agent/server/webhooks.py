@@ -42,24 +42,6 @@ if TYPE_CHECKING:
     from hermes_agent.agent import Agent
     from hermes_agent.server.http_types import Receive, Scope, Send
 
-__all__ = [
-    "CHECKS",
-    "Check",
-    "Compose",
-    "MAX_AGE_S",
-    "PLATFORM",
-    "WebhookEndpoint",
-    "WebhookInbox",
-    "WebhookRoute",
-    "WebhookTurns",
-    "delivery_id",
-    "event_name",
-    "fill_template",
-    "fingerprint",
-    "is_signature_valid",
-    "read_routes",
-]
-
 
 Check = Literal["hmac", "github", "gitlab", "slack"]
 CHECKS: tuple[Check, ...] = ("hmac", "github", "gitlab", "slack")

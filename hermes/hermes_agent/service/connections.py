@@ -15,9 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-__all__ = ["Connections", "CountedConnection", "Stage", "limit_connections", "raise_file_limit"]
-
-
 logger = logging.getLogger(__name__)
 
 Stage = Literal["head", "answered", "body", "kept", "busy"]

@@ -34,9 +34,6 @@ from hermes_agent.service.connections import Connections, Stage
 from hermes_agent.service.daemon_state import own_unit, read_note, unit_of, write_note
 from hermes_agent.service.systemd import SocketHandover
 
-__all__ = ["ControlSocket", "Operation", "Role", "peer_role", "peer_user", "request", "request_at", "socket_path"]
-
-
 Role = Literal["owner", "member", "stranger", "own process"]
 """`owner`: root, and the daemon's user; `member`: somebody else of its group; `own process`: what it started itself."""
 

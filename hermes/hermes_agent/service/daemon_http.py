@@ -6,8 +6,6 @@ import http.client
 import json
 from typing import Any
 
-__all__ = ["ask_daemon_http", "ask_daemon_health"]
-
 LONGEST_ANSWER = 4 * 2**20
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 

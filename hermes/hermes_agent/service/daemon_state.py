@@ -23,24 +23,6 @@ from typing import Any, Literal
 from hermes_agent.core.errors import LockHeld, UserError
 from hermes_agent.system.files import write_atomic
 
-__all__ = [
-    "DaemonState",
-    "HomeLock",
-    "LOCK_NAME",
-    "STATE_NAME",
-    "Scope",
-    "SystemdUnit",
-    "describe_self",
-    "lock_holder",
-    "own_unit",
-    "read_note",
-    "read_state",
-    "unit_of",
-    "write_note",
-    "write_state",
-]
-
-
 logger = logging.getLogger(__name__)
 
 STATE_NAME = "gateway_state.json"

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 
 from hermes_agent.core.errors import RetryLater
 
-__all__ = ["RESTART", "RETRY_AFTER_S", "TurnDrain", "Shutdown"]
-
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 10.0

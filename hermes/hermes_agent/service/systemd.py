@@ -31,8 +31,6 @@ from hermes_agent.core.redaction import redactor
 if TYPE_CHECKING:
     from sdnotify import SystemdNotifier
 
-__all__ = ["RESTARTED_FOR", "ServiceNotifier", "SocketHandover", "feed_watchdog", "trace_hangs"]
-
 
 logger = logging.getLogger(__name__)
 

@@ -20,23 +20,6 @@ from hermes_agent.sessions.turn_journal import TurnRecord
 from hermes_agent.sessions.usage import UsageRecord
 from hermes_agent.store import Database, Schema
 
-__all__ = [
-    "COLUMNS",
-    "COMPACTIONS",
-    "NewSession",
-    "SessionCommit",
-    "add_compaction",
-    "append_messages",
-    "last_compaction_id",
-    "load_compaction",
-    "message_from_row",
-    "plain_title",
-    "row_from_message",
-    "session_denied",
-    "truncate_compaction",
-]
-
-
 COLUMNS = "role, content, tool_calls, tool_call_id, tool_name, extras"
 _PARTS = "\x00parts:"
 """Marks a content that is a list of parts; no text of a person starts with a NUL."""

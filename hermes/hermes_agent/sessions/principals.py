@@ -13,8 +13,6 @@ from urllib.parse import quote
 
 from hermes_agent.config.home import FileAccess
 
-__all__ = ["API_SERVER", "LOCAL", "Principals", "folder_name"]
-
 LOCAL = "local"
 API_SERVER = "api_server"
 LONGEST_NAME = 200

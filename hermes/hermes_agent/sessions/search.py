@@ -15,8 +15,6 @@ from typing import Literal, NamedTuple
 
 from hermes_agent.store import Database, Schema
 
-__all__ = ["SEARCH", "SearchHit", "Sort", "messages_around", "has_search", "search_messages", "session_principal"]
-
 _DENSE = "\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d\u0e00-\u0eff"
 """Chinese, Japanese, Korean, Thai and Lao, as a class of characters."""
 

@@ -52,8 +52,6 @@ from hermes_agent.sessions.turn_journal import (
 from hermes_agent.sessions.usage import USAGE, UsageTotals, usage_totals
 from hermes_agent.store import Database, Schema
 
-__all__ = ["CACHED_SESSIONS", "SCHEMA", "StoredSession", "SessionInfo", "Transcript"]
-
 SCHEMA = Schema(
     "sessions",
     (

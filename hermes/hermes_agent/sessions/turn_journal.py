@@ -21,29 +21,6 @@ from typing import Any, NamedTuple
 from hermes_agent.adapters.adapter_state import get_process_start_time
 from hermes_agent.store import Database, Schema
 
-__all__ = [
-    "CallRecord",
-    "DELEGATIONS",
-    "Delegation",
-    "JOURNAL",
-    "RequestRecord",
-    "SentRecord",
-    "StoredTurn",
-    "TurnRecord",
-    "UnfinishedTurn",
-    "add_delegation",
-    "claim_delegations",
-    "claim_turn",
-    "finish_delegation",
-    "is_running",
-    "load_calls",
-    "load_requests",
-    "load_turns",
-    "load_unfinished",
-    "this_process",
-]
-
-
 JOURNAL = Schema(
     "journal",
     (

@@ -13,8 +13,6 @@ from hermes_agent.core.messages import Usage
 from hermes_agent.sessions.principals import LOCAL
 from hermes_agent.store import Database, Schema
 
-__all__ = ["TURN", "USAGE", "UsageLedger", "UsageTotals", "UsageRecord", "usage_totals"]
-
 TURN = "turn"
 """The cause of a model call that a person's message caused."""
 

@@ -31,8 +31,6 @@ from hermes_agent.skills.skill_file import (
 )
 from hermes_agent.tools import ToolRegistry, current_scope, tool_result
 
-__all__ = ["LIST_SCHEMA", "SCHEMA", "SkillView", "skills_list", "sibling_banner", "register"]
-
 SHOWN_NAMES = 20
 
 SCHEMA: dict[str, Any] = {

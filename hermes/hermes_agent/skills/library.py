@@ -36,9 +36,6 @@ from hermes_agent.skills.skill_file import (
 from hermes_agent.system.processes import run, tool_environment
 from hermes_agent.tools import current_scope
 
-__all__ = ["INDEX_CHARS", "NAME", "PluginSkills", "SkillLibrary", "SkillSettings", "SkillTextRules", "index_text"]
-
-
 NAME = re.compile(r"[a-zA-Z0-9_-]+")
 """What a skill of a plugin, and the namespace before it, may be called."""
 

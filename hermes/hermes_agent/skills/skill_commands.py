@@ -15,8 +15,6 @@ from hermes_agent.skills.feature import sibling_banner
 from hermes_agent.skills.library import SkillLibrary
 from hermes_agent.skills.skill_file import LocalSkill, fits_platform, read_document
 
-__all__ = ["MAX_STACKED", "SkillCommands", "instruction_of", "slug"]
-
 MAX_STACKED = 5
 """Skills that one line may name: `/a /b what to do`."""
 

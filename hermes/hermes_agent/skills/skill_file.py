@@ -21,30 +21,6 @@ from typing import Any
 from hermes_agent.config.bounded_yaml import YamlRejected, parse_yaml
 from hermes_agent.system.files import hold_directory, open_beneath
 
-__all__ = [
-    "DESCRIPTION_CHARS",
-    "FOLDERS",
-    "LocalSkill",
-    "MAX_BYTES",
-    "NAME_CHARS",
-    "SKILL_FILE",
-    "SkillFile",
-    "SkillFolder",
-    "find_skill",
-    "fits_environment",
-    "fits_platform",
-    "fits_tools",
-    "is_plain_path",
-    "linked_files",
-    "missing_variables",
-    "open_inside",
-    "parse_document",
-    "read_document",
-    "read_file",
-    "required_variables",
-]
-
-
 FOLDERS = ("references", "templates", "scripts", "assets")
 MAX_BYTES = 1024 * 1024
 MAX_LISTED = 200

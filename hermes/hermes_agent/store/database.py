@@ -17,9 +17,6 @@ from typing import NamedTuple
 from hermes_agent.core.errors import UserError
 from hermes_agent.store.migrations import Schema, migrate, split_sql, versions
 
-__all__ = ["Database", "IntegrityReport", "check_database", "expire_rows"]
-
-
 BUSY_MS = 10_000
 """How long a statement waits for another process's write, in milliseconds."""
 

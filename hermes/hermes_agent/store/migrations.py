@@ -20,18 +20,6 @@ from pathlib import Path
 
 from hermes_agent.core.errors import UserError
 
-__all__ = [
-    "MAX_RESTORE_POINTS",
-    "Schema",
-    "create_restore_point",
-    "list_restore_points",
-    "migrate",
-    "restore_from_point",
-    "split_sql",
-    "versions",
-]
-
-
 MAX_RESTORE_POINTS = 5
 """Copies that are kept; the oldest go."""
 

@@ -36,9 +36,6 @@ from hermes_agent.system import unit_network
 from hermes_agent.system.process_keeper import take_terminal
 from hermes_agent.system.unit_network import READ_BYTES, BufferedPipe, wait_ready
 
-__all__ = ["EXIT_UNREACHABLE", "START", "find_refusal", "main", "serve"]
-
-
 CALLER_LIMIT, TOTAL_LIMIT = "HERMES_EXEC_PER_CALLER", "HERMES_EXEC_MOST"
 """Variables of the unit: most commands of one user, and of all users but root together."""
 DEFAULTS = {CALLER_LIMIT: 48, TOTAL_LIMIT: 60}

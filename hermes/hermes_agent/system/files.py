@@ -23,20 +23,6 @@ from pathlib import Path
 
 from hermes_agent.core.errors import UserError
 
-__all__ = [
-    "DIRECTORY",
-    "LONGEST_WAIT_S",
-    "PRIVATE",
-    "hold_directory",
-    "hold_lock",
-    "load_openat2",
-    "open_beneath",
-    "open_directory",
-    "replace_at",
-    "write_atomic",
-]
-
-
 PRIVATE = 0o600
 
 

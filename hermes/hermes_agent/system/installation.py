@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["extras", "install_hint", "missing_packages"]
-
 NAME = "hermes-agent"
 _EXTRA = re.compile(r"""(.*?)\s*;\s*extra\s*==\s*["']([\w-]+)["']\s*""")
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

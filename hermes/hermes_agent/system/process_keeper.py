@@ -27,8 +27,6 @@ from typing import Any
 
 from hermes_agent.system.process_tree import ProcessTree
 
-__all__ = ["START", "main", "take_terminal"]
-
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes_agent.system.process_keeper import main; main()"
 """What an interpreter with `-I -S -c` runs; the source directory follows, and the request comes on standard input."""
 

@@ -12,8 +12,6 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ProcessTree", "SCOPE", "boot_id"]
-
 
 def boot_id() -> str:
     """Return the kernel's id of this start of the machine; empty where it gives none."""

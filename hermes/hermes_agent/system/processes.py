@@ -27,9 +27,6 @@ from typing import IO, Protocol
 
 from hermes_agent.system.process_tree import ProcessTree
 
-__all__ = ["CommandResult", "MARK", "OutputFilter", "find_shell", "run", "tool_environment"]
-
-
 logger = logging.getLogger(__name__)
 
 _NAMES = """

@@ -9,8 +9,6 @@ import select
 import socket
 import sys
 
-__all__ = ["LIMIT_S", "main"]
-
 LIMIT_S = 600
 """How long the proxy may take: it may ask a person."""
 _PIECE = 65_536

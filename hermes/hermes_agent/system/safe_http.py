@@ -17,18 +17,6 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 if TYPE_CHECKING:
     import httpx
 
-__all__ = [
-    "AddressRejected",
-    "AddressPolicy",
-    "HostNotFound",
-    "resolve_host",
-    "check_host",
-    "is_public",
-    "is_allowed_address",
-    "open_url",
-    "safe_url_for_log",
-    "parse_http_url",
-]
 
 TIMEOUT_S = 30.0
 USER_AGENT = "Mozilla/5.0 (compatible; hermes-agent)"

@@ -29,23 +29,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "BufferedPipe",
-    "HostPort",
-    "JoinedConnections",
-    "MOST_PORTS",
-    "PACKET",
-    "PORT",
-    "READ_BYTES",
-    "UnitNetwork",
-    "connect_broker",
-    "is_listening",
-    "receive",
-    "reset_connection",
-    "wait_ready",
-]
-
-
 READ_BYTES = 65_536
 MAX_BUFFERED = 1_000_000
 

@@ -26,7 +26,8 @@ from hermes_agent.hooks import GuardAllow, GuardAsk, GuardBlock
 from hermes_agent.hooks.listeners import named_keywords
 from hermes_agent.policy import Refusal
 from hermes_agent.policy.network import HostTables, InvalidHost, format_entry, log_connection, parse_host
-from hermes_agent.policy.taint import CheckedCall, TaintTracker
+from hermes_agent.policy.taint import TaintTracker
+from hermes_agent.policy.taint_rules import CheckedCall
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools.call_scope import (
     CallScope,
@@ -38,9 +39,6 @@ from hermes_agent.tools.call_scope import (
 )
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import failure, is_result, result_text, tool_error
-
-__all__ = ["ApprovalGate", "Note", "ToolDestinations", "ToolInvoker", "parse_destination"]
-
 
 _NAMED = re.compile(r"(?:.*[_-])?ur[il]s?|href|address(?:es)?|link", re.IGNORECASE)
 """Parameters that hold addresses, by their name."""

@@ -14,9 +14,6 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-__all__ = ["coerce_arguments", "name_problem", "repair_name"]
-
-
 MAX_NAME_CHARS = 200
 """A longer text is no name; comparing it would take seconds."""
 

@@ -26,23 +26,6 @@ from hermes_agent.core.registry import BUILTIN
 from hermes_agent.policy import Approvals
 from hermes_agent.tools.registry import ToolRegistry
 
-__all__ = [
-    "CLEARANCE_S",
-    "CallScope",
-    "Clearance",
-    "ClearedCall",
-    "MAX_PARALLEL",
-    "ReachedHost",
-    "StepBudget",
-    "batch_limit_s",
-    "current_clearance",
-    "current_scope",
-    "fingerprint",
-    "freeze_arguments",
-    "may_repeat",
-    "may_run_in_parallel",
-]
-
 
 class StepBudget:
     """Counts down. Safe for threads."""

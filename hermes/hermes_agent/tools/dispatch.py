@@ -37,8 +37,6 @@ from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import ResultStore, adopt_result_files, failure, result_text, status_of, tool_error
 from hermes_agent.tools.tool_search import TOOL_CALL, unwrap_search_call
 
-__all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
-
 logger = logging.getLogger(__name__)
 
 HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result")

@@ -9,8 +9,6 @@ from hermes_agent.tools.call_scope import current_scope
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.toolsets import Toolsets
 
-__all__ = ["register_tools_command"]
-
 
 def register_tools_command(commands: CommandTable, tools: ToolRegistry, toolsets: Toolsets) -> None:
     """Register it."""

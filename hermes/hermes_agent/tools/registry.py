@@ -26,8 +26,6 @@ from hermes_agent.core.registry import (
 )
 from hermes_agent.tools.arguments import name_problem
 
-__all__ = ["RejectedTool", "ToolRegistry", "ToolTable", "shown_tools", "tool_schema"]
-
 
 class ToolTable(MutableMapping[str, ToolEntry]):
     """The tools of a registry, as they are at each use."""

@@ -27,22 +27,6 @@ from hermes_agent.core.messages import ToolStatus, error_object
 from hermes_agent.sessions import folder_name
 from hermes_agent.system.files import PRIVATE, write_atomic
 
-__all__ = [
-    "ERROR_LIMIT",
-    "PREVIEW_CHARS",
-    "ResultStore",
-    "adopt_file",
-    "adopt_result_files",
-    "failure",
-    "is_result",
-    "principal_folder",
-    "result_text",
-    "status_of",
-    "tool_error",
-    "tool_result",
-]
-
-
 _KINDS = {
     "cache/audio": "audio",
     "cache/documents": "documents",

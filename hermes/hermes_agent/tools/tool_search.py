@@ -20,8 +20,6 @@ from hermes_agent.tools.call_scope import current_scope
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import tool_error, tool_result
 
-__all__ = ["SEARCH_HINT", "SEARCH_TOOLS", "TOOL_CALL", "SearchSettings", "ToolSearch", "unwrap_search_call"]
-
 TOOL_CALL = "tool_call"
 SEARCH_TOOLS = ("tool_search", "tool_describe", TOOL_CALL)
 SEARCH_HINT = "it takes the place of tools where there are too many (tools.tool_search)"

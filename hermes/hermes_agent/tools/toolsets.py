@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from hermes_agent.core.registry import BUILTIN, Registry, current_owner, staged_store
 from hermes_agent.tools.registry import ToolRegistry
 
-__all__ = ["ToolsetChoice", "Toolsets"]
-
 logger = logging.getLogger(__name__)
 
 LEGACY = {

@@ -37,17 +37,6 @@ if TYPE_CHECKING:
     from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks
     from hermes_agent.workspace.sandbox.steering_watch import SteeringBaseline
 
-__all__ = [
-    "Backend",
-    "BackendCommand",
-    "BackendStart",
-    "MAX_STATE",
-    "RemoteBackend",
-    "ShellState",
-    "ShellStateFilter",
-    "shell_words",
-]
-
 
 MAX_STATE = 60_000
 """Most characters that a script may begin with; the kernel takes 128 KiB in one argument."""

@@ -26,8 +26,6 @@ from hermes_agent.workspace.sandbox.sandbox import Sandbox, SandboxSelector
 from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks
 from hermes_agent.workspace.sandbox.steering_watch import SteeringBaseline
 
-__all__ = ["ChooseProvider", "LocalBackend", "PluginBackend", "choose_backend"]
-
 
 class LocalBackend(Backend):
     """This machine.

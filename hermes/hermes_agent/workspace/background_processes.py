@@ -33,8 +33,6 @@ from hermes_agent.system.process_tree import boot_id
 from hermes_agent.workspace.backend import BackendStart
 from hermes_agent.workspace.sandbox.steering_guard import finish_abandoned, guard_command
 
-__all__ = ["MAX_RUNNING", "BackgroundProcess", "BackgroundProcesses", "Status"]
-
 logger = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 1_000_000

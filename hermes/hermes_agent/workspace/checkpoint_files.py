@@ -22,9 +22,6 @@ from typing import NamedTuple
 from hermes_agent.core.errors import UserError
 from hermes_agent.system.files import PRIVATE, open_beneath, write_atomic
 
-__all__ = ["CheckpointContent", "EVERYTHING", "Git", "GitError", "RepositoryTooLarge", "SEEN"]
-
-
 EVERYTHING = "*"
 """Stands for every path in the list of what a turn may have changed."""
 

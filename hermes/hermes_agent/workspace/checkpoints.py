@@ -26,24 +26,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hermes_agent.commands import CommandTable
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.checkpoint_files import EVERYTHING, Git, GitError, RepositoryTooLarge
-from hermes_agent.workspace.paths import PathRules, is_inside
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.sandbox.file_rules import is_inside
 from hermes_agent.workspace.search_process import SKIPPED_DIRECTORIES
 from hermes_agent.workspace.text_forms import printable
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.shadow_repository import Checkpoint, RestoreResult, ShadowRepository
-
-__all__ = [
-    "CHECKPOINTS_OFF",
-    "CheckpointLimits",
-    "Checkpoints",
-    "GitError",
-    "checkpoint_path",
-    "checkpoint_rows",
-    "choose_checkpoint",
-    "register_rollback",
-    "restore_text",
-]
 
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,6 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import zipfile
 
-__all__ = ["UNITS", "main"]
 
 CPU_S = 60
 MEMORY_BYTES = 1_500_000_000

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from hermes_agent.workspace.handlers import WorkspaceTools
     from hermes_agent.workspace.process_tool import ProcessWatcher
 
-__all__ = ["register"]
-
 
 def _patch_paths(args: Mapping[str, Any]) -> list[str]:
     """Return the files that stand in the text of a patch."""

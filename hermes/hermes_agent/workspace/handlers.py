@@ -22,8 +22,6 @@ from hermes_agent.workspace.terminal_tool import TerminalTool
 from hermes_agent.workspace.tool_context import ToolContext
 from hermes_agent.workspace.write_file import WriteFileTool
 
-__all__ = ["WorkspaceTools"]
-
 
 class WorkspaceTools(NamedTuple):
     """One for each tool, by its name."""

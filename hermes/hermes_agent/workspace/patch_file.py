@@ -38,9 +38,6 @@ from hermes_agent.workspace.text_forms import (
 from hermes_agent.workspace.tool_context import ToolContext
 from hermes_agent.workspace.write_file import remove_file, store_file
 
-__all__ = ["FilePatch", "Hunk", "PatchTool", "apply_patch", "parse_patch", "patch_paths"]
-
-
 _HEADS = {"*** Update File:": "update", "*** Add File:": "add", "*** Delete File:": "delete"}
 
 

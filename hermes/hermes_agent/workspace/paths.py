@@ -34,24 +34,6 @@ from hermes_agent.workspace.sandbox.file_rules import (
     steering_reason,
 )
 
-__all__ = [
-    "IsDirectory",
-    "PathRules",
-    "WriteConcern",
-    "check_not_secret",
-    "check_readable",
-    "closed_reason",
-    "expand_entry",
-    "is_inside",
-    "kind_of",
-    "open_for_listing",
-    "open_readable",
-    "open_regular",
-    "resolve",
-    "secret_reason",
-]
-
-
 _HOME_SECRETS = (".env", "auth.json", "api_server.key", "state.db", "state.db-wal", "state.db-shm", "state.db-journal")
 """Files of `HERMES_HOME` that are not for tools."""
 _STATE = frozenset(

@@ -25,9 +25,6 @@ from hermes_agent.workspace.schemas import ACTIONS
 from hermes_agent.workspace.text_forms import printable, shorten, strip_sequences
 from hermes_agent.workspace.tool_context import ToolContext
 
-__all__ = ["ProcessTool", "ProcessWatcher"]
-
-
 WAIT_S = 60
 MAX_WAIT_S = 600
 LOG_LINES = 200

@@ -30,9 +30,6 @@ from hermes_agent.workspace.paths import IsDirectory
 from hermes_agent.workspace.text_forms import SAMPLE_BYTES, guess_encoding
 from hermes_agent.workspace.tool_context import ToolContext
 
-__all__ = ["ReadFileTool", "kind_of_document", "read_document"]
-
-
 MOST_BYTES = 50_000_000
 LIMIT_S = 60.0
 _START = (

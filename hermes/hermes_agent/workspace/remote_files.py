@@ -24,9 +24,6 @@ from hermes_agent.workspace.backend import Backend, BackendCommand, ShellState
 from hermes_agent.workspace.paths import IsDirectory, PathRules, kind_of, open_for_listing
 from hermes_agent.workspace.text_forms import printable
 
-__all__ = ["Listing", "ListingEntry", "MOST_ENTRIES", "RemoteFiles", "list_directory", "listing_page", "read_ls"]
-
-
 MOST_BYTES = 20_000_000
 """A longer file is read up to here."""
 LIMIT_S = 60.0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ACTIONS", "PATCH", "PROCESS", "READ_FILE", "SEARCH_FILES", "TERMINAL", "WRITE_FILE"]
-
 ACTIONS = ("list", "poll", "log", "wait", "kill", "write", "submit", "close")
 """Of the tool `process`."""
 

@@ -28,13 +28,12 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.system.processes import CommandResult, run, tool_environment
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import search_process, tool_context
-from hermes_agent.workspace.paths import check_readable, is_inside
+from hermes_agent.workspace.paths import check_readable
+from hermes_agent.workspace.sandbox.file_rules import is_inside
 from hermes_agent.workspace.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.remote_files import RemoteFiles
-
-__all__ = ["SearchFilesTool", "required_literals"]
 
 
 LEAST = 2

@@ -20,8 +20,6 @@ from hermes_agent.config.home import FileAccess
 from hermes_agent.system.files import open_beneath, open_directory
 from hermes_agent.workspace.paths import PathRules
 
-__all__ = ["BINARY_SAMPLE", "MAX_FILE_BYTES", "SKIPPED_DIRECTORIES", "glob_matcher", "main"]
-
 BINARY_SAMPLE = 8_192
 """A file with a NUL byte in its first bytes is binary and left out."""
 MAX_FILE_BYTES = 10_000_000

@@ -26,8 +26,6 @@ from hermes_agent.workspace.checkpoint_files import (
     RepositoryTooLarge,
 )
 
-__all__ = ["Checkpoint", "RestoreResult", "ShadowRepository"]
-
 MOST_FILES = 20_000
 MOST_LIST_BYTES = 8_000_000
 MOST_NAMED = 1_000

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from hermes_agent.workspace.backend import Backend, ShellState
     from hermes_agent.workspace.egress.networks import Networks
 
-__all__ = ["MAX_TASKS", "TaskShells"]
 
 MAX_TASKS = 512
 """Tasks that are remembered; the one that was used longest ago begins anew."""

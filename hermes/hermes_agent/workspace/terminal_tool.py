@@ -33,8 +33,6 @@ from hermes_agent.workspace.task_shells import TaskShells
 from hermes_agent.workspace.text_forms import decode_output, printable, shorten, strip_sequences
 from hermes_agent.workspace.tool_context import ToolContext
 
-__all__ = ["TerminalTool"]
-
 logger = logging.getLogger(__name__)
 
 MAX_TIMEOUT_S = 600

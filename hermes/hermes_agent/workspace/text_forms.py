@@ -14,27 +14,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-__all__ = [
-    "FuzzyMatch",
-    "HEAD_SHARE",
-    "SAMPLE_BYTES",
-    "TextForm",
-    "UTF8",
-    "adapt_line_ends",
-    "decode_output",
-    "decode_text",
-    "find_lines",
-    "guess_encoding",
-    "guess_form",
-    "printable",
-    "reindent",
-    "replace_passage",
-    "shorten",
-    "strip_sequences",
-    "syntax_error",
-]
-
-
 SAMPLE_BYTES = 8_192
 """Bytes at the beginning of a file that tell its encoding, and whether it is text."""
 

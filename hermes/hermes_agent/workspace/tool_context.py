@@ -29,7 +29,8 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.checkpoints import Checkpoints
-from hermes_agent.workspace.paths import PathRules, WriteConcern, is_inside, open_regular, resolve
+from hermes_agent.workspace.paths import PathRules, WriteConcern, open_regular, resolve
+from hermes_agent.workspace.sandbox.file_rules import is_inside
 from hermes_agent.workspace.task_shells import TaskShells
 from hermes_agent.workspace.text_forms import printable
 
@@ -37,20 +38,6 @@ if TYPE_CHECKING:
     from hermes_agent.workspace.background_processes import BackgroundProcesses
     from hermes_agent.workspace.egress.destinations import NetworkCall
     from hermes_agent.workspace.remote_files import RemoteFiles
-
-__all__ = [
-    "FolderAnswer",
-    "SeenFiles",
-    "ToolContext",
-    "WRITE_TO",
-    "folder_answer",
-    "folder_request",
-    "parse_choice",
-    "parse_number",
-    "parse_text",
-    "requested_folder",
-    "widen_to_folder",
-]
 
 
 def parse_text(args: Mapping[str, Any], name: str, *, default: str | None = None, may_be_empty: bool = False) -> str:

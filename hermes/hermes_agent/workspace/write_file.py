@@ -24,8 +24,6 @@ from hermes_agent.workspace.paths import check_not_secret, kind_of
 from hermes_agent.workspace.text_forms import UTF8, TextForm, decode_text, guess_form, printable
 from hermes_agent.workspace.tool_context import ToolContext
 
-__all__ = ["WriteFileTool", "remove_file", "store_file"]
-
 JUDGED_BYTES = 10_000_000
 """The present text up to here tells its encoding and line ends."""
 COMPARED_BYTES = 1_000_000

@@ -190,7 +190,7 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         "server = LocalModelServer(LocalServerSettings(Path(sys.argv[1]), 'tiny'), program=Path(sys.argv[2]));"
         "\n"
         "async def main():\n"
-        "    await server.endpoint()\n"
+        "    await server.ensure_started()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "asyncio.run(main())"
     )

@@ -15,18 +15,6 @@ if TYPE_CHECKING:
 
     from hermes_agent.host import Host
 
-__all__ = [
-    "JSON",
-    "YES",
-    "Args",
-    "CliSubcommand",
-    "argument",
-    "loaded_host",
-    "ensure_home",
-    "exclusive",
-    "print_json",
-    "print_rows",
-]
 
 Args = argparse.Namespace
 Run = Callable[[Args], int | None]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hermes_agent.host import Host
     from hermes_agent.plugins.discovery import Discovery
 
-__all__ = ["add_config"]
 
 command = CliSubcommand("config", "show, change and check the config")
 add_config = command.add

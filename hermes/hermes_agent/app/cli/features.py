@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from hermes_agent.host import Host
     from hermes_agent.memory.provider_session import SetupField
 
-__all__ = ["add_cron", "add_memory", "add_skills"]
-
 
 cron_command = CliSubcommand("cron", "work at its time: list, add and change scheduled jobs")
 add_cron = cron_command.add

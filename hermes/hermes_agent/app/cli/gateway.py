@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hermes_agent.server import HttpSettings
     from hermes_agent.service.systemd import ServiceNotifier, SocketHandover
 
-__all__ = ["add_gateway", "add_pairing", "add_send"]
-
 
 logger = logging.getLogger(__name__)
 

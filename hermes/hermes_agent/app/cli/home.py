@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from hermes_agent.logs.entries import LogEntry, LogFilter
     from hermes_agent.logs.readers import JournalReader, LogFile
 
-__all__ = ["add_completion", "add_doctor", "add_logs", "add_profile", "add_state", "completion_script"]
-
 
 CLONED_FILES = ("config.yaml", "config.local.yaml", ".env", "SOUL.md")
 """What a clone takes over. Not `auth.json`: a login is renewed by one home, and the other's would become void."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hermes_agent.models.embedded.availability import Weights
     from hermes_agent.models.providers import ModelProvider
 
-__all__ = ["add_auth", "add_model", "show_address"]
-
 
 WEIGHTS_NAME = argument(
     "name",

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hermes_agent.workspace.checkpoints import Checkpoints
     from hermes_agent.workspace.shadow_repository import Checkpoint
 
-__all__ = ["add_insights", "add_rollback", "add_sessions"]
-
 
 DAY_S = 86_400
 

@@ -25,8 +25,6 @@ from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
 if TYPE_CHECKING:
     from hermes_agent.mcp.settings import McpServerSettings
 
-__all__ = ["add_mcp", "add_tools"]
-
 
 tools_command = CliSubcommand("tools", "list the tools, and say why one is or is not there")
 add_tools = tools_command.add

@@ -47,21 +47,6 @@ if TYPE_CHECKING:
     from hermes_agent.config import ConfigFinding
     from hermes_agent.host import Host
 
-__all__ = [
-    "CheckedHost",
-    "ChildDied",
-    "LOAD_LIMIT_S",
-    "OpenHost",
-    "PLACEHOLDER",
-    "check",
-    "check_directories",
-    "open_host",
-    "package_findings",
-    "read_outcome",
-    "run_check",
-    "run_in_child",
-]
-
 
 ProgressReport = Callable[[str], None]
 """Says what is done now; the limit counts from here."""

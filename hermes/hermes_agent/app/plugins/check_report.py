@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
     from hermes_agent.workspace.sandbox.limits import CommandLimits
 
-__all__ = [
-    "CheckFinding",
-    "PluginCheckReport",
-    "SandboxedCheck",
-    "check_in_sandbox",
-    "describe_plugin",
-    "load_findings",
-    "rejection_finding",
-]
-
 
 VERSION = 1
 PREFIX = "hermes-agent: "

@@ -27,7 +27,7 @@ from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml
 from hermes_agent.config.effective import is_generated
 from hermes_agent.config.yaml_reader import read_file
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, ConfigError
-from hermes_agent.core.redaction import looks_like_secret_name
+from hermes_agent.core.secrecy import looks_like_secret_name
 from hermes_agent.plugins.activation import Activation, PluginSettings, SecretLookup, make_value_check, unknown_names
 from hermes_agent.plugins.discovery import (
     SKIPPED,
@@ -42,22 +42,6 @@ from hermes_agent.plugins.grants import GrantStore, activation_with_grant
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, PluginManifest
 from hermes_agent.plugins.plugin_state import last_load, read_state
 from hermes_agent.system.installation import missing_packages
-
-__all__ = [
-    "Diagnosis",
-    "NIX_PACKAGES",
-    "RequiredVariable",
-    "missing_packages",
-    "missing_variables",
-    "pip_dependencies",
-    "pip_refusal",
-    "print_lines",
-    "read_settings",
-    "requirement_hint",
-    "run_doctor",
-    "run_plugin_checks",
-]
-
 
 NIX_PACKAGES = "services.hermes-agent.extraPythonPackages"
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

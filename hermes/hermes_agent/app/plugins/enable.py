@@ -17,17 +17,6 @@ from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from hermes_agent.plugins.grants import PINNED_SOURCES, GrantState, mode_of
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = [
-    "choose_plugins",
-    "offer_to_enable",
-    "run_checklist",
-    "run_disable",
-    "run_enable",
-    "run_grant",
-    "switch_off",
-    "switch_on",
-]
-
 
 def run_enable(args: argparse.Namespace) -> int:
     """Enable a plugin, and pin its files when nothing of it was granted before."""

@@ -34,8 +34,6 @@ from hermes_agent.plugins.plugin_state import last_load
 if TYPE_CHECKING:
     from hermes_agent.credentials import Credentials
 
-__all__ = ["InstalledPlugins", "LazySecrets", "NOT_PINNED", "PluginRow", "plugin_rows", "run_list"]
-
 
 class LazySecrets:
     """The secrets of a home, opened when a plugin asks for one: most ask for none, and a listing is to be quick."""

@@ -44,24 +44,6 @@ from hermes_agent.tools.arguments import repair_name
 from hermes_agent.tools.tool_search import SEARCH_HINT, SEARCH_TOOLS
 from hermes_agent.tools.toolsets import Toolsets
 
-__all__ = [
-    "DaemonUsage",
-    "Explanation",
-    "ToolRow",
-    "describe",
-    "explain_plugin",
-    "explain_tool",
-    "info_lines",
-    "load_usage",
-    "request_daemon",
-    "run_explain",
-    "run_info",
-    "run_reload",
-    "tool_rows",
-    "usage_rows",
-]
-
-
 RELOAD_LIMIT_S = 600.0
 """Longest wait for the answer; every plugin has `plugins.load_timeout_s` of its own."""
 

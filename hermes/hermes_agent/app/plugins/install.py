@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hermes_agent.app.plugins.doctor import missing_packages, missing_variables, pip_refusal, requirement_hint
+from hermes_agent.app.plugins.doctor import missing_variables, pip_refusal, requirement_hint
 from hermes_agent.app.plugins.enable import offer_to_enable
 from hermes_agent.app.plugins.home import InstalledPlugins
 from hermes_agent.app.plugins.packages import install_package, uninstall, update_package
@@ -56,8 +56,7 @@ from hermes_agent.plugins.grant_copies import difference
 from hermes_agent.plugins.grants import entry_name
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.pinned_files import PinChanges, changes_between, content_hash, pin_files, unpinned_files
-
-__all__ = ["ask_for_variables", "name_missing_packages", "now", "run_install", "run_remove", "run_update", "show"]
+from hermes_agent.system.installation import missing_packages
 
 
 def ask_for_variables(here: InstalledPlugins, manifest: PluginManifest, *, may_ask: bool) -> None:

@@ -21,9 +21,6 @@ from hermes_agent.core.errors import EXIT_OK, UserError
 from hermes_agent.plugins.entry_points import GROUP
 from hermes_agent.plugins.manifest import name_problem
 
-__all__ = ["TEST", "TemplateFiles", "fill_template", "kinds", "run_new"]
-
-
 FOLDER_KINDS = ("model-provider",)
 TEST = "python -m pytest tests"
 """How the tests are run, from inside of the plugin's folder."""

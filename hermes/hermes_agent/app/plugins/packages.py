@@ -54,19 +54,6 @@ from hermes_agent.plugins.entry_points import (
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.system.processes import run, tool_environment
 
-__all__ = [
-    "PluginWheel",
-    "build_wheel",
-    "index_document",
-    "install_package",
-    "install_wheel",
-    "run_index",
-    "uninstall",
-    "update_package",
-    "write_index",
-]
-
-
 LIMIT_S = 900.0
 OUTPUT_BYTES = 64 * 1024
 AGENT = "hermes-agent"

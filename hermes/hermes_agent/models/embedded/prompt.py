@@ -36,8 +36,6 @@ from hermes_agent.models.embedded.tool_menu import (
 )
 from hermes_agent.models.request import ModelRequest
 
-__all__ = ["FINAL_TOKENS", "ToolPrompt", "calls_with_results", "canonical_call", "build_prompt", "union_schema"]
-
 FINAL_TOKENS = 1024
 """Longest reply in tokens where the request sets no limit: about 90 s on two cores."""
 CHARS_PER_TOKEN = 3

@@ -22,15 +22,6 @@ from typing import NamedTuple
 
 from hermes_agent.core.errors import ModelError
 
-__all__ = [
-    "CHILD_ENVIRONMENT",
-    "LocalModelServer",
-    "ServerAddress",
-    "LocalServerSettings",
-    "child_environment",
-    "default_threads",
-]
-
 logger = logging.getLogger(__name__)
 
 START_DEADLINE_S = 180.0

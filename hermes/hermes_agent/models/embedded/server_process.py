@@ -16,8 +16,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Serve until stdin ends."""

@@ -20,25 +20,6 @@ from typing import Any
 from hermes_agent.core.messages import error_object
 from hermes_agent.core.tool_schemas import GRAMMAR, adapt_schema
 
-__all__ = [
-    "LIMIT_CHARS",
-    "LIMIT_TOOLS",
-    "MenuTool",
-    "RESULT_CHARS",
-    "STRING_MAX",
-    "build_menu",
-    "choose_tools",
-    "closed_object_schema",
-    "describe_tools",
-    "first_sentence",
-    "format_result",
-    "full_line",
-    "has_failed",
-    "numbers_without_source",
-    "shorten_schema",
-]
-
-
 LIMIT_TOOLS = 20
 """More tools than this make a model of 1.5 billion parameters pick wrong ones (15 of 16 right with 20 terse ones)."""
 LIMIT_CHARS = 2600

@@ -21,8 +21,6 @@ from hermes_agent.policy.shell.rules.processes import OWN
 from hermes_agent.policy.shell.rules.remote import COMPUTED, UNKNOWN_KEYS
 from hermes_agent.policy.shell.verdict import UNREADABLE
 
-__all__ = ["is_covered", "is_computed", "is_uncertain", "matching_rule"]
-
 _COMPUTED_RULES = re.compile(
     r"obfuscation|remote content|remote script|encoded command|followed by immediate execution"
 )

@@ -15,8 +15,6 @@ from typing import NamedTuple
 from hermes_agent.policy.shell.paths import is_credential
 from hermes_agent.policy.shell.script import NETWORK, UNDETERMINED, UNKNOWN, NestedCode, PossibleScript
 
-__all__ = ["read", "table", "texts"]
-
 MOST_TEXTS = 40
 LONGEST = 10_000
 """Characters of code whose names are looked at."""

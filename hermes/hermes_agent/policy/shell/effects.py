@@ -40,8 +40,6 @@ from hermes_agent.policy.shell.script import (
     ShellWord,
 )
 
-__all__ = ["assignment_effects", "find_effects", "possible_programs", "read_code"]
-
 ReadText = Callable[[ShellCommand, str], str | None]
 """Returns the text of a file that the script itself wrote, as far as known."""
 _PLAIN = frozenset({"data", "is", "device", "assign", "sub", "special", "writes", "into", "chdir", "values", ""})

@@ -29,8 +29,6 @@ from hermes_agent.policy.shell.script import (
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["DISK", "EVERY_PROCESS", "Expander", "matches_all", "output_of"]
-
 
 DISK = f"/dev/{UNKNOWN}"
 """Stands for the disks that a program lists."""

@@ -12,8 +12,6 @@ from hermes_agent.policy.shell.expansion import DISK
 from hermes_agent.policy.shell.programs import find_program, is_a, parse_arguments, split_subcommand
 from hermes_agent.policy.shell.script import MOST, UNDETERMINED, UNKNOWN, NestedCode, ShellCommand, ShellWord
 
-__all__ = ["nested_parts", "inner_command"]
-
 LONGEST = 100_000
 """Characters of an argument that `xargs` fills in."""
 Part = ShellCommand | str | NestedCode

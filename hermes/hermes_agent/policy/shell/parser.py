@@ -32,7 +32,6 @@ from hermes_agent.policy.shell.syntax import descendants, is_descriptor, node_te
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["LONGEST", "read_script"]
 
 LONGEST = 100_000
 """Characters of a text that is looked at; a longer one cannot be told."""

@@ -12,22 +12,6 @@ from fnmatch import fnmatchcase
 
 from hermes_agent.policy.shell.script import ShellCommand, ShellWord
 
-__all__ = [
-    "Links",
-    "is_block_device",
-    "is_credential",
-    "is_hermes_config",
-    "is_home",
-    "is_project_env",
-    "is_root",
-    "is_sensitive",
-    "is_system",
-    "is_system_directory",
-    "is_temporary",
-    "resolve_place",
-]
-
-
 SYSTEM_DIRECTORIES = frozenset(
     [
         "/bin",

@@ -17,25 +17,6 @@ from typing import NamedTuple
 from hermes_agent.policy.shell.paths import is_temporary, resolve_place
 from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand, ShellWord
 
-__all__ = [
-    "Arguments",
-    "Program",
-    "ProgramEffect",
-    "find_program",
-    "find_variable",
-    "is_a",
-    "is_harmless_use",
-    "is_installed",
-    "is_known",
-    "is_project",
-    "is_undecided",
-    "parse_arguments",
-    "spellings",
-    "split_subcommand",
-    "subcommand_args",
-    "unknown_label",
-]
-
 
 class ProgramEffect(NamedTuple):
     """One thing that a program does, with the slots of the arguments that it does it with."""

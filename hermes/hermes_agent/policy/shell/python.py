@@ -18,8 +18,6 @@ from hermes_agent.policy.shell.paths import is_credential
 from hermes_agent.policy.shell.python_walks import find_deletions
 from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNDETERMINED, UNKNOWN, NestedCode
 
-__all__ = ["read"]
-
 LONGEST = 10_000
 """Characters that a text of the code may become."""
 DEEPEST = 3

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from hermes_agent.policy.shell.script import UNKNOWN
 
-__all__ = ["find_deletions"]
-
 _METHODS = frozenset({"unlink", "rmdir", "rmtree", "removedirs", "remove_p", "rmtree_p"})
 _FUNCTIONS = re.compile(r"(?:os\.(?:remove|unlink|rmdir|removedirs)|shutil\.rmtree|send2trash(?:\.send2trash)?)$")
 _WALKERS = frozenset({"os.walk", "os.scandir", "os.fwalk", "os.listdir", "glob.glob", "glob.iglob"})

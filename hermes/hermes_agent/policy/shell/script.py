@@ -17,36 +17,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = [
-    "CHANGES",
-    "DESTROYS",
-    "INSTALLS",
-    "LATER",
-    "LIBRARY",
-    "NETWORK",
-    "NestedCode",
-    "PossibleScript",
-    "REVEALS",
-    "SENDS",
-    "ShellCommand",
-    "ShellRedirect",
-    "ShellRule",
-    "ShellScript",
-    "ShellWord",
-    "UNDETERMINED",
-    "UNKNOWN",
-    "UNLISTED",
-    "apply_expansion",
-    "decode_ansi_c",
-    "expand_braces",
-    "fold",
-    "fold_names",
-    "shift_quoted",
-    "unescape",
-    "unshift_quoted",
-]
-
-
 UNKNOWN = "\N{OBJECT REPLACEMENT CHARACTER}"
 """Stands in a word for a part that only the running shell knows."""
 UNDETERMINED, LIBRARY, NETWORK, CHANGES = "unknown", "library", "network", "changes"

@@ -26,18 +26,6 @@ from hermes_agent.policy.shell.script import (
     ShellCommand,
 )
 
-__all__ = [
-    "READERS",
-    "autostart_commands",
-    "build_commands",
-    "compiled_files",
-    "compiled_programs",
-    "line_languages",
-    "read_line_language",
-    "read_source",
-]
-
-
 _UNIT = re.compile(r"/systemd/.*\.(?:service|timer|socket|mount|conf)$|\.service$")
 _TABLE = re.compile(r"/etc/(?:cron\.d/|crontab$)|/var/spool/cron/")
 _SCRIPT = re.compile(r"/etc/(?:cron\.(?:hourly|daily|weekly|monthly)/|init\.d/|rc\.local$|profile(?:\.d/|$)|rc\d\.d/)")

@@ -22,23 +22,6 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node, Parser
 
-__all__ = [
-    "SECRET",
-    "descend",
-    "descendants",
-    "endless_input",
-    "floods",
-    "forks_itself",
-    "is_descriptor",
-    "leaves_running",
-    "loops_for_ever",
-    "node_text",
-    "parse_tree",
-    "plain_words",
-    "prints_secret",
-    "restarts",
-]
-
 
 @functools.cache
 def _parser() -> Parser:

@@ -17,8 +17,6 @@ from hermes_agent.policy.shell.rules.remote import DOWNLOADED, PROGRAM, SOURCING
 from hermes_agent.policy.shell.rules.services import NEW_REMOTE, git_remotes
 from hermes_agent.policy.shell.script import NETWORK, ShellCommand, ShellScript, fold, fold_names
 
-__all__ = ["UNREADABLE", "ShellVerdict", "judge"]
-
 UNREADABLE = "a command that cannot be analysed"
 """Key of a text that the grammar does not take; somebody must look at it."""
 _CONTINUED = re.compile(r"(?<=\S)\\\n(?=\S)")

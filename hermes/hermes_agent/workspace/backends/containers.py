@@ -17,8 +17,6 @@ from hermes_agent.system.processes import tool_environment
 from hermes_agent.workspace.backend import BackendCommand, BackendStart, RemoteBackend, shell_words
 from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks
 
-__all__ = ["ContainerBackend", "DockerBackend", "SingularityBackend"]
-
 logger = logging.getLogger(__name__)
 
 START_LIMIT_S = 600.0

@@ -16,8 +16,6 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.system.processes import tool_environment
 from hermes_agent.workspace.backend import BackendCommand, BackendStart, RemoteBackend
 
-__all__ = ["SshBackend"]
-
 CONNECT_LIMIT_S = 60.0
 
 

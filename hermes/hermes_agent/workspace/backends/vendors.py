@@ -13,8 +13,6 @@ from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.system.installation import install_hint
 
-__all__ = ["VENDORS", "Daytona", "Modal"]
-
 APP = "hermes-agent"
 
 

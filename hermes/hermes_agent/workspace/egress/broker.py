@@ -34,19 +34,6 @@ from hermes_agent.workspace.egress.destinations import (
 )
 from hermes_agent.workspace.egress.inside import FAKE, PORTS
 
-__all__ = [
-    "BadHead",
-    "Broker",
-    "Head",
-    "MAX_HEAD",
-    "MOST_CONNECTIONS",
-    "MOST_NAMES",
-    "NameTable",
-    "RateLimit",
-    "parse_head",
-    "proxy_answer",
-]
-
 
 class RateLimit:
     """Args: `most` is how often it may happen in a second."""

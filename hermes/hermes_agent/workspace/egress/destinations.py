@@ -26,9 +26,6 @@ from hermes_agent.system.safe_http import METADATA_NAMES
 from hermes_agent.tools import CallScope
 from hermes_agent.tools.call_scope import ReachedHost
 
-__all__ = ["ConnectionPolicy", "Ends", "HostUnreachable", "IDLE_S", "NetworkCall", "connect", "relay"]
-
-
 IDLE_S = 900.0
 """How long a connection may be silent."""
 PIECE = 65_536

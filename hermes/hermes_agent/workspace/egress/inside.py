@@ -12,8 +12,6 @@ import socket
 import struct
 import sys
 
-__all__ = ["BACKLOG", "FAKE", "LOOPBACK", "PORTS", "add_address", "main"]
-
 LOOPBACK = ("127.0.0.1", "255.0.0.0")
 FAKE = ("198.18.0.1", "255.254.0.0")
 """The broker's own address, and the range whose addresses stand for names."""

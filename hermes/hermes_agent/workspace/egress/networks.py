@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from hermes_agent.runtime.bridge import Bridge
     from hermes_agent.runtime.loops import LoopThread
 
-__all__ = ["MOST_NETWORKS", "Namespace", "Networks", "NoNamespace", "PROXY", "RESOLVER", "make_namespace"]
-
 
 LIMIT_S = 10.0
 _PROGRAM = str(Path(__file__).with_name("inside.py"))

@@ -25,8 +25,6 @@ from hermes_agent.system.unit_network import MOST_PORTS, PACKET, HostPort, is_li
 from hermes_agent.workspace.egress.broker import Broker, RateLimit
 from hermes_agent.workspace.egress.destinations import ConnectionPolicy, NetworkCall
 
-__all__ = ["NetworkUnits"]
-
 logger = logging.getLogger(__name__)
 
 MOST_UNITS = 64

@@ -28,13 +28,10 @@ from typing import NamedTuple
 
 from hermes_agent.system.files import PRIVATE, write_atomic
 from hermes_agent.workspace.egress.networks import PROXY, RESOLVER, Networks
-from hermes_agent.workspace.paths import PathRules, is_inside
-from hermes_agent.workspace.sandbox.file_rules import is_of_home, steering_reason
+from hermes_agent.workspace.paths import PathRules
+from hermes_agent.workspace.sandbox.file_rules import is_inside, is_of_home, steering_reason
 from hermes_agent.workspace.sandbox.mounts import Mounts, find_outer_sockets
 from hermes_agent.workspace.sandbox.sandbox import Sandbox, probe_sandbox, run_probe
-
-__all__ = ["Abi", "BubblewrapSandbox", "MACHINES", "seccomp_filter"]
-
 
 FAMILIES = (int(socket.AF_UNIX), int(socket.AF_INET), int(socket.AF_INET6), int(socket.AF_NETLINK))
 

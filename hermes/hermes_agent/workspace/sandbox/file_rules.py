@@ -26,35 +26,6 @@ import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-__all__ = [
-    "ANYWHERE",
-    "CACHES",
-    "GIT_FILES",
-    "HELD",
-    "HOMES",
-    "IN_HOME",
-    "Protected",
-    "SHOWN_OF_HOME",
-    "SYSTEM",
-    "TEMPORARY",
-    "TEMPORARY_CACHE",
-    "WITHHELD",
-    "format_settings",
-    "is_above",
-    "is_git_directory",
-    "is_harmless_key",
-    "is_inside",
-    "is_of_home",
-    "is_shown_of_home",
-    "is_steering_name",
-    "named_paths",
-    "others_may_read",
-    "parse_settings",
-    "paths_around",
-    "steering_reason",
-]
-
-
 SYSTEM = (
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/snap", "/sys"),
     *("/nix/store", "/nix/var/nix/profiles", "/gnu/store", "/home/linuxbrew/.linuxbrew"),

@@ -37,9 +37,6 @@ from typing import NamedTuple
 from hermes_agent.system.process_tree import SCOPE
 from hermes_agent.workspace.sandbox.sandbox import run_probe
 
-__all__ = ["Cgroup", "CommandLimits", "LimitedCommand", "ProcessLimits", "SystemdScope", "UNLIMITED"]
-
-
 logger = logging.getLogger(__name__)
 
 INNER = "c"

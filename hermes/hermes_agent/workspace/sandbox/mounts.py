@@ -41,16 +41,6 @@ from hermes_agent.workspace.sandbox.file_rules import (
     is_shown_of_home,
 )
 
-__all__ = [
-    "GIT_CONFIG_FILES",
-    "Mounts",
-    "PRIVATE_DIRECTORIES",
-    "find_outer_sockets",
-    "strip_credentials",
-    "write_git_config",
-]
-
-
 GIT_CONFIG_FILES = (".gitconfig", ".config/git/config")
 _SECTIONS = frozenset(
     """

@@ -24,10 +24,7 @@ from typing import Literal
 import hermes_agent
 from hermes_agent.system.exec_unit import START
 from hermes_agent.workspace.egress.networks import UNIT_PROXY, Networks
-from hermes_agent.workspace.paths import is_inside
-
-__all__ = ["Mode", "Sandbox", "SandboxSelector", "SystemdSandbox", "probe_sandbox", "run_probe"]
-
+from hermes_agent.workspace.sandbox.file_rules import is_inside
 
 PROBE_LIMIT_S = 120.0
 """How long a trial may take. It is done once, and after one that fails the agent has no such box until it starts again:

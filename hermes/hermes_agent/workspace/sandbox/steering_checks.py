@@ -15,8 +15,6 @@ from hermes_agent.sessions.turn_journal import is_running, this_process
 from hermes_agent.workspace.sandbox.steering_guard import GUARDED
 from hermes_agent.workspace.sandbox.steering_watch import SteeringBaseline, SteeringFiles, TooManyDirectories
 
-__all__ = ["SteeringChecks"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -22,8 +22,6 @@ import hermes_agent
 from hermes_agent.system.files import PRIVATE, write_atomic
 from hermes_agent.workspace.sandbox.steering_watch import SteeringBaseline, digest
 
-__all__ = ["GUARDED", "note_approved", "guard_command", "main", "finish_abandoned"]
-
 START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from hermes_agent.workspace.sandbox.steering_guard import main; main()"

@@ -35,8 +35,6 @@ from hermes_agent.workspace.sandbox.file_rules import (
     paths_around,
 )
 
-__all__ = ["SteeringBaseline", "SteeringState", "SteeringFiles", "TooManyDirectories", "digest"]
-
 logger = logging.getLogger(__name__)
 
 MOST_DIRECTORIES = 200_000

@@ -30,9 +30,6 @@ from hermes_agent.policy.shell.programs import (
 )
 from hermes_agent.policy.shell.script import ShellCommand, ShellRule
 
-__all__ = ["DELETION_RULES", "RULES", "copy_target", "deletes", "overwrites_disk", "tee_targets", "write_targets"]
-
-
 REMOVERS = frozenset({"rm", "unlink", "shred", "srm", "grm", "wipe"})
 WINDOWS = re.compile(r"(?i)(?:cmd(?:\.exe)?)$")
 

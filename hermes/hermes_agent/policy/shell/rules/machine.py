@@ -14,9 +14,6 @@ from hermes_agent.policy.shell.rules.files import EDITORS
 from hermes_agent.policy.shell.script import DESTROYS, INSTALLS, LATER, REVEALS, UNKNOWN, ShellCommand, ShellRule
 from hermes_agent.policy.shell.syntax import SECRET
 
-__all__ = ["REACH_RULES", "RULES"]
-
-
 _DATA = re.compile(r"\.(?:sql|db|sqlite3?|csv|tsv|parquet|json|jsonl|xlsx?|mdb|dump|bak|tar|t?gz|zip|img|qcow2)$")
 _MEMORY = re.compile(r"/proc/[^/]+/(?:mem|environ)$")
 _FINDS = frozenset({"find -exec", "xargs"})

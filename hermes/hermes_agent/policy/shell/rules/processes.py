@@ -24,9 +24,6 @@ from hermes_agent.policy.shell.programs import is_a, subcommand_args
 from hermes_agent.policy.shell.rules.files import copy_target, overwrites_disk, tee_targets, write_targets
 from hermes_agent.policy.shell.script import ShellCommand, ShellRule
 
-__all__ = ["FORK_BOMB", "HARDLINE_RULES", "OWN", "OWN_RULES", "RULES", "ends_first_process", "kills_all"]
-
-
 HERMES = re.compile(r"hermes|\bgateway\b")
 HARMLESS_SIGNALS = frozenset(("0", "1", "HUP", "10", "USR1", "12", "USR2", "17", "CHLD", "18", "CONT", "19", "STOP"))
 """Signals that process 1 outlives: it reads its settings again, or ignores them."""

@@ -16,19 +16,6 @@ from hermes_agent.policy.shell.programs import is_a, is_undecided, unknown_label
 from hermes_agent.policy.shell.rules.files import write_targets
 from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNDETERMINED, UNKNOWN, UNLISTED, ShellCommand, ShellRule
 
-__all__ = [
-    "COMPUTED",
-    "DOWNLOADED",
-    "PROGRAM",
-    "RULES",
-    "SOURCING",
-    "UNKNOWN_CODE_RULES",
-    "UNKNOWN_KEYS",
-    "download_targets",
-    "is_unknown",
-]
-
-
 PROGRAM = "unknown program"
 _CODE = (
     ShellRule("code that is not analysed", lambda command: UNDETERMINED in command.marks),

@@ -14,9 +14,6 @@ from hermes_agent.policy.shell.paths import is_credential, is_temporary, resolve
 from hermes_agent.policy.shell.programs import is_a
 from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, ShellCommand, ShellRule
 
-__all__ = ["RULES", "SEARCH_RULES"]
-
-
 _SHAPES = re.compile(
     r"AKIA|ASIA\[|BEGIN .*KEY|BEGIN.{0,20}PRIVATE|PRIVATE KEY|passw|passwd|secret|api.{0,6}key|access.{0,6}key|token"
     r"|gh[pousr]_|github_pat|xox[a-z\[]|sk-|AIza|credential|ssh-rsa|aws_|mnemonic|seed phrase",

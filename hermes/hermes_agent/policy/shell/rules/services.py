@@ -13,9 +13,6 @@ from hermes_agent.policy.shell.paths import is_home, is_root, is_system_director
 from hermes_agent.policy.shell.programs import is_a, subcommand_args
 from hermes_agent.policy.shell.script import CHANGES, ShellCommand, ShellRule
 
-__all__ = ["NEW_REMOTE", "PUBLISHING_RULES", "RULES", "git_remotes"]
-
-
 STOPPING = frozenset(["stop", "restart", "disable", "mask", "kill", "try-restart", "reload-or-restart", "isolate"])
 LIFECYCLE = frozenset({"restart", "stop", "kill", "down", "rm"})
 ACCOUNTS = frozenset(
