@@ -47,7 +47,9 @@ def test_a_module_says_what_it_is_for_and_a_face_lists_its_public_names(path: Pa
     tree = ast.parse(path.read_text())
     assert ast.get_docstring(tree), "a module starts with a docstring"
     names = exported(tree)
-    if path.name in ("__init__.py", "__main__.py"):
+    if path.name == "__main__.py":
+        return
+    if path.name == "__init__.py":
         if names is None:
             assert not defined(tree)
             return
