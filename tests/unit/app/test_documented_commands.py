@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -217,3 +218,16 @@ def test_documented_commands_end_with_a_status_and_say_something_in_a_home_of_th
 def _begins(line: list[str], name: str) -> bool:
     words = name.split()
     return line[: len(words)] == words if words else not line or line[0].startswith("-")
+
+
+def test_the_recording_of_the_readme_has_the_questions_of_its_script_with_an_answer_each() -> None:
+    script = runpy.run_path(str(ROOT / "packaging" / "record_readme.py"))
+    found = script["BLOCK"].findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(found) == 1
+    block = found[0][1]
+    assert block.startswith("```console\n$ ") and block.endswith("\n```\n") and max(map(len, block.splitlines())) <= 120
+
+    commands = [f"$ hermes -z {script['quoted'](question)}" for question in script["QUESTIONS"]]
+    assert [line for line in block.splitlines() if line.startswith("$ ")] == commands
+    answers = [part.strip() for part in re.split(r"^\$ .*$", block, flags=re.MULTILINE)[1:]]
+    assert all(answers)
