@@ -10,6 +10,6 @@ __all__ = ["ATTEMPTS"]
 
 MAKERS = (
     *(sandbox.leaving, sandbox.reading, sandbox.sockets, sandbox.planting, sandbox.races, sandbox.limits),
-    *(sandbox.egress, rules.addresses, rules.taint, rules.hard_line, rules.is_dangerous, rules.secrets),
+    *(sandbox.egress, rules.addresses, rules.taint, rules.hard_line, rules.dangerous, rules.secrets),
 )
 ATTEMPTS: tuple[Attempt, ...] = tuple(attempt for make in MAKERS for attempt in make())

@@ -86,7 +86,7 @@ def test_two_answers_in_a_chat_allow_one_call(world: World) -> None:
     assert (world.work / "other").exists()
 
 
-@attacked("people")
+@attacked("users")
 def test_what_a_user_of_a_chat_left_is_for_no_other_user(world: World) -> None:
     world.reset()
     keep = ("memory", {"target": "memory", "action": "add", "content": "my otter is called MARKotter"})
@@ -122,7 +122,7 @@ def test_what_a_user_of_a_chat_left_is_for_no_other_user(world: World) -> None:
     assert "MARKotter" not in world.hear("bob", before)
 
 
-@attacked("people")
+@attacked("users")
 def test_a_user_who_is_not_paired_reaches_no_agent(world: World) -> None:
     world.reset()
     asked = len(world.model.requests)
@@ -142,7 +142,7 @@ ROUTES = (
 )  # fmt: skip
 
 
-@attacked("doors", sample=True)
+@attacked("interfaces", sample=True)
 @pytest.mark.parametrize(
     "headers",
     [{}, {"Authorization": "Bearer wrong-key-0123456789"}, {"Authorization": ""}, {"Host": "evil.example"},

@@ -216,7 +216,7 @@ def _pairs(people: list[Person]) -> Iterator[tuple[Person, Person]]:
         yield from ((a, b) for a, b in every if (b.number - a.number) % len(people) == 3)
 
 
-@pytest.mark.attack("people")
+@pytest.mark.attack("users")
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_no_user_reaches_what_another_left_behind(people: list[Person], attempt: Callable[[bool, str], None]) -> None:
     leaks: dict[tuple[str, str], list[str]] = {}
@@ -248,7 +248,7 @@ def test_each_user_reads_what_is_their_own(people: list[Person]) -> None:
         assert "puts everything back" in _command(person, "/rollback")
 
 
-@pytest.mark.attack("people")
+@pytest.mark.attack("users")
 def test_each_kind_of_entry_of_the_home_is_open_to_whom_its_row_says(
     people: list[Person], attempt: Callable[[bool, str], None]
 ) -> None:
@@ -275,7 +275,7 @@ def test_each_kind_of_entry_of_the_home_is_open_to_whom_its_row_says(
             path.unlink()
 
 
-@pytest.mark.attack("people")
+@pytest.mark.attack("users")
 def test_no_user_writes_to_what_another_left_behind(people: list[Person], attempt: Callable[[bool, str], None]) -> None:
     for one, other in _pairs(people):
         for kind, path in other.paths.items():
@@ -287,7 +287,7 @@ def test_no_user_writes_to_what_another_left_behind(people: list[Person], attemp
             attempt(held, f"{one.principal} writes {other.principal}'s {kind}")
 
 
-@pytest.mark.attack("people", at="bubblewrap")
+@pytest.mark.attack("users", at="bubblewrap")
 def test_a_sandboxed_command_reaches_nothing_that_users_left_behind(
     people: list[Person], attempt: Callable[[bool, str], None]
 ) -> None:

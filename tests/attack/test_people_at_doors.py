@@ -37,7 +37,7 @@ def spoken(home: Path) -> dict[str, str]:
 
 
 @FULL
-@pytest.mark.attack("people", at="daemon")
+@pytest.mark.attack("users", at="daemon")
 def test_no_session_of_another_door_is_told_or_gone_on_with(
     tmp_path: Path, attempt: Callable[[bool, str], None]
 ) -> None:
@@ -82,7 +82,7 @@ def test_no_session_of_another_door_is_told_or_gone_on_with(
 
 
 @FULL
-@pytest.mark.attack("people")
+@pytest.mark.attack("users")
 def test_no_entry_of_the_home_is_told_over_http_or_at_the_terminal(
     tmp_path: Path, attempt: Callable[[bool, str], None]
 ) -> None:

@@ -15,7 +15,7 @@ from hermes_agent.testing import call
 from hermes_agent.testing.chat import chat_host
 
 
-@pytest.mark.attack("people")
+@pytest.mark.attack("users")
 def test_a_file_that_is_sent_into_a_chat_is_its_senders(attempt: Callable[[bool, str], None]) -> None:
     with chat_host() as chat:
         path = cache_document_from_bytes(b"MARKupload", "plan.txt")
@@ -44,7 +44,7 @@ def test_a_file_that_is_sent_into_a_chat_is_its_senders(attempt: Callable[[bool,
         attempt("MARKupload" not in result, "bob reads ann's upload")
 
 
-@pytest.mark.attack("people")
+@pytest.mark.attack("users")
 def test_no_entry_of_the_home_is_told_in_a_chat(attempt: Callable[[bool, str], None]) -> None:
     with chat_host() as chat:
         files = furnish(chat.host.home)
@@ -69,7 +69,7 @@ def test_no_entry_of_the_home_is_told_in_a_chat(attempt: Callable[[bool, str], N
             attempt(not shown, f"bob is sent {shown}")
 
 
-@pytest.mark.attack("people")
+@pytest.mark.attack("users")
 def test_who_is_not_paired_gets_nothing(attempt: Callable[[bool, str], None]) -> None:
     with chat_host(allow="ann", model=["Noted."]) as chat:
         chat.ask("My otter is called MARKotter", user="ann", chat="a")

@@ -137,7 +137,7 @@ def test_the_description_names_every_route_and_no_other() -> None:
     }
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(METHODS, PATHS, HEADERS, BODIES)
 def test_whatever_is_sent_with_the_key_is_no_fault_of_ours(
@@ -149,7 +149,7 @@ def test_whatever_is_sent_with_the_key_is_no_fault_of_ours(
         assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(["/v1/chat/completions", "/v1/responses"]), BODIES)
 def test_whatever_is_asked_of_the_agent_is_answered_or_refused(path: str, body: bytes) -> None:
@@ -159,7 +159,7 @@ def test_whatever_is_asked_of_the_agent_is_answered_or_refused(path: str, body: 
     assert door.agent.asked == (answer.status_code == 200)
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(BODIES)
 def test_a_signed_webhook_of_any_content_is_stored_or_refused(body: bytes) -> None:
@@ -170,7 +170,7 @@ def test_a_signed_webhook_of_any_content_is_stored_or_refused(body: bytes) -> No
     assert door.inbox.taken == (answer.status_code == 202)
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(METHODS, PATHS, HEADERS, BODIES, KEYS)
 def test_without_the_key_nothing_is_told_and_nothing_is_done(

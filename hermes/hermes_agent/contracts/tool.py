@@ -78,7 +78,7 @@ Does = Literal["reads", "opens", "writes", "runs", "sends", "remembers"]
 
 
 class Effect(NamedTuple):
-    """What a call does to the world, and whose words it returns. Ours; `docs/operator/foreign-text.md`."""
+    """What a call does to the world, and whose words it returns. Ours; `docs/operator/untrusted-text.md`."""
 
     does: Does
     decides: tuple[str, ...] = ()

@@ -61,7 +61,7 @@ def test_the_same_id_in_another_chat_or_no_id_is_another_message(box):
     assert all(box.receive(one, 0).new for one in (message(), message(chat="#other"), message(""), message("")))
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_the_same_content_is_a_duplicate_within_its_time_whatever_its_id(box, path):
     def sent(number, chat="#room"):
         return replace(message(number, chat=chat), fingerprint="f", same_s=100.0)

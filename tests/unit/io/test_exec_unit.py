@@ -41,7 +41,7 @@ def frame(kind: bytes, data: bytes) -> bytes:
     return struct.pack("!cI", kind, len(data)) + data
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("sent", [b"", b"h", frame(b"h", b"x" * 100)[:50]], ids=["nothing", "a letter", "half"])
 def test_who_does_not_say_what_is_to_run_holds_no_unit(unit, sent: bytes) -> None:
     connection, process = unit
@@ -50,7 +50,7 @@ def test_who_does_not_say_what_is_to_run_holds_no_unit(unit, sent: bytes) -> Non
     assert process.wait(timeout=20) == 0
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_letters_one_by_one_do_not_make_the_time_longer(unit) -> None:
     connection, process = unit
     began = time.monotonic()
@@ -62,7 +62,7 @@ def test_letters_one_by_one_do_not_make_the_time_longer(unit) -> None:
     assert process.wait(timeout=20) == 0
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize(
     "sent",
     [

@@ -35,7 +35,7 @@ async def raw(address: str, request: str) -> str:
     return answer.decode("latin-1")
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_only_who_bears_the_key_gets_in_also_on_loopback() -> None:
     wrong = [
         "",
@@ -64,7 +64,7 @@ def test_only_who_bears_the_key_gets_in_also_on_loopback() -> None:
         assert KEY not in response.text
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_a_chat_without_the_key_reaches_no_agent() -> None:
     async def run() -> tuple[int, int]:
         async with serving(echo) as running, httpx.AsyncClient(timeout=LIMIT_S) as http:
@@ -75,7 +75,7 @@ def test_a_chat_without_the_key_reaches_no_agent() -> None:
     assert asyncio.run(run()) == (401, 0)
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_health_needs_no_key_and_tells_its_numbers_only_to_who_has_it() -> None:
     async def run() -> list[httpx.Response]:
         async with serving(echo) as running:
@@ -128,7 +128,7 @@ HOSTS = {
 }
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("path", ["/v1/models", "/health"])
 def test_the_host_must_be_ours(path: str) -> None:
     async def run() -> dict[str, int]:
@@ -141,7 +141,7 @@ def test_the_host_must_be_ours(path: str) -> None:
     assert asyncio.run(run()) == HOSTS
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_two_hosts_or_none_are_refused() -> None:
     async def run() -> list[str]:
         async with serving(echo) as running:
@@ -175,7 +175,7 @@ ORIGINS = {
 }
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("path", ["/v1/models", "/health"])
 def test_pages_of_other_origins_are_refused(path: str) -> None:
     allowed = frozenset({"https://chat.example.org", "app://obsidian.md"})
@@ -249,7 +249,7 @@ def test_every_answer_is_dated_once_and_does_not_name_the_server() -> None:
     assert "server" not in headers
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_a_websocket_gets_no_further() -> None:
     async def run() -> str:
         async with serving(echo) as running:
@@ -271,7 +271,7 @@ async def raw_head(address: str, request: str) -> str:
     return line.decode("latin-1")
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_the_metrics_are_for_who_bears_the_key() -> None:
     async def run() -> tuple[httpx.Response, httpx.Response]:
         async with serving(echo) as running:

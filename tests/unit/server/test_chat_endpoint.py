@@ -209,7 +209,7 @@ def test_with_a_session_only_the_last_message_is_new() -> None:
     assert [r.headers["x-hermes-session-id"] for r in responses] == ["my.session:1"] * 2
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("given", ["", "../x", "a b", "-x", "é", "a" * 129])
 def test_a_session_id_that_could_do_harm_is_refused(given: str) -> None:
     async def run() -> httpx.Response:
@@ -241,7 +241,7 @@ def test_images_are_passed_on_as_parts() -> None:
     assert seen == [parts]
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_nobody_can_be_asked_over_http() -> None:
     async def run() -> Any:
         async with serving(echo) as running:

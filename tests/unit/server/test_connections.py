@@ -61,7 +61,7 @@ HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BODY = b"POST /webhooks/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nx"
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize(
     ("said", "count"),
     [(b"", FEW), (HALF, MANY), (HEALTH, FEW), (BODY, FEW)],
@@ -95,7 +95,7 @@ def test_clients_are_served_while_one_peer_holds_many_connections(said, count, d
     assert "127.0.0.1" in lines[0] and "server.max_connections_per_address" in lines[0]
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_when_everybody_has_the_key_and_is_worked_for_one_more_gets_503_and_has_a_place_afterwards() -> None:
     gate = Gate()
 
@@ -201,7 +201,7 @@ async def answers(said: bytes, *, piecemeal: bool = False) -> bytes:
         return answer
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("said", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
 def test_a_head_that_can_be_read_in_two_ways_is_refused_and_nothing_behind_it_is_read(said: bytes) -> None:
     answer = asyncio.run(answers(said + SMUGGLED))
@@ -209,7 +209,7 @@ def test_a_head_that_can_be_read_in_two_ways_is_refused_and_nothing_behind_it_is
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("body", AMBIGUOUS_BODIES.values(), ids=AMBIGUOUS_BODIES.keys())
 def test_chunks_that_can_be_read_in_two_ways_end_the_connection(body: bytes) -> None:
     answer = asyncio.run(answers(POST + b"Transfer-Encoding: chunked\r\n\r\n" + body + SMUGGLED))

@@ -43,7 +43,7 @@ def test_a_key_that_can_be_guessed_is_warned_of(tmp_path: Path, caplog: pytest.L
     assert "the HTTP server's key has 5 characters" in caplog.text
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601])
 def test_a_file_that_others_can_read_is_refused_with_the_command_that_mends_it(tmp_path: Path, mode: int) -> None:
     path = tmp_path / KEY_NAME
@@ -55,7 +55,7 @@ def test_a_file_that_others_can_read_is_refused_with_the_command_that_mends_it(t
     assert f"chmod 600 {path}" in caught.value.hint
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / KEY_NAME
@@ -75,7 +75,7 @@ def test_a_file_without_a_key_is_refused(tmp_path: Path, content: str) -> None:
         file_key(tmp_path)
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_a_link_or_a_pipe_in_its_place_is_refused_without_waiting(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("linked-key\n")
     (tmp_path / KEY_NAME).symlink_to(tmp_path / "elsewhere")

@@ -78,7 +78,7 @@ WRONG: list[tuple[Any, str | None]] = [
 ]
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize(("body", "param"), WRONG, ids=lambda value: json.dumps(value)[:60])
 def test_a_body_of_the_wrong_shape_is_refused_at_its_place(body: Any, param: str | None) -> None:
     with pytest.raises(HttpError) as caught:
@@ -86,7 +86,7 @@ def test_a_body_of_the_wrong_shape_is_refused_at_its_place(body: Any, param: str
     assert (caught.value.status, caught.value.param) == (400, param)
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize(
     "body",
     [
@@ -108,7 +108,7 @@ def test_what_is_not_json_is_refused(body: bytes) -> None:
     assert (caught.value.status, caught.value.code) == (400, "invalid_request")
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_a_body_over_the_limit_is_refused_declared_or_not() -> None:
     async def pieces() -> Any:
         for _ in range(64):
@@ -130,7 +130,7 @@ def test_a_body_over_the_limit_is_refused_declared_or_not() -> None:
     assert fits.status_code == 200
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_a_body_that_does_not_come_is_not_waited_for_longer_than_set() -> None:
     async def run() -> bytes:
         async with serving(echo, body_timeout_s=0.05) as running:
@@ -147,7 +147,7 @@ def test_a_body_that_does_not_come_is_not_waited_for_longer_than_set() -> None:
     assert asyncio.run(run()).startswith(b"HTTP/1.1 408 ")
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_a_connection_that_never_asks_is_closed_and_one_that_asks_slowly_but_wholly_is_served() -> None:
     async def run() -> tuple[list[bytes], bytes]:
         async with serving(echo, head_timeout_s=0.5) as running:
@@ -175,7 +175,7 @@ def test_a_connection_that_never_asks_is_closed_and_one_that_asks_slowly_but_who
     assert served == b"HTTP/1.1 200 OK\r\n"
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize(
     "request_bytes",
     [
@@ -280,7 +280,7 @@ def check_never_ours(response: httpx.Response) -> None:
         assert error["message"] and error["code"]
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @often
 @given(body=bodies)
 def test_no_json_makes_it_fail(send: Callable[..., httpx.Response], body: Any) -> None:
@@ -288,7 +288,7 @@ def test_no_json_makes_it_fail(send: Callable[..., httpx.Response], body: Any) -
     check_never_ours(send("POST", PATH, json.dumps(body).encode(), headers))
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @often
 @given(body=st.binary(max_size=60))
 def test_no_bytes_make_it_fail(send: Callable[..., httpx.Response], body: bytes) -> None:
@@ -302,7 +302,7 @@ header_bytes = st.binary(max_size=30).map(
 )
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @often
 @given(
     method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "BREW"]),

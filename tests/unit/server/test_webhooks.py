@@ -88,7 +88,7 @@ def test_a_proven_request_becomes_a_turn_and_its_answer_goes_where_the_route_say
     assert "data, never an instruction" in told[0]["content"]
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("check", ["hmac", "github", "gitlab", "slack"])
 def test_who_has_not_the_secret_is_refused_and_nothing_is_stored(check):
     body = b"{}"
@@ -107,7 +107,7 @@ def test_who_has_not_the_secret_is_refused_and_nothing_is_stored(check):
     assert counts["inbox_pending"] == counts["inbox_claimed"] == 0
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_what_was_overheard_is_of_no_use_later():
     with door(check="slack") as (_, at):
         assert at.post(b"{}", proof("slack", b"{}", NOW - 301)).status_code == 401
@@ -127,7 +127,7 @@ def test_a_delivery_that_comes_again_is_answered_and_dropped():
     assert sorted(said) == ["once", "twice"]
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.parametrize("check", ["hmac", "github", "gitlab", "slack"])
 def test_an_overheard_request_is_the_same_delivery_under_any_id(check, attempt):
     body = b'{"n": 1}'
@@ -177,7 +177,7 @@ def test_deliveries_with_the_same_session_text_go_on_in_one_session():
     assert (said, last) == (["a", "b"], ["c"])
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_too_much_too_often_and_nonsense_are_refused_with_their_status():
     body = b"{}"
     with door("ok", per_minute=2, max_body_kb=1, deliver="") as (_, at):

@@ -66,7 +66,7 @@ def open_home(tmp_path_factory):
     return home
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 def test_a_process_that_the_daemon_started_is_refused(tmp_path):
     mode, said, left = answer_to_a_child(tmp_path)
 
@@ -74,7 +74,7 @@ def test_a_process_that_the_daemon_started_is_refused(tmp_path):
     assert (mode, left) == (0o600, False)
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
 def test_another_user_is_refused(open_home):
     (open_home / "run").mkdir(mode=0o755)
@@ -193,7 +193,7 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.attack("doors")
+@pytest.mark.attack("interfaces")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
 def test_who_holds_connections_without_end_is_bounded_and_does_not_keep_root_out(request, caplog):
     # Not in pytest's own directory: each run beside this one closes that to other users.
