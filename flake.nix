@@ -94,7 +94,8 @@
         // lib.optionalAttrs (pkgs ? testers) { vm = import ./tests/nix/e2e/vm.nix { inherit pkgs; }; });
 
       devShells = forEachSystem (pkgs: {
-        default = pkgs.mkShell { packages = [ pkgs.git pkgs.python3 ]; };
+        # What a machine without Nix has to bring; the tools are those of requirements/dev.txt, in .venv, either way.
+        default = pkgs.mkShell { packages = [ pkgs.git pkgs.gnumake pkgs.python3 ]; };
       });
 
       formatter = forEachSystem (pkgs: pkgs.nixfmt);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 
 from hermes_agent.hooks.catalog import HOOKS, TELEMETRY_SCHEMA, Hook
@@ -59,16 +60,20 @@ def _page(name: str, hook: Hook) -> str:
         (
             f"# `{name}`",
             "",
-            f"Fires {hook.when}. {_STATUS[hook.status]}{ours}",
+            _filled(f"Fires {hook.when}. {_STATUS[hook.status]}{ours}"),
             "",
             "```python",
             f"def callback({signature}): ...",
             "```",
             "",
-            answer,
+            _filled(answer),
             "",
         )
     )
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 if __name__ == "__main__":
