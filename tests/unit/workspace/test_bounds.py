@@ -254,7 +254,7 @@ AS_A_USER = """
 import sys
 sys.path[:0] = sys.argv[2].split(":")
 from unit.workspace.test_bounds import *
-place = made(Path(sys.argv[1]), Limits(200, 40), 32)
+place = made(Path(sys.argv[1]), ProcessLimits(200, 40), 32)
 print(place.backend.bounds.check())
 print(forked(place, 300))
 print(place("exec python3 -", stdin=TAKES.format(bytes=400 * MIB, kind="MAP_PRIVATE").encode()).output)
