@@ -44,7 +44,7 @@ scope = CallScope("session-1", "task-1", "turn-1", Path.cwd(), Approvals(NoAppro
 results = []
 for name, arguments in json.loads(sys.argv[1]):
     resolved, coerced = host.dispatcher.resolve(ToolCall("call", name, json.dumps(arguments)), host.tools.names())
-    results.append(json.loads(host.dispatcher.run_here("call", resolved, coerced, scope).result))
+    results.append(json.loads(host.dispatcher.run_inline("call", resolved, coerced, scope).result))
 module = record.module
 print(json.dumps({
     "source": record.manifest.source,

@@ -114,7 +114,7 @@ def test_the_sandbox_trusts_a_scope_only_where_the_kernel_holds_its_limits(tmp_p
 def test_an_agent_that_is_in_a_scope_itself_is_not_ended_with_its_commands() -> None:
     code = (
         "import sys; sys.path[:0] = sys.argv[1].split(':'); from contracts.terminal_places import *;"
-        "p = Place(Local(ENVIRON), '/'); print(p.say('echo inner', timeout_s=20)); print('agent lives')"
+        "p = Place(LocalBackend(ENVIRON), '/'); print(p.say('echo inner', timeout_s=20)); print('agent lives')"
     )
     scope = SystemdScope(os.environ)
     argv, env = scope.wrap([sys.executable, "-c", code, os.environ["PYTHONPATH"]], dict(os.environ))
