@@ -3,8 +3,6 @@
 A command that still runs may exchange a file of the working directory for a link, until an adapter opens it by its
 path. So it gets a copy, read by descriptors, in a place that commands cannot write to.
 
-Small JSON files below the home that several processes change: an adapter in the daemon, a command beside it.
-
 How far an adapter has heard in each of its chats, over a restart: what came after that is fetched.
 
 What an adapter remembers of messages and threads. Source: plugin contract §11.2, §11.3.
@@ -19,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import logging
@@ -34,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.config import hermes_home
-from hermes_agent.system.files import PRIVATE, hold_directory, open_beneath, write_atomic
+from hermes_agent.system.files import PRIVATE, JsonFile, hold_directory, open_beneath, write_atomic
+from hermes_agent.system.locks import FileLock
 
 __all__ = [
     "FOLDER",
@@ -43,11 +41,9 @@ __all__ = [
     "ThreadParticipationTracker",
     "acquire_scoped_lock",
     "adapter_file",
-    "change_json",
     "copy_sent_file",
     "get_process_start_time",
     "pid_exists",
-    "read_json",
     "read_process_cmdline",
     "release_scoped_lock",
 ]
@@ -99,73 +95,13 @@ def _copy(source: int, target: Path) -> None:
         os.close(handle)
 
 
-def adapter_file(platform: str, identity: str) -> Path:
+def adapter_file(platform: str, identity: str) -> JsonFile:
     """Return the file `HOME/gateway/<platform>_<identity>.json`, where an adapter keeps how far it got.
 
     Args:
         identity: the account; characters that a file name should not have become `_`.
     """
-    return hermes_home() / "gateway" / f"{platform}_{re.sub(r'[^A-Za-z0-9@._-]+', '_', identity)}.json"
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file; an empty one when it is not there, or is broken (then the log says so)."""
-    try:
-        return _object(path)
-    except (OSError, ValueError) as exc:
-        logger.warning("%s is not used: %s", path, exc)
-        return {}
-
-
-@contextlib.contextmanager
-def change_json(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the object of a file, alone among all processes, and write it back (0600) when it was changed.
-
-    Folders above it are made, 0700. A change that raises writes nothing. A broken file is kept beside it as
-    `<name>.broken`, so that what it held is not lost with the next write.
-
-    Raises:
-        OSError: the file cannot be locked, read or written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    # a lock file beside it: the file itself is replaced by each write
-    lock = os.open(path.with_name(f".{path.name}.lock"), flags, PRIVATE)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        value = _parsed(path)
-        before = json.dumps(value)
-        yield value
-        if json.dumps(value) != before:
-            write_atomic(path, json.dumps(value, ensure_ascii=False, indent=2), mode=PRIVATE)
-    finally:
-        os.close(lock)
-
-
-def _object(path: Path) -> dict[str, Any]:
-    """Return the object of a file, an empty one when there is no file.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it holds no object.
-    """
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    if not isinstance(value, dict):
-        raise ValueError("it holds no JSON object")
-    return value
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    try:
-        return _object(path)
-    except ValueError as exc:
-        aside = path.with_name(f"{path.name}.broken")
-        logger.warning("%s is not used, and kept as %s: %s", path, aside.name, exc)
-        path.replace(aside)
-        return {}
+    return JsonFile(hermes_home() / "gateway" / f"{platform}_{re.sub(r'[^A-Za-z0-9@._-]+', '_', identity)}.json")
 
 
 WRITE_EVERY_S = 5.0
@@ -181,7 +117,7 @@ class ReadPositions:
     def __init__(self, platform: str, identity: str) -> None:
         self._file = adapter_file(platform, identity)
         self._marks: dict[str, str] = {
-            str(chat): str(mark) for chat, mark in (read_json(self._file).get("marks") or {}).items()
+            str(chat): str(mark) for chat, mark in (self._file.read().get("marks") or {}).items()
         }
         self._written, self._is_changed = 0.0, False
 
@@ -210,7 +146,7 @@ class ReadPositions:
             OSError: it cannot be written.
         """
         if self._is_changed:
-            with change_json(self._file) as state:
+            with self._file.change() as state:
                 state["marks"] = self._marks
             self._written, self._is_changed = time.monotonic(), False
 
@@ -385,13 +321,8 @@ def read_process_cmdline(pid: int) -> str | None:
 def _record(scope: str, identity: str) -> Iterator[int]:
     """Open the lock's file, alone: whoever else looks at it waits for these few microseconds."""
     name = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', scope)[:80] or 'lock'}-{_hash(identity)}.lock"
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    file = os.open(_folder() / name, flags, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file
-    finally:
-        os.close(file)
+    with FileLock(_folder() / name, names_holder=False) as lock:
+        yield lock.fd
 
 
 def _folder() -> Path:

@@ -28,10 +28,8 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hermes_agent.adapters.adapter_state import change_json, read_json
 from hermes_agent.adapters.registry import GatewayConfig, PlatformRegistry, gateway_config
 from hermes_agent.commands.runner import PendingConfirmations
 from hermes_agent.compat.agent import host, of_host
@@ -41,6 +39,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.cron import JobStore
 from hermes_agent.plugins.tool_access import dispatch_tool
 from hermes_agent.policy import PendingQuestion
+from hermes_agent.system.files import JsonFile
 
 if TYPE_CHECKING:
     import httpx
@@ -87,7 +86,7 @@ def _channel_entries(table: Any, channel_id: str, parent_id: str | None) -> Iter
 
 def lookup_channel_type(platform_name: str, chat_id: str) -> str | None:
     """Return the kind of a channel (`channel`, `forum`, `dm`, …); None when no adapter wrote of it."""
-    platforms = read_json(hermes_home() / "channel_directory.json").get("platforms")
+    platforms = JsonFile(hermes_home() / "channel_directory.json").read().get("platforms")
     channels = platforms.get(platform_name) if isinstance(platforms, dict) else None
     for channel in channels if isinstance(channels, list) else ():
         if isinstance(channel, dict) and str(channel.get("id")) == str(chat_id):
@@ -109,7 +108,7 @@ def record(chat_id: str, message_id: str, text: str) -> None:
     if not chat_id or not message_id or not text:
         return
     try:
-        with change_json(_sent_texts_file()) as sent:
+        with _sent_texts_file().change() as sent:
             key = _message_key(chat_id, message_id)
             sent.pop(key, None)  # a text that is sent again is the newest
             sent[key] = {"text": text[:MAX_TEXT], "at": time.time()}
@@ -121,7 +120,7 @@ def record(chat_id: str, message_id: str, text: str) -> None:
 
 def lookup(chat_id: str, message_id: str) -> str | None:
     """Return the text of a message that was sent; None when it is not known, or forgotten."""
-    found = read_json(_sent_texts_file()).get(_message_key(chat_id, message_id))
+    found = _sent_texts_file().read().get(_message_key(chat_id, message_id))
     text = found.get("text") if isinstance(found, dict) else None
     return text if isinstance(text, str) else None
 
@@ -130,8 +129,8 @@ def _message_key(chat_id: str, message_id: str) -> str:
     return f"{chat_id}:{message_id}"
 
 
-def _sent_texts_file() -> Path:
-    return hermes_home() / "rich_sent_messages.json"
+def _sent_texts_file() -> JsonFile:
+    return JsonFile(hermes_home() / "rich_sent_messages.json")
 
 
 STICKER_VISION_PROMPT = (
@@ -142,7 +141,7 @@ STICKER_VISION_PROMPT = (
 
 def get_cached_description(file_unique_id: str) -> dict[str, Any] | None:
     """Return what is known of a sticker: `description`, `emoji`, `set_name`, `cached_at`; None when it is new."""
-    found = read_json(_sticker_file()).get(file_unique_id)
+    found = _sticker_file().read().get(file_unique_id)
     return found if isinstance(found, dict) else None
 
 
@@ -150,7 +149,7 @@ def cache_sticker_description(file_unique_id: str, description: str, emoji: str 
     """Keep what a sticker shows; a home that cannot be written to is logged, the message goes on."""
     entry = {"description": description, "emoji": emoji, "set_name": set_name, "cached_at": time.time()}
     try:
-        with change_json(_sticker_file()) as known:
+        with _sticker_file().change() as known:
             known[file_unique_id] = entry
     except OSError as exc:
         logger.warning("the description of a sticker is not kept: %s", exc)
@@ -177,8 +176,8 @@ def _escape_text(text: str) -> str:
     return " ".join(text.split()).replace("[", "(").replace("]", ")")
 
 
-def _sticker_file() -> Path:
-    return hermes_home() / "sticker_cache.json"
+def _sticker_file() -> JsonFile:
+    return JsonFile(hermes_home() / "sticker_cache.json")
 
 
 KEEPALIVE_S = 2.0

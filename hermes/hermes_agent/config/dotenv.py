@@ -8,7 +8,8 @@ from pathlib import Path
 from hermes_agent.config.yaml_document import ENV_HINT, ConfigFinding, config_error
 from hermes_agent.config.yaml_reader import decode_file
 from hermes_agent.core.errors import UserError
-from hermes_agent.system.files import PRIVATE, hold_lock, write_atomic
+from hermes_agent.system.files import PRIVATE, write_atomic
+from hermes_agent.system.locks import hold_lock
 
 _LINE = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -33,7 +33,8 @@ from hermes_agent.config.validate import describe_violation, validate
 from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding, Position, config_error
 from hermes_agent.config.yaml_reader import read_file, read_text
 from hermes_agent.core.errors import ConfigError, UserError
-from hermes_agent.system.files import hold_lock, write_atomic
+from hermes_agent.system.files import write_atomic
+from hermes_agent.system.locks import hold_lock
 
 MOST_CANDIDATES = 400
 """Lines that a value may have; each more costs a reading of the file."""

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import time
@@ -18,11 +16,14 @@ from typing import Any, NamedTuple
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.redaction import redactor
-from hermes_agent.system.files import PRIVATE, write_atomic
+from hermes_agent.system.files import PRIVATE, FileStamp, write_atomic
+from hermes_agent.system.locks import FileLock
 
 API_KEY, OAUTH = "api_key", "oauth"
 LEEWAY_S = 60.0
 """A token that ends so soon is renewed before it is used."""
+LOCK_S = 90.0
+"""Another process may renew a token meanwhile, which takes up to 30 s for each step of the request."""
 
 
 class LoginExpired(UserError):
@@ -76,18 +77,16 @@ class LoginStore:
     def __init__(self, path: Path | None) -> None:
         self.path = path or Path(os.devnull)
         self._empty = path is None
-        self._seen: tuple[int, int] | None = None
+        self._seen: FileStamp | None = None
         self._known: list[Login] = []
 
     def entries(self, provider: str = "") -> list[Login]:
         """Return the entries of a provider, or all, in their order. Raises UserError: the file is broken."""
         if self._empty:
             return []
-        try:
-            there = self.path.stat()
-        except FileNotFoundError:
+        stamp = FileStamp.of(self.path)
+        if stamp is None:
             return []
-        stamp = (there.st_mtime_ns, there.st_ino)
         if self._seen != stamp:
             self._known, self._seen = list(_logins(self._value())), stamp
             redactor.learn([t for e in self._known for t in (e.access_token, e.refresh_token) if t])
@@ -168,15 +167,9 @@ class LoginStore:
         value["updated_at"] = datetime.now(UTC).isoformat()
         write_atomic(self.path, json.dumps(value, indent=2) + "\n", mode=PRIVATE)
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> FileLock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.path.with_name("auth.json.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
+        return FileLock(self.path.with_name("auth.json.lock"), timeout_s=LOCK_S, subject=str(self.path))
 
 
 def _broken(path: Path, why: str) -> UserError:

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from hermes_agent.adapters.adapter_state import change_json, read_json
 from hermes_agent.adapters.config import PlatformConfig
 from hermes_agent.adapters.events import SessionSource
 from hermes_agent.adapters.registry import PlatformEntry
 from hermes_agent.config import hermes_home
+from hermes_agent.system.files import JsonFile
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 """Letters and digits that nobody takes for one another: no I, O, 0, 1."""
@@ -59,12 +59,12 @@ class PairingStore:
 
         None: they asked less than `REQUEST_INTERVAL_S` ago, `MAX_PENDING` codes wait, or the platform is locked.
         """
-        with change_json(self._limits) as limits:
+        with self._limits.change() as limits:
             now = time.time()
             asked = f"{platform}:{user_id}"
             if _is_locked(limits, platform, now) or now - _number(limits.get(asked)) < REQUEST_INTERVAL_S:
                 return None
-            with change_json(self._file(platform, "pending")) as pending:
+            with self._file(platform, "pending").change() as pending:
                 _drop_expired(pending, now)
                 if len(pending) >= MAX_PENDING:
                     return None
@@ -84,11 +84,11 @@ class PairingStore:
 
         None: nobody has it, it has expired, or the platform is locked after `FAILURES_ALLOWED` wrong ones.
         """
-        with change_json(self._limits) as limits:
+        with self._limits.change() as limits:
             now = time.time()
             if _is_locked(limits, platform, now):
                 return None
-            with change_json(self._file(platform, "pending")) as pending:
+            with self._file(platform, "pending").change() as pending:
                 _drop_expired(pending, now)
                 found = _find_request(pending, code)
                 entry = pending.pop(found) if found else None
@@ -97,17 +97,17 @@ class PairingStore:
                 return None
             limits.pop(_failures(platform), None)
         person = {"user_id": str(entry["user_id"]), "user_name": str(entry.get("user_name") or "")}
-        with change_json(self._file(platform, "approved")) as approved:
+        with self._file(platform, "approved").change() as approved:
             approved[person["user_id"]] = {"user_name": person["user_name"], "approved_at": now}
         return person
 
     def is_approved(self, platform: str, user_id: str) -> bool:
         """Say whether a person was let in."""
-        return str(user_id) in read_json(self._file(platform, "approved"))
+        return str(user_id) in self._file(platform, "approved").read()
 
     def revoke(self, platform: str, user_id: str) -> bool:
         """Take back what was approved; False when it never was."""
-        with change_json(self._file(platform, "approved")) as approved:
+        with self._file(platform, "approved").change() as approved:
             return approved.pop(str(user_id), None) is not None
 
     def list_approved(self, platform: str | None = None) -> list[PairingEntry]:
@@ -115,7 +115,7 @@ class PairingStore:
         return [
             {"platform": name, "user_id": user_id, **entry}
             for name in self._platforms(platform, "approved")
-            for user_id, entry in read_json(self._file(name, "approved")).items()
+            for user_id, entry in self._file(name, "approved").read().items()
             if isinstance(entry, dict)
         ]
 
@@ -124,7 +124,7 @@ class PairingStore:
         now = time.time()
         waiting = []
         for name in self._platforms(platform, "pending"):
-            pending = read_json(self._file(name, "pending"))
+            pending = self._file(name, "pending").read()
             _drop_expired(pending, now)
             for request_id, entry in pending.items():
                 who = {"user_id": entry.get("user_id", ""), "user_name": entry.get("user_name", "")}
@@ -136,19 +136,19 @@ class PairingStore:
         """Void the codes that wait, and return how many there were."""
         count = 0
         for name in self._platforms(platform, "pending"):
-            with change_json(self._file(name, "pending")) as pending:
+            with self._file(name, "pending").change() as pending:
                 count += len(pending)
                 pending.clear()
         return count
 
     @property
-    def _limits(self) -> Path:
-        return self._folder / "_rate_limits.json"
+    def _limits(self) -> JsonFile:
+        return JsonFile(self._folder / "_rate_limits.json")
 
-    def _file(self, platform: str, what: str) -> Path:
+    def _file(self, platform: str, what: str) -> JsonFile:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", platform):
             raise ValueError(f"{platform!r} is no name of a platform: letters, digits, - and _")
-        return self._folder / f"{platform}-{what}.json"
+        return JsonFile(self._folder / f"{platform}-{what}.json")
 
     def _platforms(self, platform: str | None, what: str) -> list[str]:
         if platform is not None:

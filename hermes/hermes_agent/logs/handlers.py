@@ -14,18 +14,18 @@ The files of the log have everything. Once the start is over, so is the limit.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
 from hermes_agent.core.log_context import format_fields, record_fields
 from hermes_agent.core.redaction import redactor
+from hermes_agent.system.locks import FileLock
 
 CONTINUED = "    "
 """Before every line of a record but the first, so that no message can pass for a record of its own."""
@@ -325,21 +325,13 @@ class RotatingFile(logging.Handler):
         return self.path.with_name(f"{self.path.name}.{number}")
 
 
-@contextlib.contextmanager
-def rotation_lock(directory: Path, *, shared: bool = False) -> Iterator[None]:
-    """Keep the names of the log files as they are while the block runs.
-
-    The lock is on the directory itself: no file is left behind.
+def rotation_lock(directory: Path, *, shared: bool = False) -> FileLock:
+    """Return the lock that keeps the names of the log files as they are; it is on the directory itself.
 
     Args:
         shared: for a reader; others may read at the same time.
     """
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+    return FileLock(directory, shared=shared, subject=f"the log in {directory}")
 
 
 FIRST_LINES = 6

@@ -6,11 +6,8 @@ processes do not lose each other's entries. Source: plugin contract §12.2, §12
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +16,7 @@ from hermes_agent.core.redaction import redactor
 from hermes_agent.core.untrusted import find_injection
 from hermes_agent.sessions.principals import folder_name
 from hermes_agent.system.files import PRIVATE, write_atomic
+from hermes_agent.system.locks import FileLock
 
 FILES = {"memory": "MEMORY.md", "user": "USER.md"}
 _MARK = "§"
@@ -127,15 +125,9 @@ class Notes:
                 write_atomic(self._folder / FILES[target], _joined(entries) + "\n" if entries else "", mode=PRIVATE)
         return entries
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> FileLock:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
+        return FileLock(self._folder / ".lock", subject=str(self._folder))
 
 
 def _joined(entries: Sequence[str]) -> str:

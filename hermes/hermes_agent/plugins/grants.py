@@ -28,7 +28,8 @@ from hermes_agent.plugins.pinned_files import (
     content_hash,
     pin_files,
 )
-from hermes_agent.system.files import PRIVATE, hold_lock, write_atomic
+from hermes_agent.system.files import PRIVATE, write_atomic
+from hermes_agent.system.locks import hold_lock
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,6 @@ One daemon per home: a lock on `gateway.lock` that the kernel drops with its pro
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import logging
 import os
@@ -22,6 +20,7 @@ from typing import Any, Literal
 
 from hermes_agent.core.errors import LockHeld, UserError
 from hermes_agent.system.files import write_atomic
+from hermes_agent.system.locks import FileLock, LockTimeout
 
 logger = logging.getLogger(__name__)
 
@@ -164,20 +163,19 @@ def _parse(value: Any) -> DaemonState:
 
 
 LOCK_NAME = "gateway.lock"
-TRIES, PAUSE_S = 5, 0.05
-"""`holder` takes the lock for microseconds; a start that meets it tries again."""
+LOCK_S = 0.2
+"""`lock_holder` takes the lock for microseconds; a start that meets it tries again."""
 
 
 class HomeLock:
     """The lock of a home, held from `acquire` to `release`; also a context manager.
 
-    The file stays: to remove it would let two daemons lock two files of one name. No child inherits the lock
-    (O_CLOEXEC); a process that forks without exec would share it.
+    A process that forks without exec would share it.
     """
 
     def __init__(self, home: Path) -> None:
         self.path = home / LOCK_NAME
-        self._fd: int | None = None
+        self._lock = FileLock(self.path, timeout_s=LOCK_S)
 
     def acquire(self) -> None:
         """Take the lock.
@@ -186,29 +184,20 @@ class HomeLock:
             LockHeld: another daemon has this home (exit status 75).
             UserError: the file cannot be opened or locked.
         """
-        if self._fd is not None:
-            return
-        fd = _open(self.path)
         try:
-            for attempt in range(TRIES):
-                if _try_lock(fd, self.path):
-                    break
-                if attempt == TRIES - 1:
-                    raise _held(self.path)
-                time.sleep(PAUSE_S)
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        except BaseException:
-            os.close(fd)
-            raise
-        self._fd = fd
+            self._lock.acquire()
+        except LockTimeout:
+            raise _held(self.path.parent, self._lock.holder()) from None
+        except OSError as exc:
+            raise UserError(
+                f"cannot lock the home: {self.path}: {exc.strerror}",
+                hint="The home must exist, be writable for the user that the daemon runs as, and lie on a file system"
+                " that has locks.",
+            ) from exc
 
     def release(self) -> None:
         """Let another daemon have the home; nothing happens when the lock is not held."""
-        if self._fd is not None:
-            os.ftruncate(self._fd, 0)
-            os.close(self._fd)
-            self._fd = None
+        self._lock.release()
 
     def __enter__(self) -> HomeLock:
         self.acquire()
@@ -225,54 +214,26 @@ def lock_holder(home: Path) -> int | None:
 
     The kernel is asked, not the file: what a crashed daemon wrote does not count.
     """
-    path = home / LOCK_NAME
+    lock = FileLock(home / LOCK_NAME, shared=True)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if not lock.try_acquire():
+            return lock.holder() or 0
     except FileNotFoundError:
         return None
     except PermissionError:
         return 0
-    try:
-        return None if _try_lock(fd, path, shared=True) else _pid(path) or 0
-    finally:
-        os.close(fd)
-
-
-def _open(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as exc:
         raise UserError(
-            f"cannot open the daemon's lock {path}: {exc.strerror}",
-            hint="The home must exist and be writable for the user that the daemon runs as.",
+            f"cannot lock {lock.path}: {exc.strerror}", hint="Put HERMES_HOME on a file system that has locks."
         ) from exc
+    lock.release()
+    return None
 
 
-def _try_lock(fd: int, path: Path, *, shared: bool = False) -> bool:
-    try:
-        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError as exc:
-        if exc.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            return False
-        raise UserError(
-            f"cannot lock {path}: {exc.strerror}", hint="Put HERMES_HOME on a file system that has locks."
-        ) from exc
-    return True
-
-
-def _pid(path: Path) -> int | None:
-    try:
-        text = path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
-
-
-def _held(path: Path) -> LockHeld:
-    pid = _pid(path)
+def _held(home: Path, pid: int | None) -> LockHeld:
     who = f"pid {pid}" if pid else "its pid is not known"
     stop = f" or `kill {pid}`" if pid else ""
     return LockHeld(
-        f"another hermes daemon ({who}) runs with the home {path.parent}",
+        f"another hermes daemon ({who}) runs with the home {home}",
         hint=f"Stop it first (`systemctl stop hermes-agent`{stop}), or set HERMES_HOME to another directory.",
     )

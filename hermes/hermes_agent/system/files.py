@@ -1,27 +1,25 @@
-"""Files that are whole or not there: atomic writes with a mode of their own.
-
-One writer of a config file at a time, across processes.
+"""Files that are whole or not there: atomic writes, JSON files of several processes, stamps that tell a change.
 
 Open files and directories without following a symbolic link anywhere on the way.
 
 Who may write to a directory can exchange any name in it between a check and a use. What is opened here by file
 descriptors stays below the directory that was opened first: by `openat2` (Linux 5.6), else by one `openat` for each
-part of the path. Imports the standard library alone.
+part of the path.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
+import json
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple, Self
 
-from hermes_agent.core.errors import UserError
+from hermes_agent.system.locks import TIMEOUT_S, FileLock
 
 PRIVATE = 0o600
 
@@ -85,43 +83,96 @@ def _keep_owner(handle: int, present: os.stat_result) -> None:
             os.fchown(handle, present.st_uid, present.st_gid)
 
 
-LONGEST_WAIT_S = 10.0
-_POLL_S = 0.02
+class JsonFile:
+    """A JSON object in a file that several processes change: an adapter in the daemon, a command beside it.
 
-
-@contextmanager
-def hold_lock(path: Path) -> Iterator[None]:
-    """Hold the lock for `path`, a file `.NAME.lock` beside it; the kernel drops it when the process ends.
-
-    Raises:
-        UserError: another process holds it for longer than `LONGEST_WAIT_S`, or the directory is read-only.
+    Args:
+        mode: permissions of the file.
+        timeout_s: how long `change` waits for another process.
     """
-    lock = path.with_name(f".{path.name}.lock")
-    try:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
-    except OSError as error:
-        raise UserError(f"{path} cannot be changed: {lock.name}: {error.strerror}") from error
-    try:
-        _wait(handle, path)
-        yield
-    finally:
-        os.close(handle)
 
+    def __init__(self, path: Path, *, mode: int = PRIVATE, timeout_s: float = TIMEOUT_S) -> None:
+        self.path = path
+        self._mode = mode
+        self._timeout_s = timeout_s
 
-def _wait(handle: int, path: Path) -> None:
-    deadline = time.monotonic() + LONGEST_WAIT_S
-    while True:
+    def read(self) -> dict[str, Any]:
+        """Return the object; an empty one if the file is missing, or broken (which is logged)."""
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise UserError(
-                    f"{path} is being changed by another process for {LONGEST_WAIT_S:g} s already",
-                    hint="try again when that process has ended",
-                ) from None
-            time.sleep(_POLL_S)
-        else:
-            return
+            return self._object()
+        except (OSError, ValueError) as exc:
+            _warn("%s is not used: %s", self.path, exc)
+            return {}
+
+    @contextmanager
+    def change(self) -> Iterator[dict[str, Any]]:
+        """Yield the object under a lock, and write it back if it was changed.
+
+        Missing directories are made (0700). A change that raises writes nothing. A broken file is kept beside it as
+        `NAME.broken`, so that the next write does not lose its content.
+
+        Raises:
+            OSError: the file cannot be locked (`LockTimeout`), read or written.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with FileLock.beside(self.path, timeout_s=self._timeout_s):
+            value = self._repaired()
+            before = json.dumps(value)
+            yield value
+            if json.dumps(value) != before:
+                write_atomic(self.path, json.dumps(value, ensure_ascii=False, indent=2), mode=self._mode)
+
+    def _object(self) -> dict[str, Any]:
+        try:
+            value = json.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        if not isinstance(value, dict):
+            raise ValueError("it holds no JSON object")
+        return value
+
+    def _repaired(self) -> dict[str, Any]:
+        try:
+            return self._object()
+        except ValueError as exc:
+            aside = self.path.with_name(f"{self.path.name}.broken")
+            _warn("%s is not used, and kept as %s: %s", self.path, aside.name, exc)
+            self.path.replace(aside)
+            return {}
+
+
+def _warn(message: str, *args: object) -> None:
+    import logging  # the process that searches files opens them with this module, and logs nothing
+
+    logging.getLogger(__name__).warning(message, *args)
+
+
+class FileStamp(NamedTuple):
+    """What changes when a file does."""
+
+    mtime_ns: int
+    ctime_ns: int
+    size: int
+    inode: int
+
+    @classmethod
+    def of(cls, file: str | os.PathLike[str] | os.stat_result) -> Self | None:
+        """Return the stamp of a file, or None if it cannot be read.
+
+        Args:
+            file: its path; or its status, where the caller has it already.
+        """
+        if not isinstance(file, os.stat_result):
+            try:
+                file = os.stat(file)  # noqa: PTH116 - many files at each start, and a path need not be text
+            except OSError:
+                return None
+        return cls(file.st_mtime_ns, file.st_ctime_ns, file.st_size, file.st_ino)
+
+    @property
+    def content(self) -> Self:
+        """The stamp without `ctime_ns`, which permissions and links change too."""
+        return self._replace(ctime_ns=0)
 
 
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

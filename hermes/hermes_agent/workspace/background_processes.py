@@ -7,7 +7,6 @@ one; what is gone by then is reported lost.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -28,6 +27,7 @@ from hermes_agent.core.messages import new_id
 from hermes_agent.core.redaction import redactor
 from hermes_agent.sessions.turn_journal import is_running, this_process
 from hermes_agent.system.files import PRIVATE, write_atomic
+from hermes_agent.system.locks import FileLock
 from hermes_agent.system.process_keeper import START
 from hermes_agent.system.process_tree import boot_id
 from hermes_agent.workspace.backend import BackendStart
@@ -170,12 +170,9 @@ class BackgroundProcesses:
         Raises:
             OSError: its directory is gone, or cannot be written.
         """
-        handle = os.open(self._directory / process.id / "claim", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield handle
-        finally:
-            os.close(handle)
+        # the file has the agent that tells the end, which holds the lock only to write that
+        with FileLock(self._directory / process.id / "claim", names_holder=False) as lock:
+            yield lock.fd
 
     def claim(self, process: BackgroundProcess) -> bool:
         """Make this agent the one that tells its end; false while another running agent of this home is that."""

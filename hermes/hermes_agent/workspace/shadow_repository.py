@@ -7,7 +7,6 @@ The folder's own repository is never looked at. Each checkpoint is a commit with
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import stat
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.system.files import PRIVATE, hold_directory, open_beneath, open_directory, replace_at
+from hermes_agent.system.locks import FileLock, LockTimeout
 from hermes_agent.workspace.checkpoint_files import (
     EVERYTHING,
     SEEN,
@@ -90,16 +90,12 @@ class ShadowRepository:
             GitError: somebody else keeps it too long.
         """
         self.repository.mkdir(0o700, parents=True, exist_ok=True)
-        with (self.repository / "lock").open("w") as lock:
-            limit = time.monotonic() + LOCK_S
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > limit:
-                        raise GitError(f"the checkpoints of {self.git.folder} are in use") from None
-                    time.sleep(0.02)
+        lock = FileLock(self.repository / "lock", timeout_s=LOCK_S, subject=f"the store of {self.git.folder}")
+        try:
+            lock.acquire()
+        except LockTimeout as exc:
+            raise GitError(f"the checkpoints of {self.git.folder} are in use: {exc.message}") from None
+        with lock:
             (self.repository / "index.lock").unlink(missing_ok=True)
             if not (self.repository / "folder").exists():
                 self.git("init", "--quiet", "--bare", "--template=")

@@ -5,7 +5,7 @@ import logging
 from datetime import datetime
 from pathlib import Path
 
-from hermes_agent.adapters.adapter_state import adapter_file, change_json, read_json
+from hermes_agent.adapters.adapter_state import adapter_file
 from hermes_agent.adapters.base import BasePlatformAdapter
 from hermes_agent.adapters.events import MessageEvent, MessageType, SendResult
 from hermes_agent.adapters.media import cache_media_bytes
@@ -90,7 +90,7 @@ class EmailAdapter(BasePlatformAdapter):
 
     async def _begin(self, validity, following, is_reconnect):
         """Find where to go on: behind what was there when the mailbox was first seen."""
-        known = read_json(self._state)
+        known = self._state.read()
         resume = self.settings.resume_after_downtime or is_reconnect
         if known.get("validity") == validity and resume and "uid" in known:
             return
@@ -117,7 +117,7 @@ class EmailAdapter(BasePlatformAdapter):
     # -- what comes in -------------------------------------------------------------------------------------------
 
     async def _take_new(self, imap):
-        for uid in await imap.uids_above(read_json(self._state).get("uid", 0)):
+        for uid in await imap.uids_above(self._state.read().get("uid", 0)):
             raw, size = await imap.fetch(uid, LARGEST, BEGINNING)
             event = self._event(raw, size) if raw is not None else None
             if event is not None:
@@ -183,7 +183,7 @@ class EmailAdapter(BasePlatformAdapter):
             return SendResult(False, error=f"{chat_id!r} is no mail address", error_kind="not_found")
         metadata = metadata or {}
         root = metadata.get("thread_id") or ""
-        thread = read_json(self._state).get("threads", {}).get(root) or {}
+        thread = self._state.read().get("threads", {}).get(root) or {}
         references = thread.get("references") or ([root] if root else [])
         if reply_to in references:
             references = references[: references.index(reply_to) + 1]
@@ -219,11 +219,11 @@ class EmailAdapter(BasePlatformAdapter):
     # -- what is kept --------------------------------------------------------------------------------------------
 
     def _save_state(self, **values):
-        with change_json(self._state) as state:
+        with self._state.change() as state:
             state.update(values)
 
     def _save_thread(self, root, subject, references):
-        with change_json(self._state) as state:
+        with self._state.change() as state:
             threads = state.setdefault("threads", {})
             threads[root] = {"subject": subject, "references": [references[0], *references[1:][-20:]]}
             while len(threads) > THREADS_KEPT:

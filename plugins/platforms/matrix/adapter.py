@@ -7,7 +7,7 @@ import mimetypes
 import uuid
 from pathlib import Path
 
-from hermes_agent.adapters.adapter_state import adapter_file, change_json, read_json
+from hermes_agent.adapters.adapter_state import adapter_file
 from hermes_agent.adapters.base import BasePlatformAdapter
 from hermes_agent.adapters.events import MessageEvent, ProcessingOutcome, SendResult
 from hermes_agent.adapters.media import cache_media_bytes
@@ -54,7 +54,7 @@ class MatrixAdapter(BasePlatformAdapter):
         settings = self.settings
         self._api = MatrixApi(settings.homeserver, settings.access_token)
         if not settings.access_token:
-            device = read_json(adapter_file("matrix", settings.user_id)).get("device")
+            device = adapter_file("matrix", settings.user_id).read().get("device")
             identifier = {"type": "m.id.user", "user": settings.user_id}
             body = {"type": "m.login.password", "identifier": identifier, "password": settings.password}
             body |= {"device_id": device} if device else {"initial_device_display_name": "Hermes"}
@@ -104,7 +104,7 @@ class MatrixAdapter(BasePlatformAdapter):
         failures = 0
         try:
             while True:
-                since = read_json(self._state).get("since")
+                since = self._state.read().get("since")
                 query = {"since": since, "timeout": str(POLL_S * 1000)} if since else {"timeout": "0"}
                 try:
                     answer = await self._api.call("GET", "sync", wait_s=POLL_S, filter=FILTER, **query)
@@ -371,7 +371,7 @@ class MatrixAdapter(BasePlatformAdapter):
         return adapter_file("matrix", self._me)
 
     def _save_state(self, **values):
-        with change_json(self._state) as state:
+        with self._state.change() as state:
             state.update(values)
 
 

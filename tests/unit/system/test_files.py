@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from hermes_agent.system.files import PRIVATE, replace_at, write_atomic
+from hermes_agent.system.files import PRIVATE, FileStamp, JsonFile, replace_at, write_atomic
+from hermes_agent.system.locks import FileLock
 
 
 def mode(path):
@@ -108,3 +109,64 @@ def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path):
     stop.set()
     thread.join()
     assert seen <= texts
+
+
+def test_a_json_file_is_changed_whole_and_private(tmp_path):
+    file = JsonFile(tmp_path / "a" / "b.json")
+    assert file.read() == {}
+    with file.change() as value:
+        value["x"] = "ü"
+    assert file.read() == {"x": "ü"}
+    assert mode(file.path) == 0o600
+    with pytest.raises(RuntimeError), file.change() as value:
+        value["x"] = 2
+        raise RuntimeError
+    with file.change() as value:
+        before = file.path.stat().st_ino
+    assert file.path.stat().st_ino == before, "nothing changed, nothing written"
+    assert file.read() == {"x": "ü"}
+
+
+def test_changes_of_many_threads_are_all_kept(tmp_path):
+    def add(name):
+        for n in range(20):
+            with JsonFile(tmp_path / "a.json").change() as value:
+                value[f"{name}{n}"] = n
+
+    threads = [threading.Thread(target=add, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(JsonFile(tmp_path / "a.json").read()) == 60
+
+
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_a_broken_json_file_counts_as_empty_and_is_kept_aside(tmp_path, text, caplog):
+    file = JsonFile(tmp_path / "a.json")
+    file.path.write_text(text)
+    assert file.read() == {}
+    assert "a.json is not used" in caplog.text
+    with file.change() as value:
+        value["x"] = 1
+    assert (tmp_path / "a.json.broken").read_text() == text
+    assert file.read() == {"x": 1}
+
+
+def test_a_json_file_that_another_holds_too_long_is_an_os_error(tmp_path):
+    change = JsonFile(tmp_path / "a.json", timeout_s=0.01).change()
+    with FileLock.beside(tmp_path / "a.json"), pytest.raises(OSError, match=r"a\.json is locked by process"):
+        change.__enter__()
+
+
+def test_a_stamp_changes_with_the_file_and_its_content_part_only_with_the_content(tmp_path):
+    path = tmp_path / "a"
+    assert FileStamp.of(path) is None
+    path.write_text("1")
+    first = FileStamp.of(path)
+    assert first == FileStamp.of(path.stat()) == FileStamp.of(str(path))
+    os.utime(path, ns=(1, first.mtime_ns))
+    path.chmod(0o600)
+    assert FileStamp.of(path).content == first.content
+    path.write_text("22")
+    assert FileStamp.of(path).content != first.content

@@ -13,7 +13,6 @@ killed goes on where it ended, with the same source or another one.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import importlib.util
 import os
@@ -32,6 +31,7 @@ from urllib.parse import urlsplit
 from hermes_agent.core.errors import HermesError, LockHeld, UserError
 from hermes_agent.models.embedded.availability import MachineMemory, Weights, free_disk, is_whole, read_memory
 from hermes_agent.models.embedded.progress import DownloadProgress, format_bytes
+from hermes_agent.system.locks import FileLock
 
 if TYPE_CHECKING:
     import httpx
@@ -424,17 +424,11 @@ def _put_in_place(part: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def _lock(target: Path) -> Iterator[None]:
-    path = target.with_name(f".{target.name}.lock")
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            raise LockHeld(
-                f"Another pull of {target.name} is under way (process {holder}).", hint="Wait until it has ended."
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield  # closing the file drops the lock; the file stays, as removing it would race with the next one
+    lock = FileLock.beside(target)
+    if not lock.try_acquire():
+        raise LockHeld(
+            f"Another pull of {target.name} is under way (process {lock.holder() or 'unknown'}).",
+            hint="Wait until it has ended.",
+        )
+    with lock:
+        yield
