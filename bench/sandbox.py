@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hermes_agent.workspace.backend import BackendCommand
+from hermes_agent.contracts.terminal_env import BackendCommand
 from hermes_agent.workspace.backend_selection import LocalBackend
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox

@@ -29,7 +29,7 @@ READERS = {
     "plugins.entries": ("plugins", "hooks", "host"),
     "providers": ("models/providers.py", "credentials", "models"),
     "security.foreign_text": ("host/settings.py", "policy"),
-    "terminal": ("workspace",),
+    "terminal": ("workspace", "_bundled/terminal"),
     "tools.tool_search": ("tools",),
 }
 """Modules or packages that read a block, by its path; the longest one counts."""
@@ -74,7 +74,8 @@ def _modules(place: str = "") -> tuple[Path, ...]:
     start = SOURCE / place
     assert start.exists(), f"{place}: there is no such module"
     files = [start] if start.is_file() else sorted(start.rglob("*.py"))
-    return tuple(file for file in files if file.relative_to(SOURCE).parts[0] not in ("compat", "_bundled"))
+    left_out = {"compat", "_bundled"} - {place.partition("/")[0]}
+    return tuple(file for file in files if file.relative_to(SOURCE).parts[0] not in left_out)
 
 
 def _readers(dotted: str) -> tuple[str, ...]:

@@ -7,18 +7,18 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes_agent.config.schema import default, lookup
+from hermes_agent.contracts.kind import SelectedProvider
+from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.system.processes import CommandResult
-from hermes_agent.workspace.backend import Backend, BackendCommand, ShellState
-from hermes_agent.workspace.backend_selection import LocalBackend
-from hermes_agent.workspace.backends.containers import DockerBackend, SingularityBackend
-from hermes_agent.workspace.backends.ssh import SshBackend
+from hermes_agent.workspace.backend import ShellState, run_command
+from hermes_agent.workspace.backend_selection import LocalBackend, choose_backend
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from hermes_agent.workspace.sandbox.sandbox import SandboxSelector, SystemdSandbox
@@ -29,7 +29,7 @@ ENVIRON = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "OPE
 class Place:
     """A backend, and one task in it."""
 
-    def __init__(self, backend: Backend, cwd: str) -> None:
+    def __init__(self, backend: TerminalBackend, cwd: str) -> None:
         self.backend, self.cwd, self.state = backend, cwd, ShellState()
         self.finish: Callable[[], object] = lambda: None
 
@@ -43,7 +43,7 @@ class Place:
         """Run a command where the last one ended."""
         where = (self.state.cwd or self.cwd) if cwd is None else cwd
         call = BackendCommand(command, where, more.pop("timeout_s", 30), "task", root=self.cwd, **more)
-        return self.backend.execute(call, self.state)
+        return run_command(self.backend, call, self.state)
 
     def say(self, command: str, **more: Any) -> str:
         """Run a command and return its output."""
@@ -83,6 +83,12 @@ def settings(**more: Any) -> dict[str, Any]:
     return {**default(node), **more}
 
 
+def bundled(name: str, home: Path, environ: Mapping[str, str] = ENVIRON, **more: Any) -> TerminalBackend:
+    """Return a bundled backend; `more` differs from the default settings."""
+    block, none = settings(backend=name, **more), SelectedProvider[Any](None, "")
+    return choose_backend(block, environ, SandboxSelector([]), lambda values: none, home=str(home))
+
+
 def program(tmp_path: Path, name: str) -> dict[str, str]:
     """Put a stand-in for docker or apptainer on a PATH of its own; return the environment."""
     (tmp_path / "bin").mkdir()
@@ -95,8 +101,7 @@ def program(tmp_path: Path, name: str) -> dict[str, str]:
 
 
 def docker(tmp_path: Path) -> Place:
-    made = settings(docker_env={"GIVEN": "yes"})
-    return Place(DockerBackend(made, program(tmp_path, "docker"), str(tmp_path)), "")
+    return Place(bundled("docker", tmp_path, program(tmp_path, "docker"), docker_env={"GIVEN": "yes"}), "")
 
 
 PODMAN = """#!/bin/sh
@@ -144,17 +149,18 @@ def podman(tmp_path: Path, *, wanted: bool = bool(os.environ.get("HERMES_PODMAN"
     script.chmod(0o755)
     subprocess.run(["tar", "-C", str(root), "-cf", str(here / "image.tar"), "."], check=True)
     subprocess.run([str(script), "import", str(here / "image.tar"), "small"], check=True, capture_output=True)
-    made = settings(
-        docker_env={"GIVEN": "yes"}, docker_image="localhost/small", docker_volumes=[f"{work}:{work}"],
-        container_persistent=False, container_memory=0, container_cpu=0,
+    made = bundled(
+        "docker", tmp_path, {**ENVIRON, "HERMES_DOCKER_BINARY": str(script)}, docker_env={"GIVEN": "yes"},
+        docker_image="localhost/small", docker_volumes=[f"{work}:{work}"], container_persistent=False,
+        container_memory=0, container_cpu=0,
     )  # fmt: skip
-    place = Place(DockerBackend(made, {**ENVIRON, "HERMES_DOCKER_BINARY": str(script)}, str(tmp_path)), str(work))
+    place = Place(made, str(work))
     place.finish = lambda: subprocess.run([str(script), "rm", "--all", "--force", "--time", "0"], capture_output=True)
     return place
 
 
 def singularity(tmp_path: Path) -> Place:
-    return Place(SingularityBackend(settings(), program(tmp_path, "apptainer"), str(tmp_path)), "")
+    return Place(bundled("singularity", tmp_path, program(tmp_path, "apptainer")), "")
 
 
 def ssh(tmp_path: Path) -> Place:
@@ -178,8 +184,8 @@ def ssh(tmp_path: Path) -> Place:
         Path("/run/sshd").mkdir(exist_ok=True)
     server = subprocess.Popen([sshd, "-D", "-e", "-f", str(keys / "sshd_config")], stderr=subprocess.PIPE)
     assert server.stderr is not None and b"listening" in server.stderr.readline()
-    made = settings(ssh_host="127.0.0.1", ssh_port=port, ssh_key=str(keys / "user"))
-    place = Place(SshBackend(made, ENVIRON, str(tmp_path)), str(tmp_path))
+    made = bundled("ssh", tmp_path, ssh_host="127.0.0.1", ssh_port=port, ssh_key=str(keys / "user"))
+    place = Place(made, str(tmp_path))
     place.finish = lambda: (server.kill(), server.wait(), server.stderr.close())
     return place
 

@@ -17,15 +17,25 @@ from typing import Any
 
 import pytest
 
-from contracts.terminal_places import ENVIRON, OWN, Place, podman, program, settings
+from contracts.terminal_places import ENVIRON, OWN, Place, bundled, podman, program, settings
 from hermes_agent.contracts.kind import SelectedProvider
-from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider, choose_terminal_env
+from hermes_agent.contracts.terminal_env import (
+    BUILTIN_BACKENDS,
+    BackendCommand,
+    TerminalEnvironmentProvider,
+    choose_terminal_env,
+)
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import Conflict
-from hermes_agent.workspace.backend import BackendCommand
-from hermes_agent.workspace.backend_selection import LocalBackend, PluginBackend, ProcessLimits, choose_backend
-from hermes_agent.workspace.backends.containers import DockerBackend, SingularityBackend
-from hermes_agent.workspace.backends.ssh import SshBackend
+from hermes_agent.plugins.discovery import discover
+from hermes_agent.system.installation import BUNDLED_PLUGINS, bundled_plugin
+from hermes_agent.workspace.backend_selection import (
+    BUNDLED_BACKENDS,
+    LocalBackend,
+    PluginBackend,
+    ProcessLimits,
+    choose_backend,
+)
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.read_file import ReadFileTool
 from hermes_agent.workspace.remote_files import RemoteFiles
@@ -342,17 +352,17 @@ def test_read_file_lists_a_directory_there(distant: Place, tmp_path: Path) -> No
 
 def test_a_container_is_made_with_its_limits_and_kept_for_the_next_turn(tmp_path: Path) -> None:
     environ = program(tmp_path, "docker")
-    place = Place(DockerBackend(settings(), environ, str(tmp_path)), "")
+    place = Place(bundled("docker", tmp_path, environ), "")
     place("echo kept > there")
     (state,) = [json.loads(path.read_text()) for path in (tmp_path / "state").glob("*.json")]
     place.close()
-    again = Place(DockerBackend(settings(), environ, str(tmp_path)), "")
+    again = Place(bundled("docker", tmp_path, environ), "")
 
     assert state["options"]["--network"] == ["none"] and state["options"]["--memory"] == ["5120m"]
     assert state["options"]["--pids-limit"] == ["4096"] and state["options"]["--cap-drop"] == ["ALL"]
     assert again.say("cat there") == "kept\n" and again.backend.throwaway
     again.close()
-    passing = Place(DockerBackend(settings(container_persistent=False), environ, str(tmp_path)), "")
+    passing = Place(bundled("docker", tmp_path, environ, container_persistent=False), "")
     assert passing("cat there").exit_code != 0
     passing.close()
     assert list((tmp_path / "state").iterdir()) == []
@@ -360,7 +370,7 @@ def test_a_container_is_made_with_its_limits_and_kept_for_the_next_turn(tmp_path
 
 def test_a_variable_that_is_passed_on_is_in_no_argument(tmp_path: Path) -> None:
     environ = {**program(tmp_path, "docker"), "TOKEN": "tok-0123456789"}
-    place = Place(DockerBackend(settings(docker_forward_env=["TOKEN", "NONE"]), environ, str(tmp_path)), "")
+    place = Place(bundled("docker", tmp_path, environ, docker_forward_env=["TOKEN", "NONE"]), "")
     start = place.backend.start("true", BackendCommand("true", "", 10, "task"))
 
     assert not any("tok-0123456789" in word for word in start.argv)
@@ -369,23 +379,23 @@ def test_a_variable_that_is_passed_on_is_in_no_argument(tmp_path: Path) -> None:
 
 
 def test_a_container_that_has_something_of_this_machine_is_not_thrown_away(tmp_path: Path) -> None:
-    backend = DockerBackend(settings(docker_mount_cwd_to_workspace=True), program(tmp_path, "docker"), str(tmp_path))
+    backend = bundled("docker", tmp_path, program(tmp_path, "docker"), docker_mount_cwd_to_workspace=True)
     assert backend.confines and not backend.throwaway
 
 
 def test_a_program_that_fails_is_quoted_and_one_that_is_missing_is_named(tmp_path: Path) -> None:
     environ = program(tmp_path, "docker")
     with pytest.raises(ToolFailed, match="docker run says: Unable to find image 'missing'"):
-        Place(DockerBackend(settings(docker_image="missing"), environ, str(tmp_path)), "")("true")
+        Place(bundled("docker", tmp_path, environ, docker_image="missing"), "")("true")
     with pytest.raises(ToolFailed, match="neither apptainer nor singularity is there"):
-        Place(SingularityBackend(settings(), {"PATH": str(tmp_path)}, str(tmp_path)), "")("true")
+        Place(bundled("singularity", tmp_path, {"PATH": str(tmp_path)}), "")("true")
 
 
 def test_a_machine_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match=r"terminal.ssh_host names no machine"):
-        Place(SshBackend(settings(), ENVIRON, str(tmp_path)), "")("true")
+        Place(bundled("ssh", tmp_path), "")("true")
     with pytest.raises(ToolFailed, match=r"no connection to 127.0.0.1: .*refused"):
-        Place(SshBackend(settings(ssh_host="127.0.0.1", ssh_port=1), ENVIRON, str(tmp_path)), "")("true")
+        Place(bundled("ssh", tmp_path, ssh_host="127.0.0.1", ssh_port=1), "")("true")
 
 
 class Shell:
@@ -499,6 +509,14 @@ def test_an_extra_that_is_missing_is_named(name: str) -> None:
 
 
 # -- which one ----------------------------------------------------------------------------------------------------
+
+
+def test_a_bundled_backend_is_read_when_it_is_configured_and_is_in_no_list_of_plugins(tmp_path: Path) -> None:
+    folders = {path.parent.name for path in (BUNDLED_PLUGINS / "terminal").glob("*/plugin.yaml")}
+    assert folders == set(BUNDLED_BACKENDS.values()) and set(BUNDLED_BACKENDS) < BUILTIN_BACKENDS
+    for name, folder in BUNDLED_BACKENDS.items():
+        assert bundled_plugin("terminal", folder).BACKENDS[name].name == name
+    assert [key for key in discover(tmp_path, {}, tmp_path).plugins if key.startswith("terminal")] == []
 
 
 class Named(TerminalEnvironmentProvider):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from contracts.terminal_places import ENVIRON, Place
-from hermes_agent.workspace.backend import BackendCommand
+from hermes_agent.contracts.terminal_env import BackendCommand
 from hermes_agent.workspace.backend_selection import LocalBackend
 from hermes_agent.workspace.background_processes import BackgroundProcesses
 from hermes_agent.workspace.sandbox.limits import CommandLimits, ProcessLimits, SystemdScope

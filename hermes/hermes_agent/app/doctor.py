@@ -29,6 +29,7 @@ from hermes_agent.app.plugins.doctor import run_plugin_checks as plugin_findings
 from hermes_agent.app.plugins.home import LazySecrets
 from hermes_agent.config import hermes_home
 from hermes_agent.config.check import check_home
+from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.core.errors import ModelError, ToolFailed, UserError
 from hermes_agent.core.messages import Message
 from hermes_agent.cron import JobStore
@@ -48,7 +49,7 @@ from hermes_agent.server import read_settings
 from hermes_agent.sessions import UsageRecord
 from hermes_agent.store.database import check_database as check_state
 from hermes_agent.system.installation import extras, install_hint, missing_packages
-from hermes_agent.workspace.backend import Backend, BackendCommand, ShellState
+from hermes_agent.workspace.backend import ShellState, run_command
 
 QUESTION = "This is a test of the connection. Answer with the word ready and nothing else."
 ASK_S = 120.0
@@ -309,7 +310,7 @@ def _terminal(host: Host) -> Iterator[Diagnosis]:
             return
         yield _network(host, backend)
         cwd = str(Path.cwd()) if backend.own_files else ""
-        done = backend.execute(BackendCommand("true", cwd, COMMAND_S, "doctor", root=cwd), ShellState())
+        done = run_command(backend, BackendCommand("true", cwd, COMMAND_S, "doctor", root=cwd), ShellState())
         backend.close("doctor")
     except (ToolFailed, OSError) as exc:
         yield Diagnosis("wrong", "terminal", f"no command can be run: {exc}", remedy)
@@ -324,7 +325,7 @@ def _terminal(host: Host) -> Iterator[Diagnosis]:
         yield Diagnosis("note", "terminal", f"commands run ({backend.name}), and each is asked about", remedy)
 
 
-def _network(host: Host, backend: Backend) -> Diagnosis:
+def _network(host: Host, backend: TerminalBackend) -> Diagnosis:
     """Return what commands reach of the network, and whether what leads there works."""
     mode, listed = host.config.get("terminal.network"), host.config.get("network.hosts") or ()
     said, remedy = f"network of commands: `{mode}`", "docs/operator/network.md says what each backend can do."

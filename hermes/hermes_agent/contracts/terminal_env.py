@@ -1,24 +1,36 @@
-"""Terminal environments: a place where commands run that is not one of the agent's own backends.
+"""Terminal backends, and terminal environments: the places where the tool `terminal` runs commands.
 
-Selected by `terminal.backend`. Source: plugin contract §4.12; the provider's names are upstream's later ones, which
-published plugins import.
+Selected by `terminal.backend`. A `TerminalBackend` says which program of this machine runs a shell script there; the
+host does the rest: limits, interrupt, what lasts between commands, background processes. A bundled plugin in
+`terminal/` has its backends as `BACKENDS`: name to a function of `BackendServices`, or to a provider's class.
+
+A `TerminalEnvironmentProvider` runs commands itself. Source: plugin contract §4.12; the provider's names are upstream's
+later ones, which published plugins import.
 """
 
 from __future__ import annotations
 
 import abc
 import copy
-from collections.abc import Mapping
-from typing import Any, Protocol
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 from hermes_agent.contracts.kind import Kind, Provider, SelectedProvider, describe_unregistered, read_setting
 
 __all__ = [
     "BUILTIN_BACKENDS",
+    "BackendCommand",
+    "BackendServices",
+    "BackendStart",
+    "RemoteBackend",
     "TERMINAL_ENV",
+    "TerminalBackend",
     "TerminalEnvironment",
     "TerminalEnvironmentProvider",
     "choose_terminal_env",
+    "shell_words",
 ]
 
 TERMINAL_ENV = Kind(
@@ -29,6 +41,151 @@ BUILTIN_BACKENDS = frozenset(
     {"local", "docker", "ssh", "singularity", "modal", "managed_modal", "daytona", "vercel_sandbox", "systemd", "bwrap"}
 )
 """Names that are the agent's, or upstream's; a plugin cannot have one."""
+
+_BEST_SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1" hermes; else exec sh -c "$1" hermes; fi'
+
+
+def shell_words(script: str) -> list[str]:
+    """Return the words that run a script in the best shell that is there."""
+    return ["sh", "-c", _BEST_SHELL, "hermes", script]
+
+
+@dataclass(frozen=True, slots=True)
+class BackendCommand:
+    """One command."""
+
+    command: str
+    cwd: str
+    """The directory in the backend where it runs; empty for the backend's own choice."""
+    timeout_s: float
+    task_id: str = ""
+    network: str = ""
+    """Owner of the network that it shares; empty: it has one of its own."""
+    root: str = ""
+    """The directory of this machine that it may change when it is confined."""
+    beside: str = ""
+    """The working directory, where that is another one than `root`."""
+    tool_socket: str = ""
+    """Path of the one socket of a program outside that it reaches when it is confined."""
+    confined: bool = True
+    output_bytes: int = 50_000
+    """How much output is kept."""
+    stdin: bytes = b""
+    tty: bool = False
+    """Whether the command has a terminal."""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    on_output: Callable[[bytes], None] | None = None
+
+
+class BackendStart(NamedTuple):
+    """How a script is started: a program of this machine."""
+
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str = "/"
+    has_tty: bool = False
+    """The program makes the command's terminal itself; otherwise it has to be given one."""
+    finish: Callable[[], tuple[str, ...]] = tuple
+    """Gives back what the start took, once the program has ended; returns the limits that it reached."""
+    before: Any = None
+    """Steering files where it may write (`BackendServices.check_steering`); what is new afterwards is set aside."""
+
+
+class TerminalBackend(abc.ABC):
+    """A place where commands run."""
+
+    name: str
+    own_files: bool = True
+    """Its files are this machine's, so that file tools act on them directly."""
+    throwaway: bool = False
+    """It can be thrown away: dangerous commands need no approval."""
+    opens: bool = False
+    """A command may ask to write in a folder of the user's instead of the working directory."""
+    can_leave: bool = False
+    """A command may ask to run outside of its confinement."""
+
+    @property
+    def confines(self) -> bool:
+        """Whether a harmless command can do no harm, so that it needs no approval."""
+        return True
+
+    @property
+    def offline(self) -> bool:
+        """Whether a confined command is known to reach no network but its own."""
+        return False
+
+    def is_read_only(self, directory: str) -> bool:
+        """Say whether confined commands cannot write to a working directory, which is then no place of work."""
+        return False
+
+    @property
+    def refusal(self) -> str:
+        """Why no command may run at all; empty when they may."""
+        return ""
+
+    @property
+    def description(self) -> str:
+        """What the model is told about the place; empty for nothing."""
+        return ""
+
+    def checks(self) -> list[tuple[bool, str, str]]:
+        """Return rows of `(ok, label, detail)` for `hermes doctor`."""
+        return []
+
+    def network_problem(self) -> str:
+        """Return why commands do not have the network that `terminal.network` asks for; empty when they have."""
+        return ""
+
+    @abc.abstractmethod
+    def start(self, script: str, call: BackendCommand) -> BackendStart:
+        """Return how a shell script is started there.
+
+        Raises:
+            ToolFailed: the place cannot be used, with the reason.
+        """
+
+    def base(self) -> Mapping[str, str] | None:
+        """Return the environment that a shell has there; None when only the place knows."""
+        return None
+
+    def prelude(self) -> str:
+        """Return lines that every script begins with."""
+        return ""
+
+    def close(self, task_id: str) -> None:
+        """Give back what is held for a task. By default nothing is."""
+        return
+
+    def close_all(self) -> None:
+        """Give back what is held for all of them."""
+        return
+
+
+class RemoteBackend(TerminalBackend):
+    """A place with files of its own, to which a program of this machine leads.
+
+    Ending that program ends nothing there: the host also ends the command's processes in the place itself.
+    """
+
+    own_files = False
+
+
+class BackendServices(NamedTuple):
+    """What a backend is made with."""
+
+    settings: Mapping[str, Any]
+    """The block `terminal`."""
+    environ: Mapping[str, str]
+    """The agent's environment."""
+    home: str
+    """`HERMES_HOME`; tells what belongs to this agent from what belongs to another one."""
+    tool_environment: Callable[[Mapping[str, str]], dict[str, str]]
+    """Returns the part of an environment that a process which works for the model is given."""
+    check_steering: Callable[[str], Any]
+    """Looks at the steering files in a directory of this machine before a command that may write there.
+
+    Returns what `BackendStart.before` takes; raises ToolFailed when the directory cannot be looked through.
+    """
 
 
 class TerminalEnvironment(Protocol):

@@ -34,6 +34,7 @@ from hermes_agent.plugins.manifest import (
     name_problem,
     read_manifest,
 )
+from hermes_agent.system.installation import BUNDLED_PLUGINS
 
 logger = logging.getLogger(__name__)
 
@@ -42,12 +43,12 @@ PLATFORMS = "platforms"
 """A folder of the bundled root that is scanned as a root of its own: keys there have no `platforms/`."""
 MODEL_PROVIDERS = "model-providers"
 """A folder of the bundled root that is no category: its profiles are read by `models.bundled` when they are wanted."""
+TERMINAL = "terminal"
+"""Another one: the backend that `terminal.backend` names is read by `workspace.backend_selection`."""
 MEMORY = "memory"
 """Another one: a bundled memory is read when `memory.provider` names it (`memory_folder`)."""
 SKIPPED = frozenset({"__pycache__", ".git", ".staging", ".removed"})
 """Folders that hold no plugins; in the last two `hermes plugins` keeps what it installs and what it removed."""
-OWN_BUNDLED = Path(__file__).resolve().parent.parent / "_bundled"
-"""Where the wheel has the bundled plugins."""
 
 
 _CATEGORIES = {"exclusive": "memory/", "model-provider": "model-providers/"}
@@ -133,7 +134,7 @@ def plugin_roots(home: Path, environ: Mapping[str, str], cwd: Path) -> dict[str,
     that a build declared.
     """
     bundled, *declared = environ.get("HERMES_BUNDLED_PLUGINS", "").split(":")
-    own = Path(bundled) if bundled else OWN_BUNDLED
+    own = Path(bundled) if bundled else BUNDLED_PLUGINS
     project = is_on(environ.get("HERMES_ENABLE_PROJECT_PLUGINS"))
     return {
         BUNDLED: [PluginRoot(BUNDLED, own), PluginRoot(BUNDLED, own / PLATFORMS)],
@@ -265,7 +266,7 @@ def _scan(found: Discovery, root: PluginRoot) -> None:
         if _manifest_file(directory) is not None:
             _take(found, root, directory, "")
             manifests += 1
-        elif not (root.source == BUNDLED and folder in (PLATFORMS, MODEL_PROVIDERS, MEMORY)):
+        elif not (root.source == BUNDLED and folder in (PLATFORMS, MODEL_PROVIDERS, MEMORY, TERMINAL)):
             manifests += _scan_category(found, root, folder)
     logger.debug("scanned %s (%s): %d folder(s), %d manifest(s)", root.path, root.source, len(folders), manifests)
 

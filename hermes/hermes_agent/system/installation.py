@@ -1,22 +1,43 @@
-"""How this agent was installed: its extras, which of them are there, and the command that adds one.
+"""How this agent was installed: its bundled plugins, its extras, and the command that adds one.
 
 No command names the distribution alone: on a package index another program has its name.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 NAME = "hermes-agent"
 _EXTRA = re.compile(r"""(.*?)\s*;\s*extra\s*==\s*["']([\w-]+)["']\s*""")
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+BUNDLED_PLUGINS = Path(__file__).resolve().parent.parent / "_bundled"
+"""Where the package has its plugins."""
+
+
+@functools.cache
+def bundled_plugin(category: str, name: str) -> ModuleType:
+    """Return the module of one bundled plugin; its file is imported once, when it is first asked for."""
+    import importlib.util
+
+    module_name = "hermes_plugins_bundled_" + re.sub(r"\W", "_", f"{category}_{name}")
+    file = BUNDLED_PLUGINS / category / name / "__init__.py"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot import {file}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
 
 
 def extras() -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""What lasts from one command of a task to the next: the directory, exported variables, functions.
+"""The shell state of a task between commands, and how a command runs in a backend.
 
 Every command runs in a fresh shell. It is put into a script that first brings the shell to where the last one
 ended, and last tells where this one ended, between two marks in its output; the agent cuts that out and keeps it. So
@@ -8,35 +8,31 @@ itself (`exit`, `exec`) leaves things as they were.
 Between the marks stands `LENGTH:HEX`. A terminal changes line ends, and a background process may print at the same
 time: hexadecimal digits survive the first, and the length reveals the second.
 
-What a place where commands run has to do. Source: plugin contract §4.12.
-
-A backend says which program on this machine runs a shell script over there; everything else (limits, interrupt,
-what lasts between commands, background processes) is the same for all of them.
-
-What backends with a file system of their own have in common: a shell over there, and its processes.
+A backend only says how a script is started (`contracts.terminal_env`). Limits, interrupt and what lasts between
+commands are the same for all of them.
 """
 
 from __future__ import annotations
 
-import abc
 import logging
 import re
 import secrets
 import shlex
 import sys
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend, shell_words
 from hermes_agent.system.processes import MARK, CommandResult, OutputFilter, run
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks
-    from hermes_agent.workspace.sandbox.steering_watch import SteeringBaseline
 
+logger = logging.getLogger(__name__)
 
 MAX_STATE = 60_000
 """Most characters that a script may begin with; the kernel takes 128 KiB in one argument."""
@@ -210,47 +206,6 @@ def _parse_report(told: bytes) -> tuple[str, dict[str, str], str]:
     return cwd, found, source
 
 
-@dataclass(frozen=True, slots=True)
-class BackendCommand:
-    """One command."""
-
-    command: str
-    cwd: str
-    """Where it runs, over there; empty for the place's own."""
-    timeout_s: float
-    task_id: str = ""
-    network: str = ""
-    """Whose network it shares; empty: it has one of its own."""
-    root: str = ""
-    """The directory that it may change when it is confined."""
-    beside: str = ""
-    """The working directory, where that is another one than `root`."""
-    tool_socket: str = ""
-    """Path of the one socket of a program outside that it reaches when it is confined."""
-    confined: bool = True
-    output_bytes: int = 50_000
-    """How much output is kept."""
-    stdin: bytes = b""
-    tty: bool = False
-    """Whether the command has a terminal."""
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    on_output: Callable[[bytes], None] | None = None
-
-
-class BackendStart(NamedTuple):
-    """How a script is started: a program of this machine."""
-
-    argv: list[str]
-    env: dict[str, str]
-    cwd: str = "/"
-    has_tty: bool = False
-    """The program makes the command's terminal itself; otherwise it has to be given one."""
-    finish: Callable[[], tuple[str, ...]] = tuple
-    """Gives back what the start took, once the program has ended; returns the limits that it reached."""
-    before: SteeringBaseline | None = None
-    """What there was of steering files where it may write; what is new of them afterwards is set aside."""
-
-
 _IN_TERMINAL = (
     "import os, pty, sys; code = os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:]));"
     " sys.exit(128 - code if code < 0 else code)"
@@ -262,126 +217,70 @@ def _in_terminal(argv: list[str]) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _IN_TERMINAL, *argv]
 
 
-class Backend(abc.ABC):
-    """A place where commands run."""
+class HostBackend(TerminalBackend):
+    """A backend of the agent's own code, which may run scripts in a way of its own."""
 
-    name: str
-    own_files: bool = True
-    """Its files are this machine's, so that file tools act on them directly."""
-    throwaway: bool = False
-    """It can be thrown away: nobody is asked about what is dangerous."""
-    opens: bool = False
-    """A command may ask to write in a folder of the user's instead of the working directory."""
     steering: SteeringChecks | None = None
     """What looks at steering files before and after its commands; None where none of this machine's can be written."""
-    can_leave: bool = False
-    """A command may ask to run outside of its confinement."""
-
-    @property
-    def confines(self) -> bool:
-        """Whether a harmless command can do no harm, so that nobody is asked about it."""
-        return True
-
-    @property
-    def offline(self) -> bool:
-        """Whether a confined command is known to reach no network but its own."""
-        return False
-
-    def is_read_only(self, directory: str) -> bool:
-        """Say whether confined commands cannot write to a working directory, which is then no place of work."""
-        return False
-
-    @property
-    def refusal(self) -> str:
-        """Why no command may run at all; empty when they may."""
-        return ""
-
-    @property
-    def description(self) -> str:
-        """What the model is told about the place; empty for nothing."""
-        return ""
-
-    def checks(self) -> list[tuple[bool, str, str]]:
-        """Return rows of `(ok, label, detail)` for somebody who looks for a fault (`hermes doctor`)."""
-        return []
-
-    def network_problem(self) -> str:
-        """Return why commands do not have the network that `terminal.network` asks for; empty when they have."""
-        return ""
-
-    @abc.abstractmethod
-    def start(self, script: str, call: BackendCommand) -> BackendStart:
-        """Return how a shell script is started there.
-
-        Raises:
-            ToolFailed: the place cannot be used, with the reason.
-        """
-
-    def base(self) -> Mapping[str, str] | None:
-        """Return the environment that a shell has there; None when only the place knows."""
-        return None
-
-    def prelude(self) -> str:
-        """Return lines that every script begins with."""
-        return ""
-
-    def execute(self, call: BackendCommand, state: ShellState) -> CommandResult:
-        """Run a command where the task's last one ended, and wait for it.
-
-        Raises:
-            OSError: the program cannot be started.
-            ToolFailed: the place cannot be used.
-        """
-        recorder = ShellStateFilter()
-        if state.base is None:
-            state.base = self.base()
-        script = state.script(call.command, recorder, cwd=call.cwd, prelude=self.prelude())
-        done = self.run(script, call, recorder)
-        state.load_report(recorder.report)
-        return done
 
     def run(
-        self, script: str, call: BackendCommand, sieve: OutputFilter | None = None, *, pass_fds: Sequence[int] = ()
+        self, script: str, call: BackendCommand, sieve: OutputFilter, *, pass_fds: Sequence[int] = ()
     ) -> CommandResult:
         """Run a script as it is."""
-        start = self.start(script, call)
-        held: tuple[str, ...] = ()
-        limits: tuple[str, ...] = ()
-        note = (
-            self.steering.write_note(start.before) if self.steering is not None and start.before is not None else None
+        return _run_script(self, script, call, sieve, steering=self.steering, pass_fds=pass_fds)
+
+
+def run_command(backend: TerminalBackend, call: BackendCommand, state: ShellState) -> CommandResult:
+    """Run a command where the task's last one ended, and wait for it.
+
+    Raises:
+        OSError: the program cannot be started.
+        ToolFailed: the backend cannot be used.
+    """
+    recorder = ShellStateFilter()
+    if state.base is None:
+        state.base = backend.base()
+    script = state.script(call.command, recorder, cwd=call.cwd, prelude=backend.prelude())
+    run_it = backend.run if isinstance(backend, HostBackend) else partial(_run_remote, backend)
+    done = run_it(script, call, recorder)
+    state.load_report(recorder.report)
+    return done
+
+
+def _run_script(
+    backend: TerminalBackend,
+    script: str,
+    call: BackendCommand,
+    sieve: OutputFilter | None = None,
+    *,
+    steering: SteeringChecks | None = None,
+    pass_fds: Sequence[int] = (),
+) -> CommandResult:
+    start = backend.start(script, call)
+    held: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    note = None if steering is None or start.before is None else steering.write_note(start.before)
+    try:
+        done = run(
+            _in_terminal(start.argv) if call.tty and not start.has_tty else start.argv,
+            cwd=Path(start.cwd),
+            env=start.env,
+            timeout_s=call.timeout_s,
+            output_limit_bytes=call.output_bytes,
+            cancelled=call.cancelled,
+            stdin=call.stdin,
+            on_output=call.on_output,
+            sieve=sieve,
+            pass_fds=pass_fds,
         )
-        try:
-            done = run(
-                _in_terminal(start.argv) if call.tty and not start.has_tty else start.argv,
-                cwd=Path(start.cwd),
-                env=start.env,
-                timeout_s=call.timeout_s,
-                output_limit_bytes=call.output_bytes,
-                cancelled=call.cancelled,
-                stdin=call.stdin,
-                on_output=call.on_output,
-                sieve=sieve,
-                pass_fds=pass_fds,
-            )
-        finally:
-            limits = start.finish()
-            if self.steering is not None and start.before is not None:
-                held = self.steering.finish_check(start.before, note)
-        return replace(done, held=held, limits=limits) if held or limits else done
+    finally:
+        limits = start.finish()
+        if start.before is not None:
+            held = start.before.finish() if steering is None else steering.finish_check(start.before, note)
+    return replace(done, held=held, limits=limits) if held or limits else done
 
-    def close(self, task_id: str) -> None:
-        """Give back what is held for a task. By default nothing is."""
-        return
-
-    def close_all(self) -> None:
-        """Give back what is held for all of them."""
-        return
-
-
-logger = logging.getLogger(__name__)
 
 KILL_LIMIT_S = 20.0
-_BEST_SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1" hermes; else exec sh -c "$1" hermes; fi'
 _KILL = (
     "for p in /proc/[0-9]*; do if tr '\\0' '\\n' < $p/environ 2>/dev/null | grep -qx {mark}; then"
     " [ ${{p#/proc/}} = $$ ] || kill -KILL ${{p#/proc/}}; fi; done 2>/dev/null; exit 0"
@@ -389,27 +288,13 @@ _KILL = (
 """Ends a command's processes, known by a variable: the program that was ended here has no power over there."""
 
 
-def shell_words(script: str, mark: str = "") -> list[str]:
-    """Return the words that run a script in the best shell that is there."""
-    words = ["sh", "-c", _BEST_SHELL, "hermes", script]
-    return ["env", f"{MARK}={mark}", *words] if mark else words
-
-
-class RemoteBackend(Backend):
-    """A place that a program of this machine leads to."""
-
-    own_files = False
-
-    def run(
-        self, script: str, call: BackendCommand, sieve: OutputFilter | None = None, *, pass_fds: Sequence[int] = ()
-    ) -> CommandResult:
-        """Run a script; what was stopped here is ended there, too."""
-        mark = secrets.token_hex(8)
-        marked = shlex.join(shell_words(script, mark))
-        done = super().run(f"exec {marked}", call, sieve, pass_fds=pass_fds)
-        if done.timed_out or done.cancelled:
-            end = replace(call, stdin=b"", tty=False, timeout_s=KILL_LIMIT_S, cancelled=Event(), on_output=None)
-            ended = super().run(_KILL.format(mark=f"{MARK}={mark}"), end)
-            if ended.exit_code:
-                logger.warning("a command may go on in %s: %s", self.name, ended.output.decode("utf-8", "replace"))
-        return done
+def _run_remote(backend: TerminalBackend, script: str, call: BackendCommand, sieve: OutputFilter) -> CommandResult:
+    """Run a script in a remote backend; what was stopped here is ended there, too."""
+    mark = f"{MARK}={secrets.token_hex(8)}"
+    done = _run_script(backend, f"exec {shlex.join(['env', mark, *shell_words(script)])}", call, sieve)
+    if done.timed_out or done.cancelled:
+        end = replace(call, stdin=b"", tty=False, timeout_s=KILL_LIMIT_S, cancelled=Event(), on_output=None)
+        ended = _run_script(backend, _KILL.format(mark=mark), end)
+        if ended.exit_code:
+            logger.warning("a command may go on in %s: %s", backend.name, ended.output.decode("utf-8", "replace"))
+    return done

@@ -1,9 +1,4 @@
-"""Commands on this machine, in a sandbox where one can be made.
-
-A backend that a plugin brings: a terminal environment provider. Source: `contracts.terminal_env`.
-
-Which backend the configuration asks for: `terminal.backend`, or `TERMINAL_ENV`.
-"""
+"""Select the backend of `terminal.backend`: this machine, a bundled plugin's, or a plugin's terminal environments."""
 
 from __future__ import annotations
 
@@ -13,21 +8,31 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.kind import SelectedProvider
-from hermes_agent.contracts.terminal_env import BUILTIN_BACKENDS, TerminalEnvironment, TerminalEnvironmentProvider
+from hermes_agent.contracts.terminal_env import (
+    BUILTIN_BACKENDS,
+    BackendCommand,
+    BackendServices,
+    BackendStart,
+    TerminalBackend,
+    TerminalEnvironment,
+    TerminalEnvironmentProvider,
+)
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.system.installation import bundled_plugin
 from hermes_agent.system.processes import CommandResult, OutputFilter, find_shell, tool_environment
-from hermes_agent.workspace.backend import Backend, BackendCommand, BackendStart, ShellState, ShellStateFilter
+from hermes_agent.workspace.backend import HostBackend
 from hermes_agent.workspace.sandbox.limits import UNLIMITED, CommandLimits, ProcessLimits, SystemdScope
 from hermes_agent.workspace.sandbox.sandbox import Sandbox, SandboxSelector
 from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks
 from hermes_agent.workspace.sandbox.steering_watch import SteeringBaseline
 
 
-class LocalBackend(Backend):
+class LocalBackend(HostBackend):
     """This machine.
 
     Args:
@@ -137,7 +142,7 @@ class LocalBackend(Backend):
         return self.limits.prelude()
 
     def run(
-        self, script: str, call: BackendCommand, sieve: OutputFilter | None = None, *, pass_fds: Sequence[int] = ()
+        self, script: str, call: BackendCommand, sieve: OutputFilter, *, pass_fds: Sequence[int] = ()
     ) -> CommandResult:
         """Run a script; where it may use sudo, sudo is told the password first, and nobody else.
 
@@ -205,12 +210,12 @@ logger = logging.getLogger(__name__)
 EXIT_TIMEOUT = 124
 
 
-class PluginBackend(Backend):
+class PluginBackend(HostBackend):
     """The environments of one provider, one for each task.
 
     Args:
         settings: of the block `terminal`.
-        image: for one of the agent's own; a plugin's has it in its settings.
+        image: for a bundled provider; another plugin's has it in its settings.
     """
 
     own_files = False
@@ -245,11 +250,11 @@ class PluginBackend(Backend):
     def start(self, script: str, call: BackendCommand) -> BackendStart:
         raise ToolFailed(f"the terminal backend {self.name} runs no background processes")
 
-    def execute(self, call: BackendCommand, state: ShellState) -> CommandResult:
-        """Run a command in the task's environment, which is made at its first one."""
+    def run(
+        self, script: str, call: BackendCommand, sieve: OutputFilter, *, pass_fds: Sequence[int] = ()
+    ) -> CommandResult:
+        """Run a script in the task's environment, which is made at its first one."""
         environment = self._environment(call)
-        recorder = ShellStateFilter()
-        script = state.script(call.command, recorder, cwd=call.cwd)
         wanted = {"cwd": call.cwd, "timeout": call.timeout_s}
         if call.stdin:
             wanted["stdin_data"] = call.stdin.decode("utf-8", "replace")
@@ -259,8 +264,7 @@ class PluginBackend(Backend):
             raise ToolFailed(f"the terminal backend {self.name} failed: {type(exc).__name__}: {exc}") from exc
         code = answer.get("returncode", answer.get("exit_code"))
         output = str(answer.get("output") or "").encode("utf-8", "replace")
-        text = recorder.feed(output) + recorder.rest()
-        state.load_report(recorder.report)
+        text = sieve.feed(output) + sieve.rest()
         over = max(len(text) - call.output_bytes, 0)
         head = int(call.output_bytes * 0.4) if over else len(text)
         return CommandResult(
@@ -329,6 +333,15 @@ def _accepted_keywords(function: Any, wanted: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if name in parameters}
 
 
+BUNDLED_BACKENDS = {
+    "docker": "containers",
+    "singularity": "containers",
+    "ssh": "ssh",
+    "modal": "modal",
+    "daytona": "daytona",
+}
+"""The bundled plugin, a folder in `terminal/`, that has each backend."""
+
 ChooseProvider = Callable[[Mapping[str, Any]], SelectedProvider[TerminalEnvironmentProvider]]
 """`choose(config values)`."""
 
@@ -340,7 +353,7 @@ def choose_backend(
     provided: ChooseProvider,
     sudo_password: Callable[[], str] = lambda: "",
     home: str = "",
-) -> Backend:
+) -> TerminalBackend:
     """Return where commands run.
 
     Args:
@@ -353,11 +366,7 @@ def choose_backend(
     """
     passthrough = tuple(settings.get("env_passthrough") or ())
     name = str(settings["backend"]).strip().lower()
-    # each in its place: a process uses one of them, and none before its first command
     if name == "local":
-        from hermes_agent.workspace.sandbox.limits import CommandLimits, ProcessLimits, SystemdScope
-        from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks
-
         limits = ProcessLimits(settings["max_memory_mb"], settings["max_processes"])
         scope = SystemdScope(environ, memory_mb=limits.memory_mb, processes=limits.processes)
         return LocalBackend(
@@ -371,28 +380,16 @@ def choose_backend(
             unconfined=tuple(settings.get("unconfined_commands") or ()),
             looks=SteeringChecks(Path(home, "cache", "looks"), Path(home, "processes")) if home else None,
         )
-    if name in ("docker", "singularity"):
-        from hermes_agent.workspace.backends.containers import DockerBackend, SingularityBackend
-
-        made = DockerBackend if name == "docker" else SingularityBackend
-        return made(settings, environ, home)
-    if name == "ssh":
-        from hermes_agent.workspace.backends.ssh import SshBackend
-
-        return SshBackend({**settings, **_ssh(settings, environ)}, environ, home)
-    from hermes_agent.workspace.backends.vendors import VENDORS
-
-    if name in VENDORS:
-        return PluginBackend(VENDORS[name](), settings, image=settings[f"{name}_image"])
+    if name in BUNDLED_BACKENDS:
+        made = bundled_plugin("terminal", BUNDLED_BACKENDS[name]).BACKENDS[name]
+        if isinstance(made, type) and issubclass(made, TerminalEnvironmentProvider):
+            return PluginBackend(made(), settings, image=settings[f"{name}_image"])
+        check = partial(SteeringChecks().start_check, mounts=False)
+        backend: TerminalBackend = made(BackendServices(settings, environ, home, tool_environment, check))
+        return backend
     if name in BUILTIN_BACKENDS:
         raise ToolFailed(f"terminal.backend is `{name}`, which this release does not have; no command runs")
     choice = provided({"terminal": settings})
     if choice.provider is None:
         raise ToolFailed(f"{choice.reason} No command runs until then.")
     return PluginBackend(choice.provider, settings)
-
-
-def _ssh(settings: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the config leaves out and upstream's variables (`TERMINAL_SSH_HOST`, …) say."""
-    names = [name for name in ("ssh_host", "ssh_user", "ssh_port", "ssh_key") if not settings[name]]
-    return {name: environ.get(f"TERMINAL_{name.upper()}") or settings[name] for name in names}

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import hermes_agent
+from hermes_agent.contracts.terminal_env import BackendStart
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.redaction import redactor
@@ -30,7 +31,6 @@ from hermes_agent.system.files import PRIVATE, write_atomic
 from hermes_agent.system.locks import FileLock
 from hermes_agent.system.process_keeper import START
 from hermes_agent.system.process_tree import boot_id
-from hermes_agent.workspace.backend import BackendStart
 from hermes_agent.workspace.sandbox.steering_guard import finish_abandoned, guard_command
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.config import Config
 from hermes_agent.config.home import FileAccess
-from hermes_agent.contracts.terminal_env import choose_terminal_env
+from hermes_agent.contracts.terminal_env import TerminalBackend, choose_terminal_env
 from hermes_agent.contracts.tool import ApprovalRequest, Effect
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import BUILTIN, Owner
@@ -26,7 +26,6 @@ from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.task_shells import TaskShells
 
 if TYPE_CHECKING:
-    from hermes_agent.workspace.backend import Backend
     from hermes_agent.workspace.backend_selection import ChooseProvider
     from hermes_agent.workspace.checkpoints import Checkpoints
     from hermes_agent.workspace.egress.networks import Networks
@@ -84,7 +83,7 @@ def register(
     if settings["backend"] in ("systemd", "bwrap"):  # this machine, with that box and no other
         settings |= {"backend": "local", "sandbox": settings["backend"]}
 
-    def backend() -> Backend:
+    def backend() -> TerminalBackend:
         from hermes_agent.workspace.backend_selection import choose_backend  # at its first use, not at every start
         from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
         from hermes_agent.workspace.sandbox.sandbox import SandboxSelector, SystemdSandbox

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
+from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.system.processes import CommandResult
-from hermes_agent.workspace.backend import Backend, BackendCommand, ShellState
+from hermes_agent.workspace.backend import ShellState, run_command
 from hermes_agent.workspace.paths import IsDirectory, PathRules, kind_of, open_for_listing
 from hermes_agent.workspace.text_forms import printable
 
@@ -38,7 +39,7 @@ class RemoteFiles:
         cwd: where relative paths count from; empty is the backend's own choice.
     """
 
-    backend: Backend
+    backend: TerminalBackend
     task_id: str
     cwd: str
 
@@ -140,7 +141,7 @@ class RemoteFiles:
 
     def _sh(self, script: str, *, stdin: bytes = b"", limit: int = 100_000) -> CommandResult:
         call = BackendCommand(script, self.cwd, LIMIT_S, self.task_id, output_bytes=limit, stdin=stdin)
-        done = self.backend.execute(call, ShellState())
+        done = run_command(self.backend, call, ShellState())
         if done.timed_out:
             raise ToolFailed(f"{self.backend.name} did not answer within {LIMIT_S:g} s")
         return done

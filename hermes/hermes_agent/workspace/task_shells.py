@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from hermes_agent.core.errors import ToolFailed
 
 if TYPE_CHECKING:
-    from hermes_agent.workspace.backend import Backend, ShellState
+    from hermes_agent.contracts.terminal_env import TerminalBackend
+    from hermes_agent.workspace.backend import ShellState
     from hermes_agent.workspace.egress.networks import Networks
 
 
@@ -38,7 +39,7 @@ class TaskShells:
 
     def __init__(
         self,
-        choose: Callable[[], Backend],
+        choose: Callable[[], TerminalBackend],
         *,
         persistent: bool = True,
         networks: Callable[[], Networks] | None = None,
@@ -49,13 +50,13 @@ class TaskShells:
         self._networks: Networks | None = None
         self._networks_lock = threading.Lock()
         self._choose = choose
-        self._backend: Backend | None = None
+        self._backend: TerminalBackend | None = None
         self._persistent = persistent
         self._tasks: OrderedDict[str, _Task] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
-    def backend(self) -> Backend:
+    def backend(self) -> TerminalBackend:
         """Where commands run.
 
         Raises:
@@ -75,7 +76,7 @@ class TaskShells:
             return self._networks
 
     @property
-    def backend_or_none(self) -> Backend | None:
+    def backend_or_none(self) -> TerminalBackend | None:
         """The backend; None when it cannot be had, for those who only describe it."""
         try:
             return self.backend

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.redaction import redactor
@@ -26,7 +27,7 @@ from hermes_agent.policy.operator_rules import CommandPolicy, CommandReview
 from hermes_agent.system.processes import CommandResult
 from hermes_agent.tools import tool_result
 from hermes_agent.workspace import tool_context
-from hermes_agent.workspace.backend import MAX_STATE, Backend, BackendCommand, ShellState
+from hermes_agent.workspace.backend import MAX_STATE, ShellState, run_command
 from hermes_agent.workspace.background_processes import BackgroundProcesses
 from hermes_agent.workspace.schemas import TERMINAL
 from hermes_agent.workspace.task_shells import TaskShells
@@ -64,7 +65,7 @@ _shown: ContextVar[str] = ContextVar("hermes_terminal_shown", default="")
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    backend: Backend
+    backend: TerminalBackend
     command: str
     cwd: str
     """Where it runs; empty for the backend's own choice."""
@@ -246,7 +247,7 @@ class TerminalTool:
             folder=tool_context.requested_folder(self.here, args) if confined and backend.opens else "",
         )
 
-    def _cwd(self, args: Mapping[str, Any], backend: Backend) -> str:
+    def _cwd(self, args: Mapping[str, Any], backend: TerminalBackend) -> str:
         given = tool_context.parse_text(args, "workdir", default="", may_be_empty=True)
         last = self.shells.cwd(self.here.task_id())
         if not backend.own_files:
@@ -325,7 +326,7 @@ class TerminalTool:
         call = self._call(plan, max(self.max_bytes, TRANSFORM_BYTES) if transforms else 0)
         try:
             with self.here.use_network("terminal", printable(plan.command)) as work:
-                done = plan.backend.execute(call, plan.state)
+                done = run_command(plan.backend, call, plan.state)
         except OSError as exc:
             hint = ": put the script into a file" if "too long" in str(exc) else ""
             raise ToolFailed(f"the command could not be started: {exc.strerror or exc}{hint}") from exc

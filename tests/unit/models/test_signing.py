@@ -95,7 +95,7 @@ def hermes(home: Path, tmp_path: Path, *args: str, **environ: str) -> subprocess
 )
 def test_the_signatures_are_those_of_amazons_test_suite(method: str, query: str, signature: str) -> None:
     bundled_profile("bedrock")
-    from hermes_plugins_bundled_bedrock import sigv4  # type: ignore[import-not-found]
+    from hermes_plugins_bundled_model_providers_bedrock import sigv4  # type: ignore[import-not-found]
 
     now = datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
     url = f"https://example.amazonaws.com/{query}"
@@ -295,7 +295,7 @@ def test_vertex_renews_its_token_when_it_ends_and_not_before(
 
 def _forget() -> None:
     bundled_profile("vertex")
-    sys.modules["hermes_plugins_bundled_vertex"]._tokens.cache_clear()
+    sys.modules["hermes_plugins_bundled_model_providers_vertex"]._tokens.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ def test_three_gigabytes_and_300_processes_do_not_go_through_by_default(boxed, a
 
 
 def test_in_the_background_they_hold_too(held: Place, tmp_path: Path) -> None:
-    from hermes_agent.workspace.backend import BackendCommand
+    from hermes_agent.contracts.terminal_env import BackendCommand
     from hermes_agent.workspace.background_processes import BackgroundProcesses
 
     processes = BackgroundProcesses(tmp_path / "processes")

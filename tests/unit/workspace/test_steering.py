@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from contracts.terminal_places import Place, program, settings
-from hermes_agent.workspace.backends.containers import DockerBackend
+from contracts.terminal_places import Place, bundled, program
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox import steering_watch
 from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
@@ -512,7 +511,7 @@ def test_the_next_agent_sets_aside_what_a_command_planted_whose_agent_died(boxed
 def test_a_container_that_has_the_working_directory_plants_nothing_in_it(tmp_path: Path, attempt) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    backend = DockerBackend(settings(docker_mount_cwd_to_workspace=True), program(tmp_path, "docker"), str(tmp_path))
+    backend = bundled("docker", tmp_path, program(tmp_path, "docker"), docker_mount_cwd_to_workspace=True)
     place = Place(backend, str(work))
     done = place(f"echo x > {work}/.envrc; git init -q {work}/a; echo '[alias] x = !y' >> {work}/a/.git/config")
     attempt(not (work / ".envrc").exists() and "alias" not in (work / "a/.git/config").read_text(), str(done.held))

@@ -12,20 +12,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.contracts.terminal_env import BackendCommand, BackendServices, BackendStart, RemoteBackend
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.system.processes import tool_environment
-from hermes_agent.workspace.backend import BackendCommand, BackendStart, RemoteBackend
 
 CONNECT_LIMIT_S = 60.0
 
 
 class SshBackend(RemoteBackend):
-    """Args: `settings` is the block `terminal`; what is learned of machines is kept in `home`."""
+    """One machine; the keys of machines that it learns are kept in the agent's home."""
 
     name = "ssh"
 
-    def __init__(self, settings: Mapping[str, Any], environ: Mapping[str, str], home: str) -> None:
-        self._settings, self._environ, self._home = settings, environ, home
+    def __init__(self, services: BackendServices) -> None:
+        self._settings = {**services.settings, **_from_variables(services.settings, services.environ)}
+        self._services = services
         self._directory = ""
         self._lock = threading.Lock()
 
@@ -89,7 +89,7 @@ class SshBackend(RemoteBackend):
         options = ["BatchMode=yes", "ServerAliveInterval=15", "ServerAliveCountMax=3", "ConnectTimeout=20"]
         options += [f"ControlPath={self._directory}/%C", "LogLevel=ERROR"]
         # a machine's key is believed the first time and never another one
-        known = f'UserKnownHostsFile="{self._home}/ssh_known_hosts" ~/.ssh/known_hosts ~/.ssh/known_hosts2'
+        known = f'UserKnownHostsFile="{self._services.home}/ssh_known_hosts" ~/.ssh/known_hosts ~/.ssh/known_hosts2'
         options += ["StrictHostKeyChecking=accept-new", known]
         return ["ssh", *(word for option in options for word in ("-o", option)), *self._where()]
 
@@ -100,10 +100,20 @@ class SshBackend(RemoteBackend):
         return [*words, "-i", str(Path(s["ssh_key"]).expanduser())] if s["ssh_key"] else words
 
     def _env(self) -> dict[str, str]:
-        agent = {k: v for k, v in self._environ.items() if k == "SSH_AUTH_SOCK"}
-        return {**tool_environment(self._environ), **agent}
+        environ = self._services.environ
+        agent = {k: v for k, v in environ.items() if k == "SSH_AUTH_SOCK"}
+        return {**self._services.tool_environment(environ), **agent}
 
 
 def _posix(script: str) -> str:
     """Return the command for a login shell of any kind: it runs a POSIX shell."""
     return shlex.join(["sh", "-c", script])
+
+
+def _from_variables(settings: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the config leaves out and upstream's variables (`TERMINAL_SSH_HOST`, …) say."""
+    names = [name for name in ("ssh_host", "ssh_user", "ssh_port", "ssh_key") if not settings[name]]
+    return {name: environ.get(f"TERMINAL_{name.upper()}") or settings[name] for name in names}
+
+
+BACKENDS = {"ssh": SshBackend}

@@ -9,13 +9,15 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Mapping
-from typing import Any
 
+from hermes_agent.contracts.terminal_env import (
+    BackendCommand,
+    BackendServices,
+    BackendStart,
+    RemoteBackend,
+    shell_words,
+)
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.system.processes import tool_environment
-from hermes_agent.workspace.backend import BackendCommand, BackendStart, RemoteBackend, shell_words
-from hermes_agent.workspace.sandbox.steering_checks import SteeringChecks
 
 logger = logging.getLogger(__name__)
 
@@ -26,15 +28,15 @@ WORK = "/workspace"
 
 
 class ContainerBackend(RemoteBackend):
-    """Args: `settings` is the block `terminal`, `home` tells the containers of one agent's home from another's."""
+    """A container for each task, made by the program of one kind."""
 
     programs: tuple[str, ...]
     """The first of them that is there is used."""
 
-    def __init__(self, settings: Mapping[str, Any], environ: Mapping[str, str], home: str) -> None:
-        self._settings, self._environ, self._home = settings, environ, home
+    def __init__(self, services: BackendServices) -> None:
+        self._services = services
+        self._settings, self._environ = services.settings, services.environ
         self._running: dict[str, str] = {}
-        self.steering: SteeringChecks = SteeringChecks()
         self._lock = threading.Lock()
 
     @property
@@ -65,13 +67,13 @@ class ContainerBackend(RemoteBackend):
     def start(self, script: str, call: BackendCommand) -> BackendStart:
         with self._lock:
             if call.task_id not in self._running:
-                digest = hashlib.sha256(f"{self._home}\0{call.task_id}".encode()).hexdigest()[:16]
+                digest = hashlib.sha256(f"{self._services.home}\0{call.task_id}".encode()).hexdigest()[:16]
                 self.create(f"hermes-{digest}", call)
                 self._running[call.task_id] = f"hermes-{digest}"
         words = [*self.inside(self._running[call.task_id], call), *shell_words(script)]
         before = None
         if self._settings["docker_mount_cwd_to_workspace"] and call.root:
-            before = self.steering.start_check(call.root, mounts=False)
+            before = self._services.check_steering(call.root)
         return BackendStart([self.program(), *words], {**self._client_environment(), **self.forwarded()}, before=before)
 
     def close(self, task_id: str) -> None:
@@ -115,7 +117,7 @@ class ContainerBackend(RemoteBackend):
     def _client_environment(self) -> dict[str, str]:
         """Return what the program itself needs: the listed part, and where its daemon is."""
         own = {k: v for k, v in self._environ.items() if k.startswith(("DOCKER_", "CONTAINER", "XDG_RUNTIME"))}
-        return {**tool_environment(self._environ), **own}
+        return {**self._services.tool_environment(self._environ), **own}
 
 
 class DockerBackend(ContainerBackend):
@@ -190,3 +192,6 @@ class SingularityBackend(ContainerBackend):
 
     def remove(self, name: str) -> None:
         self.call_program("instance", "stop", name)
+
+
+BACKENDS = {"docker": DockerBackend, "singularity": SingularityBackend}

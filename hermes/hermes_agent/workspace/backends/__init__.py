@@ -1,1 +1,0 @@
-"""Where commands run: one module for each kind of place, all behind `backend.Backend`."""
