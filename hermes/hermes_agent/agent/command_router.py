@@ -11,7 +11,8 @@ from pathlib import Path
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.commands import CommandTable, find_by_prefix, find_command, parse_command, run_command
 from hermes_agent.contracts.command import SlashCommand
-from hermes_agent.core.redaction import MASK, redactor
+from hermes_agent.core.redaction import redactor
+from hermes_agent.core.secrecy import MASK
 from hermes_agent.core.text import nearest_name
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy import Approvals, Approver

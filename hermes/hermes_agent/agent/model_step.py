@@ -21,7 +21,7 @@ from hermes_agent.agent.settings import price_refusal, turn_caps
 from hermes_agent.agent.turn_context import Interrupt, TurnStopped
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import new_id
-from hermes_agent.core.redaction import MASK
+from hermes_agent.core.secrecy import MASK
 from hermes_agent.hooks import HookBus, MiddlewareChain
 from hermes_agent.hooks.middleware import Trace
 from hermes_agent.hooks.observers import redact_payload

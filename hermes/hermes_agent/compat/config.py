@@ -26,8 +26,8 @@ from hermes_agent.config.edit import set_value, unset_value
 from hermes_agent.config.effective import dump_yaml
 from hermes_agent.config.schema import MISSING, OPEN, default, lookup
 from hermes_agent.core.errors import ConfigError, UserError
-from hermes_agent.core.redaction import MASK, redactor
-from hermes_agent.core.secrecy import looks_like_secret_name
+from hermes_agent.core.redaction import redactor
+from hermes_agent.core.secrecy import MASK, looks_like_secret_name
 from hermes_agent.credentials import Credentials
 from hermes_agent.host import current
 from hermes_agent.system.files import PRIVATE, write_atomic

@@ -29,7 +29,7 @@ from hermes_agent.config.schema import (
     variables,
 )
 from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding
-from hermes_agent.core.redaction import MASK, redactor
+from hermes_agent.core.secrecy import MASK
 from hermes_agent.core.text import is_near_miss, nearest_name
 
 Kind = Literal["type", "enum", "minimum", "maximum", "minLength", "pattern", "unknown", "near_miss"]
@@ -188,6 +188,8 @@ def describe_violation(violation: Violation, document: ConfigDocument, schema: N
         written = document.raw_value(path)
         value = violation.value if written is None else written
         message = f"{render_path(path)}: {_wrong_value(violation, value, document.token(path), schema)}"
+    from hermes_agent.core.redaction import redactor  # only where there is something to say
+
     return ConfigFinding(
         document.name, spot.line if spot else None, spot.column if spot else None, render_path(path), redactor(message)
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import abc
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from hermes_agent.system.installation import install_hint
@@ -31,8 +30,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """One kind of extension.
 
     Attributes:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hermes_agent.core.messages import Content, Message, ToolCall
+from hermes_agent.core.secrecy import MASK
 from hermes_agent.core.secret_forms import (
     LEAST_VARIETY,
     MARKS,
@@ -25,7 +26,6 @@ from hermes_agent.core.secret_forms import (
     secret_spans,
 )
 
-MASK = "[redacted]"
 SHORTEST_SECRET = 8
 """Shorter values (`1`, `true`) would mask ordinary words."""
 

@@ -12,7 +12,6 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, NoReturn, Self, TypeVar
 
 T = TypeVar("T")
@@ -266,8 +265,7 @@ def _make_read_only(value: Any, instead: str) -> Any:
     return ReadOnlyList(value, instead) if type(value) is list else value
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(NamedTuple):
     """A registrant.
 
     Attributes:

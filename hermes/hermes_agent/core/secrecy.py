@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+MASK = "[redacted]"
+"""What stands in place of a secret."""
+
 NameKind = Literal["secret", "vague", "public", ""]
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

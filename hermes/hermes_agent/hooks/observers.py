@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from hermes_agent.core.redaction import MASK, redactor
+from hermes_agent.core.redaction import redactor
+from hermes_agent.core.secrecy import MASK
 from hermes_agent.hooks.listeners import HookResult, Listener, ListenerCaller, copy_payload, log_failure
 from hermes_agent.runtime.steps import OVERRUN, DeadlineStep, Steps
 

@@ -25,8 +25,9 @@ from urllib.parse import urlsplit
 
 from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfile
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.redaction import MASK, redactor
+from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import BUILTIN, Conflict, Registry
+from hermes_agent.core.secrecy import MASK
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.models.bundled import BUNDLED_ORDER, bundled_profile

@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 import pytest
 
-from hermes_agent.core.redaction import LONGEST_HELD, MASK, Redactor, StreamMask
+from hermes_agent.core.redaction import LONGEST_HELD, Redactor, StreamMask
+from hermes_agent.core.secrecy import MASK
 
 SECRETS = (
     "Tr0ub4dor",

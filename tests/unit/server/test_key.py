@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.redaction import MASK, redactor
+from hermes_agent.core.redaction import redactor
+from hermes_agent.core.secrecy import MASK
 from hermes_agent.server import KEY_NAME, HttpSettings, file_key, with_key
 
 

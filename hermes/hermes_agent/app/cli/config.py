@@ -256,7 +256,7 @@ def _set(args: Args) -> None:
     from hermes_agent.config.edit import parse_value, set_value
     from hermes_agent.config.schema import OPEN, is_secret, lookup, nested, render_path
     from hermes_agent.config.yaml_document import ConfigDocument, config_error
-    from hermes_agent.core.redaction import MASK
+    from hermes_agent.core.secrecy import MASK
 
     home = hermes_home()
     if _is_variable(args.key):
