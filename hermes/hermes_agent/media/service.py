@@ -22,6 +22,7 @@ from hermes_agent.contracts.speech import (
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.messages import new_id
 from hermes_agent.system.files import PRIVATE, hold_directory, replace_at, write_atomic
+from hermes_agent.system.installation import bundled_plugin
 from hermes_agent.system.processes import tool_environment
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,8 @@ def image_type(raw: bytes) -> str | None:
     return None
 
 
+BUNDLED_SPEECH = ("openai",)
+"""The bundled plugins that speak and listen: folders in `speech/`."""
 LARGEST_PICTURE = 20 * 1024 * 1024
 LOCAL_TRANSCRIPTION = "HERMES_LOCAL_STT_COMMAND"
 """Variable with the command of `stt.provider: local_command`."""
@@ -80,27 +83,20 @@ class MediaService:
 
     def select_speech(self) -> SelectedProvider[TTSProvider]:
         """Return who speaks."""
-        from hermes_agent.media.speech import (
-            OpenAiSpeech,  # here and below: few speak or listen, and none at once
-            SpeechProgram,
-        )
+        from hermes_agent.media.speech import SpeechProgram  # here and below: few speak or listen, and none at once
 
-        return self._builtin_speech("tts", OpenAiSpeech, SpeechProgram) or choose_tts(
-            self.providers("tts"), self.values()
-        )
+        return self._builtin_speech("tts", SpeechProgram) or choose_tts(self.providers("tts"), self.values())
 
-    def _builtin_speech(
-        self, kind: str, service: type[Any], program: type[Any], *, command: str = ""
-    ) -> SelectedProvider[Any] | None:
-        """Return the service or the program that the config names; None for a plugin's provider.
+    def _builtin_speech(self, kind: str, program: type[Any], *, command: str = "") -> SelectedProvider[Any] | None:
+        """Return the bundled provider or the program that the config names; None for another plugin's provider.
 
         Args:
             command: of `local` and `local_command`.
         """
         values = self.values()
         name, block = read_setting(values, f"{kind}.provider"), values.get(kind) or {}
-        if name == "openai":
-            made = service(block.get("openai") or {}, self.secret("OPENAI_API_KEY"))
+        if name in BUNDLED_SPEECH:
+            made = bundled_plugin("speech", name).PROVIDERS[kind](block.get(name) or {}, self.secret)
             return SelectedProvider(made, f"{kind}.provider names it")
         settings = (block.get("providers") or {}).get(name)
         if command and name in ("local", "local_command"):
@@ -174,11 +170,9 @@ class MediaService:
 
     def select_transcription(self) -> SelectedProvider[TranscriptionProvider]:
         """Return who listens."""
-        from hermes_agent.media.speech import OpenAiTranscription, TranscriptionProgram
+        from hermes_agent.media.speech import TranscriptionProgram
 
-        own = self._builtin_speech(
-            "stt", OpenAiTranscription, TranscriptionProgram, command=os.environ.get(LOCAL_TRANSCRIPTION, "")
-        )
+        own = self._builtin_speech("stt", TranscriptionProgram, command=os.environ.get(LOCAL_TRANSCRIPTION, ""))
         return own or choose_transcription(self.providers("transcription"), self.values())
 
     def transcribe(self, file_path: str, model: str | None = None) -> dict[str, Any]:

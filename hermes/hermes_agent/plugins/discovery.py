@@ -43,6 +43,8 @@ PLATFORMS = "platforms"
 """A folder of the bundled root that is scanned as a root of its own: keys there have no `platforms/`."""
 MODEL_PROVIDERS = "model-providers"
 """A folder of the bundled root that is no category: its profiles are read by `models.bundled` when they are wanted."""
+SPEECH = "speech"
+"""Another one: the provider that `tts.provider` or `stt.provider` names is read by `media.service`."""
 TERMINAL = "terminal"
 """Another one: the backend that `terminal.backend` names is read by `workspace.backend_selection`."""
 MEMORY = "memory"
@@ -266,7 +268,7 @@ def _scan(found: Discovery, root: PluginRoot) -> None:
         if _manifest_file(directory) is not None:
             _take(found, root, directory, "")
             manifests += 1
-        elif not (root.source == BUNDLED and folder in (PLATFORMS, MODEL_PROVIDERS, MEMORY, TERMINAL)):
+        elif not (root.source == BUNDLED and folder in (PLATFORMS, MODEL_PROVIDERS, MEMORY, SPEECH, TERMINAL)):
             manifests += _scan_category(found, root, folder)
     logger.debug("scanned %s (%s): %d folder(s), %d manifest(s)", root.path, root.source, len(folders), manifests)
 
