@@ -18,11 +18,9 @@ KNOWN = [
     """agent.agent agent.compaction agent.compressor agent.context_engines agent.conversation agent.model_step
     agent.session_lifecycle agent.settings agent.subagents agent.tool_step agent.transcript_writer agent.turn
     agent.turn_context agent.turn_start""",
-    "adapters.base adapters.message_loop adapters.sender",
     "app.command_line app.main",
     "gateway.chat_commands gateway.command_confirmation",
     "host.features host.host",
-    "plugins.context plugins.manager",
 ]
 """Circles that are still to be cut. A row may lose modules and disappears with its circle; no row is added."""
 

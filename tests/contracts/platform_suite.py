@@ -17,6 +17,7 @@ from hermes_agent.adapters.events import (
     call_get_chat_info,
     call_send,
 )
+from hermes_agent.testing import install_direct_loop
 
 WAIT_S = 60.0
 """Longest wait for something that happens by itself; a test that waits so long has failed."""
@@ -58,6 +59,7 @@ def drive(bench: Bench, handler: Any, steps: Callable[[BasePlatformAdapter], Awa
 
     async def run() -> Any:
         adapter = bench.adapter
+        install_direct_loop()
         adapter.set_message_handler(handler)
         assert await call_connect(adapter, is_reconnect=False) is True
         await bench.arrive()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from contracts.platform_suite import WAIT_S, settled
-from hermes_agent.adapters.base import BasePlatformAdapter
+from hermes_agent.adapters.base import BasePlatformAdapter, set_direct_loop
 from hermes_agent.adapters.config import Platform, PlatformConfig
 from hermes_agent.adapters.events import (
     EphemeralReply,
@@ -29,9 +29,16 @@ from hermes_agent.adapters.events import (
     get_session_env,
 )
 from hermes_agent.adapters.text import split_message, utf16_len
+from hermes_agent.compat import adapter_loop, import_hook
+from hermes_agent.testing import install_direct_loop
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 KEY = "agent:main:slack:dm:room"
+
+
+@pytest.fixture(autouse=True)
+def direct_loop() -> None:
+    install_direct_loop()
 
 
 class Chat(BasePlatformAdapter):
@@ -232,11 +239,43 @@ def test_another_chat_does_not_wait() -> None:
     assert busy(adapter, meanwhile) == ["long", "other"]
 
 
-def test_a_message_that_nobody_handles_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+DROPPED = "[Slack] a message was dropped: no gateway receives messages"
+
+
+def test_a_message_without_a_handler_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     adapter = Chat()
     within(adapter.handle_message(event(adapter, "x")))
 
-    assert caplog.messages == ["[Slack] a message was dropped: nobody handles messages yet"]
+    assert caplog.messages == [DROPPED]
+
+
+def test_an_adapter_answers_messages_itself_only_where_the_direct_loop_is_installed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    set_direct_loop(None)
+    assert answered(Chat(), "hello").texts() == []
+    assert caplog.messages == [DROPPED]
+
+    install_direct_loop()
+    assert answered(Chat(), "hello").texts() == ["hello"]
+
+
+def test_an_inbox_receives_the_message_in_place_of_the_direct_loop() -> None:
+    received: list[str] = []
+
+    async def inbox(event: MessageEvent) -> None:
+        received.append(event.text)
+
+    adapter = Chat()
+    adapter.set_inbox(inbox)
+    assert answered(adapter, "hello").texts() == []
+    assert received == ["hi"]
+
+
+def test_the_base_of_published_adapters_brings_the_direct_loop() -> None:
+    for module in ("gateway.platforms", "gateway.platforms.base"):
+        assert import_hook.served()[module].names["BasePlatformAdapter"][0] == adapter_loop.__name__
+    assert adapter_loop.BasePlatformAdapter is BasePlatformAdapter
 
 
 # -- the answer -----------------------------------------------------------------------------------------------------

@@ -13,23 +13,20 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from hermes_agent.adapters import adapter_state, message_loop, sender
+from hermes_agent.adapters import adapter_state
 from hermes_agent.adapters.config import Platform, PlatformConfig
 from hermes_agent.adapters.events import (
     MessageEvent,
     ProcessingOutcome,
-    SendResult,
     SessionSource,
     build_session_key,
     call_optional,
-    is_retryable_error,
-    is_timeout_error,
     join_texts,
 )
 from hermes_agent.adapters.registry import platform_in_creation
 from hermes_agent.adapters.sender import MessageSender, Metadata
 
-__all__ = ["BasePlatformAdapter"]
+__all__ = ["BasePlatformAdapter", "run_callback", "set_direct_loop"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +34,35 @@ MessageHandler = Callable[[MessageEvent], Awaitable[Any]]
 Inbox = Callable[[MessageEvent], Awaitable[None]]
 BusyHandler = Callable[[MessageEvent, str], Awaitable[bool]]
 PostDelivery = Callable[[], Any]
+DirectLoop = Callable[["BasePlatformAdapter", MessageEvent], Awaitable[None]]
+
+_direct_loop: DirectLoop | None = None
+
+
+def set_direct_loop(loop: DirectLoop | None) -> None:
+    """Let `await loop(adapter, event)` answer the messages of adapters that have a handler and no inbox."""
+    global _direct_loop
+    _direct_loop = loop
+
+
+async def run_callback(adapter: BasePlatformAdapter, key: str) -> None:
+    """Call, once, the callback that was registered for a session's next reply."""
+    callback = adapter.pop_post_delivery_callback(key)
+    if callback is None:
+        return
+    try:
+        value = callback()
+        if inspect.isawaitable(value):
+            await value
+    except Exception as exc:  # noqa: BLE001 - the reply is delivered, the adapter goes on
+        logger.warning("[%s] a callback after the reply failed: %r", adapter.name, exc)
 
 
 class BasePlatformAdapter(MessageSender):
     """Connects the agent with one chat service.
 
     Args:
-        platform: may be left out in an `adapter_factory`.
+        platform: optional in an `adapter_factory`.
 
     Raises:
         TypeError: no platform was given, and no `adapter_factory` is running.
@@ -129,7 +148,15 @@ class BasePlatformAdapter(MessageSender):
 
     async def handle_message(self, event: MessageEvent) -> None:
         """Take a message in: an adapter calls this for each; it returns before the message is answered."""
-        await message_loop.receive_message(self, event)
+        if event.source is not None and self._inbox is not None:
+            self._apply_topic_recovery(event)
+            await self._inbox(event)
+        elif event.source is not None and self._message_handler is not None and _direct_loop is not None:
+            self._apply_topic_recovery(event)
+            await _direct_loop(self, event)
+        else:
+            missing = "no gateway receives messages" if event.source is not None else "it has no source"
+            logger.warning("[%s] a message was dropped: %s", self.name, missing)
 
     def build_source(
         self,
@@ -262,13 +289,26 @@ class BasePlatformAdapter(MessageSender):
             release_guard: the session is free afterwards.
             discard_pending: what waits is forgotten.
         """
-        await message_loop.cancel_session(self, session_key, discard_pending=discard_pending)
+        if discard_pending:
+            self._pending_messages.pop(session_key, None)
+        task = self._session_tasks.get(session_key)
+        if task is not None and task is not asyncio.current_task() and not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
         if release_guard and session_key not in self._session_tasks:
             self._active_sessions.pop(session_key, None)
 
     async def cancel_background_tasks(self) -> None:
         """Stop everything that goes on."""
-        await message_loop.cancel_all(self)
+        self._pending_messages.clear()
+        tasks = [task for task in self._background_tasks if task is not asyncio.current_task() and not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._background_tasks.clear()
+        self._session_tasks.clear()
+        self._active_sessions.clear()
 
     # -- for adapters --------------------------------------------------------------------------------------------
 
@@ -317,19 +357,6 @@ class BasePlatformAdapter(MessageSender):
         check = self._authorization_check
         return None if check is None else bool(check(user_id, chat_type, chat_id))
 
-    async def _send_with_retry(
-        self,
-        chat_id: str,
-        content: str,
-        reply_to: str | None = None,
-        metadata: Metadata = None,
-        max_retries: int = 2,
-        base_delay: float = 2.0,
-    ) -> SendResult:
-        return await sender.send_with_retry(
-            self, chat_id, content, reply_to, metadata, max_retries=max_retries, base_delay=base_delay
-        )
-
     async def _keep_typing(self, chat_id: str, interval: float = 2.0, metadata: Metadata = None) -> None:
         """Show that an answer is being written, until this is cancelled."""
         try:
@@ -365,14 +392,6 @@ class BasePlatformAdapter(MessageSender):
     @staticmethod
     def _merge_caption(existing: str | None, new: str) -> str:
         return join_texts(existing or "", new)
-
-    @staticmethod
-    def _is_retryable_error(error: str | None) -> bool:
-        return is_retryable_error(error)
-
-    @staticmethod
-    def _is_timeout_error(error: str | None) -> bool:
-        return is_timeout_error(error)
 
 
 def _text(value: Any) -> str | None:

@@ -29,6 +29,7 @@ __all__ = [
     "extract_images",
     "extract_local_files",
     "extract_media",
+    "file_method",
     "filter_local_delivery_paths",
     "filter_media_delivery_paths",
     "is_animation_url",
@@ -286,3 +287,10 @@ def _is_recent(real: Path) -> bool:
 def _is_on(variable: str, *, default: bool) -> bool:
     text = os.environ.get(variable, "").strip().lower()
     return text in ("1", "true", "yes", "on") if text else default
+
+
+def file_method(path: str, *, as_document: bool) -> str:
+    """Return the adapter's method that sends a file of this kind."""
+    end = Path(path).suffix.lower()
+    kinds = (("send_voice", AUDIO_EXTENSIONS), ("send_video", VIDEO_EXTENSIONS), ("send_image_file", IMAGE_EXTENSIONS))
+    return next((name for name, ends in kinds if end in ends and not as_document), "send_document")

@@ -11,25 +11,24 @@ import abc
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hermes_agent.adapters import media_references
 from hermes_agent.adapters.config import Platform
 from hermes_agent.adapters.events import (
+    MessageEvent,
     SendResult,
     as_send_result,
     call_optional,
     call_send,
     call_supported,
     classify_send_error,
+    is_retryable_error,
+    is_timeout_error,
 )
 from hermes_agent.adapters.text import Length, split_message, strip_markdown
 
-if TYPE_CHECKING:
-    from hermes_agent.adapters.base import BasePlatformAdapter
-
-__all__ = ["MessageSender", "Metadata", "send_with_retry", "undeliverable_text"]
-
+__all__ = ["MessageSender", "Metadata", "reply_metadata", "send_with_retry", "undeliverable_text"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ Sleep = Callable[[float], Awaitable[Any]]
 
 
 async def send_with_retry(
-    adapter: BasePlatformAdapter,
+    adapter: MessageSender,
     chat_id: str,
     content: str,
     reply_to: str | None,
@@ -80,6 +79,12 @@ async def send_with_retry(
     return await _attempt(adapter, chat_id, strip_markdown(content) or content, reply_to, metadata)
 
 
+def reply_metadata(event: MessageEvent) -> dict[str, Any]:
+    """Return what a reply says about its target: `thread_id`, if the message came from a thread."""
+    thread = event.source.thread_id if event.source is not None else None
+    return {"thread_id": thread} if thread else {}
+
+
 def undeliverable_text(what: str, caption: str | None, file_name: str | None = None) -> str:
     """Return what stands in the chat in place of a file; never its path."""
     named = f" ({file_name})" if file_name else ""
@@ -87,7 +92,7 @@ def undeliverable_text(what: str, caption: str | None, file_name: str | None = N
 
 
 async def _attempt(
-    adapter: BasePlatformAdapter,
+    adapter: MessageSender,
     chat_id: str,
     content: str,
     reply_to: str | None,
@@ -101,7 +106,7 @@ async def _attempt(
         return SendResult(False, error=text, error_kind=classify_send_error(exc))
 
 
-def _may_retry(adapter: BasePlatformAdapter, result: SendResult) -> bool:
+def _may_retry(adapter: MessageSender, result: SendResult) -> bool:
     if result.success:
         return False
     return result.retryable or (
@@ -391,6 +396,27 @@ class MessageSender(abc.ABC):
         logger.warning("[%s] this platform cannot send files: %s was not sent", self.name, path)
         text = undeliverable_text(what, caption, file_name)
         return await call_send(self, chat_id, text, reply_to, metadata)
+
+    async def _send_with_retry(
+        self,
+        chat_id: str,
+        content: str,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+        max_retries: int = 2,
+        base_delay: float = 2.0,
+    ) -> SendResult:
+        return await send_with_retry(
+            self, chat_id, content, reply_to, metadata, max_retries=max_retries, base_delay=base_delay
+        )
+
+    @staticmethod
+    def _is_retryable_error(error: str | None) -> bool:
+        return is_retryable_error(error)
+
+    @staticmethod
+    def _is_timeout_error(error: str | None) -> bool:
+        return is_timeout_error(error)
 
     @staticmethod
     def _is_animation_url(url: str) -> bool:

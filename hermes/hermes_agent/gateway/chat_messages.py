@@ -40,7 +40,7 @@ from hermes_agent.adapters.events import (
     classify_send_error,
     is_timeout_error,
 )
-from hermes_agent.adapters.message_loop import file_method
+from hermes_agent.adapters.media_references import file_method
 from hermes_agent.adapters.registry import GatewayConfig, PlatformEntry, cron_target
 from hermes_agent.adapters.sender import MessageSender
 from hermes_agent.adapters.text import split_message, strip_markdown

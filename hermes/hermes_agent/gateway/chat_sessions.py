@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.adapters.base import run_callback
 from hermes_agent.adapters.events import (
     MessageEvent,
     MessageType,
@@ -21,7 +22,7 @@ from hermes_agent.adapters.events import (
     bind_session,
     call_optional,
 )
-from hermes_agent.adapters.message_loop import reply_metadata, run_callback
+from hermes_agent.adapters.sender import reply_metadata
 from hermes_agent.agent.command_router import CommandCall, RunSkill, UnknownCommand
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import new_session_id

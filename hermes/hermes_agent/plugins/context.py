@@ -48,7 +48,6 @@ from hermes_agent.plugins.tool_access import dispatch_tool, inject_message
 if TYPE_CHECKING:
     from hermes_agent.contracts.tool import Effect
     from hermes_agent.plugins.llm_client import PluginLlm
-    from hermes_agent.plugins.manager import PluginManager
 
 
 logger = logging.getLogger(__name__)
@@ -138,13 +137,11 @@ def _warn_unknown(by: Registration, what: str, name: str, known: Collection[str]
 class PluginContext:
     """One per plugin; every registration through it belongs to that plugin, from any thread, at any time."""
 
-    def __init__(
-        self, ground: HostServices, record: LoadedPlugin, settings: PluginSettings, manager: PluginManager
-    ) -> None:
+    def __init__(self, services: HostServices, record: LoadedPlugin, settings: PluginSettings, manager: object) -> None:
         self.manifest: PluginManifest = record.manifest
-        self._manager = manager
-        self._services = ground
-        self._registration = Registration(ground, record, settings)
+        self._manager = manager  # published plugins read `ctx._manager`; nothing here uses it
+        self._services = services
+        self._registration = Registration(services, record, settings)
 
     @property
     def profile_name(self) -> str:

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hermes_agent.testing.environment import install_direct_loop as install_direct_loop
     from hermes_agent.testing.host import Answer as Answer
     from hermes_agent.testing.host import CliOutcome as CliOutcome
     from hermes_agent.testing.host import PluginHost as PluginHost
@@ -26,6 +27,7 @@ _WHERE = {
     "PluginHost": "host",
     "ScriptedModel": "scripted_model",
     "call": "scripted_model",
+    "install_direct_loop": "environment",
     "plugin_host": "open_host",
     "served": "scripted_model",
 }

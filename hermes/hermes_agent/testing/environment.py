@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.compat import import_hook
+from hermes_agent.adapters.base import set_direct_loop
+from hermes_agent.compat import adapter_loop, import_hook
 from hermes_agent.core.redaction import redactor
 from hermes_agent.host import use_host
 from hermes_agent.plugins.loader import PARENT
 
-__all__ = ["IsolatedEnvironment", "LogLine", "captured_log", "isolated_environment"]
+__all__ = ["IsolatedEnvironment", "LogLine", "captured_log", "install_direct_loop", "isolated_environment"]
 
 _NAMES = """
     PATH LANG LANGUAGE TERM NO_COLOR TZ TZDIR TMPDIR TMP TEMP USER LOGNAME SHELL LOCALE_ARCHIVE SSL_CERT_FILE
@@ -99,6 +100,11 @@ def _set_environ(wanted: Mapping[str, str]) -> None:
     for name in [n for n in os.environ if n not in wanted and not n.startswith(PYTEST_PREFIX)]:
         del os.environ[name]
     os.environ.update({n: v for n, v in wanted.items() if not n.startswith(PYTEST_PREFIX)})
+
+
+def install_direct_loop() -> None:
+    """Let platform adapters without a gateway answer messages through their message handler, from now on."""
+    set_direct_loop(adapter_loop.receive_message)
 
 
 FROM_DEBUG = ("hermes_agent", PARENT)

@@ -1,9 +1,8 @@
-"""From a message to its reply: typing, handler, text, pictures, files, callbacks. Source: plugin contract §8.2.2.
+"""The direct message loop: an adapter without a gateway answers its messages itself, through its message handler.
 
-A message came in: who works on it, and what waits meanwhile. Source: plugin contract §7.3, §8.2.2.
-
-A session works on one message at a time. What comes meanwhile waits, texts joined and pictures together, except for
-the few commands that are meant for a busy session.
+Importing this module installs the loop; upstream's name of `BasePlatformAdapter` leads here. A session works on one
+message at a time. Messages that arrive meanwhile wait, texts joined and pictures together, except for the few commands
+that are meant for a busy session. Source: plugin contract §7.3, §8.2.2.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hermes_agent.adapters.base import BasePlatformAdapter, run_callback, set_direct_loop
 from hermes_agent.adapters.events import (
     EphemeralReply,
     MessageEvent,
@@ -24,36 +23,16 @@ from hermes_agent.adapters.events import (
     call_optional,
     merge_pending_message_event,
 )
-from hermes_agent.adapters.media_references import (
-    AS_DOCUMENT,
-    AUDIO_EXTENSIONS,
-    IMAGE_EXTENSIONS,
-    VIDEO_EXTENSIONS,
-)
-
-if TYPE_CHECKING:
-    from hermes_agent.adapters.base import BasePlatformAdapter
-
-__all__ = [
-    "BYPASS",
-    "answer_inline",
-    "cancel_all",
-    "cancel_session",
-    "file_method",
-    "process_message",
-    "receive_message",
-    "reply_metadata",
-    "run_callback",
-]
-
+from hermes_agent.adapters.media_references import AS_DOCUMENT, file_method
+from hermes_agent.adapters.sender import reply_metadata
 
 logger = logging.getLogger(__name__)
 
 FAILURE_NOTICE = "⚠️ Something went wrong while I worked on this ({what}). Please try again; the log has the details."
 
 
-async def process_message(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
-    """Let the handler answer a message, and deliver what it says."""
+async def _process_message(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
+    """Let the handler answer a message, and deliver its reply."""
     assert event.source is not None
     metadata = reply_metadata(event)
     typing = _start_typing(adapter, event.source.chat_id, metadata)
@@ -76,20 +55,14 @@ async def process_message(adapter: BasePlatformAdapter, event: MessageEvent, key
         await call_optional(adapter, "on_processing_complete", event, outcome)
 
 
-async def answer_inline(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
-    """Answer a command while the session works on something else."""
+async def _answer_inline(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
+    """Answer a command while its session works on another message."""
     metadata = reply_metadata(event)
     try:
         await _deliver(adapter, event, await _call_handler(adapter, event, key), metadata)
     except Exception as exc:
         logger.error("[%s] a command of %s failed: %r", adapter.name, key, exc, exc_info=True)
         await _send_failure_notice(adapter, event, exc, metadata)
-
-
-def reply_metadata(event: MessageEvent) -> dict[str, Any]:
-    """Return what a reply says about where it goes: `thread_id`, when there is a thread."""
-    thread = event.source.thread_id if event.source is not None else None
-    return {"thread_id": thread} if thread else {}
 
 
 async def _call_handler(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> Any:
@@ -101,7 +74,7 @@ async def _call_handler(adapter: BasePlatformAdapter, event: MessageEvent, key: 
 
 
 async def _deliver(adapter: BasePlatformAdapter, event: MessageEvent, response: Any, metadata: dict[str, Any]) -> bool:
-    """Send text, pictures and files of a response; false when the text did not arrive."""
+    """Send text, pictures and files of a response; return False if the text did not arrive."""
     if response is None or response == "":
         return True
     assert event.source is not None
@@ -123,13 +96,6 @@ async def _deliver(adapter: BasePlatformAdapter, event: MessageEvent, response: 
     for path in adapter.filter_local_delivery_paths(files):
         await _send_file(adapter, chat, path, metadata, as_document=AS_DOCUMENT in said)
     return arrived
-
-
-def file_method(path: str, *, as_document: bool) -> str:
-    """Return the adapter's method that sends a file of this kind."""
-    end = Path(path).suffix.lower()
-    kinds = (("send_voice", AUDIO_EXTENSIONS), ("send_video", VIDEO_EXTENSIONS), ("send_image_file", IMAGE_EXTENSIONS))
-    return next((name for name, ends in kinds if end in ends and not as_document), "send_document")
 
 
 async def _send_file(
@@ -155,7 +121,7 @@ def _delete_later(adapter: BasePlatformAdapter, chat: str, response: Any, result
 async def _send_failure_notice(
     adapter: BasePlatformAdapter, event: MessageEvent, exc: Exception, metadata: dict[str, Any]
 ) -> None:
-    """Say that it failed; what failed stands in the log, not in the chat."""
+    """Report in the chat that the message failed; the log has the error."""
     assert event.source is not None
     text = FAILURE_NOTICE.format(what=type(exc).__name__)
     await call_optional(adapter, "_send_with_retry", event.source.chat_id, text, metadata=metadata or None)
@@ -171,19 +137,6 @@ async def _stop_typing(typing: asyncio.Task[None] | None) -> None:
     if typing is not None:
         typing.cancel()
         await asyncio.wait((typing,))
-
-
-async def run_callback(adapter: BasePlatformAdapter, key: str) -> None:
-    """Call, once, what a session's next reply was waited for."""
-    callback = adapter.pop_post_delivery_callback(key)
-    if callback is None:
-        return
-    try:
-        value = callback()
-        if inspect.isawaitable(value):
-            await value
-    except Exception as exc:  # noqa: BLE001 - the reply is delivered, the adapter goes on
-        logger.warning("[%s] a callback after the reply failed: %r", adapter.name, exc)
 
 
 _CONTROL_COMMANDS = (
@@ -202,29 +155,17 @@ _CONTROL_COMMANDS = (
 )
 _STATUS_COMMANDS = ("status", "agents", "tasks", "help", "commands")
 BYPASS = frozenset((*_CONTROL_COMMANDS, *_STATUS_COMMANDS))
-"""Commands that reach a session while it works."""
+"""Commands that are handled while their session is busy."""
 
 
 async def receive_message(adapter: BasePlatformAdapter, event: MessageEvent) -> None:
-    """Take a message in: the gateway's inbox has it when this returns, and the service may be told that it arrived.
-
-    Without a gateway the work goes on in a task of the adapter's loop.
-    """
-    if adapter._inbox is not None and event.source is not None:
-        adapter._apply_topic_recovery(event)
-        await adapter._inbox(event)
-        return
-    if adapter._message_handler is None or event.source is None:
-        missing = "nobody handles messages yet" if event.source is not None else "it has no source"
-        logger.warning("[%s] a message was dropped: %s", adapter.name, missing)
-        return
-    adapter._apply_topic_recovery(event)
+    """Answer a message of `adapter` in a task of the running event loop, after those of its session."""
     key = adapter._event_session_key(event)
     if key not in adapter._active_sessions:
         _start(adapter, event, key)
         return
     if event.get_command() in BYPASS:
-        await answer_inline(adapter, event, key)
+        await _answer_inline(adapter, event, key)
         return
     if adapter._busy_session_handler is not None and await _is_handled(adapter, event, key):
         return
@@ -233,35 +174,8 @@ async def receive_message(adapter: BasePlatformAdapter, event: MessageEvent) -> 
         adapter._active_sessions[key].set()
 
 
-async def cancel_session(adapter: BasePlatformAdapter, key: str, *, discard_pending: bool) -> None:
-    """Stop the work on a session's message and wait until it has stopped.
-
-    Args:
-        discard_pending: what waits is forgotten; otherwise it is worked on next.
-    """
-    if discard_pending:
-        adapter._pending_messages.pop(key, None)
-    task = adapter._session_tasks.get(key)
-    if task is not None and task is not asyncio.current_task() and not task.done():
-        task.cancel()
-        await asyncio.wait((task,))
-
-
-async def cancel_all(adapter: BasePlatformAdapter) -> None:
-    """Stop all work of an adapter; what waits is forgotten."""
-    adapter._pending_messages.clear()
-    tasks = [task for task in adapter._background_tasks if task is not asyncio.current_task() and not task.done()]
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
-    adapter._background_tasks.clear()
-    adapter._session_tasks.clear()
-    adapter._active_sessions.clear()
-
-
 async def _is_handled(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> bool:
-    """Ask the runner what becomes of a message to a busy session; it waits when the runner fails."""
+    """Ask the busy handler whether it handled a message; if it fails, the message waits."""
     assert adapter._busy_session_handler is not None
     try:
         return bool(await adapter._busy_session_handler(event, key))
@@ -279,11 +193,11 @@ def _start(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
 
 
 async def _run_session(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
-    """Work on a message, then on what came meanwhile."""
+    """Work on a message, then on those that arrived meanwhile."""
     following: MessageEvent | None = event
     try:
         while following is not None:
-            await process_message(adapter, following, key)
+            await _process_message(adapter, following, key)
             following = adapter._pending_messages.pop(key, None)
             if following is not None:
                 adapter._active_sessions[key] = asyncio.Event()
@@ -292,5 +206,8 @@ async def _run_session(adapter: BasePlatformAdapter, event: MessageEvent, key: s
             adapter._session_tasks.pop(key, None)
             adapter._active_sessions.pop(key, None)
             left = adapter._pending_messages.pop(key, None)
-            if left is not None:  # this one was cancelled, and somebody still waits
+            if left is not None:  # the task was cancelled, and a message still waits
                 _start(adapter, left, key)
+
+
+set_direct_loop(receive_message)
