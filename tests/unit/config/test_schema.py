@@ -21,7 +21,7 @@ from hermes_agent.config.schema import (
     resolve,
 )
 from hermes_agent.config.validate import validate
-from hermes_agent.core.redaction import looks_like_secret_name
+from hermes_agent.core.secrecy import looks_like_secret_name
 
 SOURCE = Path(__file__).parents[3] / "hermes" / "hermes_agent"
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core import redaction, secret_forms
-from hermes_agent.core.redaction import Redactor, looks_like_secret_name
+from hermes_agent.core.redaction import Redactor
+from hermes_agent.core.secrecy import looks_like_secret_name
 
 
 @pytest.mark.parametrize(

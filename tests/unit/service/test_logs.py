@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.core.log_context import log_context, log_fields
 from hermes_agent.core.redaction import redactor
 from hermes_agent.logs.handlers import JournalHandler, RotatingFile, stderr_is_journal
-from hermes_agent.logs.setup import configure_logging, log_context, log_fields, release_logging
+from hermes_agent.logs.setup import configure_logging, release_logging
 
 SECRET = "correct-horse-battery-staple"
 STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d ")
