@@ -15,9 +15,6 @@ import hermes_agent
 ROOT = Path(hermes_agent.__file__).parent
 
 KNOWN = [
-    """agent.agent agent.compaction agent.compressor agent.context_engines agent.conversation agent.model_step
-    agent.session_lifecycle agent.settings agent.subagents agent.tool_step agent.transcript_writer agent.turn
-    agent.turn_context agent.turn_start""",
     "app.command_line app.main",
     "gateway.chat_commands gateway.command_confirmation",
     "host.features host.host",

@@ -1,9 +1,7 @@
-"""A model's stream inside `llm_execution` middleware, which knows requests and whole responses.
+"""One model request: its middleware, its retries and fallbacks, the stream of its answer, and its hooks.
 
-The callbacks run in a worker. Where the innermost one calls `next_call`, that worker waits while the core streams: the
-text goes on to the reader as it comes, and the callback is given the whole response at its end.
-
-One request to the model: what middleware makes of it, the stream of its answer, and what observers are told.
+Callbacks of `llm_execution` middleware run in a worker. When the innermost one calls `next_call`, that worker waits
+while the core loop streams: text reaches the reader as it comes, the callback gets the whole response at its end.
 """
 
 from __future__ import annotations
@@ -15,10 +13,10 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hermes_agent.agent.settings import price_refusal, turn_caps
-from hermes_agent.agent.turn_context import Interrupt, TurnStopped
+from hermes_agent.agent.settings import price_refusal
+from hermes_agent.agent.turn_context import TurnContext, TurnStopped
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.secrecy import MASK
@@ -37,10 +35,6 @@ from hermes_agent.models.openai_format import from_keywords, parse_answer, to_ke
 from hermes_agent.models.request import NO_OPTIONS, ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
 from hermes_agent.runtime.bridge import Bridge
 
-if TYPE_CHECKING:
-    from hermes_agent.agent.conversation import Conversation
-
-
 logger = logging.getLogger(__name__)
 
 KIND = "llm_execution"
@@ -48,11 +42,11 @@ KIND = "llm_execution"
 
 @dataclass(slots=True)
 class MiddlewareStream:
-    """One request.
+    """A model request inside `llm_execution` middleware.
 
     Attributes:
         send: sends a request to the model.
-        keywords: what the callbacks are given beside the request.
+        keywords: the keywords of the callbacks beside the request.
         original: the request as keywords, before request middleware.
     """
 
@@ -63,18 +57,18 @@ class MiddlewareStream:
     keywords: dict[str, Any]
     original: dict[str, Any]
     _items: asyncio.Queue[TextPart | None] = field(default_factory=asyncio.Queue)
-    """Text as it comes; None at the end of the callbacks."""
+    """Text as it comes; None after the last callback."""
     _answers: tuple[Any, ModelAnswer] | None = None
-    """The response that the callbacks were given, and the answer that it stands for."""
+    """The response that the callbacks got, and the answer that it represents."""
     _request_task: asyncio.Task[Any] | None = None
 
     async def stream(self) -> AsyncGenerator[ModelDelta, None]:
-        """Yield the answer: that of the model as it comes, or the callbacks' own at once.
+        """Yield the answer: that of the model as it comes, or the one of the callbacks in one piece.
 
-        Text that was streamed is not recalled when a callback answers otherwise; the `ModelAnswer` is what counts.
+        Streamed text is not taken back when a callback answers otherwise; the `ModelAnswer` counts.
 
         Raises:
-            ModelError: the model could not answer, or what the callbacks gave back is no answer.
+            ModelError: the model could not answer, or the callbacks returned something else than an answer.
         """
         work = asyncio.ensure_future(self.bridge.run(self._work))
         work.add_done_callback(lambda _: self._items.put_nowait(None))
@@ -148,49 +142,45 @@ class ModelStep:
     """One request of a turn.
 
     Attributes:
-        number: which request of the turn it is, from 1.
+        number: number of the request in the turn, from 1.
         options: what the caller of the turn sets.
-        attempts: who is asked, and what follows a failure.
+        attempts: the model, its fallbacks and retries.
     """
 
-    conversation: Conversation
-    interrupt: Interrupt
-    turn_id: str
+    context: TurnContext
     user_message: str
     number: int
     options: RequestOptions = NO_OPTIONS
     attempts: RequestAttempts = field(init=False)
     id: str = ""
     _request: ModelRequest = field(init=False)
-    """As the agent made it."""
+    """The request as the agent made it."""
     _given: ModelRequest = field(init=False)
-    """As request middleware wants it."""
+    """The request after its middleware."""
     _is_continuation: bool = False
-    """What is asked goes on after an answer that broke off."""
+    """Whether the request continues an answer that broke off."""
     _plugins: dict[str, None] = field(default_factory=dict)
-    """Whose request middleware changed what is sent."""
+    """Plugins whose middleware changed the request."""
     began_at: float = 0.0
-    """When the request went out, in seconds since the epoch."""
+    """Time of the request, in seconds since the epoch."""
 
     def __post_init__(self) -> None:
-        self.attempts = RequestAttempts(
-            self.conversation.chosen, self.conversation.agent.settings.api_max_retries, self._refusal
-        )
+        self.attempts = RequestAttempts(self.context.model.chosen, self.context.settings.api_max_retries, self._refusal)
 
     async def ask(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | RetryNotice, None]:
-        """Ask until there is an answer, and yield it as it comes; an answer that breaks off is gone on with.
+        """Send requests until there is an answer, and yield it as it comes; one that breaks off is continued.
 
         Raises:
-            ModelError: nobody could answer.
-            Interrupted: the turn was stopped.
+            ModelError: no model could answer.
+            Interrupted: the turn was interrupted.
         """
         self.id, self.began_at = new_id("req"), time.time()
         attempts, said = self.attempts, ""
         self._request = request
-        if (told := attempts.start_notice()) and self.conversation.announced_fallback != (
+        if (told := attempts.start_notice()) and self.context.model.announced_fallback != (
             who := (attempts.first, attempts.chosen)
         ):
-            self.conversation.announced_fallback = who  # once, and not for each request
+            self.context.model.announced_fallback = who  # once, and not for each request
             logger.warning("%s", told)
             yield RetryNotice(told)
         while True:
@@ -199,7 +189,7 @@ class ModelStep:
             if said:
                 asked = replace(asked, messages=continuation_messages(asked.messages, said))
             try:
-                await self.conversation.agent.warm_up(before.client)
+                await self.context.warm_up(before.client)
                 async with contextlib.aclosing(await self._once(asked)) as items:
                     async for item in items:
                         text = stitch.feed(item.text) if isinstance(item, TextPart) else stitch.flush()
@@ -207,7 +197,9 @@ class ModelStep:
                             said += text
                             yield TextPart(text)
                         if isinstance(item, ModelAnswer):
-                            self.conversation.record.add_answered(self.turn_id, self.number, self._wrappers())
+                            self.context.history.record.add_answered(
+                                self.context.turn_id, self.number, self._wrappers()
+                            )
                             yield _with_earlier_text(item, said) if asked.messages is not request.messages else item
                             return
             except ModelError as exc:
@@ -221,20 +213,19 @@ class ModelStep:
                 pause_s, again = wait_s, attempts.retry_notice(exc, wait_s, before)
                 logger.warning("%s", again.log)
             yield again
-            await self.interrupt.run(asyncio.sleep(pause_s))
+            await self.context.interrupt.run(asyncio.sleep(pause_s))
 
     def _refusal(self, other: ChosenModel) -> str:
-        """Return why a model does not stand in."""
+        """Return why a model cannot be the fallback, or ""."""
         found = find_unsupported_option(other, self.options)
         return f"{found[0]} is not supported: {found[1]}" if found else self._price_refusal(other)
 
     def _price_refusal(self, asked: ChosenModel) -> str:
-        talk = self.conversation
-        return price_refusal(talk.agent.settings.limits, turn_caps(talk, self.turn_id), asked.client, asked.name)
+        return price_refusal(self.context.settings.limits, self.context.caps(), asked.client, asked.name)
 
     async def _once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """Return what comes when the request is sent, once."""
-        hooks, chosen = self.conversation.agent.hooks, self.attempts.chosen
+        """Send the request once and return its stream."""
+        hooks, chosen = self.context.hooks, self.attempts.chosen
         original, trace = request, Trace()
         if hooks.middleware.has("llm_request"):
             request, trace = await self._changed(request)
@@ -244,7 +235,7 @@ class ModelStep:
         if hooks.middleware.has("llm_execution"):
             stream: AsyncIterator[ModelDelta] = MiddlewareStream(
                 hooks.middleware,
-                self.conversation.agent.bridge,
+                self.context.bridge,
                 self._send,
                 request,
                 self._keywords(),
@@ -254,32 +245,33 @@ class ModelStep:
             stream = self._send(request)
         if any(map(hooks.has, HOOKS)):
             return self._observed(request, stream, trace)
-        return self.interrupt.iterate(stream)
+        return self.context.interrupt.iterate(stream)
 
     def _send(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
-        """Send a request, and note for a replay what was sent; what goes on after a break is left out of that."""
-        talk, chosen, known = self.conversation, self.attempts.chosen, self.attempts.request(self._request)
+        """Send a request and record it for a replay, unless it continues an answer that broke off."""
+        history, chosen, known = self.context.history, self.attempts.chosen, self.attempts.request(self._request)
         if not self._is_continuation:
             fields = ("max_tokens", "temperature", "extra")
             changes = {f: value for f in fields if (value := getattr(request, f)) != getattr(known, f)}
-            plugins = {**talk.added_by, **self._plugins, **(self._wrappers() if request != self._given else {})}
-            talk.record.add_sent(self.turn_id, self.number, request, changes, plugins)
+            wrappers = self._wrappers() if request != self._given else {}
+            plugins = {**history.sent_texts.plugins, **self._plugins, **wrappers}
+            history.record.add_sent(self.context.turn_id, self.number, request, changes, plugins)
         return chosen.client.stream(request)
 
     def _wrappers(self) -> dict[str, None]:
-        """Return the plugins that stand around the request."""
-        middleware = self.conversation.agent.hooks.middleware
+        """Return the plugins with `llm_execution` middleware."""
+        middleware = self.context.hooks.middleware
         return dict.fromkeys(plugin for plugin, _ in middleware.listeners("llm_execution"))
 
     async def _changed(self, request: ModelRequest) -> tuple[ModelRequest, Trace]:
-        """Return the request as `llm_request` middleware wants it."""
-        middleware, bridge = self.conversation.agent.hooks.middleware, self.conversation.agent.bridge
+        """Return the request after `llm_request` middleware."""
+        middleware, bridge = self.context.hooks.middleware, self.context.bridge
         given = to_keywords(request)
         work = bridge.run_steps(
             middleware.request_steps("llm_request", given, self._keywords()),
-            shortest_s=self.conversation.agent.hooks.deadlines.shortest_s,
+            shortest_s=self.context.hooks.deadlines.shortest_s,
         )
-        changed, trace = await self.interrupt.run(work)
+        changed, trace = await self.context.interrupt.run(work)
         if changed is given:
             return request, trace
         self._plugins = dict(trace.plugins)
@@ -293,21 +285,21 @@ class ModelStep:
     async def _observed(
         self, request: ModelRequest, stream: AsyncIterator[ModelDelta], trace: Trace
     ) -> AsyncGenerator[ModelDelta, None]:
-        """Tell the observers before the request, and after its end before the answer is yielded."""
-        talk = self.conversation
+        """Call the hooks before the request, and after its end before the answer is yielded."""
+        context = self.context
         body = to_keywords(request)
         shown: dict[str, Any] = {"method": "POST", "body": redact_payload(body)}
         began = time.time()
-        if talk.agent.hooks.has("pre_api_request"):
-            await talk.call_hook("pre_api_request", **self._before(request, body, shown, trace, began))
-        told = _StreamEvents(talk.agent.hooks, self._keywords())
+        if context.hooks.has("pre_api_request"):
+            await context.call_hook("pre_api_request", **self._before(request, body, shown, trace, began))
+        told = _StreamEvents(context.hooks, self._keywords())
         self.began_at = began
         try:
-            async with contextlib.aclosing(self.interrupt.iterate(stream)) as items:
+            async with contextlib.aclosing(self.context.interrupt.iterate(stream)) as items:
                 async for item in items:
                     told.add(item)
-                    if isinstance(item, ModelAnswer) and talk.agent.hooks.has("post_api_request"):
-                        await talk.call_hook("post_api_request", **self._after(item, body, began))
+                    if isinstance(item, ModelAnswer) and context.hooks.has("post_api_request"):
+                        await context.call_hook("post_api_request", **self._after(item, body, began))
                     yield item
         finally:
             told.end()
@@ -315,11 +307,9 @@ class ModelStep:
     async def _notify_failure(
         self, error: ModelError, request: ModelRequest, asked: ChosenModel, *, retryable: bool
     ) -> None:
-        if self.conversation.agent.hooks.has("api_request_error"):
+        if self.context.hooks.has("api_request_error"):
             shown = {"method": "POST", "body": redact_payload(to_keywords(request))}
-            await self.conversation.call_hook(
-                "api_request_error", **self._failed(error, shown, asked, retryable=retryable)
-            )
+            await self.context.call_hook("api_request_error", **self._failed(error, shown, asked, retryable=retryable))
 
     def _before(
         self, request: ModelRequest, body: dict[str, Any], shown: dict[str, Any], trace: Trace, began: float
@@ -328,7 +318,7 @@ class ModelStep:
         return {
             **self._keywords(),
             "user_message": self.user_message,
-            "conversation_history": [m.to_dict() for m in self.conversation.history],
+            "conversation_history": [m.to_dict() for m in self.context.history.messages],
             "request_messages": body.get("messages", []),
             "message_count": len(request.messages),
             "tool_count": len(request.tools),
@@ -391,18 +381,18 @@ class ModelStep:
         }
 
     def _keywords(self, asked: ChosenModel | None = None) -> dict[str, Any]:
-        """Return the ids and facts that every hook and middleware of a request is given.
+        """Return the keywords of every hook and middleware of a request.
 
         Args:
-            asked: who was asked, if that is not who is asked now.
+            asked: the model of the request, if that is not the present one.
         """
-        talk, chosen = self.conversation, asked or self.attempts.chosen
+        session, chosen = self.context.session, asked or self.attempts.chosen
         return {
-            "task_id": talk.session_id,
-            "session_id": talk.session_id,
-            "turn_id": self.turn_id,
+            "task_id": session.id,
+            "session_id": session.id,
+            "turn_id": self.context.turn_id,
             "api_request_id": self.id,
-            "platform": talk.platform,
+            "platform": session.platform,
             "model": chosen.name,
             "provider": chosen.client.provider,
             "base_url": chosen.client.base_url,
@@ -417,7 +407,7 @@ def _with_earlier_text(answer: ModelAnswer, said: str) -> ModelAnswer:
 
 
 class _StreamEvents:
-    """Tells of a stream as it comes, and waits for nobody."""
+    """Posts the events of a stream to observers, without waiting for them."""
 
     def __init__(self, hooks: HookBus, keywords: dict[str, Any]) -> None:
         self._hooks = hooks
@@ -440,7 +430,7 @@ class _StreamEvents:
         self._chars += len(item.text)
 
     def end(self) -> None:
-        """Say once that nothing more comes, if anything came."""
+        """Post the end once, if anything came."""
         if self._begun:
             self._begun = False
             keywords = {"chars": self._chars, "finish_reason": self._finish_reason, "completed": self._ended}

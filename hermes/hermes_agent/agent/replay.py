@@ -32,7 +32,7 @@ from hermes_agent.tools.toolsets import Toolsets
 
 if TYPE_CHECKING:
     from hermes_agent.agent.compaction import SessionCompaction
-    from hermes_agent.agent.conversation import Conversation
+    from hermes_agent.agent.turn_context import TurnContext
 
 
 NO_LIMIT = 1_000_000
@@ -95,14 +95,16 @@ async def _replay_turn(transcript: Transcript, turn: StoredTurn, prompt: str) ->
     bridge = Bridge()
     agent = _make_agent(client, turn, bridge)
     try:
-        talk = await agent.open(turn.session_id, platform="replay", approver=NoApprover("in a replay"), keep=False)
-        talk.system_prompt, talk.history = prompt, before
-        client.conversation = talk
+        conversation = await agent.open(
+            turn.session_id, platform="replay", approver=NoApprover("in a replay"), keep=False
+        )
+        conversation.system_prompt, conversation.history = prompt, before
+        client.conversation = conversation
         for message in said[: first - 1]:
             client.push(message.text)
         known = dict(enumerate(m.text for m in said if m.role == "tool"))
         try:
-            async for _ in talk.turn(said[first - 1].content, known=known):
+            async for _ in conversation.turn(said[first - 1].content, known=known):
                 continue
         except ModelError:  # the answers are used up: the turn failed then, too, or was cut off
             pass
@@ -179,16 +181,16 @@ class _NullTranscript:
 
 
 class _RecordedEngines(ContextEngines):
-    """Makes a conversation shorter where that was done then."""
+    """Shortens the history where the recorded turn did."""
 
     def __init__(self, client: _RecordedClient) -> None:
         super().__init__()
         self._client = client
 
-    async def for_session(self, talk: Conversation) -> SessionCompaction:
-        """Return the context; before a request its conversation takes the form that it had then."""
+    async def for_session(self, context: TurnContext) -> SessionCompaction:
+        """Return the compaction; before a request the history takes the form that it had then."""
         self._client.take_form()
-        return await super().for_session(talk)
+        return await super().for_session(context)
 
 
 class _ReplayedRequest(NamedTuple):
@@ -220,14 +222,14 @@ class _RecordedClient:
 
     def push(self, text: str) -> None:
         """Say something into the session."""
-        self.conversation.agent.injected.push(text, self.conversation.session_id)
+        self.conversation.services.injected.push(text, self.conversation.session_id)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
         """Keep the digest of the request, and give the next answer."""
         self._note(request, request.messages[1:])
         while self._was_made_again():  # it was too long, or a crash came
             self.take_form()
-            self._note(request, self.conversation.history_messages())
+            self._note(request, self.conversation.accepted_history())
         if self._at >= len(self.recorded):
             raise ModelError("refused", "there is no further answer in the transcript")
         answer = self.recorded[self._at]

@@ -1,7 +1,4 @@
-"""Going back to what was said: what `/resume` and `/title` answer, at the terminal and in chats.
-
-`/compress`, `/context`, `/undo` and `/usage`: what a person can do with a conversation, and see of it.
-"""
+"""Handlers of `/resume` and `/title`, and the commands `/compress`, `/context`, `/undo` and `/usage`."""
 
 from __future__ import annotations
 
@@ -26,36 +23,36 @@ if TYPE_CHECKING:
 LISTED_SESSIONS = 10
 """Sessions that `/resume` lists."""
 SEARCHED_SESSIONS = 200
-"""Sessions among which a title is looked for."""
+"""Sessions whose titles are searched."""
 TITLE_CHARS = 100
 
 
-async def find_session(agent: Agent, wish: str, who: str) -> SessionInfo | str:
-    """Return the session that a person means by the beginning of its id or by its title, or what to answer.
+async def find_session(agent: Agent, wanted: str, principal: str) -> SessionInfo | str:
+    """Return the session with a title or a beginning of its id, or the answer for the user.
 
     Args:
-        wish: empty asks for the list.
-        who: the person (`sessions.people`); nobody else's sessions are found.
+        wanted: "" asks for the list.
+        principal: only sessions that it may see are found.
     """
-    wish, of = wish.strip(), agent.principals.visible_to(who)
+    wanted, of = wanted.strip(), agent.principals.visible_to(principal)
     found: list[SessionInfo] = await agent.call_transcript(
-        "recent", SEARCHED_SESSIONS if wish else LISTED_SESSIONS, of=of
+        "recent", SEARCHED_SESSIONS if wanted else LISTED_SESSIONS, of=of
     )
-    if not wish:
-        rows = [f"{one.id}  {one.title or '(no title)'}" for one in found]
+    if not wanted:
+        rows = [f"{session.id}  {session.title or '(no title)'}" for session in found]
         return "\n".join(["Your sessions (/resume ID or title):", *rows]) if rows else "There are no sessions yet."
-    titled = next((one for one in found if one.title.lower() == wish.lower()), None)
+    titled = next((session for session in found if session.title.lower() == wanted.lower()), None)
     if titled is not None:
         return titled
     try:
-        chosen: SessionInfo = await agent.call_transcript("find", wish, of=of)
+        chosen: SessionInfo = await agent.call_transcript("find", wanted, of=of)
     except UserError as error:
         return f"{error.message[:1].upper()}{error.message[1:]}. /resume lists them."
     return chosen
 
 
 async def set_title(agent: Agent, session_id: str, text: str) -> str:
-    """Set the title of a session, unless the text is empty, and return what to answer."""
+    """Set the title of a session unless the text is empty, and return the answer for the user."""
     if await agent.call_transcript("title", session_id) is None:
         return "There is no session yet."
     if text.strip():
@@ -67,7 +64,7 @@ NOT_IN_SUBAGENT = "There is no conversation here."
 
 
 def register(registry: CommandTable, agent: Agent, ledger: UsageLedger, put_back: Callable[[str], str]) -> None:
-    """Register them. `put_back`: puts back what a turn changed, and says what that was; empty for nothing."""
+    """Register the commands. `put_back`: restores what a turn changed, and returns what that was, or ""."""
     registry.register(
         "compress",
         partial(_run, agent, _compress),
@@ -87,46 +84,43 @@ def register(registry: CommandTable, agent: Agent, ledger: UsageLedger, put_back
 
 
 def _run(agent: Agent, work: Callable[[Conversation, str], Awaitable[str]], raw_args: str) -> str:
-    """Do it in the session that the command was typed in; in a worker."""
+    """Run a command in the session where it was typed, in a worker."""
 
-    async def here() -> str:
-        async with _conversation(agent, session_id, platform) as talk:
-            return await work(talk, raw_args.strip())
+    async def run_in_session() -> str:
+        async with _conversation(agent, session_id, platform) as conversation:
+            return await work(conversation, raw_args.strip())
 
     scope = current_scope.get()
     if scope is None:
         return NOT_IN_SUBAGENT
     session_id, platform = scope.session_id, scope.platform
     try:
-        return agent.bridge.wait_core(here())
+        return agent.bridge.wait_core(run_in_session())
     except UserError as error:
         return str(error)
 
 
 @contextlib.asynccontextmanager
 async def _conversation(agent: Agent, session_id: str, platform: str) -> AsyncIterator[Conversation]:
-    """Yield the session's conversation, opened for this when nobody is in it."""
-    for talk in agent.open_conversations:
-        if talk.session_id == session_id:
-            yield talk
-            return
-    owner = await agent.call_transcript("principal", session_id) or LOCAL  # whoever typed it is let into the session
-    talk = await agent.open(session_id, platform=platform, approver=NoApprover("in a command"), principal=owner)
+    """Yield the conversation of the session; one that is not open is opened for this."""
+    found = agent.find_open(session_id)
+    if found is not None:
+        yield found
+        return
+    owner = await agent.call_transcript("principal", session_id) or LOCAL  # a user who typed a command has access
+    conversation = await agent.open(session_id, platform=platform, approver=NoApprover("in a command"), principal=owner)
     try:
-        yield talk
+        yield conversation
     finally:
-        await talk.close(BOUNDARY)
+        await conversation.close(BOUNDARY)
 
 
-async def _compress(talk: Conversation, focus: str) -> str:
-    context = await talk.agent.context_engines.for_session(talk)
-    async with talk.between_turns():
-        return await context.compress_now(talk, focus)
+async def _compress(conversation: Conversation, focus: str) -> str:
+    return await conversation.compact(focus)
 
 
-async def _context(talk: Conversation, arguments: str) -> str:
-    context = await talk.agent.context_engines.for_session(talk)
-    return await context.describe(talk)
+async def _context(conversation: Conversation, arguments: str) -> str:
+    return await conversation.describe_context()
 
 
 def _undo(agent: Agent, put_back: Callable[[str], str], raw_args: str) -> str:
@@ -135,18 +129,18 @@ def _undo(agent: Agent, put_back: Callable[[str], str], raw_args: str) -> str:
 
 
 async def _undo_turn(agent: Agent, session_id: str, put_back: Callable[[str], str]) -> str:
-    talk = next((talk for talk in agent.open_conversations if talk.session_id == session_id), None)
-    async with contextlib.nullcontext() if talk is None else talk.between_turns():
+    conversation = agent.find_open(session_id)
+    async with contextlib.nullcontext() if conversation is None else conversation.between_turns():
         turn = await agent.call_transcript("last_turn", session_id)
         agent.forget_sent(session_id)
         said = await agent.call_transcript("drop_last_turn", session_id)
         if not said:
             return "There is nothing to forget."
-        if talk is not None:
-            await talk.reload_history()
+        if conversation is not None:
+            await conversation.reload_history()
         try:
             files = await agent.bridge.run(put_back, turn)
-        except (UserError, OSError) as error:  # of a full disk, say: what is forgotten is forgotten
+        except (UserError, OSError) as error:  # of a full disk, for example: the turn is removed all the same
             files = f"The files stay as they are: {error}"
     return f"Forgotten: {said[:100]}" + (f"\n{files}" if files else "")
 
@@ -163,13 +157,13 @@ def _usage(ledger: UsageLedger, raw_args: str) -> str:
     if scope is None or (scope.platform, scope.principal) == (
         "cli",
         LOCAL,
-    ):  # what others spent is the operator's to see
+    ):  # the usage of others is for the operator only
         lines.append(f"Today, all sessions: {_describe_usage(ledger.totals(day=date.today().isoformat()))}")
     return "\n".join(lines)
 
 
 def _describe_usage(spent: UsageTotals) -> str:
-    """Return a sum in words: `12,300 in (8,000 cached), 1,200 out, 7 calls, 42 s, $0.12`."""
+    """Return a sum as text: `12,300 in (8,000 cached), 1,200 out, 7 calls, 42 s, $0.12`."""
     cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
     cost = f", ${spent.cost_usd:.4f}" if spent.requests > spent.unpriced else ""
     unpriced = f", {spent.unpriced} of unknown price" if spent.unpriced else ""

@@ -1,6 +1,6 @@
-"""Sessions that are left, or taken up again: `on_session_finalize` and `on_session_reset`. Source: contract §3.5.
+"""The end of sessions (`on_session_finalize`, `on_session_reset`), and titles written after their first turn.
 
-A title for a session, written by the auxiliary model after its first turn; nobody waits for it.
+Source: contract §3.5.
 """
 
 from __future__ import annotations
@@ -8,22 +8,19 @@ from __future__ import annotations
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.messages import Message
 from hermes_agent.hooks import HookBus
 from hermes_agent.runtime.bridge import Bridge
 
-if TYPE_CHECKING:
-    from hermes_agent.agent.conversation import Conversation
-
-
 BOUNDARY = "session_boundary"
-"""Reason to close a conversation whose session somebody else keeps: a request over HTTP is done."""
+"""Reason to close a conversation whose session may continue: a request over HTTP is done."""
 
 MAX_LEFT_SESSIONS = 512
-"""Sessions over HTTP that are remembered between two requests; the one that was not asked for longest expires."""
+"""Sessions over HTTP that are remembered between two requests; the least recent one expires."""
 
 _REASONS = {
     "cli_close": "shutdown",
@@ -31,20 +28,20 @@ _REASONS = {
     "daily": "session_expired",
     "resumed_other": BOUNDARY,
 }
-"""What the transcript calls an end, in the words of the contract where they differ."""
+"""Reasons of the transcript, with the contract's names where they differ."""
 
 
 class SessionLifecycle:
-    """Tells the observers, once for each session that is over. On the core loop."""
+    """Calls the hooks once for each session that ends. Used on the core loop."""
 
     def __init__(self, hooks: HookBus, bridge: Bridge) -> None:
         self._hooks = hooks
         self._bridge = bridge
         self._left: OrderedDict[str, str] = OrderedDict()
-        """Sessions whose caller may come back, with their platform; the one that was left last at the end."""
+        """Sessions whose caller may come back, with their platform; the most recent one is the last."""
 
     def was_left(self, session_id: str) -> bool:
-        """Say whether the session was left in this process, and not finalized."""
+        """Return whether the session was left in this process, and not finalized."""
         return session_id in self._left
 
     async def leave(self, session_id: str, platform: str) -> None:
@@ -56,17 +53,17 @@ class SessionLifecycle:
             await self.finalize(oldest, its_platform, "session_expired")
 
     async def finalize(self, session_id: str, platform: str, reason: str, successor: str = "") -> None:
-        """Fire `on_session_finalize`."""
+        """Call `on_session_finalize`."""
         self._left.pop(session_id, None)
         word = _REASONS.get(reason, reason)
         await self._fire("on_session_finalize", session_id, platform, word, session_id, successor)
 
     async def reset(self, session_id: str, platform: str, old: str) -> None:
-        """Fire `on_session_reset`."""
+        """Call `on_session_reset`."""
         await self._fire("on_session_reset", session_id, platform, "new_session", old, session_id)
 
     async def finalize_all(self, reason: str = "shutdown") -> None:
-        """Finalize what was left; a caller that comes back all the same begins a visit anew."""
+        """Finalize the sessions that were left; a caller that comes back later starts again."""
         for session_id, platform in list(self._left.items()):
             await self.finalize(session_id, platform, reason)
 
@@ -89,7 +86,7 @@ TITLE_TASK = "title_generation"
 MAX_TITLE_CHARS = 60
 """Characters of a title."""
 EXCERPT_CHARS = 500
-"""Characters of what either said that the model is shown."""
+"""Characters of each message that the model gets."""
 TITLE_PROMPT = (
     "Write a title for this conversation: at most six words, in its language, without quotation marks and without a"
     " full stop. Answer with the title alone.\n\nUser: {said}\n\nAssistant: {answer}"
@@ -97,11 +94,11 @@ TITLE_PROMPT = (
 
 
 class TitleWriter:
-    """Writes titles.
+    """Writes titles with the auxiliary model; no turn waits for it.
 
     Args:
-        answer: asks the model of a side task: its name, a prompt, the longest answer in tokens.
-        wanted: says whether titles are written (`auxiliary.title_generation.enabled`).
+        answer: sends a request to the model of a side task: its name, a prompt, the longest answer in tokens.
+        wanted: returns whether titles are written (`auxiliary.title_generation.enabled`).
     """
 
     def __init__(self, bridge: Bridge, answer: Callable[[str, str, int], str], wanted: Callable[[], bool]) -> None:
@@ -109,25 +106,29 @@ class TitleWriter:
         self._answer = answer
         self._is_enabled = wanted
 
-    def after_turn(self, talk: Conversation, said: str, answer: str) -> None:
-        """Let a title be written when this was the session's first turn."""
-        if talk.parent or not (self._is_enabled() and talk.is_stored and answer and said):  # nobody lists a sub-agent's
-            return
-        if sum(message.role == "user" for message in talk.history) == 1:
-            with talk.use_context():
-                self._bridge.spawn(lambda: self._write(talk, said, answer))
+    def is_due(self, history: Sequence[Message], said: str, answer: str) -> bool:
+        """Return whether a turn was the first one that can have a title. `said`: the user message."""
+        return bool(self._is_enabled() and answer and said) and sum(m.role == "user" for m in history) == 1
 
-    def _write(self, talk: Conversation, said: str, answer: str) -> None:
-        if self._bridge.wait_core(talk.agent.call_transcript("count_said", talk.session_id)) > 1:
-            return  # the history holds one message since it was shortened
+    def start(
+        self, session_id: str, said: str, answer: str, call_transcript: Callable[..., Coroutine[Any, Any, Any]]
+    ) -> None:
+        """Start writing the title of a session, in the present call scope."""
+        self._bridge.spawn(lambda: self._write(session_id, said, answer, call_transcript))
+
+    def _write(
+        self, session_id: str, said: str, answer: str, call_transcript: Callable[..., Coroutine[Any, Any, Any]]
+    ) -> None:
+        if self._bridge.wait_core(call_transcript("count_said", session_id)) > 1:
+            return  # after a compaction the history has one user message again
         prompt = TITLE_PROMPT.format(said=said[:EXCERPT_CHARS], answer=answer[:EXCERPT_CHARS])
         try:
             title = _clean_title(self._answer(TITLE_TASK, prompt, 200))
         except HermesError as exc:
-            logger.info("the session %s keeps its first line as title: %s", talk.session_id, exc)
+            logger.info("the session %s keeps its first line as title: %s", session_id, exc)
             return
         if title:
-            self._bridge.wait_core(talk.agent.call_transcript("set_title", talk.session_id, title))
+            self._bridge.wait_core(call_transcript("set_title", session_id, title))
 
 
 def _clean_title(text: str) -> str:

@@ -1,8 +1,8 @@
-"""Sub-agents: conversations that work on a task for another one. Source: plugin contract §3.6; docs/architecture.md.
+"""Subagents: conversations that work on delegated tasks. Source: plugin contract §3.6; docs/architecture.md.
 
-A sub-agent has a session of its own, the parent's principal, approver and working directory, a budget of its own, and
-no tool that speaks to people. It stops with its parent's turn; in the background, with its parent's conversation, and
-goes on there when that is taken up again, also in another process.
+A subagent has a session and a budget of its own, the parent's principal, approver and working directory, and no tool
+that sends messages. It stops with its parent's turn. In the background it stops with its parent's conversation, and
+resumes with it, also in another process.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.agent.settings import SubagentPolicy
 from hermes_agent.builtin_tools.delegate_task import DelegatedTask, SubagentReport
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed, UserError
@@ -26,17 +27,16 @@ from hermes_agent.sessions import LOCAL, Delegation
 from hermes_agent.tools import CallScope
 
 if TYPE_CHECKING:
-    from hermes_agent.agent.agent import Agent
     from hermes_agent.agent.conversation import Conversation
-
+    from hermes_agent.agent.services import ConversationServices
 
 logger = logging.getLogger(__name__)
 
 WITHHELD_TOOLS = frozenset({"clarify", "memory", "send_message", "cronjob"})
-"""Tools that speak to people, or for later."""
+"""Tools that send messages, or act later."""
 
 MAX_ATTEMPTS = 3
-"""Processes that may end in the middle of what runs in the background, before it is given up."""
+"""Processes in which background work may be interrupted before it is abandoned."""
 MAX_RECOVERED = 4096
 LOST_REPORT = (
     "They did not come to an end: the agent was restarted {count} times while they worked. What they did stands."
@@ -46,20 +46,6 @@ INSTRUCTIONS = (
     "You are a sub-agent: another agent handed you the task below, and nobody can answer questions. Do it with your"
     " tools. End with a summary for that agent: what you did, what you found, which files changed, what is left to do."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SubagentPolicy:
-    """What a sub-agent may do."""
-
-    id: str
-    depth: int
-    """1 for one whose parent is no sub-agent."""
-    max_turns: int
-    withheld: frozenset[str]
-    """Tools that it has not."""
-    account: str
-    """The session of the person, on whose account it works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +59,38 @@ class DelegationSettings:
 
 
 class Subagents:
-    """Runs them. On the core loop."""
+    """Runs subagents. Used on the core loop.
 
-    def __init__(self, agent: Agent, settings: DelegationSettings) -> None:
-        self._agent = agent
+    Args:
+        open_conversation: opens the conversation of a subagent (`Agent.open`).
+        find_open: returns the open conversation of a session, or None.
+    """
+
+    def __init__(
+        self,
+        services: ConversationServices,
+        settings: DelegationSettings,
+        open_conversation: Callable[..., Awaitable[Conversation]],
+        find_open: Callable[[str], Conversation | None],
+    ) -> None:
+        self._services = services
         self._settings = settings
+        self._open = open_conversation
+        self._find_open = find_open
         self._background: dict[asyncio.Task[None], Delegation] = {}
         self._attempts: set[str] = set()
-        """Ids of those that run in this process, or were told in it."""
+        """Ids of the delegations that run in this process, or were reported in it."""
         self._recovered: set[str] = set()
-        """Sessions for which nothing is left by other processes."""
+        """Sessions for which nothing is left from other processes."""
         self._notifications = asyncio.Lock()
 
     async def run(
         self, tasks: Sequence[DelegatedTask], parent_session: str, scope: CallScope | None
     ) -> list[SubagentReport]:
-        """Run tasks side by side, and return what came of each, in their order.
+        """Run tasks in parallel, and return their reports in the same order.
 
         Raises:
-            ToolFailed: sub-agents may not nest so deep, or a toolset is none.
+            ToolFailed: subagents may not nest so deep, or a toolset does not exist.
         """
         origin = await self._origin(parent_session, scope)
         for task in tasks:
@@ -110,8 +109,8 @@ class Subagents:
         return list(await asyncio.gather(*map(one, tasks, sessions)))
 
     async def start(self, tasks: Sequence[DelegatedTask], parent_session: str, scope: CallScope | None) -> str:
-        """Run them in the background; their reports are said into the parent's session."""
-        origin = await self._origin(parent_session, None)  # no turn: it goes on when this one ends
+        """Run tasks in the background; their reports are injected into the parent's session."""
+        origin = await self._origin(parent_session, None)  # no turn: it continues when this one ends
         for task in tasks:
             self._check(task, origin)
         plan = {
@@ -124,15 +123,15 @@ class Subagents:
         }
         work = Delegation(new_id("delegation"), parent_session, plan)
         if not origin.depth:
-            await self._agent.call_transcript("delegation_begins", work)
+            await self._services.call_transcript("delegation_begins", work)
         self._begin(work, origin)
         return work.id
 
     async def recover(self, session_id: str = "") -> None:
-        """Go on with what another process left in the background, or tell what came of it.
+        """Resume what another process left in the background, or report its end.
 
         Args:
-            session_id: for a session that is opened; empty for all but those of the terminal.
+            session_id: a session that is opened; "" for all but those of the console.
         """
         if session_id in self._recovered:
             return
@@ -142,15 +141,17 @@ class Subagents:
             self._recovered.add(session_id)
         await asyncio.gather(*(r for r in self._background if r.cancelling()), return_exceptions=True)
         try:
-            left = await self._agent.call_transcript("delegations_left", session_id)
+            left = await self._services.call_transcript("delegations_left", session_id)
         except BaseException:
-            self._recovered.discard(session_id)  # whoever opens it next asks again
+            self._recovered.discard(session_id)  # the next one that opens it tries again
             raise
         for work in left:
             if work.id in self._attempts:
                 continue
-            self._attempts.add(work.id)  # at once: the daemon's start and whoever opens the session both come here
-            self._agent.injected.open(work.session_id)
+            self._attempts.add(
+                work.id
+            )  # at once: the start of the daemon and the opening of the session both come here
+            self._services.injected.open(work.session_id)
             if work.text:
                 self._notify_parent(work)
             elif work.attempt > MAX_ATTEMPTS:
@@ -176,24 +177,24 @@ class Subagents:
 
     async def _end(self, work: Delegation, said: str) -> None:
         text = f"[Sub-agents that you started in the background ({work.id}) have ended.]\n\n{mark_untrusted(said, '')}"
-        await self._agent.call_transcript("delegation_ends", work.id, text)
+        await self._services.call_transcript("delegation_ends", work.id, text)
         self._notify_parent(work._replace(text=text))
 
     def _notify_parent(self, work: Delegation) -> None:
         self._attempts.add(work.id)
-        if self._agent.injected.push(work.text, work.session_id) != "taken":
+        if self._services.injected.push(work.text, work.session_id) != "taken":
             self._attempts.discard(work.id)
             logger.warning("nobody takes the reports of %s now: its conversation is closed", work.id)
 
     def cancel_background(self, session_id: str) -> None:
-        """Stop what runs in the background for a conversation that is closed."""
+        """Cancel what runs in the background for a conversation that is closed."""
         self._recovered.discard(session_id)
         for running, work in list(self._background.items()):
             if work.session_id == session_id:
                 running.cancel()
 
     async def aclose(self) -> None:
-        """Stop everything."""
+        """Cancel everything."""
         for running in list(self._background):
             running.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -208,13 +209,19 @@ class Subagents:
     async def _origin(
         self, session_id: str, scope: CallScope | None, plan: Mapping[str, Any] | None = None
     ) -> _ParentContext:
-        agent = self._agent
-        talk = next((t for t in agent.open_conversations if session_id and t.session_id == session_id), None)
-        if talk is not None:
+        conversation = self._find_open(session_id)
+        if conversation is not None:
             return _ParentContext(
-                talk, session_id, talk.principal, scope, talk.platform, talk.cwd, talk.requested_model, talk.toolsets
+                conversation,
+                session_id,
+                conversation.principal,
+                scope,
+                conversation.platform,
+                conversation.cwd,
+                conversation.model_state.requested,
+                conversation.toolsets,
             )
-        owner = await agent.call_transcript("principal", session_id)
+        owner = await self._services.call_transcript("principal", session_id)
         given = plan or {"platform": "cli" if scope is None else scope.platform}
         cwd = Path(given["cwd"]) if given.get("cwd") else None
         return _ParentContext(
@@ -224,22 +231,22 @@ class Subagents:
     def _check(self, task: DelegatedTask, origin: _ParentContext) -> None:
         if origin.depth >= self._settings.max_spawn_depth:
             raise ToolFailed(f"sub-agents nest at most {self._settings.max_spawn_depth} deep: do it yourself")
-        known = {entry.toolset for _, entry in self._agent.tools.items()}
+        known = {entry.toolset for _, entry in self._services.tools.items()}
         if unknown := sorted(set(task.toolsets) - known):
             raise ToolFailed(f"there is no toolset {', '.join(unknown)}; there are {', '.join(sorted(known))}")
 
     async def _open_subagent(self, task: DelegatedTask, session_id: str, origin: _ParentContext) -> SubagentReport:
-        agent, parent = self._agent, origin.conversation
+        parent = origin.conversation
         depth = origin.depth + 1
         may_hand_on = task.role == "orchestrator" and depth < self._settings.max_spawn_depth
-        charter = SubagentPolicy(
+        policy = SubagentPolicy(
             new_id("subagent"),
             depth,
             self._settings.max_iterations,
             WITHHELD_TOOLS if may_hand_on else WITHHELD_TOOLS | {"delegate_task"},
             origin.account,
         )
-        child = await agent.open(
+        child = await self._open(
             session_id,
             platform=origin.platform,
             approver=origin.approver(),
@@ -249,10 +256,10 @@ class Subagents:
             principal=origin.principal,
             parent=origin.session_id,
             toolsets=task.toolsets or origin.toolsets,
-            charter=charter,
+            subagent_policy=policy,
         )
         began = time.monotonic()
-        await self._notify("subagent_start", origin, child, task, child_goal=task.goal, child_subagent_id=charter.id)
+        await self._notify("subagent_start", origin, child, task, child_goal=task.goal, child_subagent_id=policy.id)
         children = set() if parent is None or origin.scope is None else parent.subagents
         children.add(child)
         status, summary, end = "failed", "", None
@@ -277,17 +284,22 @@ class Subagents:
         seconds = time.monotonic() - began
         told = {"child_summary": summary, "child_status": status, "duration_ms": round(seconds * 1000)}
         await self._notify("subagent_stop", origin, child, task, **told)
-        if self._agent.memory is not None:
-            self._agent.memory.on_delegation(origin.session_id, task.goal, summary, child.session_id)
+        if self._services.memory is not None:
+            self._services.memory.on_delegation(origin.session_id, task.goal, summary, child.session_id)
         return SubagentReport(
-            status, summary, child.session_id, seconds, child.model_calls, 0 if end is None else end.usage.total_tokens
+            status,
+            summary,
+            child.session_id,
+            seconds,
+            child.model_state.calls,
+            0 if end is None else end.usage.total_tokens,
         )
 
     async def _notify(
         self, hook: str, origin: _ParentContext, child: Conversation, task: DelegatedTask, **more: Any
     ) -> None:
-        """Fire a hook; one after another, as the contract has it."""
-        if not self._agent.hooks.has(hook):
+        """Call a hook; hooks run one after another, as the contract requires."""
+        if not self._services.hooks.has(hook):
             return
         keywords = {
             "parent_session_id": origin.session_id,
@@ -304,14 +316,14 @@ class Subagents:
 
 @dataclass(frozen=True, slots=True)
 class _ParentContext:
-    """Who hands a task on."""
+    """The conversation that delegates a task, or what is known of it."""
 
     conversation: Conversation | None
-    """None: nobody is in that session."""
+    """None if the session is not open."""
     session_id: str
     principal: str
     scope: CallScope | None
-    """Of the call; None in the background."""
+    """Scope of the tool call; None in the background."""
     platform: str
     cwd: Path | None
     model: str | None
@@ -330,16 +342,16 @@ class _ParentContext:
         return self.session_id if self.policy is None else self.policy.account
 
     def approver(self) -> Approver:
-        """Return who is asked: whoever the caller would ask, in the same queue."""
+        """Return the approver: that of the parent, in the same queue."""
         if self.scope is not None:
-            return _ParentApprover(self.scope.approvals, self.scope.turn_id)
+            return ParentApprover(self.scope.approvals, self.scope.turn_id)
         if self.conversation is not None:
-            return _ParentApprover(self.conversation.approvals, "")
+            return ParentApprover(self.conversation.approvals, "")
         return NoApprover("in a sub-agent outside a conversation")
 
 
-class _ParentApprover:
-    """Asks the person of the parent's conversation."""
+class ParentApprover:
+    """Requests approvals through those of the parent's conversation."""
 
     def __init__(self, approvals: Approvals, turn_id: str) -> None:
         self._approvals, self._turn_id = approvals, turn_id

@@ -175,13 +175,19 @@ _FOLDER_HEAD = "[The project's own instructions for {folder}, from a file there:
 
 
 class FolderInstructions:
-    """Of one conversation. `cwd`: its working directory."""
+    """Reads the instruction files of folders when a tool call first names them. `cwd`: the working directory."""
 
     def __init__(self, cwd: Path) -> None:
         self._cwd = cwd
         self._asked: set[str] = set()
         self._looked: set[Path] = set()
         self._lock = threading.Lock()
+
+    def forget(self) -> None:
+        """Read the instructions of every folder again when a call names it."""
+        with self._lock:
+            self._asked.clear()
+            self._looked.clear()
 
     def new_paths(self, tool: str, arguments: Mapping[str, Any]) -> list[str]:
         """Return the paths that a call names and no earlier one did."""

@@ -1,4 +1,4 @@
-"""The calls of one answer: one after another, or at once where that is safe (`tools.parallel`)."""
+"""The tool calls of one answer: in order, or in parallel where that is safe (`may_run_in_parallel`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from hermes_agent.agent.turn_context import GRACE_S, Interrupted, TurnState, TurnStopped, changed_path
@@ -27,55 +26,53 @@ INTERRUPTED = tool_error("interrupted by the user")
 
 @dataclass(slots=True, eq=False)
 class _PendingCall:
-    """A call that is to be run."""
+    """A call that is about to run."""
 
     call: ToolCall
     name: str
     arguments: dict[str, Any] | None
     count: int
-    """How many times in a row it was made."""
+    """Number of identical calls in a row."""
     place: int
     outcome: ToolOutcome | None = None
 
 
 class ToolStep:
-    """The calls of one answer; each has a result in the transcript in the end, in the order of the calls.
+    """The tool calls of one answer; in the end the history has a result for each, in the order of the calls.
 
     Args:
         valid: the tools that the model was shown.
-        place: of the first call in the turn.
+        place: place of the first call in the turn.
     """
 
     def __init__(self, turn: TurnState, calls: Sequence[ToolCall], valid: list[str], place: int) -> None:
         self._turn = turn
-        self._conversation = turn.conversation
+        self._context = turn.context
         self._valid = valid
-        scope = self._conversation.scope(
-            turn.id, turn.user_message, turn.interrupt.flag, api_request_id=turn.request_id, budget=turn.budget
-        )
+        scope = turn.context.scope(turn.user_message, api_request_id=turn.request_id)
         self._scope = replace(scope, shown=frozenset(valid))
         self._place = place
         self._calls: list[_PendingCall] = []
         self._left = list(calls)
-        """Those without a result in the transcript."""
+        """Calls without a result in the history."""
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Run them, and yield what happens.
+        """Run the calls, and yield their events.
 
         Raises:
-            Interrupted: the turn was stopped; those that did not run have a result that says so.
+            Interrupted: the turn was interrupted; calls that did not run have a result that says so.
             TurnStopped: the model repeats itself.
         """
         sentence = self._plan()
-        registry, cwd = self._conversation.agent.tools, self._conversation.cwd
+        registry, cwd = self._context.tools, self._context.session.cwd
         together = may_run_in_parallel(registry, [(c.name, c.arguments) for c in self._calls], cwd)
         groups = [self._calls] if together else [[c] for c in self._calls]
         try:
             if groups:
                 self._about_to_run(groups[0])
             for number, group in enumerate(groups):
-                self._turn.interrupt.check()
-                await self._conversation.commit()
+                self._context.interrupt.check()
+                await self._context.history.commit()
                 for item in group:
                     yield ToolStarted(item.call.id, item.name, mask_arguments(item.arguments))
                 async for done in self._run(group, groups[number + 1] if number + 1 < len(groups) else []):
@@ -99,10 +96,10 @@ class ToolStep:
             raise
 
     def _plan(self) -> str:
-        """Find out what is to be run; return why the turn ends then, empty when it does not."""
+        """List the calls to run; return the sentence that ends the turn after them, or ""."""
         repetition = self._turn.repeated_calls
         for place, call in enumerate(self._left, self._place):
-            name, arguments = self._conversation.agent.dispatcher.resolve(call, self._valid)
+            name, arguments = self._context.dispatcher.resolve(call, self._valid)
             count = repetition.count(name, arguments, call.arguments)
             if repetition.ends_turn(count):
                 return repetition.end_sentence(name, count)
@@ -110,26 +107,26 @@ class ToolStep:
         return ""
 
     def _about_to_run(self, group: list[_PendingCall]) -> None:
-        """Have the next commit write down the intent."""
-        self._conversation.record.turn_record(self._turn.id).calls.extend(
+        """Record with the next commit that calls are about to run."""
+        self._context.history.record.turn_record(self._turn.id).calls.extend(
             CallRecord(item.place, item.name) for item in group
         )
 
     async def _run(
         self, group: list[_PendingCall], following: list[_PendingCall]
     ) -> AsyncGenerator[_PendingCall, None]:
-        """Run calls at once; yield each when it has ended. The results are kept in the order of the calls."""
+        """Run calls in parallel; yield each when it has ended. The results are stored in the order of the calls."""
         if len(group) == 1:
             group[0].outcome = await self._outcome(group[0], self._scope)
             await self._keep(group, following)
             yield group[0]
             return
         limit, flags = asyncio.Semaphore(MAX_PARALLEL), {id(c): threading.Event() for c in group}
-        self._turn.interrupt.set_with(flags.values())
+        self._context.interrupt.set_with(flags.values())
 
         async def one(item: _PendingCall) -> _PendingCall:
             async with limit:
-                self._turn.interrupt.check()
+                self._context.interrupt.check()
                 item.outcome = await self._outcome(item, replace(self._scope, cancelled=flags[id(item)]))
             return item
 
@@ -138,8 +135,8 @@ class ToolStep:
             async for item in self._in_order_of_end(tasks, flags):
                 assert item.outcome is not None
                 note = CallRecord(item.place, item.name, item.outcome.status, item.outcome.result)
-                self._conversation.record.turn_record(self._turn.id).calls.append(note)
-                await self._conversation.commit()
+                self._context.history.record.turn_record(self._turn.id).calls.append(note)
+                await self._context.history.commit()
                 yield item
         finally:
             for task in tasks:
@@ -176,12 +173,10 @@ class ToolStep:
         if item.place in self._turn.known_results:
             result = self._turn.known_results[item.place]
             return ToolOutcome(item.name, item.arguments or {}, result, status_of(result)[0], 0)
-        owner = self._conversation.agent.tools.owner(item.name)
+        owner = self._context.tools.owner(item.name)
         with log_context(tool=item.name, plugin=owner if owner != BUILTIN else None):
-            work = self._conversation.agent.dispatcher.run(
-                item.call.id, item.name, item.arguments, scope, valid=self._valid
-            )
-            outcome = await self._turn.interrupt.run(work, grace_s=GRACE_S)
+            work = self._context.dispatcher.run(item.call.id, item.name, item.arguments, scope, valid=self._valid)
+            outcome = await self._context.interrupt.run(work, grace_s=GRACE_S)
             logger.info("%s: %s after %d ms", outcome.name, outcome.status, outcome.duration_ms)
         self._turn.calls += 1
         if path := changed_path(outcome):
@@ -190,36 +185,32 @@ class ToolStep:
         return outcome._replace(result=outcome.result + more) if more else outcome
 
     async def _add_folder_instructions(self, outcome: ToolOutcome) -> str:
-        """Return the instructions of folders that a call touched first."""
-        talk = self._conversation
-        if not talk.agent.prompt_builder.reads_files or not (
-            paths := talk.folders.new_paths(outcome.name, outcome.arguments)
-        ):
+        """Return the instructions of folders that a call is the first to name."""
+        context, folders = self._context, self._context.history.folders
+        if context.read_filter is None or not (paths := folders.new_paths(outcome.name, outcome.arguments)):
             return ""
-        said = [message.text for message in talk.history if message.role == "tool"]
-        found = await talk.agent.bridge.run(
-            talk.folders.load_instructions, paths, said, partial(talk.agent.mask_and_track, talk.session_id)
-        )
+        results = [message.text for message in context.history.messages if message.role == "tool"]
+        found = await context.bridge.run(folders.load_instructions, paths, results, context.read_filter)
         for notice in found.notices:
             logger.warning("%s", notice)
-        talk.notices = (*talk.notices, *found.notices)
+        context.notices += found.notices
         return found.text
 
     async def _keep(self, group: list[_PendingCall], following: list[_PendingCall]) -> None:
-        """Add the results that are there to the transcript, in the commit that says what runs next."""
-        note = self._conversation.record.turn_record(self._turn.id)
+        """Store the results, in the commit that records which calls run next."""
+        note = self._context.history.record.turn_record(self._turn.id)
         for item in group:
             if item.outcome is not None:
                 message = Message("tool", item.outcome.result, tool_call_id=item.call.id, tool_name=item.outcome.name)
-                await self._conversation.add(message)
+                self._context.history.add(message)
                 note.calls.append(CallRecord(item.place, item.name, item.outcome.status))
                 self._left.remove(item.call)
         self._about_to_run(following)
-        await self._conversation.commit()
+        await self._context.history.commit()
 
     async def _close(self, result: str) -> AsyncGenerator[Event, None]:
-        """Give the calls that did not run a result."""
+        """Add a result for the calls that did not run."""
         for call in self._left:
-            await self._conversation.add(Message("tool", result, tool_call_id=call.id, tool_name=call.name))
+            self._context.history.add(Message("tool", result, tool_call_id=call.id, tool_name=call.name))
             yield ToolFinished(call.id, call.name, result, "cancelled", 0)
         self._left.clear()

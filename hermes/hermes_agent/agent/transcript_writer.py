@@ -1,32 +1,29 @@
-"""What a conversation stores: collected step by step, written in one commit each.
+"""What a conversation stores, collected for one commit a step, and its history as a provider accepts it.
 
-Of each request a digest is stored, so that a replay can say whether its bytes are the same.
-
-A stored conversation as a provider accepts it, whatever interrupted it; worked out as its messages come.
+A digest of each request is stored, so that a replay can tell whether its bytes are the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hermes_agent.agent.system_prompt import FolderInstructions
+from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.core.redaction import mask_message, redactor
 from hermes_agent.models.request import ModelRequest
 from hermes_agent.sessions import NewSession, RequestRecord, SentRecord, SessionCommit, TurnRecord, UsageRecord
 from hermes_agent.tools import tool_error
-
-if TYPE_CHECKING:
-    from hermes_agent.agent.agent import Agent
-
 
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode  # `json.dumps` would make one for each message
 
 
 class RequestDigest:
-    """Of the requests of one conversation, one after another."""
+    """Digests of the requests of one conversation, each based on the one before."""
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
@@ -54,7 +51,7 @@ class RequestDigest:
 
 
 def digest_tools(definitions: Sequence[dict[str, Any]]) -> tuple[str, str]:
-    """Return the digest of what the model is shown, and its text; both empty without tools."""
+    """Return the digest of tool definitions, and their text; both "" without tools."""
     if not definitions:
         return "", ""
     text = json.dumps(definitions, ensure_ascii=False, default=str)
@@ -66,26 +63,28 @@ def _json_bytes(value: Any) -> bytes:
 
 
 class TurnRecorder:
-    """The records of one conversation.
+    """Collects what one conversation stores with its next commit.
 
     Args:
-        digest: of requests as they are made of what is stored.
-        sent_digest: of those that were sent otherwise.
-        keep: whether what is said is stored; usage always is.
+        write: stores a commit.
+        digest_tools: returns the digest of tools, and their text if it may not be stored yet.
+        digest: of requests as they are made from the stored messages.
+        sent_digest: of requests that were sent in another form.
+        keep: whether messages are stored; usage always is.
     """
 
     def __init__(
         self,
-        agent: Agent,
-        session_id: str,
+        write: Callable[[SessionCommit], Awaitable[None]],
+        digest_tools: Callable[[Sequence[dict[str, Any]]], tuple[str, str]],
         principal: str,
         digest: RequestDigest,
         sent_digest: RequestDigest,
         *,
         keep: bool,
     ) -> None:
-        self._agent = agent
-        self._session_id = session_id
+        self._write = write
+        self._digest_tools = digest_tools
         self._principal = principal
         self._keep = keep
         self._step = SessionCommit(principal)
@@ -97,38 +96,38 @@ class TurnRecorder:
         self._asked = ""
         """Digest of the last request as the agent made it."""
         self._note: SentRecord | None = None
-        """What became of it."""
+        """How that request was sent."""
 
     def add_session(self, row: NewSession) -> None:
-        """The session begins."""
+        """Record that the session starts."""
         self._step.session = row
 
     def add_message(self, message: Message, usage: Usage | None) -> None:
-        """Something was said."""
+        """Record a message of the history."""
         self._step.messages.append(message)
         self._step.tokens += usage or Usage()
 
     def turn_record(self, turn_id: str) -> TurnRecord:
-        """Return what the next commit says of a turn, to add to it."""
+        """Return the record of a turn in the next commit; the caller adds to it."""
         if self._step.turn is None:
             self._step.turn = TurnRecord(turn_id)
         return self._step.turn
 
     def add_usage(self, note: UsageRecord) -> None:
-        """A model was asked."""
+        """Record the usage of a model request."""
         self._step.usage.append(note)
 
     def add_request(
         self, turn_id: str, number: int, head: Sequence[str], tools: Sequence[dict[str, Any]], said: Sequence[Message]
     ) -> None:
-        """The model is about to be asked.
+        """Record a request that is about to be sent.
 
         Args:
             head: model and system prompt.
-            said: the messages, without what plugins added to them.
+            said: the messages, without the additions of plugins.
         """
         if self._keep:
-            shown, definitions = self._agent.tools_digest(tools)
+            shown, definitions = self._digest_tools(tools)
             digest = self._asked = self._digest.digest((*head, shown), said)
             self._said, self._tools, self._note = said, (tools, shown), None
             self.turn_record(turn_id).requests.append(RequestRecord(number, digest, shown, definitions))
@@ -136,16 +135,16 @@ class TurnRecorder:
     def add_sent(
         self, turn_id: str, number: int, request: ModelRequest, changes: Mapping[str, Any], plugins: Iterable[str]
     ) -> None:
-        """The provider is sent a request.
+        """Record a request in the form in which the provider gets it.
 
         Args:
-            changes: fields beside model, tools and messages that are not as the agent made them.
-            plugins: who may have changed it.
+            changes: fields beside model, tools and messages that differ from the agent's own request.
+            plugins: plugins that may have changed it.
         """
         if not self._keep:
             return
         prompt, said = request.messages[0].text, list(request.messages[1:])
-        # not `Agent.tools_digest`, which takes what it has seen for stored
+        # not `self._digest_tools`, which takes tools that it has seen for stored
         tools, shown = self._tools
         digest = shown if request.tools == tools else digest_tools(request.tools)[0]
         head = [request.model, prompt, digest, *([changes] if changes else ())]
@@ -156,23 +155,23 @@ class TurnRecorder:
         self._note = self.turn_record(turn_id).sent[number] = note
 
     def add_answered(self, turn_id: str, number: int, plugins: Iterable[str]) -> None:
-        """A request was answered. `plugins`: who did when nothing was sent."""
+        """Record that a request was answered. `plugins`: those that answered when nothing was sent."""
         if self._keep:
             known = self._note if self._note is not None and self._note.number == number else None
             note = known or SentRecord(number, plugins=tuple(plugins))
             self._note = self.turn_record(turn_id).sent[number] = note._replace(answered=True)
 
     async def commit(self) -> None:
-        """Store what waits, in one commit.
+        """Store what was collected, in one commit.
 
         Raises:
-            UserError: somebody else was first with the id of this new session.
+            UserError: the id of this new session is taken by another principal.
         """
         step, self._step = self._step, SessionCommit(self._principal)
         if not self._keep:
             step = SessionCommit(usage=step.usage)
         if step.session or step.messages or step.turn or step.usage:
-            await self._agent.write(self._session_id, step)
+            await self._write(step)
 
 
 LOST_RESULT = tool_error(
@@ -191,7 +190,7 @@ def repaired(messages: Sequence[Message]) -> list[Message]:
 
 
 class HistoryRepair:
-    """`sound` for a conversation that grows: only what is new is looked at."""
+    """`repaired` for a history that grows: only new messages are read."""
 
     def __init__(self) -> None:
         self._seen: list[Message] = []
@@ -199,7 +198,7 @@ class HistoryRepair:
         self._open_calls: dict[str, str] = {}
 
     def repair(self, messages: Sequence[Message]) -> list[Message]:
-        """Return what `sound` does; messages that are as they were the last time stay the same objects."""
+        """Return what `repaired` returns; unchanged messages stay the same objects."""
         if self._seen != messages[: len(self._seen)]:  # the same objects: quick for any number
             self._seen, self._out, self._open_calls = [], [], {}
         for message in messages[len(self._seen) :]:
@@ -236,21 +235,21 @@ def _parts(content: Content) -> list[dict[str, object]]:
 
 
 class SentTexts(dict[int, str]):
-    """By place in the history: what is sent in place of the content of that message, with what plugins added to it."""
+    """Texts by index in the history, each sent in place of the content of that message: with additions of plugins."""
 
     def __init__(self) -> None:
         super().__init__()
         self._by: dict[int, tuple[str, ...]] = {}
         self.plugins: dict[str, None] = {}
-        """All of them."""
+        """All plugins of the texts."""
 
     def add(self, place: int, text: str, by: Iterable[str]) -> None:
-        """Note a text. `by`: the plugins that added to it."""
+        """Add a text. `by`: the plugins that added to it."""
         self[place], self._by[place] = text, tuple(by)
         self.plugins |= dict.fromkeys(self._by[place])
 
     def move(self, origin: Mapping[int, int]) -> SentTexts:
-        """Return the texts of those messages that stayed. `origin`: new place to old."""
+        """Return the texts of the messages that stayed. `origin`: new index to old."""
         out = SentTexts()
         for new, old in origin.items():
             if old in self:
@@ -260,7 +259,7 @@ class SentTexts(dict[int, str]):
 
 @dataclass(slots=True)
 class MessageCache:
-    """Of one session. What does not fit the messages any more is worked out anew by itself."""
+    """Cached forms of the messages of one session; entries that no longer fit the messages are replaced."""
 
     history: HistoryRepair = field(default_factory=HistoryRepair)
     """Of the messages as they are stored."""
@@ -270,10 +269,10 @@ class MessageCache:
     _sent: HistoryRepair = field(default_factory=HistoryRepair)
     """Of the messages with what plugins added to them."""
     _injected: dict[int, tuple[Message, Message]] = field(default_factory=dict)
-    """By place: a message and what is sent in its place."""
+    """By index: a message and what is sent in its place."""
 
     def messages_to_send(self, history: Sequence[Message], texts: Mapping[int, str]) -> list[Message]:
-        """Return a history as a provider accepts it. `texts`: by place: what is sent as the content of that message."""
+        """Return a history as a provider accepts it. `texts`: by index, what is sent as the content of a message."""
         shown, count, injected = list(history), len(history), self._injected
         if len(injected) > len(texts):  # the history was made shorter
             self._injected = injected = {place: known for place, known in injected.items() if place in texts}
@@ -285,3 +284,107 @@ class MessageCache:
                 known = injected[place] = (shown[place], replace(shown[place], content=text))
             shown[place] = known[1]
         return self._sent.repair(shown)
+
+
+class History:
+    """The messages of a conversation: as they are stored, and as the model gets them.
+
+    Args:
+        call_transcript: calls a method of the stored transcript; None stores nothing.
+        remember_sent: keeps the sent texts for the next conversation of the session.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        record: TurnRecorder,
+        cache: MessageCache,
+        folders: FolderInstructions,
+        call_transcript: Callable[..., Awaitable[Any]] | None,
+        remember_sent: Callable[[str, SentTexts], None],
+    ) -> None:
+        self.messages: list[Message] = []
+        self.system_prompt = ""
+        self.record = record
+        self.folders = folders
+        """Instruction files of folders, as far as the history has them."""
+        self.is_started = False
+        """The session is stored, or is with the next commit."""
+        self.sent_texts = SentTexts()
+        self._session_id = session_id
+        self._cache = cache
+        self._system = Message("system")
+        self._call_transcript = call_transcript
+        self._remember_sent = remember_sent
+
+    def start(self, row: NewSession) -> None:
+        """Store the session with the next commit."""
+        self.record.add_session(row)
+        self.is_started = True
+
+    def add(self, message: Message, usage: Usage | None = None) -> None:
+        """Append a message; it is stored with the next commit."""
+        message = mask_message(message)
+        self.messages.append(message)
+        self.record.add_message(message, usage)
+
+    async def commit(self) -> None:
+        """Store what was collected: before other code runs, before a model request, and at the end of the turn.
+
+        Raises:
+            UserError: the id of this new session is taken by another principal.
+        """
+        try:
+            await self.record.commit()
+        except UserError:
+            self.is_started = bool(self.messages[:-1])
+            raise
+
+    async def replace(self, messages: list[Message], origin: dict[int, int], tokens: tuple[int, int]) -> None:
+        """Continue with a shorter history; the stored transcript keeps the messages that it replaces.
+
+        Args:
+            origin: the messages that stayed: new index to old.
+            tokens: approximate length before and after.
+        """
+        await self.commit()
+        if self._call_transcript is not None:
+            await self._call_transcript("compact", self._session_id, messages, tokens)
+        self.messages = messages
+        self.folders.forget()  # the instructions may be among the messages that are gone
+        self.sent_texts = self.sent_texts.move(origin)
+        if self._call_transcript is not None:
+            self._remember_sent(self._session_id, self.sent_texts)
+
+    def reload(self, messages: list[Message]) -> None:
+        """Continue with the stored transcript after another part of the program changed it."""
+        self.messages = messages
+        self.folders.forget()
+        self.sent_texts = SentTexts()
+
+    def set_sent_text(self, index: int, text: str, by: Iterable[str]) -> None:
+        """Send `text` in place of the content of message `index`; it is kept in memory only.
+
+        Args:
+            by: the plugins that added to it.
+        """
+        self.sent_texts.add(index, redactor.mask_known(text), by)
+        if self._call_transcript is not None:
+            self._remember_sent(self._session_id, self.sent_texts)
+
+    def system_message(self) -> Message:
+        """Return the system prompt as a message, the same object until it changes."""
+        if self._system.content != self.system_prompt:
+            self.system_prompt = redactor.mask_known(self.system_prompt)
+            self._system = Message("system", self.system_prompt)
+        return self._system
+
+    def accepted(self) -> list[Message]:
+        """Return the messages as a provider accepts them, without the additions of plugins."""
+        return self._cache.history.repair(self.messages)
+
+    def messages_to_send(self) -> list[Message]:
+        """Return the messages as the model gets them."""
+        if not self.sent_texts:
+            return self.accepted()
+        return self._cache.messages_to_send(self.messages, self.sent_texts)

@@ -1,4 +1,4 @@
-"""One turn: model step, tool step, until the model is done, the budget is spent, or somebody stops it."""
+"""One turn: model steps and tool steps until the model is done, a limit is reached, or the user interrupts it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
+from hermes_agent.agent.context_engines import ContextEngines
 from hermes_agent.agent.model_step import ModelStep
-from hermes_agent.agent.settings import reached_cap, uncounted_notice
+from hermes_agent.agent.settings import WARN, find_unpriced, price_refusal
 from hermes_agent.agent.tool_step import ToolStep
 from hermes_agent.agent.transcript_writer import repaired
-from hermes_agent.agent.turn_context import Interrupted, TurnState, TurnStopped, verify_nudge
+from hermes_agent.agent.turn_context import Interrupted, TurnContext, TurnState, TurnStopped, verify_nudge
 from hermes_agent.agent.turn_start import (
     InterruptedTurn,
     add_injected,
@@ -43,22 +44,25 @@ BUDGET_SPENT = (
 )
 
 
-async def run_turn(turn: TurnState, cut: InterruptedTurn | None) -> AsyncGenerator[Event, None]:
-    """Run one turn of a conversation and yield its events; the transcript is kept as it goes.
+async def run_turn(
+    turn: TurnState, engines: ContextEngines, cut: InterruptedTurn | None
+) -> AsyncGenerator[Event, None]:
+    """Run one turn of a conversation and yield its events; each step is stored.
 
     Args:
-        cut: where a crash cut it off; None: it begins.
+        engines: shorten the history when it does not fit the context window.
+        cut: where a crash interrupted the turn; None starts it.
 
     Raises:
-        ModelError: the model could not answer. What was said and done until then stays in the transcript.
+        ModelError: the model could not answer. The steps until then stay in the transcript.
     """
-    talk = turn.conversation
+    context = turn.context
     completed, state, failure = False, "cancelled", ""
-    with log_context(session=talk.session_id, turn=turn.id):
+    with log_context(session=context.session.id, turn=turn.id):
         try:
             await start_turn(turn, cut)
             try:
-                async with contextlib.aclosing(_steps(turn, cut)) as steps:
+                async with contextlib.aclosing(_steps(turn, engines, cut)) as steps:
                     async for event in steps:
                         yield event
             except Interrupted:
@@ -71,18 +75,18 @@ async def run_turn(turn: TurnState, cut: InterruptedTurn | None) -> AsyncGenerat
             else:
                 await _finish_turn(turn)
             completed, state = turn.end != "interrupted", turn.end
-            talk.record.turn_record(turn.id).end = state
-            await talk.commit()
+            context.history.record.turn_record(turn.id).end = state
+            await context.history.commit()
             await _track_answer(turn)
-            model = turn.model or talk.model
+            model = turn.model or context.model.name
             yield TurnFinished(turn.text, turn.end, turn.usage, model, turn.id, turn.finish_reason)
         except UserError as error:
             state, failure = "failed", f": {error.message}"
             raise
         finally:
             if not completed and state != "interrupted":
-                talk.record.turn_record(turn.id).end = state
-                await talk.commit()
+                context.history.record.turn_record(turn.id).end = state
+                await context.history.commit()
             logger.log(
                 logging.WARNING if failure else logging.INFO,
                 "turn ended: %s, %d tool call(s), %d tokens%s",
@@ -91,7 +95,7 @@ async def run_turn(turn: TurnState, cut: InterruptedTurn | None) -> AsyncGenerat
                 turn.usage.total_tokens,
                 failure,
             )
-            await talk.call_hook(
+            await context.call_hook(
                 "on_session_end",
                 completed=completed,
                 interrupted=turn.end == "interrupted",
@@ -101,39 +105,41 @@ async def run_turn(turn: TurnState, cut: InterruptedTurn | None) -> AsyncGenerat
 
 
 async def _track_answer(turn: TurnState) -> None:
-    """Note what was heard before an answer that the caller keeps, not the agent."""
-    talk = turn.conversation
-    provenance = talk.agent.provenance
-    if provenance is not None and not talk.is_stored:
-        said = [m.text for m in talk.history[turn.place() + 1 :] if m.role == "assistant" and m.text]
+    """Track an answer that the caller stores, not the agent: what untrusted text it may contain."""
+    context = turn.context
+    taint = context.taint
+    if taint is not None and not context.session.is_stored:
+        said = [m.text for m in context.history.messages[turn.place() + 1 :] if m.role == "assistant" and m.text]
         texts = [turn.text, *said, "".join(said), "\n\n".join(said)]
-        await talk.agent.bridge.run(provenance.save_answer, talk.session_id, texts)
+        await context.bridge.run(taint.save_answer, context.session.id, texts)
 
 
-async def _steps(turn: TurnState, cut: InterruptedTurn | None) -> AsyncGenerator[Event, None]:
-    """Ask the model and run its calls until it is done; a turn that was cut off begins with the calls that are left."""
-    talk = turn.conversation
-    if talk.agent.discovered is not None:
-        await talk.agent.discovered()
-    tools = ToolDefinitions() if turn.options.tool_choice == "none" else await talk.tools()
+async def _steps(turn: TurnState, engines: ContextEngines, cut: InterruptedTurn | None) -> AsyncGenerator[Event, None]:
+    """Run steps until the model is done; an interrupted turn starts with the calls that are left."""
+    context = turn.context
+    if context.discovered is not None:
+        await context.discovered()
+    tools = ToolDefinitions() if turn.options.tool_choice == "none" else await context.load_definitions()
     valid = [*(t["function"]["name"] for t in tools), *tools.searchable]
     if cut is not None:
         async with contextlib.aclosing(ToolStep(turn, cut.calls, valid, cut.first_place).events()) as events:
             async for event in events:
                 yield event
-    if cut is None or not cut.is_answered or talk.agent.injected.has_pending(talk.session_id):
-        async with contextlib.aclosing(_loop(turn, tools, valid)) as events:
+    if cut is None or not cut.is_answered or context.injected.has_pending(context.session.id):
+        async with contextlib.aclosing(_loop(turn, engines, tools, valid)) as events:
             async for event in events:
                 yield event
 
 
-async def _loop(turn: TurnState, tools: list[dict[str, Any]], valid: list[str]) -> AsyncGenerator[Event, None]:
-    talk = turn.conversation
-    settings = talk.agent.settings
+async def _loop(
+    turn: TurnState, engines: ContextEngines, tools: list[dict[str, Any]], valid: list[str]
+) -> AsyncGenerator[Event, None]:
+    context = turn.context
+    settings = context.settings
     while turn.budget.take():
-        await add_injected(turn)
+        add_injected(turn)
         answer: ModelAnswer | None = None
-        async with contextlib.aclosing(_fitted_step(turn, tools)) as deltas:
+        async with contextlib.aclosing(_fitted_step(turn, engines, tools)) as deltas:
             async for item in deltas:
                 if isinstance(item, ModelAnswer):
                     answer = item
@@ -142,9 +148,9 @@ async def _loop(turn: TurnState, tools: list[dict[str, Any]], valid: list[str]) 
         assert answer is not None
         if not answer.message.tool_calls:
             if nudge := await _nudge(turn, answer.message.text):
-                await talk.add(Message("user", nudge))
+                context.history.add(Message("user", nudge))
                 continue
-            if talk.agent.injected.has_pending(talk.session_id):
+            if context.injected.has_pending(context.session.id):
                 continue
             return
         calls, place = answer.message.tool_calls, turn.places
@@ -156,22 +162,22 @@ async def _loop(turn: TurnState, tools: list[dict[str, Any]], valid: list[str]) 
             reached = f"The limit of {settings.max_turn_tokens} tokens for a turn is reached"
             break
     else:
-        reached = f"The limit of {talk.max_turns} steps is reached"
+        reached = f"The limit of {context.max_turns} steps is reached"
     turn.end = "budget"
     yield Notice(f"{reached}; asking for a last answer.", "warning")
-    await add_injected(turn)
-    async with contextlib.aclosing(_fitted_step(turn, (), reminder=BUDGET_SPENT)) as deltas:
+    add_injected(turn)
+    async with contextlib.aclosing(_fitted_step(turn, engines, (), reminder=BUDGET_SPENT)) as deltas:
         async for item in deltas:
             if not isinstance(item, ModelAnswer):
                 yield item
 
 
 async def _nudge(turn: TurnState, final_response: str) -> str:
-    """Return what `pre_verify` wants the model to be told before the turn ends; empty when it may end."""
-    talk = turn.conversation
-    if not turn.changed_files or turn.nudges >= talk.agent.settings.max_verify_nudges:
+    """Return the text with which `pre_verify` continues the turn, or ""."""
+    context = turn.context
+    if not turn.changed_files or turn.nudges >= context.settings.max_verify_nudges:
         return ""
-    answers = await talk.call_hook(
+    answers = await context.call_hook(
         "pre_verify",
         coding=True,
         attempt=turn.nudges,
@@ -185,21 +191,23 @@ async def _nudge(turn: TurnState, final_response: str) -> str:
 
 
 async def _fitted_step(
-    turn: TurnState, tools: Any, reminder: str = ""
+    turn: TurnState, engines: ContextEngines, tools: Any, reminder: str = ""
 ) -> AsyncGenerator[TextDelta | ModelAnswer | Notice, None]:
-    """Ask the model within what it can read: the conversation is made shorter before, or when that is refused.
+    """Send a model request that fits the context window: compact the history before it, or after an overflow.
 
-    A caller that brings its own history is told when its first request is too long: it decides what to leave out.
+    A caller that brings its own history gets the error of a first request that is too long: it decides what to omit.
 
     Raises:
         ModelError: the model could not answer.
     """
-    talk = turn.conversation
+    context = turn.context
     first = not turn.requests
-    context = await talk.agent.context_engines.for_session(talk)
-    for notice in talk.take_notices():
+    compaction = await engines.for_session(context)
+    notices = context.notices[:]
+    context.notices.clear()
+    for notice in notices:
         yield Notice(notice, "warning")
-    if told := await context.fit(talk, tools, turn.interrupt.run, turn.place):
+    if told := await compaction.fit(context, tools, turn.place):
         yield Notice(told)
     for left in range(TOO_LONG_TRIES - 1, -1, -1):
         begun = False
@@ -208,13 +216,13 @@ async def _fitted_step(
                 async for item in items:
                     begun = True
                     if isinstance(item, ModelAnswer):
-                        await context.record_usage(talk, tools, item.usage)
+                        await compaction.record_usage(context, tools, item.usage)
                     yield item
             return
         except ContextTooLong as exc:
-            if begun or not left or (first and not talk.is_stored):
+            if begun or not left or (first and not context.session.is_stored):
                 raise
-            told = await context.shorten_after_overflow(talk, tools, exc, turn.interrupt.run)
+            told = await compaction.shorten_after_overflow(context, tools, exc)
             if not told:
                 raise
         yield Notice(told, "warning")
@@ -223,31 +231,35 @@ async def _fitted_step(
 async def _model_step(
     turn: TurnState, tools: Any, reminder: str = ""
 ) -> AsyncGenerator[TextDelta | ModelAnswer | Notice, None]:
-    """Ask the model once; the answer is in the transcript when it is yielded."""
-    talk = turn.conversation
-    turn.interrupt.check()
-    said, sent = talk.history_messages(), talk.messages_to_send()
+    """Send one model request; its answer is in the history when it is yielded."""
+    context = turn.context
+    turn.context.interrupt.check()
+    said, sent = context.history.accepted(), context.history.messages_to_send()
     if reminder:
         said, sent = (repaired([*each, Message("user", reminder)]) for each in (said, sent))
     turn.requests += 1
-    talk.model_calls += 1
-    await talk.commit()
-    if sentence := await reached_cap(talk, turn.id):
+    context.model.calls += 1
+    await context.history.commit()
+    if sentence := await _reached_cap(context):
         raise TurnStopped(sentence)
-    if notice := uncounted_notice(talk, turn.id):
+    if notice := _uncounted_notice(context):
         yield Notice(notice, "warning")
-    talk.record.add_request(turn.id, turn.requests, (talk.model, talk.system_prompt), tools, said)
-    extra = {"reasoning_effort": effort} if (effort := talk.chosen.reasoning_effort) else {}
-    messages = [talk.system_message(), *sent]
-    request = ModelRequest(talk.model, messages, tools, talk.chosen.max_tokens, session_id=talk.session_id, extra=extra)
+    context.history.record.add_request(
+        turn.id, turn.requests, (context.model.name, context.history.system_prompt), tools, said
+    )
+    extra = {"reasoning_effort": effort} if (effort := context.model.chosen.reasoning_effort) else {}
+    messages = [context.history.system_message(), *sent]
+    request = ModelRequest(
+        context.model.name, messages, tools, context.model.chosen.max_tokens, session_id=context.session.id, extra=extra
+    )
     if turn.options.values():
         request = turn.options.apply_to(request, first=not turn.answers)
     began = time.monotonic()
-    step = ModelStep(talk, turn.interrupt, turn.id, turn.user_message, turn.requests, turn.options)
+    step = ModelStep(context, turn.user_message, turn.requests, turn.options)
     text = ""
     separator = "\n\n" if turn.text else ""
     try:
-        async with contextlib.aclosing(mask_stream(without_fences(talk, step.ask(request)))) as deltas:
+        async with contextlib.aclosing(mask_stream(without_fences(context, step.ask(request)))) as deltas:
             async for item in deltas:
                 if isinstance(item, TextPart):
                     yield TextDelta(separator + item.text)
@@ -263,72 +275,98 @@ async def _model_step(
                     turn.record_answer(item)
                     words, cut = item.message.content, _is_cut(turn, item)
                     if reminder or cut:
-                        # calls of the last answer, which are not run, go; with them what the provider signed them with
+                        # the calls of the last answer do not run: they are dropped, with their provider's signatures
                         item = replace(item, message=Message("assistant", words or (CUT_ANSWER if cut else "")))
-                    talk.record.add_usage(_usage(turn, item, time.monotonic() - began))
-                    await talk.add(item.message, item.usage)
+                    context.history.record.add_usage(_usage(turn, item, time.monotonic() - began))
+                    context.history.add(item.message, item.usage)
                     turn.add_text(redactor.mask_known(text_content(words)))
                     yield item
                     return
     except Interrupted:
         if text:
-            await talk.add(Message("assistant", text + "\n\n[interrupted by the user]"))
+            context.history.add(Message("assistant", text + "\n\n[interrupted by the user]"))
             turn.add_text(text)
         raise
 
 
+async def _reached_cap(context: TurnContext) -> str:
+    """Return the sentence that ends the turn when a usage cap is reached, or ""."""
+    caps = context.caps()
+    for cap in caps:
+        if sentence := cap.sentence(await context.call_transcript("spent", **cap.usage_filter)):
+            return sentence
+    model = context.model
+    return price_refusal(context.settings.limits, caps, model.chosen.client, model.name)
+
+
+def _uncounted_notice(context: TurnContext) -> str:
+    """Return a notice, once for a model, that the caps in dollars do not count its requests; or ""."""
+    limits, model = context.settings.limits, context.model
+    if limits.unknown_price != WARN or model.uncounted == (model.provider, model.name):
+        return ""
+    why = find_unpriced(limits, context.caps(), model.chosen.client, model.name)
+    if not why:
+        return ""
+    model.uncounted = (model.provider, model.name)
+    logger.warning("%s: its calls are not counted", why)
+    return f"{why[:1].upper()}{why[1:]}: its calls are not counted."
+
+
 def _is_cut(turn: TurnState, answer: ModelAnswer) -> bool:
-    """Say whether the caller's limit cut an answer in the middle of its calls: none of them is known to be whole."""
+    """Return whether the caller's limit cut an answer with tool calls: none of them is known to be complete."""
     capped = turn.options.max_tokens is not None and answer.finish_reason == "length"
     return capped and bool(answer.message.tool_calls)
 
 
 def _usage(turn: TurnState, answer: ModelAnswer, seconds: float) -> UsageRecord:
-    talk = turn.conversation
+    context = turn.context
     return UsageRecord(
         answer.usage,
-        answer.provider or talk.provider,
+        answer.provider or context.model.provider,
         answer.model,
-        cause=TURN if talk.subagent_policy is None else "delegation",
-        session_id=talk.account,
+        cause="delegation" if context.session.is_subagent else TURN,
+        session_id=context.session.account,
         turn_id=turn.id,
-        source=talk.platform,
-        principal=talk.principal,
-        cost_usd=cost_usd(answer, talk.provider),
+        source=context.session.platform,
+        principal=context.session.principal,
+        cost_usd=cost_usd(answer, context.model.provider),
         seconds=seconds,
     )
 
 
 async def _close_interrupted(turn: TurnState) -> None:
     """End the transcript with an assistant message, so that the next request alternates."""
-    talk = turn.conversation
-    if talk.history and talk.history[-1].role != "assistant":
-        await talk.add(Message("assistant", "[interrupted by the user]"))
+    context = turn.context
+    if context.history.messages and context.history.messages[-1].role != "assistant":
+        context.history.add(Message("assistant", "[interrupted by the user]"))
 
 
 async def _close_stopped(turn: TurnState, sentence: str) -> StopSentence:
-    """End the turn with a sentence of the agent's own."""
+    """End the turn with a sentence of the agent."""
     delta = StopSentence(("\n\n" if turn.text else "") + sentence)
     turn.add_text(sentence)
-    await turn.conversation.add(Message("assistant", sentence))
+    turn.context.history.add(Message("assistant", sentence))
     return delta
 
 
 async def _finish_turn(turn: TurnState) -> None:
-    talk = turn.conversation
-    for answer in await talk.call_hook("transform_llm_output", response_text=turn.text, **turn.hook_keywords()):
+    context = turn.context
+    for answer in await context.call_hook("transform_llm_output", response_text=turn.text, **turn.hook_keywords()):
         if isinstance(answer.value, str) and answer.value:
             turn.text = redactor.mask_known(answer.value)
             break
-    await remember_turn(talk, turn.content, turn.text)
-    if talk.agent.titles is not None:
-        talk.agent.titles.after_turn(talk, turn.user_message, turn.text)
-    if turn.text and talk.agent.hooks.has("post_llm_call"):
-        await talk.call_hook(
+    await remember_turn(context, turn.content, turn.text)
+    session, titles = context.session, context.titles
+    is_listed = session.is_stored and not session.parent
+    if titles is not None and is_listed and titles.is_due(context.history.messages, turn.user_message, turn.text):
+        with context.use_scope():
+            titles.start(session.id, turn.user_message, turn.text, context.call_transcript)
+    if turn.text and context.hooks.has("post_llm_call"):
+        await context.call_hook(
             "post_llm_call",
             user_message=turn.user_message,
             assistant_response=turn.text,
-            conversation_history=[m.to_dict() for m in talk.history],
+            conversation_history=[m.to_dict() for m in context.history.messages],
             **turn.ids(),
             **turn.hook_keywords(),
         )

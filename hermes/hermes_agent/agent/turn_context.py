@@ -1,39 +1,44 @@
-"""Stopping a turn: one flag that the async side waits for and that tools in threads poll.
-
-What one turn knows while it runs.
-"""
+"""All that a turn may use, what it knows while it runs, and the flag that interrupts it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
+from hermes_agent.agent.injected_messages import InjectedMessages
+from hermes_agent.agent.session_lifecycle import TitleWriter
+from hermes_agent.agent.settings import AgentSettings, UsageCap, usage_caps
+from hermes_agent.agent.transcript_writer import History
 from hermes_agent.core.messages import Content, FinishReason, Message, TurnEnd, Usage, text_content
-from hermes_agent.hooks import HookResult
-from hermes_agent.models.request import NO_OPTIONS, ModelAnswer, RequestOptions
-from hermes_agent.tools import ToolOutcome
+from hermes_agent.hooks import HookBus, HookResult
+from hermes_agent.hooks.bus import AnswerSpill
+from hermes_agent.memory.manager import MemoryManager
+from hermes_agent.memory.provider_session import ProviderSession
+from hermes_agent.models.client_pool import ChosenModel
+from hermes_agent.models.request import NO_OPTIONS, ModelAnswer, ModelClient, RequestOptions, ToolDefinitions
+from hermes_agent.policy import Approvals
+from hermes_agent.policy.taint import TaintTracker
+from hermes_agent.runtime.bridge import Bridge
+from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry, current_scope
 from hermes_agent.tools.call_scope import StepBudget, freeze_arguments
-
-if TYPE_CHECKING:
-    from hermes_agent.agent.conversation import Conversation
-
 
 T = TypeVar("T")
 
 GRACE_S = 1.0
-"""How long a tool that was told to stop may take to end by itself."""
+"""How long an interrupted tool may take to end by itself."""
 
 
 class Interrupted(Exception):
-    """The turn was stopped while it waited."""
+    """The turn was interrupted while it waited."""
 
 
 class Interrupt:
-    """The flag of one turn, which any thread may set."""
+    """Interrupt flag of one turn: any thread may set it, the core loop waits for it, tools in threads poll it."""
 
     def __init__(self) -> None:
         self.flag = threading.Event()
@@ -41,13 +46,13 @@ class Interrupt:
         self._waits: set[_InterruptScope] = set()
 
     def set_with(self, flags: Iterable[threading.Event]) -> None:
-        """Set these flags, too: of calls that one by one may be told to stop."""
+        """Set these flags together with that of the turn: those of parallel calls, which can end one by one."""
         self._more = list(flags)
         if self.flag.is_set():
             self.set()
 
     def set(self) -> None:
-        """Stop the turn."""
+        """Interrupt the turn."""
         for flag in (self.flag, *self._more):
             flag.set()
         for wait in tuple(self._waits):
@@ -81,9 +86,9 @@ class Interrupt:
 
 
 class _InterruptScope:
-    """What is awaited in the block is cancelled when the flag is set; the block raises `Interrupted` then.
+    """Cancels what its block awaits when the flag is set; the block then raises `Interrupted`.
 
-    Without a task of its own, as `asyncio.timeout`: a turn waits for dozens of things.
+    It needs no task of its own, like `asyncio.timeout`: a turn waits for dozens of things.
     """
 
     __slots__ = ("_asked", "_cancelled", "_ends", "_flag", "_grace_s", "_loop", "_others", "_task")
@@ -106,7 +111,7 @@ class _InterruptScope:
 
     def end(self) -> None:
         """Cancel, after the grace; from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
             self._loop.call_soon_threadsafe(self._begin_grace)
 
     def _begin_grace(self) -> None:
@@ -154,7 +159,7 @@ class RepeatedCalls:
         return 0 < self._end_after <= count
 
     def notice(self, name: str, count: int) -> str:
-        """Return what is added to the result of a call; empty for most."""
+        """Return the notice for the result of a call, or ""."""
         if not 0 < self._notice_after <= count:
             return ""
         last = f" At call {self._end_after} the turn ends." if self._end_after else ""
@@ -164,28 +169,155 @@ class RepeatedCalls:
         )
 
     def end_sentence(self, name: str, count: int) -> str:
-        """Return what the person is told when the turn ends."""
+        """Return the sentence that the user gets when the turn ends."""
         return f"I stopped: I was about to call {name} with the same arguments for the {count}th time in a row."
 
 
 class TurnStopped(Exception):
-    """The agent ends the turn by itself; the argument is the sentence that the person is told."""
+    """The agent ends the turn by itself; the argument is the sentence that the user gets."""
 
 
 FINISHED: Mapping[str, FinishReason] = {"length": "length", "content_filter": "content_filter"}
-"""Ends of an answer that is not whole."""
+"""Reasons why an answer is incomplete."""
+
+
+class SessionRef(NamedTuple):
+    """The session of a conversation; nothing of it changes."""
+
+    id: str
+    platform: str
+    principal: str
+    parent: str
+    """Id of the session that delegated a task to this one, or ""."""
+    account: str
+    """Id of the session that pays for model requests; "" where nothing is stored."""
+    cwd: Path
+    is_stored: bool
+    is_subagent: bool
+
+
+@dataclass(slots=True, eq=False)
+class ConversationModel:
+    """The model of a conversation, and the notices about it that the user had."""
+
+    chosen: ChosenModel
+    requested: str | None
+    """The model that was asked for; None takes the configured one."""
+    calls: int = 0
+    uncounted: tuple[str, str] = ("", "")
+    """Provider and model of the last notice that no cap in dollars counts them."""
+    announced_fallback: tuple[ChosenModel, ChosenModel] | None = None
+    """The last notice of a fallback: the model that fails, and its fallback."""
+
+    @property
+    def name(self) -> str:
+        return self.chosen.name
+
+    @property
+    def provider(self) -> str:
+        return self.chosen.client.provider
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class TurnContext:
+    """All that a turn may use. A conversation makes one for each turn, and for work between turns."""
+
+    session: SessionRef
+    model: ConversationModel
+    history: History
+    notices: list[str]
+    """What the user is told with the next request."""
+    settings: AgentSettings
+    max_turns: int
+    """Model steps of one turn; a subagent has its own limit."""
+    approvals: Approvals
+    tools: ToolRegistry
+    dispatcher: Dispatcher
+    load_definitions: Callable[[], Awaitable[ToolDefinitions]]
+    """Returns the tools that the model is shown, sorted by name."""
+    discovered: Callable[[], Awaitable[None]] | None
+    """Waits a moment for tools that are discovered in the background."""
+    hooks: HookBus
+    bridge: Bridge
+    call_transcript: Callable[..., Coroutine[Any, Any, Any]]
+    """Calls a method of the transcript."""
+    warm_up: Callable[[ModelClient], Awaitable[None]]
+    memory: MemoryManager | None
+    injected: InjectedMessages
+    taint: TaintTracker | None
+    titles: TitleWriter | None
+    spill: AnswerSpill | None
+    read_filter: Callable[[Path, str], str] | None
+    """Masks and tracks the text of instruction files; None reads no such files."""
+    turn_id: str = ""
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    budget: StepBudget | None = None
+
+    @property
+    def provider(self) -> ProviderSession | None:
+        """The memory provider of the session."""
+        return None if self.memory is None else self.memory.provider_of(self.session.id)
+
+    def caps(self) -> list[UsageCap]:
+        """Return the usage caps that hold for the turn."""
+        session = self.session
+        usage_filter = {"session_id": session.account} if session.account else {"turn_id": self.turn_id}
+        return usage_caps(self.settings.limits, usage_filter, session.platform)
+
+    def scope(self, user_task: str = "", *, api_request_id: str = "") -> CallScope:
+        """Return the scope of a tool call."""
+        session = self.session
+        return CallScope(
+            session_id=session.id,
+            task_id=session.id,
+            turn_id=self.turn_id,
+            cwd=session.cwd,
+            approvals=self.approvals,
+            user_task=user_task,
+            platform=session.platform,
+            principal=session.principal,
+            api_request_id=api_request_id,
+            cancelled=self.interrupt.flag,
+            budget=self.budget,
+            account=session.account,
+        )
+
+    @contextlib.contextmanager
+    def use_scope(self) -> Iterator[None]:
+        """Let code in the block call tools and models, and send messages, for this session."""
+        token = current_scope.set(self.scope())
+        try:
+            yield
+        finally:
+            current_scope.reset(token)
+
+    async def call_hook(self, hook: str, **payload: Any) -> list[HookResult]:
+        """Call the listeners of a hook in a worker.
+
+        An interrupted turn waits for them no longer than for a tool; then they end on their own, without a result.
+        """
+        hooks = self.hooks
+        if not hooks.has(hook):
+            return []
+        await self.history.commit()
+        with self.use_scope():
+            try:
+                work = self.bridge.run_steps(hooks.steps(hook, payload), shortest_s=hooks.shortest_s(hook))
+                return await self.interrupt.run(work, grace_s=GRACE_S)
+            except Interrupted:
+                return []
 
 
 @dataclass(slots=True)
 class TurnState:
-    """Nothing of it outlives the turn."""
+    """What one turn knows while it runs."""
 
-    conversation: Conversation
+    context: TurnContext
     content: Content
-    interrupt: Interrupt
     budget: StepBudget
     repeated_calls: RepeatedCalls
-    id: str
+    session_hook: str = ""
+    """Hook of the session that is called first: `on_session_start`, `on_session_resume`, or none."""
     text: str = ""
     usage: Usage = field(default_factory=Usage)
     model: str = ""
@@ -193,13 +325,13 @@ class TurnState:
     finish_reason: FinishReason = "stop"
     """Of the last answer."""
     options: RequestOptions = NO_OPTIONS
-    """What the caller sets for its requests."""
+    """What the caller sets for the model requests of the turn."""
     calls: int = 0
     """Tool calls that ran."""
     places: int = 0
     """Tool calls that the model made."""
     known_results: Mapping[int, str] = field(default_factory=dict)
-    """By place among them: results of calls that are not run."""
+    """By place among these: results of calls that are not run."""
     changed_files: dict[str, None] = field(default_factory=dict)
     """Files that tools wrote, in the order of their first time."""
     nudges: int = 0
@@ -207,9 +339,13 @@ class TurnState:
     requests: int = 0
     """Requests to the model."""
     answers: int = 0
-    """Those that it answered."""
+    """Requests that the model answered."""
     request_id: str = ""
-    """The last one."""
+    """Id of the last request."""
+
+    @property
+    def id(self) -> str:
+        return self.context.turn_id
 
     @property
     def user_message(self) -> str:
@@ -217,15 +353,15 @@ class TurnState:
 
     def hook_keywords(self) -> dict[str, Any]:
         """Return the keywords that every hook of a turn is given."""
-        talk = self.conversation
-        return {"session_id": talk.session_id, "model": talk.model, "platform": talk.platform}
+        session = self.context.session
+        return {"session_id": session.id, "model": self.context.model.name, "platform": session.platform}
 
     def ids(self) -> dict[str, str]:
-        return {"task_id": self.conversation.session_id, "turn_id": self.id}
+        return {"task_id": self.context.session.id, "turn_id": self.id}
 
     def place(self) -> int:
-        """Return where the user's message of the turn stands in the history, or -1 when a compaction took it away."""
-        history, said = self.conversation.history, Message("user", self.content)
+        """Return the index of the turn's user message in the history, or -1 if a compaction removed it."""
+        history, said = self.context.history.messages, Message("user", self.content)
         return next((at for at in range(len(history) - 1, -1, -1) if history[at] == said), -1)
 
     def record_answer(self, answer: ModelAnswer) -> None:
@@ -239,17 +375,17 @@ class TurnState:
 
 
 WRITERS = frozenset({"write_file", "patch"})
-"""Tools that write the file that their argument `path` names."""
+"""Tools that write the file in their argument `path`."""
 
 
 def changed_path(outcome: ToolOutcome) -> str:
-    """Return the file that a tool call wrote; empty when it wrote none."""
+    """Return the file that a tool call wrote, or ""."""
     path = outcome.arguments.get("path") if outcome.name in WRITERS and outcome.status == "ok" else None
     return path if isinstance(path, str) else ""
 
 
 def verify_nudge(answers: Iterable[HookResult]) -> str:
-    """Return what the model is told, of the first answer that wants it to go on; empty when none does."""
+    """Return the first text with which a listener of `pre_verify` continues the turn, or ""."""
     return next((text for answer in answers if (text := _nudge_text(answer.value))), "")
 
 

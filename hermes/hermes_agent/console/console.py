@@ -125,7 +125,7 @@ class Console:
         status = EXIT_OK
         self._agent.injected.front_end = self
         # while the person reads and types; the first answer need not wait for it
-        warming = asyncio.ensure_future(self._agent.warm_up(self._conversation.chosen.client))
+        warming = asyncio.ensure_future(self._agent.warm_up(self._conversation.model_state.chosen.client))
         try:
             if first_question is not None:
                 renderer.note(f"\n{PROMPT}{first_question}")

@@ -64,7 +64,7 @@ class RunningTurn:
         if talk is None or self.interrupt_reason or not await self._absorb(receipt):
             return False
         # where the turn has ended meanwhile, it is taken up by the next one (`Chats.spoken_to`)
-        return talk.agent.injected.push(text, talk.session_id) == "taken"
+        return talk.services.injected.push(text, talk.session_id) == "taken"
 
     async def drop_queued(self) -> int:
         """Forget the messages that wait behind, and return how many."""
@@ -271,12 +271,12 @@ async def run_chat_turn(
     message = running.message
     if message.notes.get("session") != talk.session_id:
         await message.save_notes(
-            session=talk.session_id, before=await talk.agent.call_transcript("last_id", talk.session_id)
+            session=talk.session_id, before=await talk.services.call_transcript("last_id", talk.session_id)
         )
     events.emit("agent:start", context)
     started = asyncio.get_running_loop().time()
     texts: list[str] = []
-    inboxes = talk.agent.injected
+    inboxes = talk.services.injected
     said: Content = "" if running.event.metadata.get("injected") else content
     turns = talk.turn_once(said, since=int(message.notes["before"]))
     texts.append(await _turn(running, turns, showing, events, context, idle_s))

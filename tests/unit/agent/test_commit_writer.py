@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.agent.agent import CommitWriter
+from hermes_agent.agent.services import CommitWriter
 from hermes_agent.core.errors import AccessDenied, UserError
 from hermes_agent.core.messages import Message
 from hermes_agent.runtime.bridge import SerialExecutor

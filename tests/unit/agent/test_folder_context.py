@@ -58,7 +58,7 @@ def test_a_session_that_goes_on_in_another_process_is_not_told_again() -> None:
     with plugin_host(model=[*reads("web/pages/a.html"), *reads("web/pages/b.html")]) as host:
         furnish(host)
         host.ask("look")
-        host.conversation.folders = type(host.conversation.folders)(host.workspace)
+        host.conversation.folders.forget()
         host.ask("and there")
         assert sum("tabs only" in result for result in results(host)) == 1
 

@@ -75,10 +75,10 @@ def test_nobody_there_is_a_no_with_approvals_off_and_in_a_job_that_may_do_everyt
 
 
 def test_a_subagent_of_a_parent_without_questions_may_not_leave(allowing):
-    from hermes_agent.agent.subagents import _ParentApprover
+    from hermes_agent.agent.subagents import ParentApprover
 
     parent = Approvals(NoApprover("in the parent"), timeout_s=5, off=True)
-    allowing.approvals = Approvals(_ParentApprover(parent, "t"), timeout_s=5, off=True)
+    allowing.approvals = Approvals(ParentApprover(parent, "t"), timeout_s=5, off=True)
     assert allowing.outcome("terminal", {"command": "touch x", "unconfined": True}).status == "blocked"
 
 
