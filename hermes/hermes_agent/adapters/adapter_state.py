@@ -25,12 +25,12 @@ import re
 import stat
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.config import hermes_home
+from hermes_agent.core.caches import LruDict
 from hermes_agent.system.files import PRIVATE, JsonFile, hold_directory, open_beneath, write_atomic
 from hermes_agent.system.locks import FileLock
 
@@ -160,8 +160,8 @@ class MessageDeduplicator:
     """
 
     def __init__(self, max_size: int = 2000, ttl_seconds: float = 300) -> None:
-        self._max_size, self._ttl_s = max_size, ttl_seconds
-        self._seen: OrderedDict[str, float] = OrderedDict()
+        self._ttl_s = ttl_seconds
+        self._seen: LruDict[str, float] = LruDict(max_size)
         self._lock = threading.Lock()
 
     def is_duplicate(self, msg_id: str) -> bool:
@@ -172,8 +172,6 @@ class MessageDeduplicator:
             if self._knows(msg_id):
                 return True
             self._seen[msg_id] = time.monotonic()
-            while len(self._seen) > self._max_size:
-                self._seen.popitem(last=False)
             return False
 
     def contains(self, msg_id: str) -> bool:

@@ -30,6 +30,7 @@ from enum import Enum
 from typing import Any
 
 from hermes_agent.adapters.config import Platform
+from hermes_agent.core.calls import call_supported
 
 __all__ = [
     "CHAT_TYPES",
@@ -40,7 +41,6 @@ __all__ = [
     "ProcessingOutcome",
     "SendResult",
     "SessionSource",
-    "accepts",
     "as_send_result",
     "bind_session",
     "build_session_key",
@@ -48,7 +48,6 @@ __all__ = [
     "call_get_chat_info",
     "call_optional",
     "call_send",
-    "call_supported",
     "classify_send_error",
     "get_session_env",
     "is_retryable_error",
@@ -396,8 +395,6 @@ def is_timeout_error(error: str | None) -> bool:
 
 logger = logging.getLogger(__name__)
 
-_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
 
 async def call_connect(adapter: Any, *, is_reconnect: bool = False) -> bool:
     """Connect an adapter; one that returns nothing says yes.
@@ -426,37 +423,6 @@ async def call_get_chat_info(adapter: Any, chat_id: str) -> dict[str, Any]:
     ask = getattr(adapter, "get_chat_info", None)
     found = await _call(ask, (("chat_id", chat_id),), {}) if callable(ask) else None
     return {"name": chat_id, "type": "dm", **(found if isinstance(found, Mapping) else {})}
-
-
-def call_supported(
-    function: Callable[..., Any], leading: tuple[tuple[str, Any], ...], offered: Mapping[str, Any]
-) -> Any:
-    """Call `function` with all of `leading`, and with those of `offered` that it names or `**` would take.
-
-    Args:
-        leading: passed by position; by keyword where the function takes them so only.
-    """
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a built-in without a signature
-        return function(*(value for _, value in leading))
-    only_by_name = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-    by_name = only_by_name | {p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    named = {name: value for name, value in leading if name in only_by_name}
-    positional = [value for name, value in leading if name not in named]
-    filled = {p.name for p in [p for p in parameters if p.kind in _BY_POSITION][: len(positional)]}
-    taken = {n: v for n, v in offered.items() if (takes_any or n in by_name) and n not in filled}
-    return function(*positional, **named, **taken)
-
-
-def accepts(function: Callable[..., Any], name: str) -> bool:
-    """Say whether a function takes a keyword."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a built-in without a signature
-        return False
-    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 async def call_optional(adapter: Any, method: str, *args: Any, **kwargs: Any) -> Any:

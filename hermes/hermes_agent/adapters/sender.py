@@ -21,12 +21,12 @@ from hermes_agent.adapters.events import (
     as_send_result,
     call_optional,
     call_send,
-    call_supported,
     classify_send_error,
     is_retryable_error,
     is_timeout_error,
 )
 from hermes_agent.adapters.text import Length, split_message, strip_markdown
+from hermes_agent.core.calls import call_supported
 
 __all__ = ["MessageSender", "Metadata", "reply_metadata", "send_with_retry", "undeliverable_text"]
 

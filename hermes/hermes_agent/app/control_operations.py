@@ -21,7 +21,6 @@ import contextlib
 import hashlib
 import os
 import signal
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hermes_agent.agent.command_router import CommandCall, CommandRouter, RunSkill, UnknownCommand
 from hermes_agent.commands import find_command, parse_command
 from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.core.log_context import log_context
 from hermes_agent.core.messages import Notice, StopSentence, TurnFinished, new_session_id
@@ -73,7 +73,7 @@ class MemberCommands:
 
     def __init__(self, slash: CommandRouter) -> None:
         self._slash = slash
-        self._new_sessions: OrderedDict[str, str] = OrderedDict()
+        self._new_sessions: LruDict[str, str] = LruDict(MAX_NEW_SESSIONS)
         """Sessions in which commands were given before anything was said, with their principals."""
 
     def is_new_session(self, session: str, principal: str) -> bool:
@@ -113,8 +113,6 @@ class MemberCommands:
             raise UserError(f"/{name} is about a session, and none is open", hint="Say something first, or give -c.")
         if not session:
             self._new_sessions[own] = principal
-            while len(self._new_sessions) > MAX_NEW_SESSIONS:
-                self._new_sessions.popitem(last=False)
         scope = self._slash.scope(own, PLATFORM, APPROVER, principal=principal)
         return MemberCommand(CommandConversation(self._slash, found, scope, ""), found.command.during_turn)
 

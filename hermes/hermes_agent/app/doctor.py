@@ -32,6 +32,7 @@ from hermes_agent.config.check import check_home
 from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.core.errors import ModelError, ToolFailed, UserError
 from hermes_agent.core.messages import Message
+from hermes_agent.core.text import shorten
 from hermes_agent.cron import JobStore
 from hermes_agent.cron.jobs import targets_of
 from hermes_agent.host import Host
@@ -147,7 +148,7 @@ def _ask_model(host: Host, selection: ModelSelection, name: str) -> Iterator[Dia
     seconds = time.monotonic() - began
     _record(host, selection, answer, seconds)
     text = " ".join(answer.message.text.split())
-    shown = text if len(text) <= LONGEST_ANSWER else f"{text[: LONGEST_ANSWER - 1]}…"
+    shown = shorten(text, LONGEST_ANSWER)
     yield Diagnosis("ok", "model", f"{name} answered in {seconds:.1f} s: {shown}")
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.policy import Refusal
 from hermes_agent.runtime.bridge import Bridge
@@ -56,7 +56,7 @@ class Todo:
 
     def __init__(self, last_result: Callable[[str, str], str]) -> None:
         self._last_result = last_result
-        self._lists: OrderedDict[str, list[Item]] = OrderedDict()
+        self._lists: LruDict[str, list[Item]] = LruDict(MAX_SESSIONS)
         self._lock = threading.Lock()
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
@@ -69,9 +69,6 @@ class Todo:
             if given is not None:
                 items = _merge_items(items if args.get("merge") else [], given)
             self._lists[session_id] = items
-            self._lists.move_to_end(session_id)
-            while len(self._lists) > MAX_SESSIONS:
-                self._lists.popitem(last=False)
         counts = {state: sum(item["status"] == state for item in items) for state in STATES}
         return tool_result(todos=items, summary={"total": len(items), **counts})
 

@@ -17,9 +17,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hermes_agent.core.errors import UserError
+
+if TYPE_CHECKING:
+    from hermes_agent.system.files import FileStamp
 
 EFFECTIVE = "config.yaml"
 LOCAL = "config.local.yaml"
@@ -80,19 +83,13 @@ def home_paths(home: Path, environ: Mapping[str, str] | None = None) -> HomePath
     return HomePaths(effective, home / LOCAL, Path(declared), home / ENV_FILE)
 
 
-def stamp(home: Path) -> tuple[tuple[int, int], ...]:
-    """Return what changes when one of the files of the config does: time and size of each."""
+def stamp(home: Path) -> tuple[FileStamp | None, ...]:
+    """Return what changes when one of the files of the config does: the stamp of each."""
+    from hermes_agent.system.files import FileStamp  # not for each command that only asks where its home is
+
     where = home_paths(home)
     files = (where.effective, where.editable, where.env, *((where.declared,) if where.declared else ()))
-    return tuple(_time_and_size(file) for file in files)
-
-
-def _time_and_size(file: Path) -> tuple[int, int]:
-    try:
-        info = file.stat()
-    except OSError:
-        return (0, -1)
-    return (info.st_mtime_ns, info.st_size)
+    return tuple(map(FileStamp.of, files))
 
 
 DEFAULT_PROFILE = "default"

@@ -30,7 +30,7 @@ from hermes_agent.config.schema import (
 )
 from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding
 from hermes_agent.core.secrecy import MASK
-from hermes_agent.core.text import is_near_miss, nearest_name
+from hermes_agent.core.text import is_near_miss, nearest_name, shorten
 
 Kind = Literal["type", "enum", "minimum", "maximum", "minLength", "pattern", "unknown", "near_miss"]
 
@@ -285,8 +285,7 @@ def _describe(value: Any, token: str, *, secret: bool) -> str:
 
 
 def _quoted(text: str) -> str:
-    shown = text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 1] + "…"
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(shorten(text, LONGEST_QUOTE), ensure_ascii=False)
 
 
 def _what_to_write(node: Node, path: KeyPath, value: Any, *, secret: bool) -> str:

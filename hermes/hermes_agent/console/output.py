@@ -30,7 +30,7 @@ from hermes_agent.core.messages import (
     new_session_id,
 )
 from hermes_agent.core.redaction import redactor
-from hermes_agent.core.text import has_colour, nearest_name
+from hermes_agent.core.text import has_colour, nearest_name, shorten
 from hermes_agent.policy import Approver, Choice, NoApprover, Refusal
 
 LINE_LIMIT = 160
@@ -52,8 +52,7 @@ def tool_line(name: str, arguments: dict[str, Any]) -> str:
 
 
 def _one_line(text: str) -> str:
-    flat = " ".join(printable(text).split())
-    return flat if len(flat) <= LINE_LIMIT else flat[: LINE_LIMIT - 1] + "…"
+    return shorten(" ".join(printable(text).split()), LINE_LIMIT)
 
 
 class Renderer:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import abc
 import copy
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind, SelectedProvider, read_setting
+from hermes_agent.core.calls import keywords_of
 
 __all__ = [
     "CONTEXT_ENGINE",
@@ -184,6 +184,5 @@ def compress(engine: ContextEngine, messages: Messages, **offered: Any) -> Messa
 
 
 def _accepted_arguments(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
-    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    parameters = inspect.signature(function).parameters.values()
-    return {p.name: offered[p.name] for p in parameters if p.kind in by_keyword and p.name in offered}
+    names, _ = keywords_of(function)  # an engine with `**kwargs` gets what the contract names alone
+    return {name: value for name, value in offered.items() if name in names}

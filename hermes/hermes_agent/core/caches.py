@@ -1,12 +1,13 @@
-"""May a tool be shown to the model: the cached answers of `check_fn`. Source: plugin contract §4.3."""
+"""Caches: `LruDict` of a limited size, and the answers of `check_fn` of tools. Source: plugin contract §4.3."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 logger = logging.getLogger(__name__)
 
@@ -16,6 +17,39 @@ GRACE_S = 60.0
 
 LIMIT_S = 5.0
 """Longest wait for a check; the turn waits for it."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class LruDict(OrderedDict[K, V]):
+    """A dictionary that drops what was set or used longest ago when it has more than `limit` entries.
+
+    Reading does not count as a use; `use` does.
+
+    Args:
+        on_drop: called with each entry that is dropped for want of room.
+    """
+
+    def __init__(self, limit: int, on_drop: Callable[[K, V], object] | None = None) -> None:
+        super().__init__()
+        self._limit = limit
+        self._on_drop = on_drop
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        while len(self) > self._limit:
+            dropped = self.popitem(last=False)
+            if self._on_drop is not None:
+                self._on_drop(*dropped)
+
+    def use(self, key: K, make: Callable[[], V]) -> V:
+        """Return the value of a key, which `make` returns for a new one, and count it as used just now."""
+        value = self[key] if key in self else make()
+        self[key] = value
+        return value
+
 
 Check = Callable[[], Any]
 Fault = Callable[[str], None]

@@ -6,6 +6,8 @@ what slips of the fingers make; a ratio such as difflib's calls `modal` and `mod
 One rule comes on top: a single *wrong* letter is how real names differ (`modal`, `memori`), so it counts only in
 a long name or when the value looks like the known key's.
 
+Texts cut to a length, and without characters that hide a part of them.
+
 Whether escape sequences may be written to a stream.
 
 The agent's own `hermes NAME`.
@@ -14,9 +16,10 @@ The agent's own `hermes NAME`.
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import TextIO
+from typing import Literal, TextIO
 
 SHORTEST_FOR_A_SLIP = 4
 """Characters below which one edit makes another word (`tts`, `stt`)."""
@@ -82,6 +85,30 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
         return None
     edits, best = ranked[0]
     return best if edits <= max(1, min(len(plain), len(best)) // 3) else None
+
+
+def shorten(text: str, limit: int, *, keep: Literal["start", "ends"] = "start", mark: str = "…") -> str:
+    """Return a text of at most `limit` characters; `mark` stands for what is left out.
+
+    Args:
+        keep: the start of the text, or both of its ends.
+    """
+    if len(text) <= limit:
+        return text
+    room = max(limit - len(mark), 0)
+    if keep == "start":
+        return (text[:room] + mark)[:limit]
+    tail = room // 2
+    return (text[: room - tail] + mark + text[len(text) - tail :])[:limit]
+
+
+_HIDING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+"""What makes a text look other than it is: control characters, changes of direction, zero width."""
+
+
+def printable(text: str) -> str:
+    """Return a text for a user to judge: characters that would hide or reorder a part of it are written out."""
+    return _HIDING.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
 
 
 def has_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:

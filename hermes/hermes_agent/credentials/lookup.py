@@ -21,11 +21,12 @@ from pathlib import Path
 
 from hermes_agent.config.dotenv import read_env_file
 from hermes_agent.core.secrecy import find_secrets, is_public_value, name_kind
+from hermes_agent.system.files import FileStamp
 
 logger = logging.getLogger(__name__)
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_State = tuple[int, int, int]
+_State = FileStamp | None
 
 
 class Credentials:
@@ -148,8 +149,7 @@ class Credentials:
     def _env_file(self, path: Path) -> dict[str, str]:
         """The values of a file of `NAME=value` lines; empty when it is absent or cannot be read."""
         try:
-            info = path.stat()
-            state = (info.st_mtime_ns, info.st_size, info.st_ino)
+            state = FileStamp.of(path.stat())
             known = self._parsed.get(path)
             if known is None or known[0] != state:
                 known = (state, read_env_file(path))

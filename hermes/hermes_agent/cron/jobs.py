@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.text import shorten
 from hermes_agent.core.untrusted import find_injection
 from hermes_agent.cron.schedule import Schedule, parse_schedule
 
@@ -271,4 +272,4 @@ def _whole_number(value: Any) -> int:
 
 def _name(job: Job) -> str:
     text = job.prompt.strip().split("\n", 1)[0] or job.script or ", ".join(job.skills)
-    return text if len(text) <= 50 else text[:49] + "…"
+    return shorten(text, 50)

@@ -4,8 +4,9 @@ A message is stored before its platform is told that it arrived; its replies are
 it; a reply is sent until the platform confirms it.
 """
 
+from hermes_agent.core.backoff import Backoff
 from hermes_agent.delivery.inbox import InboxClaim
-from hermes_agent.delivery.mailbox import Backoff, Mailbox
+from hermes_agent.delivery.mailbox import Mailbox
 from hermes_agent.delivery.messages import (
     DeliveryCheck,
     InboundMessage,

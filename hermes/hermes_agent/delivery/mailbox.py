@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from hermes_agent.core.backoff import Backoff
 from hermes_agent.delivery import inbox, outbox
 from hermes_agent.delivery.inbox import Conversation, InboxClaim
 from hermes_agent.delivery.messages import (
@@ -260,19 +260,6 @@ class MailboxExecutor(Protocol):
     def start(self, fn: Callable[[], T]) -> asyncio.Future[T]:
         """Hand `fn` in; it is finished whatever becomes of the side that waits."""
         ...
-
-
-class Backoff:
-    """How long to wait after a failed attempt: doubling, with jitter, so that many do not come back at once."""
-
-    def __init__(self, first_s: float = 1.0, longest_s: float = 600.0) -> None:
-        self._first_s = first_s
-        self._longest_s = longest_s
-
-    def after(self, attempt: int) -> float:
-        """Return seconds after attempt number `attempt`, from 1."""
-        wait_s = min(self._first_s * 2.0 ** min(attempt - 1, 30), self._longest_s)
-        return wait_s * random.uniform(0.75, 1.25)
 
 
 class MailboxClient:

@@ -13,8 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from hermes_agent.core.backoff import Backoff
 from hermes_agent.delivery.inbox import Conversation, InboxClaim
-from hermes_agent.delivery.mailbox import Backoff, Mailbox, MailboxClient, MailboxExecutor
+from hermes_agent.delivery.mailbox import Mailbox, MailboxClient, MailboxExecutor
 from hermes_agent.delivery.messages import InboundMessage, OutboundReply, ParkedTarget, Receipt, ReplyTarget
 from hermes_agent.delivery.workers import (
     MIN_LIFETIME_S,

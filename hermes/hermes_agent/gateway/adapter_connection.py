@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from hermes_agent.adapters.config import PlatformConfig
 from hermes_agent.adapters.events import call_connect
 from hermes_agent.adapters.registry import PlatformEntry
+from hermes_agent.core.backoff import Backoff
 from hermes_agent.runtime.bridge import Bridge
 
 logger = logging.getLogger(__name__)
@@ -58,10 +58,10 @@ class ConnectionPauses:
     """Failures in a row that open the circuit."""
 
     def after(self, failures: int) -> float:
-        """Return the pause, a little different each time, so that many platforms do not knock at once."""
+        """Return the pause after so many failures in a row."""
         if failures >= self.breaks_after:
             return self.paused
-        return float(min(self.longest, self.first * 2 ** (failures - 1)) * random.uniform(0.8, 1.2))
+        return Backoff(self.first, self.longest, jitter=0.2).after(failures)
 
 
 class AdapterConnection:

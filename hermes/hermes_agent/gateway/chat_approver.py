@@ -11,8 +11,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from hermes_agent.adapters.events import accepts, as_send_result, call_optional, call_send, call_supported
+from hermes_agent.adapters.events import as_send_result, call_optional, call_send
 from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.calls import accepts, call_supported
 from hermes_agent.gateway.adapter_connection import AdapterConnection
 from hermes_agent.policy import Choice, PendingQuestion, PendingQuestions, QueuedApprover, Refusal
 from hermes_agent.runtime.bridge import Bridge

@@ -36,7 +36,6 @@ from hermes_agent.adapters.events import (
     as_send_result,
     call_optional,
     call_send,
-    call_supported,
     classify_send_error,
     is_timeout_error,
 )
@@ -44,6 +43,7 @@ from hermes_agent.adapters.media_references import file_method
 from hermes_agent.adapters.registry import GatewayConfig, PlatformEntry, cron_target
 from hermes_agent.adapters.sender import MessageSender
 from hermes_agent.adapters.text import split_message, strip_markdown
+from hermes_agent.core.calls import call_supported
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Content
 from hermes_agent.core.redaction import redactor

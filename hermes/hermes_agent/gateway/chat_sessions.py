@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import OrderedDict
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from hermes_agent.adapters.events import (
 )
 from hermes_agent.adapters.sender import reply_metadata
 from hermes_agent.agent.command_router import CommandCall, RunSkill, UnknownCommand
+from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import new_session_id
 from hermes_agent.delivery import ClaimedMessage, InboundMessage, OutboundReply, ReplyTarget
@@ -82,8 +82,8 @@ class ChatSessions:
         self._lane = self._bridge.serial_executor("gateway")
         self._routes: ChatRouteStore | None = None
         self._slots = asyncio.Semaphore(works.settings.turns)
-        self._fresh: OrderedDict[int, MessageEvent] = OrderedDict()
-        self._approvals: OrderedDict[str, Approvals] = OrderedDict()
+        self._fresh: LruDict[int, MessageEvent] = LruDict(MAX_REMEMBERED)
+        self._approvals: LruDict[str, Approvals] = LruDict(MAX_REMEMBERED)
         self._after: set[asyncio.Task[None]] = set()
 
     # -- what came in --------------------------------------------------------------------------------------------
@@ -91,8 +91,6 @@ class ChatSessions:
     def remember(self, receipt: int, event: MessageEvent) -> None:
         """Keep an event as the adapter made it: on disk it lacks what is no JSON."""
         self._fresh[receipt] = event
-        while len(self._fresh) > MAX_REMEMBERED:
-            self._fresh.popitem(last=False)
 
     async def serve(self, message: ClaimedMessage) -> Sequence[OutboundReply]:
         """Answer a message."""
@@ -319,11 +317,8 @@ class ChatSessions:
         if known is None:
             off, smart = agent.settings.approvals_off, agent.settings.smart
             known = Approvals(approver, timeout_s=self.deps.settings.approval_s, off=off, smart=smart)
-            self._approvals[session_id] = known
         known.set_approver(approver, told)
-        self._approvals.move_to_end(session_id)
-        while len(self._approvals) > MAX_REMEMBERED:
-            self._approvals.popitem(last=False)
+        self._approvals[session_id] = known
         return known
 
     async def save_question(self, key: str) -> None:

@@ -20,6 +20,7 @@ from hermes_agent.adapters.events import MessageEvent, SendResult, call_send
 from hermes_agent.adapters.sender import MessageSender
 from hermes_agent.core.messages import Content, Event, TextDelta, ToolFinished, ToolStarted, TurnFinished
 from hermes_agent.core.redaction import redactor
+from hermes_agent.core.text import shorten
 from hermes_agent.delivery import ClaimedMessage, StaleClaim
 from hermes_agent.gateway.adapter_connection import AdapterConnection
 from hermes_agent.gateway.chat_messages import message_limit
@@ -239,7 +240,7 @@ def _line(emoji: str, event: ToolStarted, *, verbose: bool) -> str:
     flat = " ".join((" ".join(values) if verbose else values[0] if values else "").split())
     limit = 4 * MAX_LINE_LENGTH if verbose else MAX_LINE_LENGTH
     flat = redactor(flat)
-    short = flat if len(flat) <= limit else flat[: limit - 1] + "…"
+    short = shorten(flat, limit)
     return f"{emoji or '⚡'} {event.name}" + (f": {short}" if short else "")
 
 

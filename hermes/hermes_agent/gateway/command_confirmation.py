@@ -20,10 +20,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.adapters.config import HomeChannel
-from hermes_agent.adapters.events import MessageEvent, SessionSource, as_send_result, call_supported
+from hermes_agent.adapters.events import MessageEvent, SessionSource, as_send_result
 from hermes_agent.adapters.questions import CONFIRM
 from hermes_agent.adapters.sender import reply_metadata
 from hermes_agent.config.edit import set_value
+from hermes_agent.core.calls import call_supported
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.delivery import ClaimedMessage, InboundMessage, OutboundReply, ReplyTarget

@@ -18,13 +18,14 @@ import logging
 import re
 import sqlite3
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from hermes_agent.adapters.config import PlatformConfig
 from hermes_agent.adapters.events import MessageEvent, MessageType, SessionSource, build_session_key
+from hermes_agent.core.caches import LruDict
 from hermes_agent.delivery import InboundMessage, OutboundReply, Receipt, ReplyTarget
 from hermes_agent.gateway.access import AccessControl, Admission, PairingStore, principal
 from hermes_agent.gateway.adapter_connection import AdapterConnection
@@ -48,17 +49,15 @@ class RateLimits:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._seen: OrderedDict[str, deque[float]] = OrderedDict()
-        self._warned: OrderedDict[str, float] = OrderedDict()
+        self._seen: LruDict[str, deque[float]] = LruDict(MAX_SENDERS)
+        self._warned: LruDict[str, float] = LruDict(MAX_SENDERS)
 
     def count_message(self, whose: str, limit: int) -> bool:
         """Count a message; false when there were `limit` of them in the last minute. 0 means no limit."""
         if limit <= 0:
             return True
         now = self._clock()
-        seen = self._seen.setdefault(whose, deque())
-        self._seen.move_to_end(whose)
-        _drop_oldest(self._seen)
+        seen = self._seen.use(whose, deque)
         while seen and now - seen[0] >= WINDOW_S:
             seen.popleft()
         if len(seen) >= limit:
@@ -73,14 +72,7 @@ class RateLimits:
         if last is not None and now - last < WARN_EVERY_S:
             return False
         self._warned[whom] = now
-        self._warned.move_to_end(whom)
-        _drop_oldest(self._warned)
         return True
-
-
-def _drop_oldest(known: OrderedDict[str, Any]) -> None:
-    while len(known) > MAX_SENDERS:
-        known.popitem(last=False)
 
 
 logger = logging.getLogger(__name__)

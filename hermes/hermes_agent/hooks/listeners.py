@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol, Self
 
+from hermes_agent.core.calls import keywords_of
 from hermes_agent.core.errors import PluginError
 from hermes_agent.runtime.steps import OVERRUN, DeadlineStep, Steps
 
@@ -251,13 +252,8 @@ def log_failure(word: str, name: str, listener: Listener, error: BaseException) 
 
 def named_keywords(callback: Callable[..., Any]) -> frozenset[str] | None:
     """Return the keywords that `callback` names, or None when it takes any."""
-    try:
-        parameters = inspect.signature(callback).parameters.values()
-    except (TypeError, ValueError):  # a built-in without a signature takes what it is given
-        return None
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return None
-    return frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+    names, takes_any = keywords_of(callback)
+    return None if takes_any else names
 
 
 _State = dict[str, tuple[Listener, ...]]

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hermes_agent.core.backoff import Backoff
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.mcp import sdk
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 RECONNECTS = 5
 """Tries with growing pauses, until the server's tools are taken away and it is tried now and then."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+BACKOFF = Backoff(0.5, 30.0, jitter=0.0)
 RETRY_S = 300.0
 ENDS_WITHIN_S = 15.0
 REFRESH_S = 1.0
@@ -198,7 +199,7 @@ class McpConnection:
             if failures == RECONNECTS + 1:
                 self._publish(None, {})
             self.first_attempt.set()
-            wait_s = RETRY_S if lasting else min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (failures - 1))
+            wait_s = RETRY_S if lasting else BACKOFF.after(failures)
             await self._pause(wait_s)
 
     async def _pause(self, limit_s: float | None) -> None:

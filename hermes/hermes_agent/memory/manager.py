@@ -7,7 +7,6 @@ The provider serves the sessions of the home's owner. Other people's it serves w
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.contracts.tool import Effect
+from hermes_agent.core.caches import LruDict
 from hermes_agent.core.registry import Owner
 from hermes_agent.memory.feature import TOOLSET, MemoryTool, register_memory
 from hermes_agent.memory.notes import NoteChange, Notes, NoteSettings, notes_folder
@@ -86,8 +86,10 @@ class MemoryManager:
         self.budget_s = BUDGET_S
         """How long a turn waits for what is recalled."""
         self._background = BackgroundCalls(bridge.serial_executor("memory"))
-        self._notes_names: OrderedDict[str, str] = OrderedDict()
-        self._sessions: OrderedDict[str, tuple[ProviderInstances, ProviderSession, Messages]] = OrderedDict()
+        self._notes_names: LruDict[str, str] = LruDict(MAX_KNOWN_SESSIONS)
+        self._sessions: LruDict[str, tuple[ProviderInstances, ProviderSession, Messages]] = LruDict(
+            MAX_SESSIONS, on_drop=lambda _, dropped: dropped[1].end(dropped[2])
+        )
         self._instances: ProviderInstances | None = None
         self._offered: list[dict[str, Any]] = []
         self._warnings: set[str] = set()
@@ -108,9 +110,6 @@ class MemoryManager:
         """
         person = self._person(principal)
         self._notes_names[session_id] = person
-        self._notes_names.move_to_end(session_id)
-        while len(self._notes_names) > MAX_KNOWN_SESSIONS:
-            self._notes_names.popitem(last=False)
         notices = await self._start(session_id, principal, platform) if with_provider else []
         if not is_new:
             return InitialMemory("", tuple(notices))
@@ -221,9 +220,6 @@ class MemoryManager:
 
     def _keep(self, session_id: str, entry: tuple[ProviderInstances, ProviderSession, Messages]) -> None:
         self._sessions[session_id] = entry
-        while len(self._sessions) > MAX_SESSIONS:
-            _, (_, oldest, messages) = self._sessions.popitem(last=False)
-            oldest.end(messages)
 
     def _offer(self, plugin: str, schemas: Sequence[dict[str, Any]]) -> None:
         """Register the provider's tools; a name of the agent's own, or of another plugin, stays theirs."""

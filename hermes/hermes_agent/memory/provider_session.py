@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
 import logging
 import os
 import re
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.memory import MemoryProvider
+from hermes_agent.core.calls import accepts
 from hermes_agent.core.errors import UserError
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.runtime.workers import SerialExecutor
@@ -267,7 +267,7 @@ class ProviderSession:
         user, assistant = sanitize_context(user), sanitize_context(assistant)
 
         def work() -> None:
-            more = {"messages": messages} if _takes_parameter(self.provider.sync_turn, "messages") else {}
+            more = {"messages": messages} if accepts(self.provider.sync_turn, "messages") else {}
             self._call_bounded("sync_turn", user, assistant, session_id=self.session_id, **more)
             self._call_bounded("queue_prefetch", user, session_id=self.session_id)
 
@@ -278,7 +278,7 @@ class ProviderSession:
 
         def work() -> None:
             function = getattr(self.provider, "on_memory_write", None)
-            more = {"metadata": metadata} if function is not None and _takes_parameter(function, "metadata") else {}
+            more = {"metadata": metadata} if function is not None and accepts(function, "metadata") else {}
             self._call_bounded("on_memory_write", action, target, content, **more)
 
         self._lane.post_from_thread(work)
@@ -322,15 +322,6 @@ class ProviderSession:
 def _function(schema: dict[str, Any]) -> dict[str, Any]:
     inner = schema.get("function")
     return inner if isinstance(inner, dict) else schema
-
-
-def _takes_parameter(function: Callable[..., Any], parameter: str) -> bool:
-    """Say whether a function takes an argument of that name, or any."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-    return parameter in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 class SetupField(NamedTuple):

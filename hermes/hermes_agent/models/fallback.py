@@ -13,11 +13,11 @@ Who failed is asked last for a while, also by other conversations.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+from hermes_agent.core.backoff import Backoff
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.models.client_pool import ChosenModel
@@ -73,9 +73,8 @@ def _without_overlap(said: str, text: str) -> str:
     return text
 
 
-FIRST_WAIT_S = 0.5
-"""Before the first repetition, where the provider names no time; each further wait is twice as long."""
-LONGEST_BACKOFF_S = 30.0
+BACKOFF = Backoff(0.5, 30.0, jitter=0.2)
+"""Before a repetition, where the provider names no time."""
 LONGEST_WAIT_S = 120.0
 """A provider that asks for more is not waited for."""
 NOTICE_S = 2.0
@@ -138,7 +137,7 @@ class RequestAttempts:
         """Failures so far."""
         self._left = retries
         self._refusal = refusal
-        self._backoff_s = FIRST_WAIT_S
+        self._waits = 0
         self.first = self.chosen = chosen
         self._others: list[ChosenModel] | None = None
         if chosen.health.is_paused and (other := self._next()) is not None:
@@ -195,12 +194,11 @@ class RequestAttempts:
         if not self._left or (asked_s or 0.0) > LONGEST_WAIT_S:
             return None
         self._left -= 1
-        backoff_s, self._backoff_s = self._backoff_s, min(2 * self._backoff_s, LONGEST_BACKOFF_S)
-        # jitter: many conversations that failed together do not come back together
-        return asked_s if asked_s is not None else backoff_s * random.uniform(0.8, 1.2)
+        self._waits += 1
+        return asked_s if asked_s is not None else BACKOFF.after(self._waits)
 
     def _switch(self, other: ChosenModel) -> float:
-        self.chosen, self._left, self._backoff_s = other, self.retries, FIRST_WAIT_S
+        self.chosen, self._left, self._waits = other, self.retries, 0
         return 0.0
 
     def _next(self) -> ChosenModel | None:

@@ -28,6 +28,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import BUILTIN, Conflict, Registry
 from hermes_agent.core.secrecy import MASK
+from hermes_agent.core.text import shorten
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.models.bundled import BUNDLED_ORDER, bundled_profile
@@ -191,7 +192,7 @@ class ModelEndpoint:
         if self.key:
             text = text.replace(self.key, MASK)
         text = _CONTROL.sub(" ", redactor(text)).strip()
-        return text if len(text) <= limit else text[: limit - 1] + "…"
+        return shorten(text, limit)
 
 
 DEFAULT_PROFILE = "default"

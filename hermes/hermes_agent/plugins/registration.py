@@ -42,6 +42,7 @@ from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.memory import MemoryProvider, check_memory_provider
 from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.contracts.tool import SKILL, TOOL
+from hermes_agent.core.calls import required_arguments, takes_positional
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.core.registry import BUILTIN, Conflict, Owner, describe_owner
 from hermes_agent.core.text import SUBCOMMANDS
@@ -175,7 +176,7 @@ def register_command(
     """Register a slash command; `ctx` is the first argument of a handler that asks for two."""
     if not callable(handler):
         raise TypeError(f"the handler of command {name!r} is {handler!r}: expected something that can be called")
-    if _required_arguments(handler) == 2:
+    if required_arguments(handler) == 2:
         handler = partial(handler, ctx)
     key = normalise_name(name)
     try:
@@ -213,16 +214,6 @@ def register_cli_command(by: Registration, command: CliCommand) -> None:
         by.refused(CLI_COMMAND.label, f"hermes {key}", exc.owner)
         return
     add_once(by.record.cli_commands_registered, key)
-
-
-def _required_arguments(handler: Callable[..., Any]) -> int:
-    """Return how many positional arguments `handler` must be given; 1 when it cannot be told."""
-    try:
-        parameters = inspect.signature(handler).parameters.values()
-    except (TypeError, ValueError):  # a built-in without a signature
-        return 1
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(p.kind in positional and p.default is p.empty for p in parameters)
 
 
 def register_memory_cli(by: Registration, loaded: Any) -> None:
@@ -359,7 +350,7 @@ def _has_register(loaded: Any) -> bool:
 def _find_memory(loaded: Any) -> Register | None:
     """Return what registers a provider, its class, or what a function without arguments returns."""
     if isinstance(loaded, ModuleType) or _has_register(loaded) or check_memory_provider(loaded):
-        if inspect.isfunction(loaded) and not _takes_ctx(loaded):
+        if inspect.isfunction(loaded) and not takes_positional(loaded):
             return partial(_register_made_memory, loaded)
         return None
     return partial(_register_made_memory, loaded if inspect.isclass(loaded) else lambda: loaded)
@@ -388,18 +379,10 @@ def _find_model_provider(loaded: Any) -> Register:
 
 
 def _register_profiles(register: Callable[..., Any], ctx: Any) -> None:
-    made = register(ctx) if _takes_ctx(register) else register()
+    made = register(ctx) if takes_positional(register) else register()
     for profile in made if isinstance(made, list | tuple) else (made,):
         if isinstance(profile, ProviderProfile):
             ctx.register_model_provider(profile)
-
-
-def _takes_ctx(register: Callable[..., Any]) -> bool:
-    try:
-        parameters = inspect.signature(register).parameters.values()
-    except (TypeError, ValueError):  # a built-in without a signature
-        return True
-    return any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
 
 
 def run_cli_command(command: CliCommand, argv: Sequence[str], bridge: Bridge) -> int:

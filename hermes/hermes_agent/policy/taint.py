@@ -18,6 +18,7 @@ from pathlib import Path
 from stat import S_ISDIR
 
 from hermes_agent.contracts.tool import ApprovalRequest, Does, Effect
+from hermes_agent.core.text import shorten
 from hermes_agent.core.untrusted import TAG, mark_untrusted, split_marked
 from hermes_agent.policy.taint_addresses import Address
 from hermes_agent.policy.taint_rules import (
@@ -476,5 +477,4 @@ def _is_newer(path: str, since: float) -> bool:
 
 
 def _short(text: str, limit: int = 160) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return shorten(" ".join(text.split()), limit)

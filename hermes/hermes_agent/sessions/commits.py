@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import AccessDenied
 from hermes_agent.core.messages import Message, ToolCall, Usage
+from hermes_agent.core.text import shorten
 from hermes_agent.sessions.principals import LOCAL
 from hermes_agent.sessions.turn_journal import TurnRecord
 from hermes_agent.sessions.usage import UsageRecord
@@ -138,8 +139,7 @@ def plain_title(text: str) -> str:
 
 def _title(text: str) -> str:
     """Return the first line of `text`, at most 60 characters."""
-    line = plain_title(text.strip().split("\n", 1)[0])
-    return line if len(line) <= 60 else line[:59] + "…"
+    return shorten(plain_title(text.strip().split("\n", 1)[0]), 60)
 
 
 COMPACTIONS = Schema(

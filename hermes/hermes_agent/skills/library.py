@@ -23,6 +23,7 @@ from typing import Any
 from hermes_agent.contracts.tool import SKILL, PluginSkill
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import Registry
+from hermes_agent.core.text import shorten
 from hermes_agent.core.untrusted import find_injection
 from hermes_agent.hooks import HookBus
 from hermes_agent.skills.skill_file import (
@@ -126,7 +127,7 @@ def index_text(skills: Sequence[LocalSkill], *, of_others: int = 0) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= LINE_CHARS else text[: LINE_CHARS - 1] + "…"
+    return shorten(text, LINE_CHARS)
 
 
 def _safe(text: str) -> str:
@@ -177,7 +178,7 @@ class SkillTextRules:
             logger.warning("a command of the skill in %s took longer than %g s", directory, self.shell_timeout_s)
             return f"[stopped after {self.shell_timeout_s:g} s: {command}]"
         text = redactor((done.head + done.tail).decode("utf-8", "replace")).strip()
-        return text if len(text) <= OUTPUT_CHARS else text[: OUTPUT_CHARS - 1] + "…"
+        return shorten(text, OUTPUT_CHARS)
 
 
 LIFECYCLE = "on_skill_lifecycle"

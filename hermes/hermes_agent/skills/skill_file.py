@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_agent.config.bounded_yaml import YamlRejected, parse_yaml
-from hermes_agent.system.files import hold_directory, open_beneath
+from hermes_agent.system.files import FileStamp, hold_directory, open_beneath
 
 FOLDERS = ("references", "templates", "scripts", "assets")
 MAX_BYTES = 1024 * 1024
@@ -291,7 +291,7 @@ class SkillFolder:
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self.roots = tuple(roots)
-        self._cache: dict[str, tuple[tuple[int, int], SkillFile | None]] = {}
+        self._cache: dict[str, tuple[FileStamp | None, SkillFile | None]] = {}
 
     def find(self) -> list[LocalSkill]:
         """Return every skill, sorted by place. What cannot be read is left out, with a line in the log."""
@@ -315,7 +315,7 @@ class SkillFolder:
         except OSError as exc:
             logger.warning("the skill %s is left out: %s", file, exc.strerror)
             return None
-        stamp = (status.st_mtime_ns, status.st_size)
+        stamp = FileStamp.of(status)
         known = self._cache.get(file)
         if known is not None and known[0] == stamp:
             return known[1]

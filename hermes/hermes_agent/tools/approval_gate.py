@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from hermes_agent.contracts.tool import ApprovalRequest, Effect, ToolEntry
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import BUILTIN
+from hermes_agent.core.text import shorten
 from hermes_agent.hooks import GuardAllow, GuardAsk, GuardBlock
 from hermes_agent.hooks.listeners import named_keywords
 from hermes_agent.policy import Refusal
@@ -303,8 +304,7 @@ def _tool_question(entry: ToolEntry | None, args: dict[str, Any]) -> ApprovalReq
 
 
 def _short(arguments: dict[str, Any], limit: int = 400) -> str:
-    text = json.dumps(arguments, ensure_ascii=False, default=str)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return shorten(json.dumps(arguments, ensure_ascii=False, default=str), limit)
 
 
 Note = Callable[[str, str, float, str], None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import re
@@ -22,6 +21,7 @@ from hermes_agent.contracts.terminal_env import (
     TerminalEnvironment,
     TerminalEnvironmentProvider,
 )
+from hermes_agent.core.calls import supported
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.system.installation import bundled_plugin
 from hermes_agent.system.processes import CommandResult, OutputFilter, find_shell, tool_environment
@@ -259,7 +259,7 @@ class PluginBackend(HostBackend):
         if call.stdin:
             wanted["stdin_data"] = call.stdin.decode("utf-8", "replace")
         try:
-            answer = environment.execute(script, **_accepted_keywords(environment.execute, wanted))
+            answer = environment.execute(script, **supported(environment.execute, wanted))
         except Exception as exc:
             raise ToolFailed(f"the terminal backend {self.name} failed: {type(exc).__name__}: {exc}") from exc
         code = answer.get("returncode", answer.get("exit_code"))
@@ -320,17 +320,6 @@ class PluginBackend(HostBackend):
         except Exception as exc:  # noqa: BLE001 - a plugin's code
             logger.warning("the terminal backend %s cannot say %s: %s", self.name, name, exc)
             return default
-
-
-def _accepted_keywords(function: Any, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the keywords that a function takes."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return wanted
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return wanted
-    return {name: value for name, value in wanted.items() if name in parameters}
 
 
 BUNDLED_BACKENDS = {

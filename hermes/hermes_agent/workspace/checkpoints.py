@@ -15,21 +15,21 @@ import logging
 import os
 import re
 import shutil
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.commands import CommandTable
+from hermes_agent.core.caches import LruDict
+from hermes_agent.core.text import printable
+from hermes_agent.system.locks import KeyedLocks
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.checkpoint_files import EVERYTHING, Git, GitError, RepositoryTooLarge
 from hermes_agent.workspace.paths import PathRules
 from hermes_agent.workspace.sandbox.file_rules import is_inside
 from hermes_agent.workspace.search_process import SKIPPED_DIRECTORIES
-from hermes_agent.workspace.text_forms import printable
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.shadow_repository import Checkpoint, RestoreResult, ShadowRepository
@@ -39,7 +39,6 @@ logger = logging.getLogger(__name__)
 
 REMEMBERED = 1_000
 """Turns, and folders that cannot be kept, that are known."""
-LOCKS = 16
 """Folders that are kept at once; two may share one."""
 SLACK = 10
 """So many more than `max_snapshots` there may be before the oldest go, since packing takes time."""
@@ -76,11 +75,11 @@ class Checkpoints:
         self._store = home / "checkpoints"
         self._places = places
         self._path = environ.get("PATH") or os.defpath
-        self._turns: OrderedDict[tuple[str, str], Checkpoint | None] = OrderedDict()
+        self._turns: LruDict[tuple[str, str], Checkpoint | None] = LruDict(REMEMBERED)
         """What each turn has of each folder; None where there can be none."""
-        self._too_much: OrderedDict[str, None] = OrderedDict()
+        self._too_much: LruDict[str, None] = LruDict(REMEMBERED)
         """Folders that cannot be kept whole."""
-        self._locks = tuple(threading.Lock() for _ in range(LOCKS))
+        self._locks = KeyedLocks()
         self._explained = False
 
     @classmethod
@@ -131,11 +130,9 @@ class Checkpoints:
         self, folder: str, paths: tuple[str, ...] | None, changed: str, session: str, turn: str, why: str
     ) -> bool:
         key = (turn, folder if paths is None else f"/{paths[0]}")
-        with self._locks[hash(folder) % LOCKS]:  # calls of one turn may run at once
+        with self._locks.hold(folder):  # calls of one turn may run at once
             if not turn or key not in self._turns:
                 self._turns[key] = self._made(folder, paths, session, turn, why)
-                if len(self._turns) > REMEMBERED:
-                    self._turns.popitem(last=False)
             made = self._turns[key]
             if made is None:
                 return False
@@ -159,8 +156,6 @@ class Checkpoints:
             logger.warning("no checkpoint of %s: %s", folder, exc)
             if paths is None and isinstance(exc, RepositoryTooLarge):
                 self._too_much[folder] = None
-                if len(self._too_much) > REMEMBERED:
-                    self._too_much.popitem(last=False)
             return None
 
     def _git_is_missing(self) -> bool:

@@ -24,6 +24,7 @@ from typing import Any, Literal
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.redaction import redactor
+from hermes_agent.core.text import printable
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import tool_context
 from hermes_agent.workspace.text_forms import (
@@ -32,7 +33,6 @@ from hermes_agent.workspace.text_forms import (
     adapt_line_ends,
     decode_text,
     find_lines,
-    printable,
     reindent,
 )
 from hermes_agent.workspace.tool_context import ToolContext

@@ -16,13 +16,14 @@ from typing import Any
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.redaction import redactor
+from hermes_agent.core.text import printable
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.policy.operator_rules import CommandPolicy
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import tool_context
 from hermes_agent.workspace.background_processes import BackgroundProcess, BackgroundProcesses
 from hermes_agent.workspace.schemas import ACTIONS
-from hermes_agent.workspace.text_forms import printable, shorten, strip_sequences
+from hermes_agent.workspace.text_forms import shorten_output, strip_sequences
 from hermes_agent.workspace.tool_context import ToolContext
 
 WAIT_S = 60
@@ -166,7 +167,7 @@ class ProcessTool:
         return f"[{gone:,} bytes left out]\n{text}" if gone > 0 else text
 
     def _fit(self, text: str) -> str:
-        return shorten(text, self.max_bytes, max_lines=self.max_lines, max_line_chars=self.max_line_chars)
+        return shorten_output(text, self.max_bytes, max_lines=self.max_lines, max_line_chars=self.max_line_chars)
 
 
 def _clean(data: bytes) -> str:
@@ -305,7 +306,7 @@ class ProcessWatcher:
         end = self.processes.end(process) or {}
         how = f"exit code {end.get('code')}" if status == "exited" else f"it was {status}"
         text = _clean_output(self.processes.output(process)[0])
-        tail = shorten(text[-TAIL_CHARS:], TAIL_CHARS, max_lines=40, max_line_chars=500)
+        tail = shorten_output(text[-TAIL_CHARS:], TAIL_CHARS, max_lines=40, max_line_chars=500)
         return f"{how}]\n{self._output_text(process, tail)}"
 
     def _output_text(self, process: BackgroundProcess, output: str) -> str:

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.text import printable
 from hermes_agent.system.processes import CommandResult
 from hermes_agent.workspace.backend import ShellState, run_command
 from hermes_agent.workspace.paths import IsDirectory, PathRules, kind_of, open_for_listing
-from hermes_agent.workspace.text_forms import printable
 
 MOST_BYTES = 20_000_000
 """A longer file is read up to here."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import ToolFailed
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class TaskShells:
         self._choose = choose
         self._backend: TerminalBackend | None = None
         self._persistent = persistent
-        self._tasks: OrderedDict[str, _Task] = OrderedDict()
+        self._tasks: LruDict[str, _Task] = LruDict(MAX_TASKS)
         self._lock = threading.Lock()
 
     @property
@@ -134,8 +134,4 @@ class TaskShells:
             self._backend.close_all()
 
     def _task(self, task_id: str) -> _Task:
-        task = self._tasks.setdefault(task_id, _Task())
-        self._tasks.move_to_end(task_id)
-        while len(self._tasks) > MAX_TASKS:
-            self._tasks.popitem(last=False)
-        return task
+        return self._tasks.use(task_id, _Task)

@@ -21,6 +21,7 @@ from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.redaction import redactor
+from hermes_agent.core.text import printable
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy.approvals import can_judge
 from hermes_agent.policy.operator_rules import CommandPolicy, CommandReview
@@ -31,7 +32,7 @@ from hermes_agent.workspace.backend import MAX_STATE, ShellState, run_command
 from hermes_agent.workspace.background_processes import BackgroundProcesses
 from hermes_agent.workspace.schemas import TERMINAL
 from hermes_agent.workspace.task_shells import TaskShells
-from hermes_agent.workspace.text_forms import decode_output, printable, shorten, strip_sequences
+from hermes_agent.workspace.text_forms import decode_output, shorten_output, strip_sequences
 from hermes_agent.workspace.tool_context import ToolContext
 
 logger = logging.getLogger(__name__)
@@ -336,7 +337,7 @@ class TerminalTool:
         if transforms:
             text = self._transformed(text, plan, done, task_id)
         text = redactor(strip_sequences(text))
-        text = shorten(text, self.max_bytes, max_lines=self.max_lines, max_line_chars=self.max_line_chars)
+        text = shorten_output(text, self.max_bytes, max_lines=self.max_lines, max_line_chars=self.max_line_chars)
         notes = (work.result_text(text), self._closed_hint(plan, text)) if plan.confined else ()
         return self._result(text, plan, done, notes)
 

@@ -132,9 +132,6 @@ _SEQUENCE = re.compile(
     re.DOTALL,
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_HIDING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-"""What makes a text look other than it is: control characters, changes of direction, zero width."""
-
 _LEFT_OUT = re.compile(r"\[[\d,]+ bytes left out\]")
 
 
@@ -158,7 +155,7 @@ def strip_sequences(text: str) -> str:
     return _CONTROL.sub("", _SEQUENCE.sub("", text)).replace("\r\n", "\n")
 
 
-def shorten(text: str, limit: int, *, max_lines: int, max_line_chars: int) -> str:
+def shorten_output(text: str, limit: int, *, max_lines: int, max_line_chars: int) -> str:
     """Return the beginning and the end of a text: about `limit` characters, `max_lines` lines, each cut to size."""
     lines = [
         line if len(line) <= max_line_chars else f"{line[:max_line_chars]}… [{len(line) - max_line_chars:,} more]"
@@ -177,11 +174,6 @@ def shorten(text: str, limit: int, *, max_lines: int, max_line_chars: int) -> st
     head = head[: head.rfind("\n", len(head) // 2) + 1 or len(head)]
     tail = tail[tail.find("\n", 0, len(tail) // 2) + 1 :]
     return f"{head}\n[{len(text) - len(head) - len(tail):,} characters left out]\n{tail}"
-
-
-def printable(text: str) -> str:
-    """Return a text for a person to judge: characters that would hide or reorder a part of it are written out."""
-    return _HIDING.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
 
 
 def syntax_error(path: str, text: str) -> str:

@@ -16,7 +16,6 @@ import io
 import os
 import stat
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -26,13 +25,15 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.config.home import PRINCIPALS
 from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.text import printable
+from hermes_agent.system.files import FileStamp
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.checkpoints import Checkpoints
 from hermes_agent.workspace.paths import PathRules, WriteConcern, open_regular, resolve
 from hermes_agent.workspace.sandbox.file_rules import is_inside
 from hermes_agent.workspace.task_shells import TaskShells
-from hermes_agent.workspace.text_forms import printable
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.background_processes import BackgroundProcesses
@@ -103,34 +104,26 @@ class SeenFiles:
     """Safe for threads."""
 
     def __init__(self) -> None:
-        self._files: OrderedDict[tuple[str, str], tuple[int, int, int]] = OrderedDict()
+        self._files: LruDict[tuple[str, str], FileStamp] = LruDict(MOST)
         self._lock = threading.Lock()
 
     def note(self, task_id: str, path: str, status: os.stat_result | None = None) -> None:
         """Note that the task knows the file as it is now, or as `status` says."""
-        print_ = _fingerprint(path) if status is None else (status.st_mtime_ns, status.st_size, status.st_ino)
+        stamp = FileStamp.of(path if status is None else status)
         with self._lock:
-            if print_ is None:
+            if stamp is None:
                 self._files.pop((task_id, path), None)
-                return
-            self._files[task_id, path] = print_
-            self._files.move_to_end((task_id, path))
-            while len(self._files) > MOST:
-                self._files.popitem(last=False)
+            else:
+                self._files[task_id, path] = stamp.content
 
     def is_changed(self, task_id: str, path: str) -> bool:
         """Say whether a file is different from what the task saw; false for one that it never saw."""
         with self._lock:
             known = self._files.get((task_id, path))
-        return known is not None and known != _fingerprint(path)
-
-
-def _fingerprint(path: str) -> tuple[int, int, int] | None:
-    try:
-        status = os.stat(path)  # noqa: PTH116 - the path may not be text
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+        if known is None:
+            return False
+        stamp = FileStamp.of(path)
+        return stamp is None or stamp.content != known
 
 
 @dataclass(frozen=True, slots=True)

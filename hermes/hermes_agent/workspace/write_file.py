@@ -17,11 +17,12 @@ from typing import Any
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.text import printable
 from hermes_agent.system.files import hold_directory, replace_at
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import tool_context
 from hermes_agent.workspace.paths import check_not_secret, kind_of
-from hermes_agent.workspace.text_forms import UTF8, TextForm, decode_text, guess_form, printable
+from hermes_agent.workspace.text_forms import UTF8, TextForm, decode_text, guess_form
 from hermes_agent.workspace.tool_context import ToolContext
 
 JUDGED_BYTES = 10_000_000

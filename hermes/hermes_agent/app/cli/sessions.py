@@ -386,7 +386,7 @@ def _diff_checkpoint(args: Args) -> int:
 
 
 def _show_difference(checkpoints: Checkpoints, chosen: Checkpoint, files: list[str]) -> None:
-    from hermes_agent.workspace.text_forms import printable
+    from hermes_agent.core.text import printable
 
     for line in checkpoints.diff(chosen, files).splitlines():
         print(printable(line) if sys.stdout.isatty() else line)

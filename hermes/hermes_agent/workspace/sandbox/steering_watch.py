@@ -17,11 +17,11 @@ import re
 import stat
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
+from hermes_agent.core.caches import LruDict
 from hermes_agent.system.files import DIRECTORY, hold_directory, open_beneath, replace_at
 from hermes_agent.workspace.sandbox.file_rules import (
     GIT_FILES,
@@ -89,7 +89,7 @@ class SteeringFiles:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._trees: OrderedDict[str, _Tree] = OrderedDict()
+        self._trees: LruDict[str, _Tree] = LruDict(MOST_ROOTS)
 
     def baseline(self, root: str, *, mounts: bool) -> SteeringBaseline:
         """Return what there is before a command.
@@ -102,10 +102,7 @@ class SteeringFiles:
             OSError: it cannot be opened.
         """
         with self._lock:
-            tree = self._trees.setdefault(root, _Tree(root))
-            self._trees.move_to_end(root)
-            while len(self._trees) > MOST_ROOTS:
-                self._trees.popitem(last=False)
+            tree = self._trees.use(root, lambda: _Tree(root))
         return SteeringBaseline(root, tree.state(), tree, mounts=mounts)
 
 

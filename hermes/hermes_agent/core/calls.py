@@ -1,0 +1,75 @@
+"""Calls of plugin functions, which take fewer arguments than a later release offers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+_BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...] | None:
+    """Return the parameters of a function, or None if it shows none (some built-in ones)."""
+    try:
+        return tuple(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return None
+
+
+def keywords_of(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
+    """Return the keywords that a function names, and whether it takes any other; one that shows none takes all."""
+    parameters = parameters_of(function)
+    if parameters is None:
+        return frozenset(), True
+    names = frozenset(p.name for p in parameters if p.kind in _BY_KEYWORD)
+    return names, any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def supported(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the offered keywords that a function takes."""
+    names, takes_any = keywords_of(function)
+    return {name: value for name, value in offered.items() if takes_any or name in names}
+
+
+def accepts(function: Callable[..., Any], name: str) -> bool:
+    """Say whether a function has a parameter of that name, or takes any keyword; False if it shows none."""
+    parameters = parameters_of(function) or ()
+    return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def required_arguments(function: Callable[..., Any]) -> int | None:
+    """Return how many positional arguments a function must be given, or None if it shows no parameters."""
+    parameters = parameters_of(function)
+    if parameters is None:
+        return None
+    return sum(p.kind in _BY_POSITION and p.default is p.empty for p in parameters)
+
+
+def takes_positional(function: Callable[..., Any]) -> bool:
+    """Say whether a function takes a positional argument; True if it shows no parameters."""
+    parameters = parameters_of(function)
+    return parameters is None or any(p.kind in (*_BY_POSITION, p.VAR_POSITIONAL) for p in parameters)
+
+
+def call_supported(
+    function: Callable[..., Any], positional: Iterable[tuple[str, Any]] = (), optional: Mapping[str, Any] | None = None
+) -> Any:
+    """Call a function with all positional arguments, and with those of the optional ones that it takes.
+
+    Args:
+        positional: name and value; given by keyword where the function takes them only so.
+    """
+    leading = tuple(positional)
+    parameters = parameters_of(function)
+    if parameters is None:
+        return function(*(value for _, value in leading))
+    only_by_name = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    by_name = {p.name for p in parameters if p.kind in _BY_KEYWORD}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    named = {name: value for name, value in leading if name in only_by_name}
+    values = [value for name, value in leading if name not in named]
+    filled = {p.name for p in [p for p in parameters if p.kind in _BY_POSITION][: len(values)]}
+    taken = {n: v for n, v in (optional or {}).items() if (takes_any or n in by_name) and n not in filled}
+    return function(*values, **named, **taken)
