@@ -71,7 +71,7 @@ class Here:
     async def follows(self, adapter: Any) -> None:
         """Wait until it has seen where the stream stands."""
         async with asyncio.timeout(WAIT_S):
-            while not await do(list, adapter._state.parent.glob("matrix_*.json")):
+            while not await do(list, adapter._state.path.parent.glob("matrix_*.json")):
                 pass
 
     def said(self, room: str) -> list[dict[str, Any]]:

@@ -173,7 +173,7 @@ def test_at_the_end_running_turns_finish_and_new_ones_are_refused() -> None:
             waiting = group.create_task(ask(running, "second", "one"))
             await until(lambda: running.turns.waiting == 1)
             running.stop.set()
-            await until(lambda: running.turns.closed)
+            await until(lambda: running.turns.is_closed)
             async with httpx.AsyncClient(timeout=LIMIT_S) as http:
                 health, ready = await http.get(f"{running.url}/health"), await http.get(f"{running.url}/ready")
             refused = await ask(running, "new")
