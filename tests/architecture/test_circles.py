@@ -17,7 +17,6 @@ ROOT = Path(hermes_agent.__file__).parent
 KNOWN = [
     "app.command_line app.main",
     "gateway.chat_commands gateway.command_confirmation",
-    "host.features host.host",
 ]
 """Circles that are still to be cut. A row may lose modules and disappears with its circle; no row is added."""
 

@@ -36,7 +36,6 @@ from hermes_agent.core.text import shorten
 from hermes_agent.cron import JobStore
 from hermes_agent.cron.jobs import targets_of
 from hermes_agent.host import Host
-from hermes_agent.host.features import unpriced_model_warnings
 from hermes_agent.host.settings import working_directory
 from hermes_agent.models import embedded
 from hermes_agent.models.embedded.availability import RUNTIME
@@ -368,7 +367,7 @@ def _check_troubles(host: Host) -> Iterator[Diagnosis]:
 def _limits(host: Host) -> Iterator[Diagnosis]:
     """Yield caps in dollars that cannot be kept."""
     level: Level = "note" if host.config.get("limits.unknown_price") == "warn" else "wrong"
-    for sentence in unpriced_model_warnings(host):
+    for sentence in host.unpriced_models():
         yield Diagnosis(level, "limits", sentence)
 
 

@@ -10,7 +10,6 @@ from hermes_agent.config.check import keys_without_effect
 from hermes_agent.config.effective import write_effective
 from hermes_agent.config.yaml_document import ConfigFinding, config_error
 from hermes_agent.host import Host
-from hermes_agent.host.features import unpriced_model_warnings
 from hermes_agent.logs.setup import LogMode, configure_logging
 from hermes_agent.plugins.config_names import find_unknown_names
 from hermes_agent.plugins.usage_account import watch_threads
@@ -38,7 +37,7 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
     import_hook.install()
     watch_threads(lambda: host.plugins.suspects, host.account.fault)
     host.load_plugins()
-    for sentence in (*_sandbox_warning(host.config), *start_warnings(host), *unpriced_model_warnings(host)):
+    for sentence in (*_sandbox_warning(host.config), *start_warnings(host), *host.unpriced_models()):
         logger.warning("%s", sentence)
     return host
 

@@ -313,7 +313,7 @@ def _reader() -> FileAccess:
     from hermes_agent.sessions import LOCAL, Principals
 
     try:
-        return file_reader(host())
+        return file_reader(host().people)
     except RuntimeError:
         return Principals().reader(LOCAL)
 

@@ -53,28 +53,31 @@ from hermes_agent.workspace.sandbox.file_rules import steering_reason
 
 if TYPE_CHECKING:
     from hermes_agent.agent.injected_messages import InjectedMessages
-    from hermes_agent.host.host import Host
+    from hermes_agent.models.model_catalog import ModelCatalog
+    from hermes_agent.models.providers import ProviderCatalog
+    from hermes_agent.plugins.host_services import HostServices
     from hermes_agent.runtime.bridge import Bridge
+    from hermes_agent.sessions import Principals, Transcript
     from hermes_agent.workspace.process_tool import ProcessWatcher
 
 
-def file_reader(host: Host) -> FileAccess:
+def file_reader(principals: Principals) -> FileAccess:
     """Return which files of the home the call that runs may open; outside of every call none of a user."""
     scope = current_scope.get()
-    return FileAccess() if scope is None else host.people.reader(scope.principal, scope.session_id)
+    return FileAccess() if scope is None else principals.reader(scope.principal, scope.session_id)
 
 
-def can_see_session(host: Host, session_id: str) -> bool:
+def can_see_session(principals: Principals, open_transcript: Callable[[], Transcript], session_id: str) -> bool:
     """Say whether a session is one that the caller of the command or tool that runs may see; in a worker."""
     scope = current_scope.get()
     if scope is None:
         return False
-    with contextlib.closing(host.open_transcript()) as transcript:
-        return transcript.principal(session_id) in host.people.visible_to(scope.principal)
+    with contextlib.closing(open_transcript()) as transcript:
+        return transcript.principal(session_id) in principals.visible_to(scope.principal)
 
 
-def make_media(host: Host) -> MediaService:
-    """Return what looks, draws, speaks and listens for a host."""
+def make_media(services: HostServices, principals: Principals) -> MediaService:
+    """Return the service for images and speech."""
 
     def look(question: str, picture: dict[str, Any]) -> str:
         from hermes_agent.plugins.llm_client import (  # 20 ms that a start does not need
@@ -84,127 +87,135 @@ def make_media(host: Host) -> MediaService:
         )
 
         content = [{"type": "text", "text": question}, picture]
-        return response_text(call_auxiliary(host, AuxiliaryCall("vision", [{"role": "user", "content": content}], {})))
+        return response_text(
+            call_auxiliary(services, AuxiliaryCall("vision", [{"role": "user", "content": content}], {}))
+        )
 
     def cwd() -> Path:
         scope = current_scope.get()
-        return host.working_directory if scope is None else scope.cwd
+        return services.working_directory if scope is None else scope.cwd
 
     def added() -> list[str]:
-        return list(host.config.get("terminal.sandbox_paths") or ())
+        return list(services.config.get("terminal.sandbox_paths") or ())
 
     def fetch(url: str) -> bytes:
         from hermes_agent.adapters.media import cache_image_from_url  # as above
 
-        return Path(host.bridge.wait_core(cache_image_from_url(url))).read_bytes()
+        return Path(services.bridge.wait_core(cache_image_from_url(url))).read_bytes()
 
     return MediaService(
-        host.home,
-        lambda: host.config.values,
-        lambda kind: dict(host.providers[kind].items()),
-        lambda name: host.credentials.get(name) or "",
+        services.home,
+        lambda: services.config.values,
+        lambda kind: dict(services.providers[kind].items()),
+        lambda name: services.credentials.get(name) or "",
         ask_vision_model=look,
         fetch=fetch,
-        open_file=lambda path: open_readable(path, host.home, cwd(), file_reader(host), added()),
-        secret_reason=lambda path: secret_reason(path, host.home, cwd(), file_reader(host)),
+        open_file=lambda path: open_readable(path, services.home, cwd(), file_reader(principals), added()),
+        secret_reason=lambda path: secret_reason(path, services.home, cwd(), file_reader(principals)),
         controlled_place=lambda path: steering_reason(path, str(Path.home())),
     )
 
 
-def can_describe_images(host: Host) -> bool:
+def can_describe_images(services: HostServices) -> bool:
     """Say whether a model that sees can be asked."""
-    vision = host.config.get("auxiliary.vision") or {}
+    vision = services.config.get("auxiliary.vision") or {}
     named = vision.get("model") or vision.get("base_url") or vision.get("provider") not in ("", "auto", "main", None)
-    return bool(named) or supports_images(host, host.select_model().provider)
+    return bool(named) or supports_images(services.model_providers, services.select_model().provider)
 
 
-def supports_images(host: Host, provider: str) -> bool:
+def supports_images(catalog: ProviderCatalog, provider: str) -> bool:
     """Say whether the models of a provider look at pictures."""
-    profile = host.model_providers.profile(provider)
+    profile = catalog.profile(provider)
     return profile is not None and profile.supports_vision
 
 
-def select_context_engine(host: Host) -> SelectedEngine:
+def select_context_engine(services: HostServices) -> SelectedEngine:
     """Return who makes conversations fit, or why it is the agent's own compressor."""
-    engines = host.providers[CONTEXT_ENGINE.name]
-    engine, why = host.providers.choose(CONTEXT_ENGINE.name, host.config.values)
+    engines = services.providers[CONTEXT_ENGINE.name]
+    engine, why = services.providers.choose(CONTEXT_ENGINE.name, services.config.values)
     if engine is not None:
         return SelectedEngine(engine, engines.owner(engine.name) or "")
-    own = host.config.get("context.engine") in (DEFAULT_ENGINE, "", None)
+    own = services.config.get("context.engine") in (DEFAULT_ENGINE, "", None)
     return SelectedEngine(notice="" if own else f"{why}.")
 
 
-def select_memory(host: Host) -> SelectedMemory:
+def select_memory(services: HostServices) -> SelectedMemory:
     """Return the memory beside the agent's own, or why there is none."""
-    providers = host.providers[MEMORY.name]
-    provider, why = host.providers.choose(MEMORY.name, host.config.values)
+    providers = services.providers[MEMORY.name]
+    provider, why = services.providers.choose(MEMORY.name, services.config.values)
     if provider is None:
-        return SelectedMemory(why=why if host.config.get("memory.provider") else "")
+        return SelectedMemory(why=why if services.config.get("memory.provider") else "")
     others = tuple(name for name in providers.names() if providers.get(name) is not provider)
     return SelectedMemory(provider, providers.owner(provider.name) or "", others=others)
 
 
-def select_web_provider(host: Host, extract: bool) -> SelectedProvider[WebSearchProvider]:
+def select_web_provider(services: HostServices, extract: bool) -> SelectedProvider[WebSearchProvider]:
     """Return who searches the web, or, with `extract`, who reads its pages."""
-    return choose_web_search(dict(host.providers["web_search"].items()), host.config.values, extract=extract)
+    return choose_web_search(dict(services.providers["web_search"].items()), services.config.values, extract=extract)
 
 
 APPROVAL_TASK = "approval"
 
 
-def smart_approval(host: Host) -> SmartApproval | None:
+def smart_approval(services: HostServices, side_answer: Callable[[str, str, int], str]) -> SmartApproval | None:
     """Return who looks at questions before a person does; None in the other modes."""
-    if host.config.get("approvals.mode") != "smart":
+    if services.config.get("approvals.mode") != "smart":
         return None
 
     def answer(prompt: str, max_tokens: int) -> str:
         from hermes_agent.plugins.llm_access import task_selection  # 20 ms that a start does not need
         from hermes_agent.plugins.llm_client import task_settings
 
-        if task_selection(host, task_settings(host, APPROVAL_TASK)).is_embedded:
+        if task_selection(services, task_settings(services, APPROVAL_TASK)).is_embedded:
             raise UserError("the embedded model is too small to judge commands (`auxiliary.approval` names another)")
-        return host.side_answer(APPROVAL_TASK, prompt, max_tokens)
+        return side_answer(APPROVAL_TASK, prompt, max_tokens)
 
-    return SmartApproval(answer, host.bridge, timeout_s=float(host.config.get("auxiliary.approval.timeout") or 30))
+    return SmartApproval(
+        answer, services.bridge, timeout_s=float(services.config.get("auxiliary.approval.timeout") or 30)
+    )
 
 
-async def sample_for_mcp(host: Host, messages: list[dict[str, Any]], *, model: str, **more: Any) -> Any:
+async def sample_for_mcp(services: HostServices, messages: list[dict[str, Any]], *, model: str, **more: Any) -> Any:
     """Return what the model of `auxiliary.mcp`, or another, answers (`mcp.asking.Sample`)."""
     from hermes_agent.plugins.llm_client import AuxiliaryCall, call_auxiliary_async  # as above
 
-    return await call_auxiliary_async(host, AuxiliaryCall("mcp", messages, {"model": model}, **more))
+    return await call_auxiliary_async(services, AuxiliaryCall("mcp", messages, {"model": model}, **more))
 
 
-def unpriced_model_warnings(host: Host) -> list[str]:
+def unpriced_model_warnings(
+    services: HostServices, catalog: ModelCatalog, fallbacks: Callable[[], Iterable[ModelSelection]]
+) -> list[str]:
     """Return a sentence for each configured model without a known price that a cap in dollars would have to count."""
-    limits = read_limits(host.config.get("limits"))
+    limits = read_limits(services.config.get("limits"))
     key = next((f"limits.{name}" for name in ("session_usd", "job_usd", "day_usd") if getattr(limits, name)), "")
     if not key or not isinstance(limits.unknown_price, str):
         return []
     follows = "it is not asked" if limits.refuses_unpriced else "its calls are not counted"
     found: dict[tuple[str, str], str] = {}
-    for use, selection in _selections(host):
-        if not host.model_infos.is_priced(selection.endpoint, selection.model):
+    for use, selection in _selections(services, fallbacks):
+        if not catalog.is_priced(selection.endpoint, selection.model):
             why = unpriced_sentence(selection.model, selection.provider, key)
             found.setdefault((selection.provider, selection.model), f"{use}: {why}; {follows}. {PRICE_REMEDY}")
     return list(found.values())
 
 
-def _selections(host: Host) -> Iterator[tuple[str, ModelSelection]]:
+def _selections(
+    services: HostServices, fallbacks: Callable[[], Iterable[ModelSelection]]
+) -> Iterator[tuple[str, ModelSelection]]:
     """Yield the models that the config names, with the key that does; one that cannot be had is left out."""
     from hermes_agent.plugins.llm_access import task_selection  # 20 ms that a start does not need
     from hermes_agent.plugins.llm_client import task_settings
 
     try:
-        yield "model", host.select_model()
+        yield "model", services.select_model()
     except UserError:
         return  # no model is configured; each model request says so
-    for selection in host.fallbacks():
+    for selection in fallbacks():
         yield "fallback_providers", selection
-    for task, block in (host.config.get("auxiliary") or {}).items():
+    for task, block in (services.config.get("auxiliary") or {}).items():
         if isinstance(block, dict) and any(block.get(name) for name in ("model", "base_url")):
             try:
-                yield f"auxiliary.{task}", task_selection(host, task_settings(host, task))
+                yield f"auxiliary.{task}", task_selection(services, task_settings(services, task))
             except UserError:
                 continue
 

@@ -39,19 +39,6 @@ from hermes_agent.delivery import DeliveryService, Mailbox
 from hermes_agent.gateway.scheduled_jobs import Attach, JobRunner, SendText
 from hermes_agent.hooks import HookBus
 from hermes_agent.host import features, settings
-from hermes_agent.host import features as plugin_commands
-from hermes_agent.host.features import (
-    ProcessNotices,
-    can_describe_images,
-    make_media,
-    register_secrets,
-    sample_for_mcp,
-    select_context_engine,
-    select_memory,
-    select_web_provider,
-    smart_approval,
-    supports_images,
-)
 from hermes_agent.host.maintenance import DailyMaintenance
 from hermes_agent.mcp.servers import McpServers
 from hermes_agent.mcp.servers import register as register_mcp
@@ -115,7 +102,7 @@ class Host:
         self.config = config
         self.working_directory = settings.ensure_working_directory(config, home, of_daemon=is_daemon)
         self.credentials = Credentials(home, os.environ)
-        register_secrets(self.credentials, config)
+        features.register_secrets(self.credentials, config)
         self.needs_restart: list[str] = []
         """Blocks of the config that the last reload found changed, and that count after a restart."""
         self.bridge = Bridge()
@@ -201,14 +188,19 @@ class Host:
             self.bridge,
             settings=NoteSettings(*(config.get(f"memory.{name}") for name in NoteSettings._fields)),
             people=self.people,
-            choose=partial(select_memory, self),
+            choose=partial(features.select_memory, self),
             for_everybody=config.get("memory.provider_serves") == "everybody",
         )
         summarise = partial(self.side_answer, "session_search")
         feature.register_session_search(self.tools, SessionSearch(self.open_transcript, self.people, summarise))
-        self.mcp = McpServers(self.get, self.tools, self.bridge, home, partial(sample_for_mcp, self), self.network)
+        self.mcp = McpServers(
+            self.get, self.tools, self.bridge, home, partial(features.sample_for_mcp, self), self.network
+        )
         self.agent = Agent(
-            settings=replace(settings.agent_settings(config, self.working_directory), smart=smart_approval(self)),
+            settings=replace(
+                settings.agent_settings(config, self.working_directory),
+                smart=features.smart_approval(self, self.side_answer),
+            ),
             choose_model=self.choose_model,
             tools=self.tools,
             dispatcher=self.dispatcher,
@@ -228,7 +220,7 @@ class Host:
                 home=home,
                 settings=settings.compression_settings(config),
                 summarise=partial(self.side_answer, "compression"),
-                choose=partial(select_context_engine, self),
+                choose=partial(features.select_context_engine, self),
                 before=self.memory.before_compaction,
             ),
             memory=self.memory,
@@ -242,8 +234,8 @@ class Host:
             discovered=self.mcp.wait_discovered,
         )
         register_mcp(self.commands, self.mcp, self.reread_config)
-        self.media = make_media(self)
-        media_tools.register(self.tools, self.media, lambda: can_describe_images(self))
+        self.media = features.make_media(self, self.people)
+        media_tools.register(self.tools, self.media, lambda: features.can_describe_images(self))
         self.skill_commands = SkillCommands(self.skills)
         self.clock: JobScheduler | None = None
         """Runs scheduled jobs; the daemon makes it (`make_clock`)."""
@@ -258,7 +250,7 @@ class Host:
             approvals_off=self.agent.settings.approvals_off,
         )
         self.checkpoints = Checkpoints.from_config(home, config.get, os.environ)
-        self.process_notices = ProcessNotices(
+        self.process_notices = features.ProcessNotices(
             home, self.bridge, self.injected, self.agent.call_transcript, self.provenance.source_of
         )
         self.shells = workspace_tools.register(
@@ -274,15 +266,15 @@ class Host:
             patterns=self.patterns,
             bridge=self.bridge,
             tables=self.network,
-            reader=partial(features.file_reader, self),
+            reader=partial(features.file_reader, self.people),
         )
         skill_tools.register(self.tools, self.skills)
         fault = partial(find_platform_problem, self)
         cron_tools.register(self.tools, cron_tools.CronJobTool(home, self.people.visible_to, self._jobs_changed, fault))
-        web = partial(select_web_provider, self)
+        web = partial(features.select_web_provider, self)
         web_tools.register(self.tools, web, self.bridge, self.get, self.side_answer, self.network)
         self.plugins = PluginManager(self)
-        plugin_commands.register_plugins_command(self.commands, self.plugins)
+        features.register_plugins_command(self.commands, self.plugins)
         tool_commands.register_tools_command(self.commands, self.tools, self.toolsets)
         task_tools.register(
             self.tools,
@@ -297,7 +289,10 @@ class Host:
             self.commands, self.agent, self.ledger, lambda turn: restore_text(self.checkpoints.undo(turn))
         )
         checkpoints.register_rollback(
-            self.commands, self.checkpoints, self.working_directory, partial(features.can_see_session, self)
+            self.commands,
+            self.checkpoints,
+            self.working_directory,
+            partial(features.can_see_session, self.people, self.open_transcript),
         )
 
     @classmethod
@@ -316,7 +311,7 @@ class Host:
         self._learn_secrets()
 
     def _learn_secrets(self) -> None:
-        register_secrets(self.credentials, self.config, self.plugins.records)
+        features.register_secrets(self.credentials, self.config, self.plugins.records)
 
     def gateway(self, **changes: Any) -> Gateway:
         """Make the gateway: the daemon starts it, beside `delivery`.
@@ -339,7 +334,7 @@ class Host:
             home=self.home,
             values=lambda: self.config.values,
             read_settings=lambda: GatewaySettings.of(self.config.get),
-            supports_images=partial(supports_images, self),
+            supports_images=partial(features.supports_images, self.model_providers),
             transcribe=self.media.transcript_text,
             synthesize=self.media.speech_file,
         )
@@ -440,6 +435,10 @@ class Host:
         )
         logger.debug("model %s of %s: %s", selection.model, selection.provider, selection.reason)
         return selection
+
+    def unpriced_models(self) -> list[str]:
+        """Return a sentence for each configured model whose unknown price keeps a cap in dollars from working."""
+        return features.unpriced_model_warnings(self, self.model_infos, self.fallbacks)
 
     def open_transcript(self) -> Transcript:
         """Open `state.db`; every caller gets a connection of its own."""

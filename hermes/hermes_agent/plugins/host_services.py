@@ -233,6 +233,10 @@ class ConfigValues(Protocol):
         """The files that it comes from, weakest first."""
         ...
 
+    def get(self, path: str) -> Any:
+        """Return the value in effect at a dotted path, with its default."""
+        ...
+
 
 class RegistrationStore(Protocol):
     """Where plugins register something: it can go back to how it was, and change what one plugin has."""

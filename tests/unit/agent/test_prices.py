@@ -14,7 +14,6 @@ import pytest
 from hermes_agent.app.command_line import run
 from hermes_agent.core.messages import Event, Notice
 from hermes_agent.host import Host
-from hermes_agent.host.features import unpriced_model_warnings
 from hermes_agent.models.model_catalog import ModelCatalog
 from hermes_agent.models.providers import LOCAL, ModelEndpoint
 from hermes_agent.testing import ModelFailure, PluginHost, ScriptedModel, call, plugin_host, served
@@ -153,10 +152,10 @@ def list_prices(host: Host, models: list[dict[str, Any]]) -> None:
 
 def test_a_price_in_the_list_of_the_provider_is_a_known_one() -> None:
     with limited("one", day_usd=5) as host:
-        assert unpriced_model_warnings(host.host)
+        assert host.host.unpriced_models()
         host.host.model_infos._read.clear()
         list_prices(host.host, [{"id": "scripted-model", "pricing": {"prompt": "0.1", "completion": "0.1"}}])
-        assert unpriced_model_warnings(host.host) == []
+        assert host.host.unpriced_models() == []
         assert host.ask("hello").text == "one"
         assert "limits.day_usd" in host.ask("again").text
 
