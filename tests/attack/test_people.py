@@ -202,10 +202,11 @@ def ways(one: Person, other: Person) -> Iterator[tuple[str, str]]:
 def _command(person: Person, line: str) -> str:
     name, _, arguments = line[1:].partition(" ")
     slash = person.host.host.slash
-    command = slash.commands.items()
+    command = slash.commands.find(name, "terminal")
+    assert command is not None
     from hermes_agent.agent.command_router import CommandCall
 
-    return str(person.host._run(slash.run(CommandCall(dict(command)[name], arguments), person.scope)) or "")
+    return str(person.host._run(slash.run(CommandCall(command, arguments), person.scope)) or "")
 
 
 def _pairs(people: list[Person]) -> Iterator[tuple[Person, Person]]:

@@ -51,7 +51,7 @@ print(json.dumps({
     "tools": {n: host.tools.get_schema(n) for n in record.tools_registered},
     "toolsets": sorted({host.tools.get_toolset_for_tool(n) for n in record.tools_registered}),
     "hooks": record.hooks_registered,
-    "status": host.commands.get("plugins").handler(""),
+    "status": host.commands.find("plugins", "terminal").handler(""),
     "banner": host.plugins.banner_lines(),
     "results": results,
     "call_log": module._call_log,

@@ -1,6 +1,6 @@
-"""What a line that begins with `/` means in a conversation. Source: plugin contract §7.2, §7.3.
+"""Resolve a line that begins with `/` in a conversation, and run its command. Source: plugin contract §7.2, §7.3.
 
-First the agent's own commands and those of plugins, then skills, then, at a terminal, the only name that begins so.
+First the agent's own commands and those of plugins, then skills, then, in the console, the only name that begins so.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_agent.agent.injected_messages import InjectedMessages
-from hermes_agent.commands import CommandTable, find_by_prefix, find_command, parse_command, run_command
-from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.commands import CommandTable, parse_command, run_command
+from hermes_agent.contracts.command import SlashCommand, Where
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.secrecy import MASK
 from hermes_agent.core.text import nearest_name
@@ -24,7 +24,7 @@ from hermes_agent.tools import CallScope, current_scope
 
 @dataclass(frozen=True, slots=True)
 class CommandCall:
-    """A command is to be run."""
+    """A command to run."""
 
     command: SlashCommand
     arguments: str
@@ -32,33 +32,32 @@ class CommandCall:
 
 @dataclass(frozen=True, slots=True)
 class RunSkill:
-    """A turn with this message is to be run: a skill."""
+    """A turn to run with this message: the text of a skill."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownCommand:
-    """It looks like a command, and there is none of that name."""
+    """It looks like a command, and the front end has none of that name. `known`: those that it has."""
 
     name: str
     known: tuple[str, ...]
 
-    def reply(self, *others: str, sign: str = "/") -> str:
-        """Return what to say.
-
-        Args:
-            others: commands that the front door has of its own.
-            sign: what commands begin with there.
-        """
-        near = nearest_name(self.name, (*self.known, *others))
+    def reply(self, sign: str = "/") -> str:
+        """Return the answer. `sign`: what commands begin with in this front end."""
+        near = nearest_name(self.name, self.known)
         hint = f" Did you mean {sign}{near}?" if near else ""
         return f"There is no command {sign}{self.name}.{hint} {sign}help lists them."
 
 
 @dataclass(frozen=True, slots=True)
 class CommandRouter:
-    """The lines of a host. `cwd`: where tools work that a command calls, when the session is not open."""
+    """Resolves and runs the command lines of a host.
+
+    Attributes:
+        cwd: where tools work that a command calls, when the session is not open.
+    """
 
     commands: CommandTable
     skills: SkillCommands
@@ -70,18 +69,19 @@ class CommandRouter:
     approvals_off: bool = False
 
     async def resolve(
-        self, line: str, *, session_id: str, platform: str, prefixes: bool = False
+        self, line: str, *, where: Where, session_id: str, platform: str, prefixes: bool = False
     ) -> CommandCall | RunSkill | UnknownCommand | None:
-        """Return what is to be done; None for a line that is no command.
+        """Return what the line asks for; None for a line that is no command.
 
         Args:
-            prefixes: whether the beginning of a name will do.
+            where: the front end in which the line was written.
+            prefixes: whether the beginning of a name is enough.
         """
         parsed = parse_command(line)
         if parsed is None:
             return None
         name, arguments = parsed
-        command = find_command(self.commands, name)
+        command = self.commands.find(name, where)
         if command is not None:
             return CommandCall(command, arguments)
 
@@ -91,24 +91,26 @@ class CommandRouter:
         text = await self.bridge.run(message, name)
         if text is None and prefixes:
             slugs = await self.bridge.run(self.skills.offered, platform)
-            longer = find_by_prefix(name, {*self.commands.names(), *slugs})
-            command = None if longer is None else self.commands.get(longer)
+            longer = self.commands.find_by_prefix(name, where, slugs)
+            command = None if longer is None else self.commands.find(longer, where)
             if command is not None:
                 return CommandCall(command, arguments)
             text = None if longer is None else await self.bridge.run(message, longer)
         if text is not None:
             return RunSkill(text)
         why = self.commands.why_absent(name)
-        if why:  # answered as the command would be, at every front door
+        if why:  # answered as the command would be, in every front end
             return CommandCall(SlashCommand(name, lambda raw_args: f"/{name} is not there: {why}"), arguments)
         shown = parse_command(redactor.mask_known(line))  # before it lost its capitals
-        return UnknownCommand(MASK if shown is None else shown[0], tuple(self.commands.names()))
+        return UnknownCommand(
+            MASK if shown is None else shown[0], tuple(each.name for each in self.commands.commands(where))
+        )
 
     def scope(self, session_id: str, platform: str, approver: Approver, *, principal: str = LOCAL) -> CallScope:
-        """Return what a command works for that is run beside a session; what it says there waits for a turn.
+        """Return the scope of a command that runs while no turn does; messages that it injects wait for a turn.
 
         Args:
-            principal: who gives the command; tools that it calls show what that user may see.
+            principal: of the user who runs the command; tools that it calls show what that user may see.
         """
         self.injected.open(session_id)
         return CallScope(
@@ -128,7 +130,9 @@ class CommandRouter:
             return
         keywords = {"command": called.command.name, "args": called.arguments}
         keywords |= {"session_id": scope.session_id, "platform": scope.platform}
-        token = current_scope.set(scope)  # what a callback does with tools and messages is done in this session
+        token = current_scope.set(
+            scope
+        )  # tools that a callback calls, and messages that it injects, belong to this session
         try:
             steps = hooks.steps("pre_command", dict(keywords))
             await self.bridge.run_steps(steps, shortest_s=hooks.shortest_s("pre_command"))
@@ -136,10 +140,10 @@ class CommandRouter:
             current_scope.reset(token)
 
     async def run(self, called: CommandCall, scope: CallScope) -> str | None:
-        """Run a command, beside a turn that may run in the same session; return its answer without known secrets.
+        """Run a command, in parallel with a turn of the same session; return its answer without known secrets.
 
         Args:
-            scope: whom a tool asks that the command calls, and which conversation a message goes to.
+            scope: for the tools that the command calls and the messages that it injects.
         """
         token = current_scope.set(scope)
         try:

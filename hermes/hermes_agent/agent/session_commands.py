@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hermes_agent.agent.agent import Agent
 from hermes_agent.agent.session_lifecycle import BOUNDARY
 from hermes_agent.commands import CommandTable
+from hermes_agent.contracts.command import Confirmation, SlashCommand
 from hermes_agent.core.errors import UserError
 from hermes_agent.policy import NoApprover
 from hermes_agent.sessions import LOCAL, SessionInfo, UsageLedger, UsageTotals
@@ -65,22 +66,26 @@ NOT_IN_SUBAGENT = "There is no conversation here."
 
 def register(registry: CommandTable, agent: Agent, ledger: UsageLedger, put_back: Callable[[str], str]) -> None:
     """Register the commands. `put_back`: restores what a turn changed, and returns what that was, or ""."""
-    registry.register(
-        "compress",
-        partial(_run, agent, _compress),
-        description="Make the conversation shorter now (also /compact); what matters most may follow",
-        args_hint="[TOPIC]",
-        beside=False,
-        aliases=("compact",),
-    )
-    registry.register("context", partial(_run, agent, _context), description="How full the model's context is")
-    registry.register(
-        "undo",
-        partial(_undo, agent, put_back),
-        description="Forget the last question, and put back what it changed",
-        beside=False,
-    )
-    registry.register("usage", partial(_usage, ledger), description="Tokens, cost and time of this session")
+    for command in (
+        SlashCommand(
+            "compress",
+            partial(_run, agent, _compress),
+            "Make the conversation shorter now; what matters most may follow",
+            "[TOPIC]",
+            during_turn=False,
+            aliases=("compact",),
+        ),
+        SlashCommand("context", partial(_run, agent, _context), "Show how full the model's context is"),
+        SlashCommand(
+            "undo",
+            partial(_undo, agent, put_back),
+            "Forget the last question, and put back what it changed",
+            during_turn=False,
+            confirm=Confirmation("Forget the last question?", "Its answer, too; what it changed in files is put back."),
+        ),
+        SlashCommand("usage", partial(_usage, ledger), "Show tokens, cost and time of this session"),
+    ):
+        registry.register(command)
 
 
 def _run(agent: Agent, work: Callable[[Conversation, str], Awaitable[str]], raw_args: str) -> str:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from hermes_agent import __version__
 from hermes_agent.config.home import selected_profile
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import SUBCOMMANDS
@@ -140,9 +141,8 @@ def _journal_prefix() -> str:
 
 def _open_conversation(args: argparse.Namespace) -> int:
     if args.version:
-        from hermes_agent.app.main import main
-
-        return main(["--version"])
+        print(f"hermes-agent {__version__}")
+        return 0
     from hermes_agent.app import daemon_client
 
     if (door := daemon_client.daemon_socket(os.environ)) is not None:

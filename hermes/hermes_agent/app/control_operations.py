@@ -23,11 +23,12 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_agent.agent.command_router import CommandCall, CommandRouter, RunSkill, UnknownCommand
-from hermes_agent.commands import find_command, parse_command
-from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.agent.command_router import CommandRouter, RunSkill, UnknownCommand
+from hermes_agent.commands import HelpRow, help_text, parse_command
+from hermes_agent.contracts.command import SlashCommand, Where
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.core.log_context import log_context
@@ -52,27 +53,30 @@ if TYPE_CHECKING:
 
 PLATFORM = "cli"
 APPROVER = NoApprover("over the daemon's socket")
-HELP = "help"
-SESSION_COMMANDS = frozenset({"compress", "context", "undo", "usage"})
-"""Commands of the agent that work on the session in which they are given."""
-CLIENT_COMMANDS = {"new": "begin a new session (also /reset, /clear)", "exit": "leave (also /quit, Ctrl-D)"}
-"""What the client itself understands (`app.daemon_client`)."""
+SOCKET: frozenset[Where] = frozenset({"socket"})
 MAX_NEW_SESSIONS = 512
 
 
 class MemberCommand(NamedTuple):
-    """A command that is to be run."""
+    """A command to run."""
 
-    talk: CommandConversation
-    beside: bool
-    """Whether it may run beside a turn of its session."""
+    conversation: CommandConversation
+    during_turn: bool
+    """Whether it may run during a turn of its session."""
 
 
 class MemberCommands:
-    """What lines of members mean."""
+    """Resolves the command lines of members; declares the commands that only they have."""
 
     def __init__(self, slash: CommandRouter) -> None:
-        self._slash = slash
+        self._slash, self._table = slash, slash.commands
+        declared = partial(SlashCommand, where=SOCKET)
+        for command in (
+            declared("help", self._help, "List the commands"),
+            declared("new", _of_the_client, "Start a new session", aliases=("reset", "clear")),
+            declared("exit", _of_the_client, "Leave; so does Ctrl-D", aliases=("quit",)),
+        ):
+            self._table.register(command)
         self._new_sessions: LruDict[str, str] = LruDict(MAX_NEW_SESSIONS)
         """Sessions in which commands were given before anything was said, with their principals."""
 
@@ -91,47 +95,46 @@ class MemberCommands:
         """
         own = session or new_session_id()
         parsed = parse_command(text)
-        if parsed is not None and parsed[0] == HELP and find_command(self._slash.commands, HELP) is None:
-            found: CommandCall | RunSkill | UnknownCommand | None = CommandCall(
-                _help(await self._available_commands()), ""
-            )
-        else:
-            found = await self._slash.resolve(text, session_id=own, platform=PLATFORM)
+        if parsed is not None and self._table.find(parsed[0], "socket") is None:
+            command = self._table.find(parsed[0], "http")
+            if command is not None:
+                raise UserError(
+                    f"/{command.name} is for the agent's operator",
+                    hint="/help lists what members of the group may run.",
+                )
+        found = await self._slash.resolve(text, where="socket", session_id=own, platform=PLATFORM)
         match found:
             case None:
                 return text
             case RunSkill(message):
                 return message
             case UnknownCommand():
-                raise UserError(found.reply(HELP, *CLIENT_COMMANDS), exit_status=EXIT_USAGE)
-        name = found.command.name
-        if not self._is_open_to_members(name):
+                raise UserError(found.reply(), exit_status=EXIT_USAGE)
+        command = found.command
+        is_of_session = not command.is_of_one_front_end and self._table.owner(command.name) == BUILTIN
+        if is_of_session and not session:
             raise UserError(
-                f"/{name} is for the agent's operator", hint="/help lists what members of the group may give."
+                f"/{command.name} is about a session, and none is open", hint="Say something first, or give -c."
             )
-        if name in SESSION_COMMANDS and not session:
-            raise UserError(f"/{name} is about a session, and none is open", hint="Say something first, or give -c.")
         if not session:
             self._new_sessions[own] = principal
         scope = self._slash.scope(own, PLATFORM, APPROVER, principal=principal)
-        return MemberCommand(CommandConversation(self._slash, found, scope, ""), found.command.during_turn)
+        return MemberCommand(CommandConversation(self._slash, found, scope, ""), command.during_turn)
 
-    def _is_open_to_members(self, name: str) -> bool:
-        return name in SESSION_COMMANDS or self._slash.commands.owner(name) != BUILTIN
+    def _help(self, arguments: str) -> str:
+        """Return what members may run, with descriptions; in a worker."""
+        rows = self._table.help_rows("socket")
+        names = {row.name for row in rows}
+        skills = self._slash.skills.offered(PLATFORM)
+        rows += [
+            HelpRow(n, "[what to do]", skill.document.description) for n, skill in skills.items() if n not in names
+        ]
+        return help_text(rows)
 
-    async def _available_commands(self) -> list[tuple[str, str]]:
-        """Return what members may give, with descriptions: commands, then skills."""
-        commands = dict(self._slash.commands.items())
-        rows = [(f"{n} {c.args_hint}", c.description) for n, c in commands.items() if self._is_open_to_members(n)]
-        skills = await self._slash.bridge.run(self._slash.skills.offered, PLATFORM)
-        rows += [(f"{n} [what to do]", skill.document.description) for n, skill in skills.items() if n not in commands]
-        return [(name.rstrip(), text) for name, text in sorted([*rows, *CLIENT_COMMANDS.items(), (HELP, "this list")])]
 
-
-def _help(rows: list[tuple[str, str]]) -> SlashCommand:
-    width = max(len(name) for name, _ in rows)
-    told = "\n".join(f"  /{name:<{width}}  {text}" for name, text in rows)
-    return SlashCommand(HELP, lambda arguments: told)
+def _of_the_client(arguments: str) -> str:
+    """Answer a command that `app.daemon_client` runs itself."""
+    return "The client runs this command itself."
 
 
 CHECK = "`hermes plugins check {}`"
@@ -321,8 +324,8 @@ class GroupOperations:
 
     async def _command(self, asked: MemberCommand, session: str, principal: str) -> dict[str, Any]:
         """Run a command, beside a turn of its session if it may, and then what it says into the session."""
-        talk = asked.talk
-        async with self._alone("" if asked.beside else session):
+        talk = asked.conversation
+        async with self._alone("" if asked.during_turn else session):
             try:
                 end = await self._events(talk, "")
             except asyncio.CancelledError:

@@ -1,24 +1,36 @@
-"""Read a line that may be a slash command. Source: plugin contract §7.1.
-
-Names that no plugin may take: upstream's built-in commands and aliases. Source: plugin contract §7.1.
-
-Some of them are not built here; they stay reserved, so that a plugin that upstream refused is refused here too.
-
-Who has which slash command.
-
-Which command a typed name means. Source: plugin contract §7.2, §7.3.
-"""
+"""The slash commands that there are, and how a typed line names one. Source: plugin contract §7.1, §7.2, §7.3."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple
 
-from hermes_agent.contracts.command import COMMAND, CommandHandler, SlashCommand
+from hermes_agent.contracts.command import COMMAND, EVERYWHERE, SlashCommand, Where
 from hermes_agent.core.registry import BUILTIN, Registry
 
+logger = logging.getLogger(__name__)
+
 _LINE = re.compile(r"/([A-Za-z][\w:.-]*)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
+
+_NAMES = """
+start new reset topic clear redraw history save retry prompt compose undo title handoff branch fork
+compress compact rollback snapshot snap stop approve deny background bg btw agents tasks journey
+learning memory-graph queue q steer goal moa subgoal status whoami profile sethome set-home resume
+sessions config model codex-runtime personality statusbar sb timestamps ts verbose footer yolo
+reasoning fast skin indicator voice busy tools toolsets skills memory bundles pet hatch generate-pet
+learn cron suggestions suggest blueprint bp curator kanban reload reload-mcp reload-skills browser
+plugins commands help restart usage subscription upgrade topup insights platforms gateway platform
+copy paste image update version v debug quit exit
+"""
+
+RESERVED: frozenset[str] = frozenset(_NAMES.split())
+"""Names that no plugin may take: the published program's commands and aliases, also those that are not built here."""
+
+MAX_MENU_NAME = 32
+"""Characters of a name that the menus of chat platforms take."""
 
 
 def normalise_name(name: str) -> str:
@@ -37,78 +49,122 @@ def parse_command(text: str) -> tuple[str, str] | None:
     return normalise_name(match[1]), (match[2] or "").strip()
 
 
-_NAMES = """
-start new reset topic clear redraw history save retry prompt compose undo title handoff branch fork
-compress compact rollback snapshot snap stop approve deny background bg btw agents tasks journey
-learning memory-graph queue q steer goal moa subgoal status whoami profile sethome set-home resume
-sessions config model codex-runtime personality statusbar sb timestamps ts verbose footer yolo
-reasoning fast skin indicator voice busy tools toolsets skills memory bundles pet hatch generate-pet
-learn cron suggestions suggest blueprint bp curator kanban reload reload-mcp reload-skills browser
-plugins commands help restart usage subscription upgrade topup insights platforms gateway platform
-copy paste image update version v debug quit exit
-"""
+class HelpRow(NamedTuple):
+    """A command as help and completion show it."""
 
-RESERVED: frozenset[str] = frozenset(_NAMES.split())
+    name: str
+    """Without the slash."""
+    hint: str
+    """What may follow: `<text>`."""
+    description: str
 
 
-logger = logging.getLogger(__name__)
+def help_text(rows: Iterable[HelpRow]) -> str:
+    """Return rows as lines of two columns, sorted by name."""
+    lines = [(f"/{row.name} {row.hint}".rstrip(), row.description) for row in sorted(rows)]
+    width = max((len(name) for name, _ in lines), default=0)
+    return "\n".join(f"  {name:<{width}}  {text}" for name, text in lines)
+
+
+def _always(command: SlashCommand) -> bool:
+    return True
 
 
 class CommandTable(Registry[SlashCommand]):
-    """Slash commands by normalised name; built-ins win."""
+    """Slash commands of all front ends; what is the agent's own wins over plugins.
+
+    The registry holds the commands that every front end has: those of plugins are such. A command of some front ends
+    is the agent's own and is kept by front end, since two may have different commands of one name (`/new`).
+    """
 
     def __init__(self) -> None:
         super().__init__(COMMAND.label)
-        self._aliases: dict[str, str] = {}
+        self._by_front_end: dict[Where, dict[str, SlashCommand]] = {where: {} for where in EVERYWHERE}
 
-    def register(
-        self,
-        name: str,
-        handler: CommandHandler,
-        *,
-        plugin: str = BUILTIN,
-        description: str = "",
-        args_hint: str = "",
-        beside: bool = True,
-        aliases: Sequence[str] = (),
-    ) -> bool:
-        """Add a command; false, with a warning in the log, when the name is empty or a built-in's.
+    def register(self, command: SlashCommand, *, owner: str = BUILTIN) -> bool:
+        """Add a command; false, with a warning in the log, when the name is empty or one of the agent's.
 
         Of two plugins with one name the first keeps it.
-
-        Args:
-            aliases: other names of a built-in; `resolve` knows them, listings leave them out.
 
         Raises:
             Conflict: another plugin has the name.
         """
-        key = normalise_name(name)
+        key = normalise_name(command.name)
         if not key:
-            logger.warning("Plugin '%s' tried to register a command with an empty name.", plugin)
+            logger.warning("Plugin '%s' tried to register a command with an empty name.", owner)
             return False
-        if plugin != BUILTIN and (key in RESERVED or self.owner(key) == BUILTIN):
+        if owner != BUILTIN and (key in RESERVED or self.owner(key) == BUILTIN):
             logger.warning(
                 "Plugin '%s' tried to register command '/%s' which conflicts with a built-in command. Skipping.",
-                plugin,
+                owner,
                 key,
             )
             return False
-        self.add(key, SlashCommand(key, handler, description or "Plugin command", args_hint, beside), owner=plugin)
-        self._aliases |= dict.fromkeys(aliases, key)
+        command = replace(command, name=key)
+        if command.where == EVERYWHERE:
+            self.add(key, command, owner=owner)
+        else:
+            for where in command.where:
+                self._by_front_end[where][key] = command
         return True
 
-    def resolve(self, name: str) -> SlashCommand | None:
-        """Return the command of that name or alias, or None."""
-        return self.get(name) or self.get(self._aliases.get(name, ""))
+    def owner(self, name: str) -> str | None:
+        """Return who registered `name`, in whichever front end."""
+        if any(name in commands for commands in self._by_front_end.values()):
+            return BUILTIN
+        return super().owner(name)
+
+    def commands(self, where: Where) -> list[SlashCommand]:
+        """Return the commands of a front end: its own, those that it shares with others, those of plugins."""
+        own = self._by_front_end[where]
+        found = [*own.values(), *(command for name, command in self.items() if name not in own)]
+        return sorted(found, key=lambda command: (self.owner(command.name) != BUILTIN, len(command.where)))
+
+    def find(self, name: str, where: Where) -> SlashCommand | None:
+        """Return the command of that name or alias in a front end.
+
+        `_` may stand for `-`, since some chat platforms know no hyphens.
+        """
+        key = normalise_name(name)
+        return self._find(key, where) or self._find(key.replace("_", "-"), where)
+
+    def _find(self, key: str, where: Where) -> SlashCommand | None:
+        found = self._by_front_end[where].get(key) or self.get(key)
+        return found or next((command for command in self.commands(where) if key in command.aliases), None)
+
+    def find_by_prefix(self, name: str, where: Where, others: Iterable[str] = ()) -> str | None:
+        """Return the only name that begins with `name`, among the front end's commands and `others`."""
+        known = {*(command.name for command in self.commands(where)), *others}
+        fits = [one for one in known if one.startswith(name)]
+        return fits[0] if len(fits) == 1 else None
+
+    def help_rows(
+        self, where: Where, *, sign: str = "/", is_allowed: Callable[[SlashCommand], bool] = _always
+    ) -> list[HelpRow]:
+        """Return what help shows of the commands of a front end.
+
+        Args:
+            sign: what commands begin with there.
+            is_allowed: says whether the user may run a command; others are left out.
+        """
+        return [
+            HelpRow(command.name, command.args_hint, command.description + _also(command, sign))
+            for command in self.commands(where)
+            if is_allowed(command)
+        ]
+
+    def menu(self, where: Where) -> list[tuple[str, str]]:
+        """Return name and description of the commands that a platform's menu offers: those that need no arguments.
+
+        Names are what menus take: at most 32 characters, `_` for `-`.
+        """
+        return [
+            (command.name.replace("-", "_"), command.description)
+            for command in self.commands(where)
+            if len(command.name) <= MAX_MENU_NAME and (not command.args_hint or command.args_hint.startswith("["))
+        ]
 
 
-def find_command(commands: CommandTable, name: str) -> SlashCommand | None:
-    """Return the command of that name or alias; `_` may stand for `-`, since some chat platforms know no hyphens."""
-    key = normalise_name(name)
-    return commands.resolve(key) or commands.resolve(key.replace("_", "-"))
-
-
-def find_by_prefix(name: str, names: Iterable[str]) -> str | None:
-    """Return the only one of `names` that begins with `name`."""
-    fits = [known for known in names if known.startswith(name)]
-    return fits[0] if len(fits) == 1 else None
+def _also(command: SlashCommand, sign: str) -> str:
+    """Return the aliases of a command as help shows them."""
+    return f" (also {', '.join(sign + alias for alias in command.aliases)})" if command.aliases else ""

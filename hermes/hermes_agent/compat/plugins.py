@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.commands import RESERVED, await_result, find_command, normalise_name
+from hermes_agent.commands import RESERVED, await_result, normalise_name
 from hermes_agent.compat.agent import host, of_host
 from hermes_agent.config import hermes_home
 from hermes_agent.core.registry import BUILTIN, ReadOnlyDict, ReadOnlyList
@@ -116,9 +116,9 @@ def command_registry() -> list[CommandDef]:
     """Return the agent's own commands that are there in this process, sorted by name."""
     commands = host().commands
     found = [
-        CommandDef(name, command.description, args_hint=command.args_hint)
-        for name, command in sorted(commands.items())
-        if commands.owner(name) == BUILTIN
+        CommandDef(command.name, command.description, args_hint=command.args_hint)
+        for command in sorted(commands.commands("terminal"), key=lambda command: command.name)
+        if commands.owner(command.name) == BUILTIN
     ]
     return ReadOnlyList(found, "ctx.register_command(name, handler) registers a command")
 
@@ -135,9 +135,7 @@ def resolve_command(name: str) -> CommandDef | None:
 
 def is_gateway_known_command(name: str | None) -> bool:
     """Say whether a name is a command: of the agent, reserved by it, or a plugin's."""
-    return bool(name) and (
-        normalise_name(str(name)) in RESERVED or find_command(host().commands, str(name)) is not None
-    )
+    return bool(name) and (normalise_name(str(name)) in RESERVED or host().commands.find(str(name), "chat") is not None)
 
 
 PLATFORM = "cli"
@@ -272,7 +270,8 @@ def telegram_menu_commands(max_commands: int = TELEGRAM_MOST) -> tuple[list[tupl
 def slack_native_slashes() -> list[tuple[str, str, str]]:
     """Return name, description and what may follow it, for each slash command of a Slack app; `hermes` comes first."""
     entries = [("hermes", "Talk to the agent, or give one of its commands", "[command] [text]")]
-    hints = {name: command.args_hint for name, command in host().commands.items()}
+    table = host().commands
+    hints = {command.name: command.args_hint for command in (*table.commands("terminal"), *table.commands("chat"))}
     for name, text in _commands():
         slash = name.replace("_", "-")
         if slash not in SLACK_RESERVED and slash not in {entry[0] for entry in entries}:
@@ -313,8 +312,4 @@ def _commands() -> list[tuple[str, str]]:
     gateway = host().running_gateway()
     if gateway is not None:
         return [(name, text) for name, text in gateway.menu()]
-    return [
-        (name.replace("-", "_"), command.description)
-        for name, command in sorted(host().commands.items())
-        if len(name) <= MAX_NAME_LENGTH and (not command.args_hint or command.args_hint.startswith("["))
-    ]
+    return sorted(host().commands.menu("terminal"))

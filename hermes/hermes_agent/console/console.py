@@ -1,4 +1,4 @@
-"""The conversation in a terminal: prompt, streaming answer, tool lines, slash commands."""
+"""The console: prompt, streamed answer, tool lines, and the slash commands that only a terminal has."""
 
 from __future__ import annotations
 
@@ -7,46 +7,31 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent import Agent
 from hermes_agent.agent.command_router import CommandCall, CommandRouter, RunSkill, UnknownCommand
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.session_commands import find_session, set_title
-from hermes_agent.commands import find_command, parse_command
+from hermes_agent.commands import HelpRow, help_text, parse_command
 from hermes_agent.console.input import InputQueue, LinePrompt, PromptCancelled, QueuedInput, TypedLines
 from hermes_agent.console.output import Renderer, TerminalApprover, printable
+from hermes_agent.contracts.command import SlashCommand, Where
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
-from hermes_agent.core.registry import BUILTIN
 from hermes_agent.policy import NoApprover
 from hermes_agent.sessions import LOCAL
-
-if TYPE_CHECKING:
-    from hermes_agent.console.line_editor import CompletionEntry
-
 
 PROMPT = "❯ "
 PLATFORM = "cli"
 
-HELP = (
-    ("help", "", "what can be typed here", True),
-    ("new", "", "start a new session", False),
-    ("clear", "", "clear the screen and start a new session", False),
-    ("model", "[NAME]", "show the model, or go on with another", False),
-    ("resume", "[ID or TITLE]", "list your sessions, or go on with one", False),
-    ("title", "[TEXT]", "show or set the session's title", False),
-    ("stop", "", "stop what the agent does (also Ctrl-C)", True),
-    ("quit", "", "leave (also /exit, exit, Ctrl-D)", True),
-)
-"""Name, what may follow, what it does, and whether it may run while the agent works."""
-ALIASES = {"quit": ("exit",)}
+TERMINAL: frozenset[Where] = frozenset({"terminal"})
 LEAVE = ("exit", "quit")
 """Lines that leave without a slash, too: no question consists of them."""
 
 
 class Console:
-    """One conversation at a terminal, until the person leaves.
+    """One conversation in a terminal, until the user leaves.
 
     Args:
         banner: lines that are shown at the start.
@@ -68,20 +53,21 @@ class Console:
         self._banner = banner
         self._session_id = session_id
         self._model = model
-        self._prompt = LinePrompt(home / "history", self._entries)
+        self._prompt = LinePrompt(home / "history", self._help_rows)
         self._queue = InputQueue(self._on_injected)
         self._typed_lines = TypedLines(sys.stdin.fileno(), self._on_typed_line) if sys.stdin.isatty() else None
         self._renderer = Renderer(sys.stdout, sys.stdout)
         self._running: set[asyncio.Task[None]] = set()
         """Commands that were typed while the agent worked."""
-        self._skill_entries: list[CompletionEntry] = []
+        self._skill_rows: list[HelpRow] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving = False
         self._busy = False
         self._screen = asyncio.Lock()
         """Held by whoever reads from the terminal: the prompt, or a question."""
         self._conversation: Conversation | None = None
-        self._register_commands()
+        for command in self._declarations():
+            self._commands.register(command)
 
     # -- what plugins see of it (`agent.inbox.Front`) ----------------------------------------------------------
 
@@ -176,7 +162,9 @@ class Console:
         if is_leaving(said.text):
             await self._quit("")
             return
-        meaning = await self._slash.resolve(said.text, session_id=self.session_id, platform=PLATFORM, prefixes=True)
+        meaning = await self._slash.resolve(
+            said.text, where="terminal", session_id=self.session_id, platform=PLATFORM, prefixes=True
+        )
         match meaning:
             case CommandCall():
                 await self._command(meaning)
@@ -213,7 +201,7 @@ class Console:
         if not line.strip():
             return
         parsed = parse_command("/quit" if is_leaving(line) else line)
-        command = None if parsed is None else find_command(self._commands, parsed[0])
+        command = None if parsed is None else self._commands.find(parsed[0], "terminal")
         if command is not None and parsed is not None and command.during_turn:
             task = asyncio.ensure_future(self._command(CommandCall(command, parsed[1])))
             self._running.add(task)
@@ -227,7 +215,7 @@ class Console:
         command = called.command
         assert self._conversation is not None
         await self._slash.announce(called, self._conversation.scope())
-        if self._commands.owner(command.name) == BUILTIN and _is_async(command.handler):
+        if command.is_of_one_front_end:
             try:
                 answer = await command.handler(called.arguments)
             except UserError as error:
@@ -262,43 +250,33 @@ class Console:
     # -- commands ----------------------------------------------------------------------------------------------
 
     async def _load_skills(self) -> None:
-        """Look which skills there are, for completion and `/help`."""
-        from hermes_agent.console.line_editor import CompletionEntry  # prompt_toolkit, see Prompt
-
+        """Read which skills there are, for completion and `/help`."""
         found = await self._agent.bridge.run(self._slash.skills.offered, PLATFORM)
-        self._skill_entries = [
-            CompletionEntry(name, "[what to do]", skill.document.description)
+        self._skill_rows = [
+            HelpRow(name, "[what to do]", skill.document.description)
             for name, skill in found.items()
-            if find_command(self._commands, name) is None
+            if self._commands.find(name, "terminal") is None
         ]
 
-    def _entries(self) -> list[CompletionEntry]:
-        from hermes_agent.console.line_editor import CompletionEntry  # prompt_toolkit, see Prompt
+    def _help_rows(self) -> list[HelpRow]:
+        return [*self._commands.help_rows("terminal"), *self._skill_rows]
 
-        own = [CompletionEntry(name, c.args_hint, c.description) for name, c in self._commands.items()]
-        return [*own, *self._skill_entries]
+    def _declarations(self) -> tuple[SlashCommand, ...]:
+        during_turn = partial(SlashCommand, where=TERMINAL)
+        between_turns = partial(SlashCommand, where=TERMINAL, during_turn=False)
+        return (
+            during_turn("help", self._help, "List the commands"),
+            between_turns("new", self._new, "Start a new session"),
+            between_turns("clear", self._clear, "Clear the screen and start a new session"),
+            between_turns("model", self._use_model, "Show the model, or use another", "[NAME]"),
+            between_turns("resume", self._resume, "List your sessions, or resume one", "[ID or TITLE]"),
+            between_turns("title", self._title, "Show or set the session's title", "[TEXT]"),
+            during_turn("stop", self._stop, "Stop the agent; so does Ctrl-C"),
+            during_turn("quit", self._quit, "Leave; so do exit and Ctrl-D", aliases=("exit",)),
+        )
 
-    def _register_commands(self) -> None:
-        handlers: dict[str, Any] = {
-            "help": self._help,
-            "new": self._new,
-            "clear": self._clear,
-            "model": self._use_model,
-            "resume": self._resume,
-            "title": self._title,
-            "stop": self._stop,
-            "quit": self._quit,
-        }
-        for name, hint, text, beside in HELP:
-            aliases = ALIASES.get(name, ())
-            self._commands.register(
-                name, handlers[name], description=text, args_hint=hint, beside=beside, aliases=aliases
-            )
-
-    def _help(self, arguments: str) -> str:
-        rows = [(f"/{e.name} {e.hint}".rstrip(), e.description) for e in sorted(self._entries())]
-        width = max(len(name) for name, _ in rows)
-        return "\n".join(f"  {name:<{width}}  {printable(text)}" for name, text in rows)
+    async def _help(self, arguments: str) -> str:
+        return help_text(row._replace(description=printable(row.description)) for row in self._help_rows())
 
     async def _new(self, arguments: str) -> str:
         assert self._conversation is not None
@@ -352,11 +330,6 @@ class Console:
 def is_leaving(line: str) -> bool:
     """Return whether a typed line asks to leave without being a command."""
     return line.strip().lower() in LEAVE
-
-
-def _is_async(handler: Any) -> bool:
-    """Say whether a handler of ours runs on the core loop."""
-    return asyncio.iscoroutinefunction(handler)
 
 
 @contextlib.contextmanager

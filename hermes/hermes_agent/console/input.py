@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
-    from hermes_agent.console.line_editor import CompletionEntry
+    from hermes_agent.commands import HelpRow
 
 
 class PromptCancelled(Exception):
@@ -33,7 +33,7 @@ class LinePrompt:
         entries: what can be completed.
     """
 
-    def __init__(self, history: Path, entries: Callable[[], list[CompletionEntry]]) -> None:
+    def __init__(self, history: Path, entries: Callable[[], list[HelpRow]]) -> None:
         self._history = history
         self._entries = entries
         self._session: PromptSession[str] | None = None

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
+from hermes_agent.commands import HelpRow
 from hermes_agent.core.redaction import redactor
 from hermes_agent.system.files import PRIVATE
-
-
-class CompletionEntry(NamedTuple):
-    """What can be completed."""
-
-    name: str
-    """Without the slash."""
-    hint: str
-    """What may follow: `<text>`."""
-    description: str
 
 
 class SlashCompleter(Completer):
     """Completes names after `/`."""
 
-    def __init__(self, entries: Callable[[], list[CompletionEntry]]) -> None:
+    def __init__(self, entries: Callable[[], list[HelpRow]]) -> None:
         self._entries = entries
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
@@ -46,7 +36,7 @@ class SlashCompleter(Completer):
                 )
 
 
-def hint_for(text: str, entries: Callable[[], list[CompletionEntry]]) -> str:
+def hint_for(text: str, entries: Callable[[], list[HelpRow]]) -> str:
     """Return what may follow the command at the beginning of `text`, and what it does; empty for anything else."""
     name, blank, _ = text.removeprefix("/").lower().partition(" ")
     if not text.startswith("/") or not blank:
@@ -63,7 +53,7 @@ class _MaskedHistory(FileHistory):
         super().store_string(redactor.mask_known(string))
 
 
-def line_editor(history: Path, entries: Callable[[], list[CompletionEntry]]) -> PromptSession[str]:
+def line_editor(history: Path, entries: Callable[[], list[HelpRow]]) -> PromptSession[str]:
     """Return an editor that remembers lines in the file `history` (0600)."""
     history.touch(mode=PRIVATE)
     session: PromptSession[str] = PromptSession(

@@ -204,7 +204,7 @@ async def answer_once(
         UserError: no model can be had, or it failed.
     """
     session_id = session_id or new_session_id()
-    meaning = await slash.resolve(question, session_id=session_id, platform=PLATFORM)
+    meaning = await slash.resolve(question, where="terminal", session_id=session_id, platform=PLATFORM)
     match meaning:
         case CommandCall():
             return await _command(agent, slash, meaning, session_id, model)

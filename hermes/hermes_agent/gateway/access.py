@@ -23,6 +23,7 @@ from hermes_agent.adapters.config import PlatformConfig
 from hermes_agent.adapters.events import SessionSource
 from hermes_agent.adapters.registry import PlatformEntry
 from hermes_agent.config import hermes_home
+from hermes_agent.contracts.command import Right
 from hermes_agent.system.files import JsonFile
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
@@ -224,10 +225,6 @@ def _number(value: object) -> float:
 By = Literal["", "pairing", "list", "role", "platform", "everybody"]
 
 ANYONE = "*"
-ALWAYS_ALLOWED = frozenset({"help", "whoami", "status", "stop", "deny"})
-"""Commands that whoever may talk may give."""
-ADMIN_COMMANDS = frozenset({"approve", "model", "plugins", "restart", "rollback", "sethome"})
-"""Commands that want somebody who is known by name."""
 
 
 class Admission(NamedTuple):
@@ -303,24 +300,22 @@ class AccessControl:
 
 
 def may_run_command(
-    command: str, source: SessionSource, admission: Admission, config: PlatformConfig, *, strict: bool = False
+    command: str, right: Right, source: SessionSource, admission: Admission, config: PlatformConfig
 ) -> bool:
-    """Say whether somebody may give a command.
+    """Return whether a user may run a command.
 
-    `platforms.<name>.allow_admin_from` lists who may give all of them; the others then have those of
-    `user_allowed_commands`. In groups the keys begin with `group_`. Without such a list, who is known by name may
-    give all, and the others all but `ADMIN_COMMANDS`.
+    `platforms.<name>.allow_admin_from` lists the users who may run all of them; the others then have those of
+    `user_allowed_commands`. In groups the keys begin with `group_`. Without such a list `right` decides.
 
     Args:
-        command: its canonical name.
-        strict: it is like one of `ADMIN_COMMANDS`.
+        command: its name, not an alias.
     """
-    if command in ALWAYS_ALLOWED:
+    if right == "always":
         return True
     start = "" if source.chat_type == "dm" else "group_"
     admins = config.extra.get(f"{start}allow_admin_from")
     if admins is None:
-        return admission.is_known or not (strict or command in ADMIN_COMMANDS)
+        return admission.is_known or right != "known"
     if {source.user_id, source.user_id_alt} & set(_ids(admins)):
         return True
     return command in {

@@ -1,118 +1,114 @@
-"""The agent's own slash commands in chats. Source: plugin contract §7.1, §7.3, §10.6.
+"""Slash commands in chats: those that only chats have, and the checks before any of them runs.
 
-Some are answered beside the turn that runs (`/stop`, `/approve`, `/status`, …), the others in their order.
+Some are answered while a turn runs (`/stop`, `/approve`, `/status`, …), the others after it. Source: plugin contract
+§7.1, §7.3, §10.6.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.adapters.events import MessageEvent, SessionSource
 from hermes_agent.agent.command_router import CommandCall, RunSkill
 from hermes_agent.agent.session_commands import find_session, set_title
-from hermes_agent.commands import find_command
+from hermes_agent.commands import HelpRow
+from hermes_agent.commands.table import MAX_MENU_NAME
+from hermes_agent.contracts.command import Confirmation, Right, SlashCommand, Where
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import new_id
+from hermes_agent.core.registry import BUILTIN
 from hermes_agent.delivery import ClaimedMessage, InboundMessage
 from hermes_agent.gateway.access import Admission, may_run_command, principal
 from hermes_agent.gateway.adapter_connection import AdapterConnection
 from hermes_agent.gateway.chat_messages import to_payload
-from hermes_agent.gateway.chat_routes import ChatRoute
+from hermes_agent.gateway.chat_routes import ChatRoute, ChatRouteStore
 from hermes_agent.gateway.command_confirmation import CommandConfirmations, quick_command, restart, run_quick, set_home
+from hermes_agent.gateway.dependencies import CommandInvocation
 from hermes_agent.policy import QUESTION_PREFIX, Choice, NoApprover, Refusal
 
 if TYPE_CHECKING:
     from hermes_agent.gateway.chat_sessions import ChatSessions
 
 
-ALIASES = {
-    "reset": "new",
-    "clear": "new",
-    "compact": "compress",
-    "bg": "background",
-    "btw": "background",
-    "q": "queue",
-    "commands": "help",
-    "start": "help",
-    "set-home": "sethome",
-}
-MAX_MENU_NAME = 32
+CHAT: frozenset[Where] = frozenset({"chat"})
+NEW_SESSION = Confirmation("A new session?", "It ends this one and stops what runs.")
 MAX_LIST_LENGTH = 300
 """Characters of a list of commands that fit into one line everywhere."""
 
 
-class CommandInvocation(NamedTuple):
-    """A command that somebody gave."""
-
-    name: str
-    arguments: str
-    event: MessageEvent
-    source: SessionSource
-    key: str
-    link: AdapterConnection
-    admission: Admission
-
-
-class _BuiltinCommand(NamedTuple):
-    """One of the agent's own commands."""
-
-    run: Callable[[CommandInvocation], Awaitable[str | RunSkill | None]]
-    hint: str
-    text: str
-    during_turn: bool
-    """Whether it is answered while a turn runs."""
-
-
-def canonical_name(name: str) -> str:
-    """Return the name that a command has in lists of rights, in hooks and here."""
-    return ALIASES.get(name, name)
-
-
 class ChatCommands:
-    """They work on `ChatSessions`."""
+    """Runs the commands of chats; declares those that only chats have."""
 
     def __init__(self, chats: ChatSessions) -> None:
         self._chats = chats
         self._deps = chats.deps
-        self.confirming = CommandConfirmations(chats, self)
-        self.builtin_commands: dict[str, _BuiltinCommand] = {
-            "help": _BuiltinCommand(self._help, "[all|COMMAND]", "what can be written here", True),
-            "new": _BuiltinCommand(
-                self._new, "[now]", "begin a new session (also /reset, /clear; now: without a question)", True
+        self._table = chats.deps.slash.commands
+        self.confirmations = CommandConfirmations(chats)
+        for command in self._declarations():
+            self._table.register(command)
+
+    def _declarations(self) -> tuple[SlashCommand, ...]:
+        during_turn = partial(SlashCommand, where=CHAT)
+        between_turns = partial(SlashCommand, where=CHAT, during_turn=False)
+        return (
+            during_turn(
+                "help", self._help, "List the commands", "[all|COMMAND]", aliases=("commands", "start"), right="always"
             ),
-            "stop": _BuiltinCommand(
-                self._stop, "[all]", "stop what the agent does (all: in the background, too)", True
+            during_turn(
+                "new",
+                self._new,
+                "Start a new session; `now` asks nothing first",
+                "[now]",
+                aliases=("reset", "clear"),
+                confirm=NEW_SESSION,
             ),
-            "steer": _BuiltinCommand(self._refuse_empty, "TEXT", "tell the running turn something", False),
-            "queue": _BuiltinCommand(self._refuse_empty, "TEXT", "say something after the running turn", False),
-            "status": _BuiltinCommand(self._status, "", "the session, the model, what runs", True),
-            "whoami": _BuiltinCommand(self._whoami, "", "who you are here, and what you may do", True),
-            "approve": _BuiltinCommand(self._approve, "[CODE|all] [session|always]", "allow what was asked", True),
-            "deny": _BuiltinCommand(self._deny, "[all] [REASON]", "refuse what was asked", True),
-            "background": _BuiltinCommand(self._background, "TEXT", "work on something beside this session", True),
-            "model": _BuiltinCommand(self._model, "[NAME]", "show this chat's model, or go on with another", False),
-            "title": _BuiltinCommand(self._title, "[TEXT]", "show or set the session's title", False),
-            "resume": _BuiltinCommand(self._resume, "[ID or TITLE]", "list your sessions, or go on with one", False),
-            "retry": _BuiltinCommand(self._retry, "", "ask the last question again", False),
-            "sethome": _BuiltinCommand(
-                partial(set_home, self._deps), "", "let messages without an addressee come here", True
+            during_turn("stop", self._stop, "Stop the agent (all: in the background, too)", "[all]", right="always"),
+            between_turns("steer", self._require_text, "Add something to the running turn", "TEXT"),
+            between_turns("queue", self._require_text, "Say something after the running turn", "TEXT", aliases=("q",)),
+            during_turn("status", self._status, "Show the session, the model, and what runs", right="always"),
+            during_turn(
+                "whoami", self._whoami, "Show who you are here, and which commands you may run", right="always"
             ),
-            "restart": _BuiltinCommand(
-                partial(restart, self._deps), "", "restart the agent; nothing that runs is lost", True
+            during_turn("approve", self._approve, "Allow what was asked", "[CODE|all] [session|always]", right="known"),
+            during_turn("deny", self._deny, "Refuse what was asked", "[all] [REASON]", right="always"),
+            during_turn(
+                "background",
+                self._background,
+                "Work on something in a session of its own",
+                "TEXT",
+                aliases=("bg", "btw"),
             ),
-        }
+            between_turns("model", self._model, "Show this chat's model, or use another", "[NAME]", right="known"),
+            between_turns("title", self._title, "Show or set the session's title", "[TEXT]"),
+            between_turns("resume", self._resume, "List your sessions, or resume one", "[ID or TITLE]"),
+            between_turns("retry", self._retry, "Ask the last question again"),
+            during_turn(
+                "sethome",
+                partial(set_home, self._deps),
+                "Send messages without an addressee to this chat",
+                aliases=("set-home",),
+                right="known",
+            ),
+            during_turn(
+                "restart", partial(restart, self._deps), "Restart the agent; nothing that runs is lost", right="known"
+            ),
+        )
+
+    def find(self, name: str) -> SlashCommand | None:
+        """Return the command of that name or alias in chats."""
+        return self._table.find(name, "chat")
+
+    def canonical_name(self, name: str) -> str:
+        """Return the name that a command has in lists of rights and in hooks; a plugin's is as it was typed."""
+        command = self.find(name)
+        return name if command is None or self._table.owner(command.name) != BUILTIN else command.name
 
     def is_command(self, name: str | None) -> bool:
-        """Say whether somebody has a command of that name; a skill is none, it is a turn."""
-        if name is None:
-            return False
-        known = (
-            canonical_name(name) in self.builtin_commands or find_command(self._deps.slash.commands, name) is not None
-        )
-        return known or self._quick(name) is not None
+        """Return whether there is a command of that name; a skill is none, it is a turn."""
+        return name is not None and (self.find(name) is not None or self._quick(name) is not None)
 
     def alias_target(self, name: str | None) -> str:
         """Return the command that an alias of the operator (`quick_commands`) stands for; empty when it is none."""
@@ -121,80 +117,66 @@ class ChatCommands:
         return f"/{target.lstrip('/')}" if target else ""
 
     def is_allowed_during_turn(self, name: str, key: str) -> bool:
-        """Say whether a command is answered while a turn runs in its chat."""
-        if self.confirming.is_awaited(name, key):
+        """Return whether a command is answered while a turn runs in its chat."""
+        if self.confirmations.is_awaited(name, key):
             return True
-        own = self.builtin_commands.get(canonical_name(name))
-        if own is not None:
-            return own.during_turn
-        command = find_command(self._deps.slash.commands, name)
+        command = self.find(name)
         return command.during_turn if command is not None else self._quick(name) is not None
 
     def _quick(self, name: str) -> Mapping[str, Any] | None:
         """Return the operator's command of that name; the agent's own and those of plugins win."""
-        if canonical_name(name) in self.builtin_commands or find_command(self._deps.slash.commands, name) is not None:
-            return None
-        return quick_command(self._deps.values(), name)
+        return None if self.find(name) is not None else quick_command(self._deps.values(), name)
 
     def menu(self) -> list[tuple[str, str]]:
-        """Return name and description of the commands that a service's menu offers: those that need nothing more.
-
-        Names are what menus take: at most 32 characters, `_` for `-`.
-        """
-        own = {name: (one.hint, one.text) for name, one in self.builtin_commands.items()}
-        others = {name: (c.args_hint, c.description) for name, c in self._deps.slash.commands.items()}
+        """Return name and description of the commands that a platform's menu offers."""
         quick = self._deps.values().get("quick_commands") or {}
-        offered = {**{name: ("", str(one.get("description") or name)) for name, one in quick.items()}, **others, **own}
-        return [
-            (name.replace("-", "_"), text)
-            for name, (hint, text) in offered.items()
-            if len(name) <= MAX_MENU_NAME and (not hint or hint.startswith("["))
-        ]
+        own = [(name.replace("-", "_"), str(e.get("description") or name)) for name, e in quick.items()]
+        return list(
+            {name: text for name, text in (*own, *self._table.menu("chat")) if len(name) <= MAX_MENU_NAME}.items()
+        )
 
     async def run(
         self, message: ClaimedMessage, event: MessageEvent, link: AdapterConnection, key: str
     ) -> str | RunSkill | None:
-        """Run a command; `RunSkill` asks for a turn with these words, None means that it is none of the agent's own."""
+        """Run a command; `RunSkill` asks for a turn with this message, None means that there is no such command."""
         assert event.source is not None
         name, arguments = event.get_command() or "", event.get_command_args()
         admission = Admission(event.metadata.get("admitted", ""))
         if event.metadata.get("confirmed"):
-            return await self._run_builtin(name, arguments, event, link, key, admission)
-        answered = await self.confirming.take_answer(name, arguments, event, key)
+            return await self._run_command(name, arguments, event, link, key, admission)
+        answered = await self.confirmations.take_answer(name, arguments, event, key)
         if answered is not None:
             return answered
         refused = await self._check_rights(name, arguments, event, link, key, admission)
         if isinstance(refused, str):
             return refused
         name, arguments = refused
-        question = await self.confirming.ask(canonical_name(name), arguments, message, event, link, key)
-        return (
-            question if question is not None else await self._run_builtin(name, arguments, event, link, key, admission)
-        )
+        command = self.find(name)
+        if command is not None and command.confirm is not None:
+            question = await self.confirmations.ask(command, arguments, message, event, link, key)
+            if question is not None:
+                return question
+        return await self._run_command(name, arguments, event, link, key, admission)
 
-    async def _run_builtin(
+    async def _run_command(
         self, name: str, arguments: str, event: MessageEvent, link: AdapterConnection, key: str, admission: Admission
     ) -> str | RunSkill | None:
         assert event.source is not None
-        own = self.builtin_commands.get(canonical_name(name))
-        command = find_command(self._deps.slash.commands, name) if own is None else None
-        if command is not None:
+        command, entry = self.find(name), self._quick(name)
+        if command is not None and not command.is_of_one_front_end:
             return await self.call(CommandCall(command, arguments), event, link, key)
-        entry = self._quick(name)
-        if own is None and entry is None:
-            return None
         try:
-            if own is None and entry is not None:
-                return await run_quick(self._deps, entry, name)
-            assert own is not None
-            return await own.run(
-                CommandInvocation(canonical_name(name), arguments, event, event.source, key, link, admission)
-            )
+            if command is not None:
+                answer: str | RunSkill | None = await command.handler(
+                    CommandInvocation(command.name, arguments, event, event.source, key, link, admission)
+                )
+                return answer
+            return None if entry is None else await run_quick(self._deps, entry, name)
         except (UserError, OSError, ValueError) as error:
             return f"⚠️ {error}"
 
     async def call(self, called: CommandCall, event: MessageEvent, link: AdapterConnection, key: str) -> str:
-        """Run a plugin's command, or another one that every front door has; empty is no answer."""
+        """Run a command that other front ends have, too; return its answer, or "" for none."""
         route = await self._chats.route(key)
         session = route.session_id if route is not None else key
         assert event.source is not None
@@ -206,22 +188,25 @@ class ChatCommands:
     async def _check_rights(
         self, name: str, arguments: str, event: MessageEvent, link: AdapterConnection, key: str, admission: Admission
     ) -> str | tuple[str, str]:
-        """Ask the rights and the hooks. Return why nothing is done, or name and arguments of what is to be done."""
+        """Check the rights and call the hooks. Return the refusal, or name and arguments of the command to run."""
         assert event.source is not None
-        sign = getattr(link.adapter, "typed_command_prefix", "/")
-        strict = self._quick(name) is not None  # it runs a program
-        if not may_run_command(canonical_name(name), event.source, admission, link.config, strict=strict):
+        sign, command = _sign(link), self.find(name)
+        canonical = self.canonical_name(name)
+        right: Right = "anyone" if self._quick(name) is None else "known"  # it runs a program
+        if command is not None:
+            right = command.right
+        if not may_run_command(canonical, right, event.source, admission, link.config):
             return f"You may not give {sign}{name} here. {sign}whoami says what you may."
         context = {
             "platform": event.source.platform.value,
             "user_id": event.source.user_id,
             "session_key": key,
-            "command": canonical_name(name),
+            "command": canonical,
             "raw_command": name,
             "args": arguments,
             "raw_args": arguments,
         }
-        for decision in await self._chats.events.emit_collect(f"command:{canonical_name(name)}", context):
+        for decision in await self._chats.events.emit_collect(f"command:{canonical}", context):
             said = decision if isinstance(decision, dict) else {}
             match said.get("decision"):
                 case "deny":
@@ -237,43 +222,33 @@ class ChatCommands:
 
     # -- the session ---------------------------------------------------------------------------------------------
 
-    async def _refuse_empty(self, asked: CommandInvocation) -> str:
-        """`/queue` and `/steer` are taken as what they say when they come in; here nothing was said."""
+    async def _require_text(self, asked: CommandInvocation) -> str:
+        """Answer `/queue` and `/steer` without a text; `Intake` takes those that have one."""
         return f"Say what: /{asked.name} TEXT"
 
     async def _help(self, asked: CommandInvocation) -> str:
-        sign = getattr(asked.link.adapter, "typed_command_prefix", "/")
-        commands, skills = self._deps.slash.commands, self._deps.slash.skills
-        rows = [(name, own.hint, own.text) for name, own in self.builtin_commands.items()]
-        rows += [
-            (name, c.args_hint, c.description) for name, c in commands.items() if name not in self.builtin_commands
-        ]
+        def is_allowed(name: str, right: Right = "anyone") -> bool:
+            return may_run_command(name, right, asked.source, asked.admission, asked.link.config)
+
+        sign, skills = _sign(asked.link), self._deps.slash.skills
+        rows = self._table.help_rows(
+            "chat", sign=sign, is_allowed=lambda command: is_allowed(command.name, command.right)
+        )
+        own = [row.name for row in rows if self._table.owner(row.name) == BUILTIN]
         known = await self._deps.agent.bridge.run(skills.offered, asked.link.name)
-        rows += [(name, "[what to do]", skill.document.description) for name, skill in known.items()]
+        others = [HelpRow(name, "[what to do]", skill.document.description) for name, skill in known.items()]
         quick = self._deps.values().get("quick_commands") or {}
-        rows += [(n, "", one.get("description") or one.get("target") or "") for n, one in quick.items()]
-        allowed = [row for row in rows if may_run_command(row[0], asked.source, asked.admission, asked.link.config)]
+        others += [HelpRow(n, "", one.get("description") or one.get("target") or "") for n, one in quick.items()]
+        rows += [row for row in others if is_allowed(row.name)]
         said = asked.arguments.strip().lower() if asked.event.get_command() != "start" else ""  # a link's payload
         if said not in ("", "all"):
-            wanted = canonical_name(said.lstrip(sign))
-            found = [row for row in allowed if row[0] == wanted]
-            if not found:
+            wanted = self.canonical_name(said.lstrip(sign))
+            rows = [row for row in rows if row.name == wanted]
+            if not rows:
                 return f"There is no command {sign}{wanted} here. {sign}help lists them."
-            allowed = found
         elif not said and getattr(asked.link.adapter, "sends_lines", False):
-            return self._short_help(sign, [name for name, _, _ in allowed])
-        return "\n".join(f"{sign}{f'{name} {hint}'.strip()}: {text}" for name, hint, text in allowed)
-
-    def _short_help(self, sign: str, names: list[str]) -> str:
-        """Return three lines, for a platform on which each line is a message of its own."""
-        own = [name for name in names if name in self.builtin_commands]
-        more = [name for name in names if name not in self.builtin_commands]
-        lines = [f"Commands: {_join_names(sign, own)}"]
-        if more:
-            lines.append(f"Of plugins and skills: {_join_names(sign, more)}")
-        return "\n".join(
-            [*lines, f"{sign}help COMMAND says what one does, {sign}help all lists them with what they do."]
-        )
+            return _short_help(sign, own, [row.name for row in rows if row.name not in own])
+        return "\n".join(f"{sign}{f'{name} {hint}'.strip()}: {text}" for name, hint, text in rows)
 
     async def _new(self, asked: CommandInvocation) -> str:
         running = self._chats.running.get(asked.key)
@@ -318,10 +293,13 @@ class ChatCommands:
         return "\n".join(lines)
 
     async def _whoami(self, asked: CommandInvocation) -> str:
+        own = [command for command in self._table.commands("chat") if command.where == CHAT]
         allowed = [
-            n for n in self.builtin_commands if may_run_command(n, asked.source, asked.admission, asked.link.config)
+            command.name
+            for command in own
+            if may_run_command(command.name, command.right, asked.source, asked.admission, asked.link.config)
         ]
-        everything = len(allowed) == len(self.builtin_commands)
+        everything = len(allowed) == len(own)
         what = "every command" if everything else ", ".join(f"/{name}" for name in allowed)
         return f"{principal(asked.source)} (let in by: {asked.admission.by})\nYou may give: {what}"
 
@@ -333,7 +311,7 @@ class ChatCommands:
         chosen = self._deps.agent.choose_model(name)
         if route is None:
             route = await self._chats.start_session(asked.source, asked.key, None)
-        await self._chats.store("put", route._replace(model=name))
+        await self._chats.store(ChatRouteStore.put, route._replace(model=name))
         return f"Model: {chosen.name}"
 
     async def _title(self, asked: CommandInvocation) -> str:
@@ -413,7 +391,7 @@ class ChatCommands:
             and waiting.is_ambiguous(key)
             and not (everything and not waiting.has_unanswered(key))
         ):
-            sign = getattr(asked.link.adapter, "typed_command_prefix", "/")
+            sign = _sign(asked.link)
             open_ = "\n".join(f"{sign}approve {one.code}: {one.text[:200]}" for one in waiting.questions_for(key))
             return f"Another question was asked here before. Say which one you mean:\n{open_}"
         if waiting.answer_session(key, answer, everything=everything):
@@ -450,6 +428,19 @@ class ChatCommands:
             else next((q for key in self._answerable_sessions(asked) for q in waiting.questions_for(key)), None)
         )
         return found is None or not found.choices or choice in found.choices
+
+
+def _sign(link: AdapterConnection) -> str:
+    """Return what commands begin with on a platform."""
+    return str(getattr(link.adapter, "typed_command_prefix", "/"))
+
+
+def _short_help(sign: str, own: list[str], others: list[str]) -> str:
+    """Return three lines, for a platform on which each line is a message of its own."""
+    lines = [f"Commands: {_join_names(sign, own)}"]
+    if others:
+        lines.append(f"Of plugins and skills: {_join_names(sign, others)}")
+    return "\n".join([*lines, f"{sign}help COMMAND says what one does, {sign}help all lists them with what they do."])
 
 
 def _join_names(sign: str, names: list[str]) -> str:

@@ -113,7 +113,7 @@ class ChatRouteStore:
                 route._replace(source=json.dumps(dict(route.source), ensure_ascii=False)),  # type: ignore[arg-type]
             )
 
-    def spoken(self, session_key: str, session_id: str, source: Mapping[str, Any], now: float) -> None:
+    def record_use(self, session_key: str, session_id: str, source: Mapping[str, Any], now: float) -> None:
         """Note where and when a chat last spoke in a session; one that is in another by now stays there."""
         with self._db.write() as db:
             db.execute(
@@ -121,33 +121,33 @@ class ChatRouteStore:
                 (json.dumps(dict(source), ensure_ascii=False), now, session_key, session_id),
             )
 
-    def ask(self, confirm: PendingConfirmation) -> None:
+    def add_confirmation(self, confirm: PendingConfirmation) -> None:
         """Keep a question about a command; the session's former one is forgotten."""
         row = confirm._replace(payload=json.dumps(dict(confirm.payload), ensure_ascii=False))  # type: ignore[arg-type]
         with self._db.write() as db:
             db.execute("INSERT OR REPLACE INTO gateway_confirms VALUES (?, ?, ?, ?, ?, ?)", row)
 
-    def forget(self, confirm_id: str) -> None:
+    def remove_confirmation(self, confirm_id: str) -> None:
         """Forget a question."""
         with self._db.write() as db:
             db.execute("DELETE FROM gateway_confirms WHERE confirm_id = ?", (confirm_id,))
 
-    def asked(self) -> list[PendingConfirmation]:
+    def pending_confirmations(self) -> list[PendingConfirmation]:
         """Return the questions that nobody has answered."""
         rows = map(PendingConfirmation._make, self._db.read("SELECT * FROM gateway_confirms"))
         return [row._replace(payload=json.loads(str(row.payload))) for row in rows]
 
-    def question(self, session_key: str, waits: bool) -> None:
+    def mark_question(self, session_key: str, is_open: bool) -> None:
         """Note whether a question of a tool was put in a chat and has no answer."""
         change = (
             "INSERT OR IGNORE INTO gateway_questions VALUES (?)"
-            if waits
+            if is_open
             else ("DELETE FROM gateway_questions WHERE session_key = ?")
         )
         with self._db.write() as db:
             db.execute(change, (session_key,))
 
-    def questions(self) -> list[str]:
+    def chats_with_questions(self) -> list[str]:
         """Return the chats in which a question of a tool has no answer."""
         return [str(key) for (key,) in self._db.read("SELECT session_key FROM gateway_questions")]
 

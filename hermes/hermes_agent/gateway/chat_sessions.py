@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from hermes_agent.adapters.base import run_callback
 from hermes_agent.adapters.events import (
@@ -66,6 +66,10 @@ COMPLETION_S = 3600.0
 MAX_REMEMBERED = 512
 """Sessions whose approvals are remembered, and events that wait in memory with what is no JSON."""
 FAILURE_NOTICE = "⚠️ I could not work on your message ({what}). Please send it again; the log has the details."
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class ChatSessions:
@@ -209,7 +213,7 @@ class ChatSessions:
             return "", answered
         route = await self.route(key)
         meaning = await self.deps.slash.resolve(
-            event.text, session_id=route.session_id if route else key, platform=message.platform
+            event.text, where="chat", session_id=route.session_id if route else key, platform=message.platform
         )
         match meaning:
             case RunSkill(said):
@@ -217,25 +221,22 @@ class ChatSessions:
             case CommandCall():
                 return "", await self.commands.call(meaning, event, link, key)
             case UnknownCommand():
-                return "", meaning.reply(
-                    *self.commands.builtin_commands, sign=getattr(link.adapter, "typed_command_prefix", "/")
-                )
+                return "", meaning.reply(getattr(link.adapter, "typed_command_prefix", "/"))
         return event.text, None
 
     # -- sessions ------------------------------------------------------------------------------------------------
 
     async def route(self, key: str) -> ChatRoute | None:
         """Return the session that a chat is in."""
-        found: ChatRoute | None = await self.store("get", key)
-        return found
+        return await self.store(ChatRouteStore.get, key)
 
-    async def store(self, method: str, *args: Any) -> Any:
-        """Call a method of the routes in the thread that alone uses them."""
+    async def store(self, method: Callable[Concatenate[ChatRouteStore, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a method of the route store in the one thread that uses it."""
 
-        def call() -> Any:
+        def call() -> R:
             if self._routes is None:
                 self._routes = ChatRouteStore(self.deps.home / "state.db")
-            return getattr(self._routes, method)(*args)
+            return method(self._routes, *args, **kwargs)
 
         return await self._lane.run(call)
 
@@ -250,7 +251,7 @@ class ChatSessions:
         now = self.deps.clock()
         model = former.model if former is not None and reason != "resumed" else ""
         route = ChatRoute(key, new_session_id(), _session_owner(source, key), source.to_dict(), model, now, now)
-        await self.store("put", route)
+        await self.store(ChatRouteStore.put, route)
         about = {"platform": source.platform.value, "user_id": source.user_id, "session_key": key}
         if former is not None:
             visits = self.deps.agent.visits
@@ -263,7 +264,7 @@ class ChatSessions:
 
     async def resume(self, route: ChatRoute, former: ChatRoute | None) -> None:
         """Let a chat go on with a session of former times."""
-        await self.store("put", route)
+        await self.store(ChatRouteStore.put, route)
         if former is not None and former.session_id != route.session_id:
             platform = str(route.source["platform"])
             await self.deps.agent.visits.finalize(former.session_id, platform, "resumed_other", route.session_id)
@@ -285,7 +286,7 @@ class ChatSessions:
         elif route is None or over:
             route = await self.start_session(source, key, route, over)
         else:
-            await self.store("spoken", key, route.session_id, source.to_dict(), now)
+            await self.store(ChatRouteStore.record_use, key, route.session_id, source.to_dict(), now)
         approvals = self._approvals_of(route.session_id, link, event, key)
         own = link.config.channel_overrides.get(source.chat_id)
         own = own if isinstance(own, Mapping) else {}
@@ -324,7 +325,9 @@ class ChatSessions:
     async def save_question(self, key: str) -> None:
         """Write down whether a question of a session waits, or was closed without an answer: a restart asks anew."""
         waiting = self.deps.pending_approvals
-        await self.store("question", key, bool(waiting.questions_for(key)) or waiting.has_unanswered(key))
+        await self.store(
+            ChatRouteStore.mark_question, key, bool(waiting.questions_for(key)) or waiting.has_unanswered(key)
+        )
 
     async def _with_skills(self, event: MessageEvent, text: str, talk: Conversation) -> str:
         """Return the text with the skills that the channel works with."""
@@ -347,7 +350,7 @@ class ChatSessions:
             task.add_done_callback(self._after.discard)
 
     async def _run_injected_turn(self, session_id: str) -> None:
-        route = await self.store("of_session", session_id)
+        route = await self.store(ChatRouteStore.of_session, session_id)
         if route is None or route.session_key in self.running or not self.deps.agent.injected.has_pending(session_id):
             return
         source = SessionSource.from_dict(route.source)
@@ -411,7 +414,7 @@ class ChatSessions:
             task.cancel()
         await asyncio.gather(*self._after, return_exceptions=True)
         if self._routes is not None:
-            await self.store("close")
+            await self.store(ChatRouteStore.close)
             self._routes = None
 
     def hook_context(self, event: MessageEvent, session_id: str) -> dict[str, Any]:

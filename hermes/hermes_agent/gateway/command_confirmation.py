@@ -8,7 +8,7 @@ whose buttons were sent is not asked about again when its message is served a se
 
 What operators do in a chat: restart the daemon, choose a platform's home, commands of their own (`quick_commands`).
 
-Source: plugin contract §7.1. Who may give them: `access.ADMIN_COMMANDS`.
+Source: plugin contract §7.1.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import json
 import logging
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hermes_agent.adapters.config import HomeChannel
 from hermes_agent.adapters.events import MessageEvent, SessionSource, as_send_result
 from hermes_agent.adapters.questions import CONFIRM
 from hermes_agent.adapters.sender import reply_metadata
 from hermes_agent.config.edit import set_value
+from hermes_agent.contracts.command import Confirmation, SlashCommand
 from hermes_agent.core.calls import call_supported
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redaction import redactor
@@ -31,22 +32,13 @@ from hermes_agent.delivery import ClaimedMessage, InboundMessage, OutboundReply,
 from hermes_agent.gateway.access import Admission, may_run_command, principal
 from hermes_agent.gateway.adapter_connection import AdapterConnection
 from hermes_agent.gateway.chat_messages import from_payload, to_payload
-from hermes_agent.gateway.chat_routes import PendingConfirmation
+from hermes_agent.gateway.chat_routes import ChatRouteStore, PendingConfirmation
 from hermes_agent.gateway.chat_sessions import COMMAND_KEY, ChatSessions
+from hermes_agent.gateway.dependencies import CommandInvocation, GatewayDeps
 from hermes_agent.system import processes
-
-if TYPE_CHECKING:
-    from hermes_agent.gateway.chat_commands import ChatCommands, CommandInvocation
-    from hermes_agent.gateway.dependencies import GatewayDeps
-
 
 logger = logging.getLogger(__name__)
 
-CONFIRMED_COMMANDS = {
-    "new": ("A new session?", "It ends this one and stops what runs."),
-    "undo": ("Forget the last question?", "Its answer, too; what it changed in files is put back."),
-}
-"""Commands that are asked about: title and text of the question."""
 CHOICES = {"approve": "once", "once": "once", "always": "always", "cancel": "cancel", "deny": "cancel"}
 SKIP_WORDS = frozenset({"now", "-y", "--yes"})
 """Arguments of such a command that say that it is meant."""
@@ -60,8 +52,8 @@ ONLY_INVOKER = "Only who gave the command may answer that question."
 class CommandConfirmations:
     """The questions of all chats. On the core loop."""
 
-    def __init__(self, chats: ChatSessions, commands: ChatCommands) -> None:
-        self._chats, self._works, self._commands = chats, chats.deps, commands
+    def __init__(self, chats: ChatSessions) -> None:
+        self._chats, self._works = chats, chats.deps
         self._open: dict[str, PendingConfirmation] = {}
         self._before: dict[str, set[str]] = {}
         """By session, what tools had asked when the question was put."""
@@ -72,11 +64,11 @@ class CommandConfirmations:
 
         Those of tools are put again, as new ones.
         """
-        for confirm in await self._chats.store("asked"):
+        for confirm in await self._chats.store(ChatRouteStore.pending_confirmations):
             self._keep(confirm)
             if self._works.clock() > confirm.until:
                 await self._expire(confirm)
-        for key in await self._chats.store("questions"):
+        for key in await self._chats.store(ChatRouteStore.chats_with_questions):
             self._works.pending_approvals.mark_unanswered(key)
 
     async def _expire(self, confirm: PendingConfirmation) -> None:
@@ -95,11 +87,18 @@ class CommandConfirmations:
         return None if confirm is None else _source(from_payload(confirm.payload)).user_id
 
     async def ask(
-        self, name: str, arguments: str, message: ClaimedMessage, event: MessageEvent, link: AdapterConnection, key: str
+        self,
+        command: SlashCommand,
+        arguments: str,
+        message: ClaimedMessage,
+        event: MessageEvent,
+        link: AdapterConnection,
+        key: str,
     ) -> str | None:
         """Ask about a command. Return the question as a text: empty when buttons ask, None when nothing is asked."""
+        name, question = command.name, command.confirm
         if (
-            name not in CONFIRMED_COMMANDS
+            question is None
             or self._is_disabled
             or not self._works.settings.confirm
             or arguments.strip().lower() in SKIP_WORDS
@@ -112,24 +111,25 @@ class CommandConfirmations:
             return ""  # by a process that ended before it finished the message; unless it expired, `recover` kept it
         until = self._works.clock() + self._works.settings.approval_s
         confirm = PendingConfirmation(key, f"{CONFIRM}{message.id}", name, arguments, to_payload(event), until)
-        await self._chats.store("ask", confirm)
+        await self._chats.store(ChatRouteStore.add_confirmation, confirm)
         self._keep(confirm)
-        title, text = CONFIRMED_COMMANDS[name]
-        if await self._ask_with_buttons(confirm, event, link):
+        if await self._ask_with_buttons(confirm, question, event, link):
             await message.save_notes(**{SENT: True})
             return ""
         sign = getattr(link.adapter, "typed_command_prefix", "/")
         return (
-            f"❓ {title} {text}\n{sign}approve: yes. {sign}always: yes, and do not ask again. {sign}cancel: no. "
+            f"❓ {question.title} {question.text}\n"
+            f"{sign}approve: yes. {sign}always: yes, and do not ask again. {sign}cancel: no. "
             f"({sign}{name} now asks nothing.)"
         )
 
     async def _ask_with_buttons(
-        self, confirm: PendingConfirmation, event: MessageEvent, link: AdapterConnection
+        self, confirm: PendingConfirmation, question: Confirmation, event: MessageEvent, link: AdapterConnection
     ) -> bool:
         leading = (
             ("chat_id", _source(event).chat_id),
-            *zip(("title", "message"), CONFIRMED_COMMANDS[confirm.command], strict=True),
+            ("title", question.title),
+            ("message", question.text),
             ("session_key", confirm.session_key),
             ("confirm_id", confirm.confirm_id),
         )
@@ -203,8 +203,9 @@ class CommandConfirmations:
 
     async def _enqueue(self, confirm: PendingConfirmation, event: MessageEvent) -> None:
         source = _source(event)
-        beside = COMMAND_KEY if self._commands.is_allowed_during_turn(confirm.command, "") else ""
-        chat, conversation = source.chat_id, confirm.session_key + beside
+        command = self._works.slash.commands.find(confirm.command, "chat")
+        during_turn = COMMAND_KEY if command is not None and command.during_turn else ""
+        chat, conversation = source.chat_id, confirm.session_key + during_turn
         message = InboundMessage(
             source.platform.value, chat, confirm.confirm_id, conversation, principal(source), to_payload(event)
         )
@@ -216,13 +217,13 @@ class CommandConfirmations:
             pending = self._works.pending_confirmations.get_pending(confirm.session_key)
             if pending is not None and pending["confirm_id"] == confirm.confirm_id:
                 self._works.pending_confirmations.clear(confirm.session_key)
-        await self._chats.store("forget", confirm.confirm_id)
+        await self._chats.store(ChatRouteStore.remove_confirmation, confirm.confirm_id)
 
     async def _disable(self, event: MessageEvent) -> str:
         """Turn the questions off for good, for everybody. Return what is said of it."""
         source = _source(event)
         link = self._chats.connections[source.platform.value]
-        if not may_run_command("approve", source, Admission(event.metadata.get("admitted", "")), link.config):
+        if not may_run_command("approve", "known", source, Admission(event.metadata.get("admitted", "")), link.config):
             return "It is asked again next time: you may not change the settings."
         keys = ("approvals", "destructive_slash_confirm")
         try:

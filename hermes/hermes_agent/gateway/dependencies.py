@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
+from hermes_agent.adapters.events import MessageEvent, SessionSource
 from hermes_agent.adapters.registry import PlatformRegistry
 from hermes_agent.agent import Agent
 from hermes_agent.agent.command_router import CommandRouter
 from hermes_agent.commands.runner import PendingConfirmations
 from hermes_agent.config.home import PRINCIPALS, find_denial
 from hermes_agent.delivery import DeliveryService
-from hermes_agent.gateway.adapter_connection import ConnectionPauses, ConnectionState
+from hermes_agent.gateway.access import Admission
+from hermes_agent.gateway.adapter_connection import AdapterConnection, ConnectionPauses, ConnectionState
 from hermes_agent.gateway.chat_routes import SessionResetPolicy
 from hermes_agent.policy import Choice, PendingQuestions, Refusal
 
@@ -88,6 +90,18 @@ class GatewaySettings(NamedTuple):
             thread_sessions_per_user=bool(get("thread_sessions_per_user")),
             reset_triggers=tuple(str(one).strip().lower() for one in get("reset_triggers") or ()),
         )
+
+
+class CommandInvocation(NamedTuple):
+    """A command in a chat, as the handlers of commands that only chats have get it."""
+
+    name: str
+    arguments: str
+    event: MessageEvent
+    source: SessionSource
+    key: str
+    link: AdapterConnection
+    admission: Admission
 
 
 @dataclass

@@ -91,7 +91,7 @@ class Gateway:
 
     def asker_of(self, value: str) -> str | None:
         """Return who alone may press a button that asks about a command; None for other buttons. For adapters."""
-        asker: str | None = self.session_store.commands.confirming.asker_of(value)
+        asker: str | None = self.session_store.commands.confirmations.asker_of(value)
         return asker
 
     async def start(self) -> None:
@@ -133,7 +133,7 @@ class Gateway:
         await asyncio.gather(*(self._stop_connection(link) for link in gone))
         if wanted and not self._ready:
             await self._bridge.run(_load)
-            await self.session_store.commands.confirming.restore()
+            await self.session_store.commands.confirmations.restore()
             self._ready = True
         begun = []
         for name, config in wanted.items():
@@ -256,7 +256,7 @@ class Gateway:
             """Say whether somebody may use a button; what approves is one, so they must be allowed to approve."""
             source = SessionSource(Platform(link.name), chat_id or "", chat_type=chat_type or "dm", user_id=user_id)
             admission = self._access.admit(source, link.config, adapter)
-            return admission.is_allowed and may_run_command("approve", source, admission, link.config)
+            return admission.is_allowed and may_run_command("approve", "known", source, admission, link.config)
 
         adapter.gateway_runner = self
         adapter.set_message_handler(take)

@@ -169,7 +169,7 @@ class Intake:
             return
         mode = self._busy_mode(event)
         event.metadata["admitted"] = admission.by
-        event.metadata.pop("confirmed", None)  # said by `confirming` alone
+        event.metadata.pop("confirmed", None)  # set by `CommandConfirmations` alone
         name = event.get_command()
         beside = name is not None and not event.internal and self._commands.is_allowed_during_turn(name, key)
         receipt = await self._store(
@@ -220,9 +220,8 @@ class Intake:
 
     def _busy_mode(self, event: MessageEvent) -> str:
         """Return what becomes of a message while a turn runs; `/queue TEXT` and `/steer TEXT` become their text."""
-        name = event.get_command()
-        said = {"queue": "queue", "q": "queue", "steer": "steer"}.get(name or "")
-        if said and event.get_command_args():
+        said = self._commands.canonical_name(event.get_command() or "")
+        if said in ("queue", "steer") and event.get_command_args():
             event.text = event.get_command_args()
             return said
         return self._deps.settings.busy

@@ -33,6 +33,7 @@ from hermes_agent.commands import CommandTable
 from hermes_agent.config import Config
 from hermes_agent.config.effective import secret_values, secret_variables
 from hermes_agent.config.home import FileAccess
+from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, DEFAULT_ENGINE
 from hermes_agent.contracts.kind import SelectedProvider
 from hermes_agent.contracts.memory import MEMORY
@@ -328,10 +329,14 @@ class ProcessNotices:
 def register_plugins_command(registry: CommandTable, plugins: PluginManager) -> None:
     """Register `/plugins`."""
     registry.register(
-        "plugins",
-        partial(_run_plugins_command, plugins),
-        description="List plugins and their state, say more about one, or load changed ones anew",
-        args_hint="[NAME | reload [NAME]]",
+        SlashCommand(
+            "plugins",
+            partial(_run_plugins_command, plugins),
+            "List plugins and their state, describe one, or load changed ones again",
+            "[NAME | reload [NAME]]",
+            where=FOR_OPERATORS,
+            right="known",
+        )
     )
 
 

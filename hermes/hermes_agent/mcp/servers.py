@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hermes_agent.commands import CommandTable
+from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.core.registry import Owner, registration_context
 from hermes_agent.mcp import sdk
@@ -288,7 +289,9 @@ def register(registry: CommandTable, servers: McpServers, reread: Callable[[], o
         lines = [_status_line(*one) for one in servers.status()]
         return "\n".join(lines) or "The config names no MCP server (mcp_servers)."
 
-    registry.register("reload-mcp", reload, description="Read the config and connect the MCP servers anew")
+    registry.register(
+        SlashCommand("reload-mcp", reload, "Read the config and connect the MCP servers again", where=FOR_OPERATORS)
+    )
 
 
 WAIT_S = 15.0

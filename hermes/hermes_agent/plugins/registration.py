@@ -37,7 +37,7 @@ from typing import Any, TypeVar, cast
 
 from hermes_agent.adapters.registry import PLATFORM, PLUGIN_SOURCE, SLACK_ACTION, PlatformEntry
 from hermes_agent.commands import normalise_name
-from hermes_agent.contracts.command import CLI_COMMAND, COMMAND, CliCommand
+from hermes_agent.contracts.command import CLI_COMMAND, COMMAND, DEFAULT_DESCRIPTION, CliCommand, SlashCommand
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.memory import MemoryProvider, check_memory_provider
 from hermes_agent.contracts.model_provider import ProviderProfile
@@ -180,13 +180,12 @@ def register_command(
         handler = partial(handler, ctx)
     key = normalise_name(name)
     try:
-        taken = by.services.commands.register(
-            name, handler, plugin=by.key, description=description, args_hint=args_hint
-        )
+        command = SlashCommand(name, handler, description or DEFAULT_DESCRIPTION, args_hint)
+        added = by.services.commands.register(command, owner=by.key)
     except Conflict as exc:
         by.refused(COMMAND.label, f"/{key}", exc.owner)
         return
-    if taken:
+    if added:
         add_once(by.record.commands_registered, key)
     elif key:
         by.refused(COMMAND.label, f"/{key}", BUILTIN, log=False)

@@ -380,7 +380,7 @@ class _Exchange:
         if slash is None or session_id is None:
             return None
         line = plain_text(self._request.content)
-        meaning = await slash.resolve(line, session_id=session_id, platform=PLATFORM)
+        meaning = await slash.resolve(line, where="http", session_id=session_id, platform=PLATFORM)
         if isinstance(meaning, RunSkill):
             self._request = replace(self._request, content=meaning.message)
         if not isinstance(meaning, CommandCall):

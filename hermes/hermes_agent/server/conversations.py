@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hermes_agent.agent.command_router import CommandCall, RunSkill, UnknownCommand
+from hermes_agent.contracts.command import Where
 from hermes_agent.core.messages import (
     Content,
     Event,
@@ -133,12 +134,12 @@ class NoPlugins:
 
 
 class CommandRouterProtocol(Protocol):
-    """What a line means; `agent.slash.Slash` has this shape."""
+    """Resolves and runs command lines; `agent.command_router.CommandRouter` has this shape."""
 
     async def resolve(
-        self, line: str, *, session_id: str, platform: str, prefixes: bool = False
+        self, line: str, *, where: Where, session_id: str, platform: str, prefixes: bool = False
     ) -> CommandCall | RunSkill | UnknownCommand | None:
-        """Return what is to be done; None for a line that is no command."""
+        """Return what the line asks for; None for a line that is no command."""
         ...
 
     def scope(self, session_id: str, platform: str, approver: Approver, *, principal: str = ...) -> CallScope:

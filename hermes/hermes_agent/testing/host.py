@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from hermes_agent.agent.command_router import CommandCall
 from hermes_agent.agent.conversation import Conversation
-from hermes_agent.commands import find_command, parse_command
+from hermes_agent.commands import parse_command
 from hermes_agent.contracts.command import CliCommand, SlashCommand
 from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
 from hermes_agent.core.errors import PluginError, UserError
@@ -194,7 +194,7 @@ class PluginHost:
         """
         parsed = parse_command(line)
         name, arguments = parsed or (line, "")
-        command = find_command(self.host.commands, name)
+        command = self.host.commands.find(name, "terminal")
         if parsed is None or command is None:
             raise UserError(f"there is no command {line!r}; these are: {', '.join(sorted(self.commands))}")
         return self._run(self._command(command, arguments))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from hermes_agent.commands import CommandTable
+from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.tools.call_scope import current_scope
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.toolsets import Toolsets
@@ -13,7 +14,9 @@ from hermes_agent.tools.toolsets import Toolsets
 def register_tools_command(commands: CommandTable, tools: ToolRegistry, toolsets: Toolsets) -> None:
     """Register it."""
     commands.register(
-        "tools", partial(_tools, tools, toolsets), description="What the agent can use here", args_hint="[NAME]"
+        SlashCommand(
+            "tools", partial(_tools, tools, toolsets), "List what the agent can use here", "[NAME]", where=FOR_OPERATORS
+        )
     )
 
 

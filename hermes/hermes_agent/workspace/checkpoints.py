@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.commands import CommandTable
+from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.text import printable
 from hermes_agent.system.locks import KeyedLocks
@@ -422,11 +423,15 @@ def register_rollback(
         sees: says whether a session is one of the caller's: others' checkpoints are not listed, shown or restored.
     """
     registry.register(
-        "rollback",
-        partial(_run, checkpoints, default_cwd, sees),
-        description="List the checkpoints of this folder, show what changed since one, put files back",
-        args_hint="[diff] [NUMBER|ID [FILE]]",
-        beside=False,
+        SlashCommand(
+            "rollback",
+            partial(_run, checkpoints, default_cwd, sees),
+            "List the checkpoints of this folder, show what changed since one, put files back",
+            "[diff] [NUMBER|ID [FILE]]",
+            during_turn=False,
+            where=FOR_OPERATORS,
+            right="known",
+        )
     )
 
 

@@ -20,7 +20,7 @@ def handler(raw_args):
 def test_a_command_is_found_by_its_normalised_name():
     commands = CommandTable()
 
-    assert commands.register("/My Scan", handler, plugin="p", args_hint="<x>")
+    assert commands.register(SlashCommand("/My Scan", handler, args_hint="<x>"), owner="p")
     assert commands.get("my-scan") == SlashCommand("my-scan", handler, "Plugin command", "<x>")
     assert commands.owner("my-scan") == "p"
 
@@ -28,7 +28,7 @@ def test_a_command_is_found_by_its_normalised_name():
 def test_an_empty_name_is_refused_with_the_contracts_warning(caplog):
     commands = CommandTable()
 
-    assert not commands.register(" / ", handler, plugin="p")
+    assert not commands.register(SlashCommand(" / ", handler), owner="p")
     assert caplog.messages == ["Plugin 'p' tried to register a command with an empty name."]
     assert len(commands) == 0
 
@@ -37,7 +37,7 @@ def test_an_empty_name_is_refused_with_the_contracts_warning(caplog):
 def test_a_built_in_name_is_refused_with_the_contracts_warning(caplog, name):
     commands = CommandTable()
 
-    assert not commands.register(name, handler, plugin="p")
+    assert not commands.register(SlashCommand(name, handler), owner="p")
     (message,) = caplog.messages
     assert message.startswith("Plugin 'p' tried to register command '/")
     assert message.endswith("' which conflicts with a built-in command. Skipping.")
@@ -45,24 +45,24 @@ def test_a_built_in_name_is_refused_with_the_contracts_warning(caplog, name):
 
 def test_a_name_of_the_agents_own_that_the_contract_does_not_list_is_the_agents(caplog):
     commands = CommandTable()
-    commands.register("ours", handler)
+    commands.register(SlashCommand("ours", handler))
 
-    assert not commands.register("ours", len, plugin="p")
+    assert not commands.register(SlashCommand("ours", len), owner="p")
     assert commands.get("ours").handler is handler
 
 
 def test_the_agent_may_take_the_reserved_names():
-    assert CommandTable().register("help", handler)
+    assert CommandTable().register(SlashCommand("help", handler))
 
 
 def test_of_two_plugins_the_first_keeps_the_name():
     commands = CommandTable()
-    commands.register("scan", handler, plugin="a")
+    commands.register(SlashCommand("scan", handler), owner="a")
     with pytest.raises(Conflict, match="slash command `scan` belongs to plugin `a`; plugin `b` wants it too"):
-        commands.register("scan", len, plugin="b")
+        commands.register(SlashCommand("scan", len), owner="b")
 
     assert commands.get("scan").handler is handler
-    assert commands.register("scan", len, plugin="a")
+    assert commands.register(SlashCommand("scan", len), owner="a")
 
 
 def test_the_names_of_the_contract_are_reserved():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.host import Host
 from hermes_agent.plugins import PluginManager
@@ -78,7 +79,7 @@ def test_the_plugin_names_are_those_of_the_host(served: None, host: Host) -> Non
     import hermes_cli.plugins as names
 
     host.hooks.add("pre_llm_call", lambda **kw: "context", "p")
-    host.commands.register("scan", lambda raw: raw, plugin="p")
+    host.commands.register(SlashCommand("scan", lambda raw: raw), owner="p")
 
     assert names.get_plugin_manager() is host.plugins
     assert names.PluginManager is PluginManager

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.host import Host
 
 
@@ -66,7 +67,7 @@ def test_a_skill_is_read_as_upstream_does(served: None, tea: Host, tmp_path: Pat
 def test_commands_are_known_by_name(served: None, host: Host) -> None:
     from hermes_cli.commands import COMMAND_REGISTRY, is_gateway_known_command, resolve_command
 
-    host.commands.register("scan", lambda raw_args: raw_args, plugin="p", description="Find", args_hint="<x>")
+    host.commands.register(SlashCommand("scan", lambda raw_args: raw_args, "Find", "<x>"), owner="p")
 
     assert [entry.name for entry in COMMAND_REGISTRY] == [
         "compress",

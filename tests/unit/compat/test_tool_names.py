@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from compat.guides import guide, plugin
+from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.host import Host
 from hermes_agent.testing import plugin_host
 
@@ -345,7 +346,7 @@ def test_a_chat_service_s_menu_has_the_commands_and_skills_that_are_there(host: 
         folder = host.home / "skills" / place
         folder.mkdir(parents=True)
         (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About {name}\n---\nText.\n")
-    host.commands.register("scan-it", lambda raw: raw, plugin="p", description="Find", args_hint="[x]")
+    host.commands.register(SlashCommand("scan-it", lambda raw: raw, "Find", "[x]"), owner="p")
 
     menu, hidden = telegram_menu_commands(telegram_menu_max_commands())
     assert {("scan_it", "Find"), ("tea", "About tea")} <= set(menu) and hidden == 0

@@ -9,13 +9,14 @@ import pty
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
+from hermes_agent.commands import HelpRow
 from hermes_agent.console.input import MAX_QUEUED, InputQueue, QueuedInput, TypedLines
-from hermes_agent.console.line_editor import CompletionEntry, SlashCompleter, hint_for
+from hermes_agent.console.line_editor import SlashCompleter, hint_for
 
 ENTRIES = [
-    CompletionEntry("scan", "<pattern>", "Find files"),
-    CompletionEntry("scandal", "", "Tell"),
-    CompletionEntry("help", "", "Help"),
+    HelpRow("scan", "<pattern>", "Find files"),
+    HelpRow("scandal", "", "Tell"),
+    HelpRow("help", "", "Help"),
 ]
 
 

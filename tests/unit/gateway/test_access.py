@@ -10,6 +10,7 @@ import pytest
 from hermes_agent.adapters.config import Platform, PlatformConfig
 from hermes_agent.adapters.events import MessageEvent, SessionSource
 from hermes_agent.adapters.registry import PlatformEntry
+from hermes_agent.contracts.command import Right
 from hermes_agent.gateway.access import AccessControl, Admission, PairingStore, may_run_command, principal
 from hermes_agent.gateway.intake import RateLimits, is_addressed
 
@@ -100,9 +101,9 @@ def test_who_came_through_an_open_door_approves_nothing() -> None:
     listed, anybody = Admission("list"), Admission("everybody")
     plain = PlatformConfig()
 
-    assert may_run_command("approve", ANN, listed, plain)
-    assert not may_run_command("approve", ANN, anybody, plain)
-    assert all(may_run_command(name, ANN, anybody, plain) for name in ("new", "help", "deny", "stop"))
+    assert may_run_command("approve", "known", ANN, listed, plain)
+    assert not may_run_command("approve", "known", ANN, anybody, plain)
+    assert all(may_run_command("new", right, ANN, anybody, plain) for right in ("always", "anyone"))
 
 
 def test_with_a_list_of_admins_the_others_have_what_is_listed() -> None:
@@ -113,9 +114,8 @@ def test_with_a_list_of_admins_the_others_have_what_is_listed() -> None:
     group = SessionSource(Platform.TELEGRAM, "g1", chat_type="group", user_id="ann")
 
     def given(source: SessionSource) -> list[str]:
-        return [
-            n for n in ("approve", "new", "model", "whoami") if may_run_command(n, source, Admission("list"), config)
-        ]
+        rights: dict[str, Right] = {"approve": "known", "new": "anyone", "model": "known", "whoami": "always"}
+        return [n for n, right in rights.items() if may_run_command(n, right, source, Admission("list"), config)]
 
     assert given(boss) == ["approve", "new", "model", "whoami"]
     assert given(ANN) == ["new", "whoami"]

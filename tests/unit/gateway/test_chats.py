@@ -597,7 +597,7 @@ def test_where_each_line_is_a_message_help_is_three_lines_and_the_whole_list_com
         assert "!stop" in short and "!command-1" in short and "more" in short
         assert "!help all" in short.splitlines()[-1]
         everything = chat.ask("/help all")
-        assert chat.ask("/help !stop").startswith("!stop [all]: stop what the agent does")
+        assert chat.ask("/help !stop").startswith("!stop [all]: Stop the agent")
         assert chat.ask("/help nothing") == "There is no command !nothing here. !help lists them."
         assert len(everything.splitlines()) > 70 and "!command-59: does something" in everything
 

@@ -49,7 +49,7 @@ def said(host: Host, line: str) -> str | None:
     """Return what a person is answered who types a line."""
 
     async def typed() -> str | None:
-        meaning = await host.slash.resolve(line, session_id="s", platform="cli")
+        meaning = await host.slash.resolve(line, where="terminal", session_id="s", platform="cli")
         if not isinstance(meaning, CommandCall):
             return repr(meaning)
         return await host.slash.run(meaning, host.slash.scope("s", "cli", NoApprover("here")))

@@ -47,7 +47,7 @@ def test_calls_errors_and_time_are_counted_per_plugin_and_shown(
     assert tally.hook_seconds > 0
     assert tally.last_error == "hook post_tool_call: ValueError('no eyes')"
     assert set(host.account.usage_by_plugin()) == {"busy"}  # neither the idle plugin nor the agent's own tool
-    command = host.commands.get("plugins")
+    command = host.commands.find("plugins", "terminal")
     assert command is not None
     shown = str(asyncio.run(run_command(command, "busy", host.bridge)))
     assert shown.startswith("  ✓ busy (3 tools, 1 hooks)\n")

@@ -280,7 +280,7 @@ def test_an_installed_package_needs_a_restart(tmp_path: Path, monkeypatch: pytes
 
 def test_the_slash_command_reloads_and_answers_with_the_reason(home: Path, host: Host) -> None:
     change(home, code("two"))
-    command = host.commands.get("plugins")
+    command = host.commands.find("plugins", "terminal")
     assert command is not None
 
     assert command.handler("reload p") == "  p: reloaded"

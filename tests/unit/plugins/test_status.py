@@ -27,7 +27,7 @@ def test_plugins_prints_the_form_of_the_guide(write_plugin: Write, start: Start)
 
     host = start(enable=("calculator",))
 
-    command = host.commands.get("plugins")
+    command = host.commands.find("plugins", "terminal")
     assert command is not None
     assert command.handler("") == "Plugins (1):\n  ✓ calculator v1.0.0 (2 tools, 1 hooks)"
     assert host.plugins.banner_lines() == ["calculator: calculate, unit_convert"]

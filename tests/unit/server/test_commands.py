@@ -16,6 +16,7 @@ import httpx
 from hermes_agent.agent.command_router import CommandRouter
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.commands import CommandTable
+from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.hooks import HookBus
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.skills import PluginSkills, SkillLibrary
@@ -46,7 +47,7 @@ class World:
             has_value=lambda name: True,
             disabled_plugins=list,
         )
-        self.commands.register("scan-it", self.scan, plugin="p")
+        self.commands.register(SlashCommand("scan-it", self.scan), owner="p")
         self.slash = CommandRouter(
             self.commands, SkillCommands(library), self.bridge, self.inboxes, self.hooks, cwd=home, approval_timeout_s=1
         )
@@ -138,7 +139,7 @@ def test_an_observer_that_fails_keeps_no_command_from_running(tmp_path: Path) ->
 
 def test_what_a_command_says_waits_for_the_session_s_turn(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.commands.register("ring", lambda raw_args: world.inboxes.push("the bell", "s1"), plugin="p")
+    world.commands.register(SlashCommand("ring", lambda raw_args: world.inboxes.push("the bell", "s1")), owner="p")
 
     async def run() -> None:
         async with world.serving(echo) as running:
@@ -167,7 +168,7 @@ def test_a_failure_is_told_and_falls_through_to_nothing(tmp_path: Path) -> None:
     async def broken(raw_args: str) -> None:
         raise ValueError("no luck")
 
-    world.commands.register("tea", broken, plugin="p")
+    world.commands.register(SlashCommand("tea", broken), owner="p")
 
     async def run() -> str:
         async with world.serving(echo) as running:
@@ -217,7 +218,7 @@ def test_a_caller_that_leaves_lets_the_tools_of_its_command_stop(tmp_path: Path)
         if scope.cancelled.wait(LIMIT_S):
             stopped.set()
 
-    world.commands.register("wait", wait, plugin="p")
+    world.commands.register(SlashCommand("wait", wait), owner="p")
 
     async def run() -> None:
         async with world.serving(echo) as running:
