@@ -152,3 +152,38 @@ def test_every_package_has_its_unit_tests() -> None:
     packages = {p.parent.name for p in OWN if p.name == "__init__.py" and p.parent.parent.name == "hermes_agent"}
     tested = {p.name for p in (ROOT / "tests" / "unit").iterdir() if p.is_dir()}
     assert packages - tested - {"contracts", "adapters"} == set()
+
+
+DECLARING = {
+    "agent/session_commands.py",
+    "app/control_operations.py",
+    "console/console.py",
+    "gateway/chat_commands.py",
+    "host/features.py",
+    "mcp/servers.py",
+    "plugins/registration.py",
+    "tools/feature.py",
+    "workspace/checkpoints.py",
+}
+"""Files that declare slash commands."""
+ANSWERED_IN_PLACE = {"agent/command_router.py"}
+"""Makes the answer for a command of a plugin that is not loaded."""
+
+
+def test_slash_commands_are_declared_in_their_files_and_no_front_end_keeps_a_list_of_its_own() -> None:
+    base = ROOT / "hermes" / "hermes_agent"
+    declaring, tables = set(), []
+    for path in OWN:
+        tree = ast.parse(path.read_text())
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        parts = [part for call in calls for part in (call.func, *call.args)]  # it may be an argument of partial()
+        if any(_is_name(part, "SlashCommand") for part in parts):
+            declaring.add(str(path.relative_to(base)))
+        targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
+        tables += [str(path) for target in targets if _is_name(target, "HELP")]
+    assert declaring == DECLARING | ANSWERED_IN_PLACE
+    assert tables == []
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name

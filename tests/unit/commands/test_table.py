@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from hermes_agent.commands import RESERVED, CommandTable
+from hermes_agent.commands import RESERVED, CommandTable, help_text
 from hermes_agent.commands.runner import run_command
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.core.registry import Conflict
@@ -63,6 +63,56 @@ def test_of_two_plugins_the_first_keeps_the_name():
 
     assert commands.get("scan").handler is handler
     assert commands.register(SlashCommand("scan", len), owner="a")
+
+
+def test_two_front_ends_have_different_commands_of_one_name():
+    commands = CommandTable()
+    commands.register(SlashCommand("new", handler, where=frozenset({"terminal"})))
+    commands.register(SlashCommand("new", len, aliases=("reset",), where=frozenset({"chat"})))
+
+    assert commands.find("new", "terminal").handler is handler
+    assert commands.find("reset", "chat").handler is len
+    assert commands.find("new", "http") is None and commands.find("reset", "terminal") is None
+    assert commands.owner("new") == "builtin" and "new" not in commands.names()
+
+
+def test_a_command_of_one_front_end_is_the_agents_everywhere():
+    commands = CommandTable()
+    commands.register(SlashCommand("ours", handler, where=frozenset({"terminal"})))
+
+    assert not commands.register(SlashCommand("ours", len), owner="p")
+
+
+def test_a_name_is_found_by_an_underscore_and_by_its_only_beginning():
+    commands = CommandTable()
+    commands.register(SlashCommand("scan-it", handler), owner="p")
+    commands.register(SlashCommand("score", handler), owner="p")
+
+    assert commands.find("Scan_It", "chat").name == "scan-it"
+    assert commands.find_by_prefix("sca", "terminal") == "scan-it"
+    assert commands.find_by_prefix("sc", "terminal") is None
+    assert commands.find_by_prefix("te", "terminal", ["tea"]) == "tea"
+
+
+def test_help_lists_what_a_user_may_run_the_front_end_s_own_first_and_plugins_last():
+    commands = CommandTable()
+    commands.register(SlashCommand("scan", handler, "Scan", "<x>"), owner="p")
+    commands.register(SlashCommand("undo", handler, "Undo"))
+    commands.register(SlashCommand("new", handler, "Start", aliases=("reset", "clear"), where=frozenset({"chat"})))
+    commands.register(SlashCommand("restart", handler, "Restart", where=frozenset({"chat"}), right="known"))
+
+    rows = commands.help_rows("chat", sign="!", is_allowed=lambda command: command.right != "known")
+    assert rows == [("new", "", "Start (also !reset, !clear)"), ("undo", "", "Undo"), ("scan", "<x>", "Scan")]
+    assert help_text(rows).splitlines()[1] == "  /scan <x>  Scan"
+
+
+def test_a_menu_has_the_commands_that_need_no_arguments():
+    commands = CommandTable()
+    commands.register(SlashCommand("scan-it", handler, "Scan", "[x]"), owner="p")
+    commands.register(SlashCommand("needs", handler, "Needs", "<x>"), owner="p")
+    commands.register(SlashCommand("x" * 33, handler), owner="p")
+
+    assert commands.menu("chat") == [("scan_it", "Scan")]
 
 
 def test_the_names_of_the_contract_are_reserved():

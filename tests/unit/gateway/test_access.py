@@ -13,6 +13,7 @@ from hermes_agent.adapters.registry import PlatformEntry
 from hermes_agent.contracts.command import Right
 from hermes_agent.gateway.access import AccessControl, Admission, PairingStore, may_run_command, principal
 from hermes_agent.gateway.intake import RateLimits, is_addressed
+from hermes_agent.testing.chat import chat_host
 
 ANN = SessionSource(Platform.TELEGRAM, "c1", user_id="ann")
 
@@ -104,6 +105,15 @@ def test_who_came_through_an_open_door_approves_nothing() -> None:
     assert may_run_command("approve", "known", ANN, listed, plain)
     assert not may_run_command("approve", "known", ANN, anybody, plain)
     assert all(may_run_command("new", right, ANN, anybody, plain) for right in ("always", "anyone"))
+
+
+def test_what_changes_the_agent_wants_a_user_who_was_allowed_by_name() -> None:
+    with chat_host() as chat:
+        chat.gateway.session_store  # noqa: B018 - declares the commands of chats
+        commands = chat.host.host.commands.commands("chat")
+    by_right = {right: {c.name for c in commands if c.right == right} for right in ("known", "always")}
+    assert by_right["known"] == {"approve", "model", "plugins", "restart", "rollback", "sethome"}
+    assert by_right["always"] == {"help", "whoami", "status", "stop", "deny"}
 
 
 def test_with_a_list_of_admins_the_others_have_what_is_listed() -> None:
