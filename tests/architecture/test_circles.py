@@ -14,10 +14,7 @@ import hermes_agent
 
 ROOT = Path(hermes_agent.__file__).parent
 
-KNOWN = [
-    "app.command_line app.main",
-    "gateway.chat_commands gateway.command_confirmation",
-]
+KNOWN = []
 """Circles that are still to be cut. A row may lose modules and disappears with its circle; no row is added."""
 
 
