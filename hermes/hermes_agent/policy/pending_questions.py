@@ -1,7 +1,7 @@
-"""Questions that wait for an answer from somewhere else: a chat, a button, another process's request.
+"""Pending questions: approval requests and clarifications that are answered by a chat, a button or another process.
 
-Who asks puts a question and waits; who hears the answer knows the question's id, or the conversation alone. Source:
-plugin contract §10.6.
+The caller adds a question and waits. The answer names the question by its id, or only the session.
+Source: plugin contract §10.6.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from hermes_agent.policy.approvals import Choice, Refusal
 T = TypeVar("T")
 
 QUESTION_PREFIX = "question_"
-"""What the ids of questions begin with."""
+"""Prefix of the ids of questions."""
 CODE_LENGTH = 5
 FRESH_S = 2.0
-"""Within this time an answer that names no question may be meant for the one before."""
+"""Seconds after which an answer without an id can no longer mean the previous question."""
 
 
 @dataclass(eq=False)
 class PendingQuestion(Generic[T]):
-    """A question that somebody was asked."""
+    """A question that waits for its answer."""
 
     id: str
     session_key: str
@@ -38,19 +38,19 @@ class PendingQuestion(Generic[T]):
     awaiting_text: bool = False
     """Whether the next message of the conversation is the answer."""
     put_at: float = 0.0
-    """Monotonic seconds."""
+    """Whether the next message of the session is the answer."""
     _answer: Future[T] = field(default_factory=Future, repr=False)
 
     @property
     def code(self) -> str:
-        """What a user writes to name it."""
+        """The code by which a user names the question."""
         return self.id[-CODE_LENGTH:]
 
     def wait(self, timeout_s: float | None = None) -> T:
         """Wait in this thread for the answer.
 
         Raises:
-            TimeoutError: there was none in time.
+            TimeoutError: no answer arrived within `timeout_s`.
         """
         return self._answer.result(timeout_s)
 
@@ -59,10 +59,10 @@ class PendingQuestion(Generic[T]):
         return await asyncio.wrap_future(self._answer)
 
     def answer(self, answer: T) -> bool:
-        """Answer; false when somebody has done so before, or nobody waits any more."""
+        """Answer the question; return False when it was already answered or cancelled."""
         try:
             self._answer.set_result(answer)
-        except InvalidStateError:  # answered, or cancelled by who waited
+        except InvalidStateError:  # already answered, or cancelled by the waiting code
             return False
         return True
 
@@ -70,21 +70,21 @@ class PendingQuestion(Generic[T]):
 class PendingQuestions(Generic[T]):
     """The open questions, oldest first. Safe for threads.
 
-    An answer that names no question is for the one that the user sees. Where that is not certain (`is_unclear`), who
-    takes answers lets none allow anything without a name.
+    An answer without an id belongs to the question that the user sees. While `is_ambiguous` is true, an answer
+    without an id or code must not allow anything.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._closed: dict[str, bool] = {}
-        """Conversations that were asked before; true where a question was closed without an answer."""
+        """Sessions with earlier questions; true where a question was closed without an answer."""
         self._questions: dict[str, PendingQuestion[T]] = {}
         self._lock = threading.Lock()
 
     def put(
         self, session_key: str, text: str = "", *, choices: Sequence[str] = (), question_id: str = ""
     ) -> PendingQuestion[T]:
-        """Add a question and return it; one of the same id is replaced."""
+        """Add a question and return it; it replaces a question with the same id."""
         question: PendingQuestion[T] = PendingQuestion(
             question_id or new_id("question"), session_key, text, tuple(choices)
         )
@@ -94,7 +94,7 @@ class PendingQuestions(Generic[T]):
         return question
 
     def get(self, question_id: str) -> PendingQuestion[T] | None:
-        """Return an open question."""
+        """Return an open question, or None."""
         return self._questions.get(question_id)
 
     def ids(self) -> list[str]:
@@ -103,12 +103,12 @@ class PendingQuestions(Generic[T]):
             return list(self._questions)
 
     def questions_for(self, session_key: str) -> list[PendingQuestion[T]]:
-        """Return a conversation's open questions, oldest first."""
+        """Return the open questions of a session, oldest first."""
         with self._lock:
             return [q for q in self._questions.values() if q.session_key == session_key]
 
     def answer(self, question_id: str, answer: T) -> bool:
-        """Answer one question; false when it is not open."""
+        """Answer a question; return False when it is not open."""
         with self._lock:
             question = self._questions.pop(question_id, None)
             if question is not None:
@@ -116,55 +116,55 @@ class PendingQuestions(Generic[T]):
         return question is not None and question.answer(answer)
 
     def answer_session(self, session_key: str, answer: T, *, everything: bool = False) -> int:
-        """Answer a conversation's oldest question, or all of them, and return how many that were."""
+        """Answer the oldest question of a session, or all of them; return how many were answered."""
         open_ = self.questions_for(session_key)
         return sum(self.answer(question.id, answer) for question in (open_ if everything else open_[:1]))
 
     def drop(self, question: PendingQuestion[T]) -> None:
-        """Forget a question that nobody waits for any more."""
+        """Remove a question that no code waits for any more."""
         with self._lock:
             if self._questions.get(question.id) is question:
                 del self._questions[question.id]
                 self._closed[question.session_key] = True
 
     def find_by_code(self, session_key: str, code: str) -> PendingQuestion[T] | None:
-        """Return the open question of a conversation that a code names."""
+        """Return the open question of a session with this code, or None."""
         return next((q for q in self.questions_for(session_key) if q.code == code.lower()), None)
 
     def is_ambiguous(self, session_key: str) -> bool:
-        """Say whether an answer without a name may be meant for another question than the open one.
+        """Return whether an answer without a code may mean another question than the open one.
 
-        So it is where a question was closed without an answer (also before a restart: `mark`), where several are open,
-        and while the only one is so new that the answer may have been written before it was seen.
+        True where a question was closed without an answer (also before a restart: `mark_unanswered`), where several
+        are open, and while the only one is so new that the user may have answered before seeing it.
         """
         asked_before = session_key in self._closed
         fresh = asked_before and any(self._clock() - q.put_at < FRESH_S for q in self.questions_for(session_key))
         return fresh or self.needs_code(session_key)
 
     def needs_code(self, session_key: str) -> bool:
-        """Say whether the open question has to show its code: an answer without a name is unclear, now and later."""
+        """Return whether the open question must show its code, because an answer without one is ambiguous."""
         return self.has_unanswered(session_key) or len(self.questions_for(session_key)) > 1
 
     def has_unanswered(self, session_key: str) -> bool:
-        """Say whether a question of a conversation was closed without an answer."""
+        """Return whether a question of a session was closed without an answer."""
         return bool(self._closed.get(session_key))
 
     def mark_unanswered(self, session_key: str) -> None:
-        """Note that a question of a conversation was closed without an answer."""
+        """Record that a question of a session was closed without an answer."""
         with self._lock:
             self._closed[session_key] = True
 
     def clear_unanswered(self, session_key: str) -> None:
-        """Note that an answer came when nothing was open: it was for the question that was closed."""
+        """Record that an answer arrived while no question was open: it meant the closed question."""
         with self._lock:
             self._closed.pop(session_key, None)
 
 
 class QueuedApprover:
-    """Asks a person who answers elsewhere.
+    """Approver that adds each request to `PendingQuestions`.
 
     Args:
-        announce: shows the question to the person.
+        announce: shows the question to the user.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class QueuedApprover:
         self._questions, self._session_key, self._announce = waiting, session_key, announce
 
     async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
-        """Announce the request and wait; who calls sets the deadline."""
+        """Announce the request and wait for the answer; the caller sets the deadline."""
         text = f"{request.summary}: {request.detail}"
         question = self._questions.put(self._session_key, text, choices=request.answers)
         try:

@@ -1,0 +1,231 @@
+"""Docstrings, comments, log lines and error texts keep the terms of the code and name only what exists."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from hermes_agent.config.schema import leaves
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "hermes" / "hermes_agent"
+CONVERTED = ("policy/pending_questions.py",)
+"""Packages and modules of `hermes_agent` that these rules hold for."""
+LONGEST_FIRST_LINE = 100
+WORDS = (
+    "anew",
+    "anybody",
+    "beforehand",
+    "beside",
+    "box",
+    "boxes",
+    "elsewhere",
+    "front door",
+    "let go of",
+    "lets let",
+    "nobody",
+    "of ours",
+    "side by side",
+    "somebody",
+    "stranger",
+    "strangers",
+    "talk",
+    "told",
+    "whoever",
+    "whose",
+)
+"""Words that the terms of the glossary replace."""
+NAMES = frozenset(
+    {"anew", "beside", "box", "circumstances", "somebody", "nobody", "stranger", "strangers", "talk", "told"}
+)
+"""Parts of identifiers that the terms of the glossary replace."""
+MODULES = frozenset(
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__") for path in SOURCE.rglob("*.py")
+)
+OUTSIDE = frozenset({"AF_VSOCK", "io_uring"})
+"""Names in backticks of the kernel and of its libraries."""
+EXAMPLES = re.compile(r"\.(example|com|org|net|uk)$|\.(txt|json|py|md|toml|yaml)$")
+"""Ends of hosts and files, which look like dotted names."""
+TICKS = re.compile(r"`+([A-Za-z_][\w.]*)(?:\(\))?`+")
+FORBIDDEN = re.compile(r"\b(" + "|".join(WORDS) + r")\b", re.IGNORECASE)
+
+
+class Prose(NamedTuple):
+    """A text for readers of the code, of the log or of an error, and its line."""
+
+    line: int
+    kind: str
+    text: str
+
+
+def converted() -> list[Path]:
+    """Return the files of `CONVERTED`."""
+    found = [
+        path
+        for name in CONVERTED
+        for path in ((SOURCE / name).rglob("*.py") if name[-3:] != ".py" else [SOURCE / name])
+    ]
+    return sorted(set(found))
+
+
+def documented(tree: ast.Module) -> Iterator[Prose]:
+    """Return the docstrings of a module, its classes, functions and constants."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+        named = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for index, statement in enumerate(body):
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    kind = "docstring" if named and index == 0 else "note"
+                    yield Prose(statement.lineno, kind, text.strip())
+
+
+def messages(tree: ast.Module) -> Iterator[Prose]:
+    """Return the texts of log lines and of raised errors."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Raise(exc=ast.expr() as made):
+                pass
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="logger"))) as made:
+                pass
+            case _:
+                continue
+        for part in ast.walk(made):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield Prose(part.lineno, "message", part.value)
+
+
+def comments(source: str) -> Iterator[Prose]:
+    """Return the comments of a module."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield Prose(token.start[0], "comment", token.string.lstrip("# "))
+
+
+@functools.cache
+def identifiers() -> frozenset[str]:
+    """Return every word of the code and of the texts in it, without docstrings and comments."""
+    words: set[str] = set()
+    for path in [*SOURCE.rglob("*.py"), *(ROOT / "plugins").rglob("*.py")]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docs = {(text.line, text.text) for text in documented(tree)}
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+            if token.type == tokenize.NAME:
+                words.add(token.string)
+        for node in ast.walk(tree):
+            match node:
+                case ast.Constant(value=str(text)) if (node.lineno, text.strip()) not in docs:
+                    words.update(re.findall(r"\w+", text))
+    for path in SOURCE.rglob("*"):
+        if path.suffix in {".txt", ".json", ".toml", ".sql", ".md"}:
+            words.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+    words |= {part for module in MODULES for part in module.split(".")} | sys.stdlib_module_names
+    return frozenset(words)
+
+
+@functools.cache
+def config_keys() -> frozenset[str]:
+    """Return the keys of the config and of its blocks."""
+    keys = {leaf if isinstance(leaf, str) else ".".join(leaf[0]) for leaf in leaves()}
+    return frozenset(".".join(key.split(".")[:n]) for key in keys for n in range(1, key.count(".") + 2))
+
+
+def exists(name: str) -> bool:
+    """Is there such a module, name of a module, key of the config or identifier?"""
+    parts = name.strip(".").removeprefix("hermes_agent.").split(".")
+    if name in config_keys() | OUTSIDE or parts == ["hermes_agent"] or EXAMPLES.search(name):
+        return True
+    if len(parts) > 1 and parts[0] in sys.stdlib_module_names and parts[0] not in MODULES:
+        return _in_library(parts)
+    if len(parts) > 1 and parts[0] in MODULES and not (SOURCE / f"{parts[0]}.py").exists():
+        held = next(n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in MODULES)
+        if held == len(parts):
+            return True
+        base = SOURCE.joinpath(*parts[:held])
+        text = (base / "__init__.py" if base.is_dir() else base.with_suffix(".py")).read_text(encoding="utf-8")
+        return re.search(rf"\b{parts[held]}\b", text) is not None and all(
+            part in identifiers() for part in parts[held:]
+        )
+    return all(part in identifiers() for part in parts)
+
+
+def _in_library(parts: list[str]) -> bool:
+    """Is there such a name in the standard library?"""
+    for count in range(len(parts), 0, -1):
+        try:
+            value: object = importlib.import_module(".".join(parts[:count]))
+        except ImportError:
+            continue
+        for part in parts[count:]:
+            if not hasattr(value, part):
+                return False
+            value = getattr(value, part)
+        return True
+    return False
+
+
+def problems(source: str) -> list[str]:
+    """Return what breaks the rules in a module, with its lines."""
+    tree = ast.parse(source)
+    found: list[tuple[int, str]] = []
+    for line, kind, text in [*documented(tree), *comments(source), *messages(tree)]:
+        if kind == "docstring":
+            first = text.split("\n", 1)[0]
+            if len(first) > LONGEST_FIRST_LINE:
+                found.append((line, f"first line has {len(first)} characters: {first}"))
+            if not first.endswith((".", "?")):
+                found.append((line, f"first line has no period: {first}"))
+        bare = re.sub(r"`[^`]*`", "", text)
+        found += [(line, f"word {word!r} in: {text[:60]}") for word in FORBIDDEN.findall(bare)]
+        if kind != "message":
+            found += [(line, f"`{name}` does not exist") for name in TICKS.findall(text) if not exists(name)]
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME and NAMES & set(token.string.lower().split("_")):
+            found.append((token.start[0], f"identifier {token.string}"))
+    return [f"{line}: {text}" for line, text in sorted(set(found))]
+
+
+@pytest.mark.parametrize("path", converted(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_prose_of_a_module_uses_the_terms_and_names_what_exists(path: Path) -> None:
+    assert problems(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ('"""Text without a period"""', "1: first line has no period: Text without a period"),
+        ('"""Its home is `policy.no_such_module`."""', "1: `policy.no_such_module` does not exist"),
+        ('"""See `io.supervise`."""', "1: `io.supervise` does not exist"),
+        ('"""See `NoSuchIdentifier`."""', "1: `NoSuchIdentifier` does not exist"),
+        ('"""Fine."""\n# somebody waits', "2: word 'somebody' in: somebody waits"),
+        ('"""Fine."""\nraise ValueError("nobody there")', "2: word 'nobody' in: nobody there"),
+        ('"""Fine."""\ntalk = 1', "2: identifier talk"),
+    ],
+)
+def test_a_breach_of_the_rules_is_found(source: str, problem: str) -> None:
+    assert problems(source) == [problem]
+
+
+def test_keys_names_and_modules_that_exist_are_found() -> None:
+    for name in ("policy.taint", "hermes_agent.policy", "TaintTracker", "approvals.mode", "os.path"):
+        assert exists(name), name
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        base = Path(argument)
+        for file in sorted(base.rglob("*.py")) if base.is_dir() else [base]:
+            for problem in problems(file.read_text(encoding="utf-8")):
+                print(f"{file}:{problem}")
