@@ -1,4 +1,4 @@
-"""Pending questions: approval requests and clarifications that are answered by a chat, a button or another process.
+"""Pending questions: approval requests and clarifications that are answered later from another place.
 
 The caller adds a question and waits. The answer names the question by its id, or only the session.
 Source: plugin contract §10.6.
