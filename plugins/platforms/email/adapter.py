@@ -11,9 +11,9 @@ from hermes_agent.adapters.events import MessageEvent, MessageType, SendResult
 from hermes_agent.adapters.media import cache_media_bytes
 from hermes_agent.adapters.media_references import local_path
 
-from . import letters
+from . import messages
 from .imap import Imap, ImapRejected
-from .post import send_mail, try_login
+from .smtp import send_mail, try_login
 
 logger = logging.getLogger(__name__)
 
@@ -129,10 +129,10 @@ class EmailAdapter(BasePlatformAdapter):
     def _event(self, raw, size):
         """Return a mail as a message; None for one that is not to be answered."""
         try:
-            letter = letters.read(raw)
-            why = letters.ignore_reason(letter, self.settings.address) or self._authentication_failure(letter)
+            letter = messages.read(raw)
+            why = messages.ignore_reason(letter, self.settings.address) or self._authentication_failure(letter)
             if why:
-                failed = letters.failed_recipients(letter.message)
+                failed = messages.failed_recipients(letter.message)
                 level = logging.WARNING if failed else logging.INFO
                 undelivered = f"; it was not delivered to {', '.join(failed)}" if failed else ""
                 logger.log(level, "[email] a mail of %s is not answered: %s%s", letter.sender, why, undelivered)
@@ -144,11 +144,11 @@ class EmailAdapter(BasePlatformAdapter):
 
     def _authentication_failure(self, letter):
         server = self.settings.require_authentication
-        proven = not server or letters.is_authenticated(letter, server)
+        proven = not server or messages.is_authenticated(letter, server)
         return "" if proven else f"{server} does not say that it is of its sender (no dmarc=pass)"
 
     def _read(self, letter, size):
-        text = letters.text_of(letter.message)
+        text = messages.text_of(letter.message)
         begins = not letter.references
         if letter.subject and begins and not text.startswith("/"):
             text = f"[Subject: {letter.subject}]\n\n{text}"
@@ -163,9 +163,9 @@ class EmailAdapter(BasePlatformAdapter):
             chat_topic=letter.subject,
         )
         event = MessageEvent(text, source=source, message_id=letter.id, raw_message=letter.message)
-        event.timestamp = letters.written_at(letter.message) or datetime.now()
+        event.timestamp = messages.written_at(letter.message) or datetime.now()
         event.reply_to_message_id = letter.references[-1] if letter.references else None
-        for name, mime, data in letters.attachments(letter.message) if not self.settings.skip_attachments else ():
+        for name, mime, data in messages.attachments(letter.message) if not self.settings.skip_attachments else ():
             kept = cache_media_bytes(data, filename=name, mime_type=mime) if size <= LARGEST else None
             if kept is not None:
                 event.attach(kept.path, kept.media_type, KINDS.get(kept.kind, MessageType.DOCUMENT))
@@ -179,7 +179,7 @@ class EmailAdapter(BasePlatformAdapter):
 
     async def mail(self, chat_id, content, files=(), metadata=None, reply_to=None):
         """Send one mail; in the thread that `metadata` names, else it begins one."""
-        if not letters.is_address(chat_id):
+        if not messages.is_address(chat_id):
             return SendResult(False, error=f"{chat_id!r} is no mail address", error_kind="not_found")
         metadata = metadata or {}
         root = metadata.get("thread_id") or ""
@@ -192,7 +192,7 @@ class EmailAdapter(BasePlatformAdapter):
             subject = f"Re: {subject}"
         key = f"{metadata['delivery_key']}" if metadata.get("delivery_key") else ""
         try:
-            message = letters.write(
+            message = messages.write(
                 self.settings.address, chat_id, content, subject=subject, key=key, references=references, files=files
             )
         except OSError as exc:

@@ -19,8 +19,8 @@ from hermes_agent.adapters.questions import ReactionQuestions
 from hermes_agent.adapters.text import as_command, strip_mention
 
 from . import stanzas
-from .line import XmppRefused, XmppStream
-from .styling import format_text
+from .stream import XmppRefused, XmppStream
+from .text_styles import format_text
 from .uploads import UploadFailed, Uploads
 
 logger = logging.getLogger(__name__)
