@@ -64,9 +64,14 @@ def test_a_module_says_what_it_is_for_and_a_face_lists_its_public_names(path: Pa
     assert defined(tree) <= set(names), "every public definition is exported"
 
 
+LONGER = {"hermes/hermes_agent/host/host.py": 507, "hermes/hermes_agent/plugins/manager.py": 511}
+"""Files that are still to be cut, with their lines: a number may fall, and no row is added."""
+
+
 def test_no_file_of_ours_is_longer_than_a_reader_wants() -> None:
-    long = {str(p.relative_to(ROOT)): n for p in (*OWN, *BUNDLED) if (n := len(p.read_text().splitlines())) > 520}
-    assert long == {}
+    lines = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in (*OWN, *BUNDLED)}
+    assert {name: n for name, n in lines.items() if n > LONGER.get(name, 500)} == {}
+    assert {name: n for name in LONGER if (n := lines[name]) <= 500} == {}, "take the row away"
 
 
 FOR_PLUGINS = re.compile(r"hermes_agent\.(?:contracts|adapters|core\.errors|core\.messages|core\.tool_schemas)(?:\.|$)")
@@ -187,3 +192,11 @@ def test_slash_commands_are_declared_in_their_files_and_no_front_end_keeps_a_lis
 
 def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
+
+
+MOST_FILES = 404
+"""Modules of the package; the number may fall."""
+
+
+def test_the_package_does_not_grow_in_files() -> None:
+    assert len([path for path in OWN if "_bundled" not in path.parts]) <= MOST_FILES
