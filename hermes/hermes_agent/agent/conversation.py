@@ -20,7 +20,7 @@ from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.turn_context import ConversationModel, RepeatedCalls, SessionRef, TurnContext, TurnState
 from hermes_agent.agent.turn_start import InterruptedTurn, load_interrupted_turn
 from hermes_agent.core.errors import UnsupportedOption
-from hermes_agent.core.messages import Content, Event, Message, Notice, TurnFinished, Usage, assistant_text, new_id
+from hermes_agent.core.messages import Content, Message, Notice, TurnEvent, TurnFinished, Usage, assistant_text, new_id
 from hermes_agent.core.redaction import mask_content
 from hermes_agent.hooks import HookResult
 from hermes_agent.models.client_pool import ChosenModel
@@ -162,7 +162,7 @@ class Conversation:
 
     async def turn(
         self, content: Content, *, known: Mapping[int, str] | None = None, options: RequestOptions = NO_OPTIONS
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[TurnEvent, None]:
         """Run a turn for a user message and yield its events; a second turn waits until the first has ended.
 
         Args:
@@ -187,7 +187,7 @@ class Conversation:
 
     async def turn_once(
         self, content: Content, *, since: int, options: RequestOptions = NO_OPTIONS
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[TurnEvent, None]:
         """Run a turn for a message that may have had one before a crash or an error; that turn is then resumed.
 
         A turn that was answered yields only `TurnFinished`, with the text since then.
@@ -219,7 +219,7 @@ class Conversation:
 
     async def resume_turn(
         self, *, since: int | None = None, options: RequestOptions = NO_OPTIONS
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[TurnEvent, None]:
         """Resume the turn that a crash interrupted, at its step; without one (`unfinished_turns`) nothing happens.
 
         A tool call of unknown result does not run again, unless its tool is declared idempotent: the model is told,

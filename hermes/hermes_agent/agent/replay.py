@@ -7,6 +7,7 @@ come out the same; it is compared as it was before that, and said to be changed.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from hermes_agent.agent.settings import AgentSettings
 from hermes_agent.agent.system_prompt import SystemPromptBuilder
 from hermes_agent.agent.transcript_writer import RequestDigest, digest_tools
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.messages import Message, Usage
+from hermes_agent.core.messages import Message, Usage, fold
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions
@@ -103,11 +104,9 @@ async def _replay_turn(transcript: Transcript, turn: StoredTurn, prompt: str) ->
         for message in said[: first - 1]:
             client.push(message.text)
         known = dict(enumerate(m.text for m in said if m.role == "tool"))
-        try:
-            async for _ in conversation.turn(said[first - 1].content, known=known):
-                continue
-        except ModelError:  # the answers are used up: the turn failed then, too, or was cut off
-            pass
+        # the answers are used up where the stored turn failed or was cut off
+        with contextlib.suppress(ModelError):
+            await fold(conversation.turn(said[first - 1].content, known=known))
     finally:
         await agent.aclose()
         bridge.close()

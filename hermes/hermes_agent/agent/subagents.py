@@ -8,7 +8,6 @@ resumes with it, also in another process.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -20,7 +19,7 @@ from hermes_agent.agent.settings import SubagentPolicy
 from hermes_agent.builtin_tools.delegate_task import DelegatedTask, SubagentReport
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed, UserError
-from hermes_agent.core.messages import TurnFinished, new_id, new_session_id
+from hermes_agent.core.messages import fold, new_id, new_session_id
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.policy import Approvals, Approver, Choice, NoApprover, Refusal
 from hermes_agent.sessions import LOCAL, Delegation
@@ -268,10 +267,7 @@ class Subagents:
                 status, summary = "interrupted", "The turn was interrupted before it began."
             else:
                 said = task.goal if not task.context else f"{task.goal}\n\nContext:\n{task.context}"
-                async with contextlib.aclosing(child.turn_once(said, since=0)) as events:
-                    async for event in events:
-                        if isinstance(event, TurnFinished):
-                            end = event
+                end = await fold(child.turn_once(said, since=0))
                 status = "interrupted" if end is not None and end.reason == "interrupted" else "completed"
                 summary = "" if end is None else end.text
         except UserError as exc:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes_agent.agent.turn_context import GRACE_S, Interrupted, TurnState, TurnStopped, changed_path
 from hermes_agent.core.log_context import log_context
-from hermes_agent.core.messages import Event, Message, ToolCall, ToolFinished, ToolStarted
+from hermes_agent.core.messages import Message, ToolCall, ToolFinished, ToolStarted, TurnEvent
 from hermes_agent.core.redaction import mask_arguments
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.sessions import CallRecord
@@ -56,7 +56,7 @@ class ToolStep:
         self._left = list(calls)
         """Calls without a result in the history."""
 
-    async def events(self) -> AsyncGenerator[Event, None]:
+    async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """Run the calls, and yield their events.
 
         Raises:
@@ -208,7 +208,7 @@ class ToolStep:
         self._about_to_run(following)
         await self._context.history.commit()
 
-    async def _close(self, result: str) -> AsyncGenerator[Event, None]:
+    async def _close(self, result: str) -> AsyncGenerator[TurnEvent, None]:
         """Add a result for the calls that did not run."""
         for call in self._left:
             self._context.history.add(Message("tool", result, tool_call_id=call.id, tool_name=call.name))

@@ -25,7 +25,7 @@ from hermes_agent.agent.turn_start import (
 )
 from hermes_agent.core.errors import ContextTooLong, UserError
 from hermes_agent.core.log_context import log_context
-from hermes_agent.core.messages import Event, Message, Notice, StopSentence, TextDelta, TurnFinished, text_content
+from hermes_agent.core.messages import Message, Notice, StopSentence, TextDelta, TurnEvent, TurnFinished, text_content
 from hermes_agent.core.redaction import redactor
 from hermes_agent.models.fallback import RetryNotice
 from hermes_agent.models.model_catalog import cost_usd
@@ -46,7 +46,7 @@ BUDGET_SPENT = (
 
 async def run_turn(
     turn: TurnState, engines: ContextEngines, cut: InterruptedTurn | None
-) -> AsyncGenerator[Event, None]:
+) -> AsyncGenerator[TurnEvent, None]:
     """Run one turn of a conversation and yield its events; each step is stored.
 
     Args:
@@ -114,7 +114,9 @@ async def _track_answer(turn: TurnState) -> None:
         await context.bridge.run(taint.save_answer, context.session.id, texts)
 
 
-async def _steps(turn: TurnState, engines: ContextEngines, cut: InterruptedTurn | None) -> AsyncGenerator[Event, None]:
+async def _steps(
+    turn: TurnState, engines: ContextEngines, cut: InterruptedTurn | None
+) -> AsyncGenerator[TurnEvent, None]:
     """Run steps until the model is done; an interrupted turn starts with the calls that are left."""
     context = turn.context
     if context.discovered is not None:
@@ -133,7 +135,7 @@ async def _steps(turn: TurnState, engines: ContextEngines, cut: InterruptedTurn 
 
 async def _loop(
     turn: TurnState, engines: ContextEngines, tools: list[dict[str, Any]], valid: list[str]
-) -> AsyncGenerator[Event, None]:
+) -> AsyncGenerator[TurnEvent, None]:
     context = turn.context
     settings = context.settings
     while turn.budget.take():

@@ -32,18 +32,17 @@ from hermes_agent.contracts.command import SlashCommand, Where
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.core.log_context import log_context
-from hermes_agent.core.messages import Notice, StopSentence, TurnFinished, new_session_id
+from hermes_agent.core.messages import Notice, TurnSink, new_session_id
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.usage_account import UsageAccount, metrics_text, stalled_calls
 from hermes_agent.policy import NoApprover
 from hermes_agent.runtime.bridge import Bridge
-from hermes_agent.server.conversations import CommandConversation
+from hermes_agent.server.conversations import AnswerSource, CommandAnswer, TurnAnswer
 from hermes_agent.service.daemon_state import read_note, read_state
 
 if TYPE_CHECKING:
     from hermes_agent.agent import Agent
-    from hermes_agent.agent.conversation import Conversation
     from hermes_agent.app.daemon import ReloadSignal
     from hermes_agent.gateway.gateway import Gateway
     from hermes_agent.host import Host
@@ -60,7 +59,7 @@ MAX_NEW_SESSIONS = 512
 class MemberCommand(NamedTuple):
     """A command to run."""
 
-    conversation: CommandConversation
+    source: CommandAnswer
     during_turn: bool
     """Whether it may run during a turn of its session."""
 
@@ -119,7 +118,7 @@ class MemberCommands:
         if not session:
             self._new_sessions[own] = principal
         scope = self._slash.scope(own, PLATFORM, APPROVER, principal=principal)
-        return MemberCommand(CommandConversation(self._slash, found, scope, ""), command.during_turn)
+        return MemberCommand(CommandAnswer(self._slash, found, scope, ""), command.during_turn)
 
     def _help(self, arguments: str) -> str:
         """Return what members may run, with descriptions; in a worker."""
@@ -324,19 +323,19 @@ class GroupOperations:
 
     async def _command(self, asked: MemberCommand, session: str, principal: str) -> dict[str, Any]:
         """Run a command, beside a turn of its session if it may, and then what it says into the session."""
-        talk = asked.conversation
+        source = asked.source
         async with self._alone("" if asked.during_turn else session):
             try:
-                end = await self._events(talk, "")
+                end = await self._answer(source, "")
             except asyncio.CancelledError:
-                talk.interrupt()
+                source.interrupt()
                 raise
         texts, notices = [end["text"]] if end["text"] else [], end["notices"]
         waiting = (
-            () if session in self._busy else self._agent.injected.take(talk.session_id)
+            () if session in self._busy else self._agent.injected.take(source.session_id)
         )  # else its turn takes them
         for said in waiting:
-            end = await self._turn(said, talk.session_id, principal)
+            end = await self._turn(said, source.session_id, principal)
             texts.append(end["text"])
             notices += end["notices"]
         return end | {"text": "\n".join(texts), "notices": notices}
@@ -382,30 +381,42 @@ class GroupOperations:
     async def _turn(self, text: str, session: str, principal: str) -> dict[str, Any]:
         async with self._alone(session), self._slots:
             talk = await self._agent.open(session or None, platform=PLATFORM, approver=APPROVER, principal=principal)
-            return await self._events(talk, text)
+            return await self._answer(TurnAnswer(talk), text)
 
-    async def _events(self, talk: Conversation | CommandConversation, text: str) -> dict[str, Any]:
+    async def _answer(self, source: AnswerSource, text: str) -> dict[str, Any]:
         from hermes_agent.console.output import (  # a daemon that is not asked needs none
             incomplete_reason,
             without_sentence,
         )
 
-        notices: list[str] = []
-        sentence = ""
+        notes = _TurnNotes()
         try:
-            with log_context(session=talk.session_id):
-                async with contextlib.aclosing(talk.turn(text)) as events:
-                    async for event in events:
-                        if isinstance(event, Notice):
-                            notices.append(event.text)
-                        elif isinstance(event, StopSentence):
-                            sentence = event.text.strip()
-                        elif isinstance(event, TurnFinished):
-                            end = {"text": without_sentence(event.text, sentence), "reason": event.reason}
-                            end["not_whole"] = sentence or incomplete_reason(event)
-            return {"session": talk.session_id, "notices": notices, **end}
+            with log_context(session=source.session_id):
+                end = await source.answer(text, notes)
+            return {
+                "session": source.session_id,
+                "notices": notes.notices,
+                "text": without_sentence(end.text, notes.sentence),
+                "reason": end.reason,
+                "not_whole": notes.sentence or incomplete_reason(end),
+            }
         finally:
-            await talk.close("session_boundary")
+            await source.close("session_boundary")
+
+
+class _TurnNotes(TurnSink):
+    """Collects the texts of a turn that are not part of its answer."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+        self.sentence = ""
+        """The sentence with which the agent ended the turn, or ""."""
+
+    def stop_sentence(self, text: str) -> None:
+        self.sentence = text.strip()
+
+    def notice(self, event: Notice) -> None:
+        self.notices.append(event.text)
 
 
 def _principal(question: Mapping[str, Any]) -> str:

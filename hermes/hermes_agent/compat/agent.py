@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import functools
 import inspect
 import logging
@@ -19,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from hermes_agent.agent.conversation import Conversation
-from hermes_agent.core.messages import Message, TurnFinished, new_session_id
+from hermes_agent.core.messages import Message, fold, new_session_id
 from hermes_agent.core.registry import staged_store
 from hermes_agent.host import Host, current
 from hermes_agent.policy import NoApprover
@@ -252,12 +251,8 @@ class AIAgent:
             model=self.model or None,
         )
         self.session_id, self._known, self._conversation = talk.session_id, True, talk
-        finished: TurnFinished | None = None
         try:
-            async with contextlib.aclosing(talk.turn(said)) as events:
-                async for event in events:
-                    if isinstance(event, TurnFinished):
-                        finished = event
+            finished = await fold(talk.turn(said))
             messages = [{"role": m.role, "content": m.content} for m in talk.history]
         finally:
             self._conversation = None

@@ -17,12 +17,13 @@ Source: plugin contract §3.2, §4.4.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -239,7 +240,70 @@ class TurnFinished:
         return self.finish_reason if self.reason == "answered" else "length"
 
 
-Event = TextDelta | ToolStarted | ToolFinished | Notice | TurnFinished
+TurnEvent = TextDelta | ToolStarted | ToolFinished | Notice | TurnFinished
+"""One item of the event stream. `Conversation.turn` and its variants produce it, `fold` reads it."""
+Event = TurnEvent
+
+
+class TurnSink:
+    """A reader of the event stream, one method for each kind of event; a method that is not overridden ignores it."""
+
+    def event(self, event: TurnEvent) -> None:
+        """Handle one event: call the method of its kind. Override it to see each event."""
+        match event:
+            case StopSentence(text):
+                self.stop_sentence(text)
+            case TextDelta(text):
+                self.text(text)
+            case ToolStarted():
+                self.tool_started(event)
+            case ToolFinished():
+                self.tool_finished(event)
+            case Notice():
+                self.notice(event)
+            case TurnFinished():
+                self.finished(event)
+
+    def text(self, delta: str) -> None:
+        """Handle a piece of the answer."""
+
+    def stop_sentence(self, text: str) -> None:
+        """Handle the sentence with which the agent ends the turn; it is part of the answer."""
+        self.text(text)
+
+    def tool_started(self, event: ToolStarted) -> None:
+        """Handle the start of a tool call."""
+
+    def tool_finished(self, event: ToolFinished) -> None:
+        """Handle the result of a tool call."""
+
+    def notice(self, event: Notice) -> None:
+        """Handle a notice for the user."""
+
+    def finished(self, event: TurnFinished) -> None:
+        """Handle the end. Hooks of the turn may still run then; `fold` returns after them."""
+
+
+IGNORE_EVENTS = TurnSink()
+"""The sink of a caller that needs only the end."""
+
+
+async def fold(events: AsyncGenerator[TurnEvent, None], sink: TurnSink = IGNORE_EVENTS) -> TurnFinished | None:
+    """Read an event stream to its end and give each event to `sink`. The stream is closed also after an exception.
+
+    Returns:
+        The end of the turn, or None if there was no turn to resume.
+
+    Raises:
+        UserError: the turn failed.
+    """
+    end: TurnFinished | None = None
+    async with contextlib.aclosing(events) as stream:
+        async for event in stream:
+            if isinstance(event, TurnFinished):
+                end = event
+            sink.event(event)
+    return end
 
 
 def error_object(result: str) -> dict[str, Any] | None:

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.adapters.events import MessageEvent, SendResult, call_send
 from hermes_agent.adapters.sender import MessageSender
-from hermes_agent.core.messages import Content, Event, TextDelta, ToolFinished, ToolStarted, TurnFinished
+from hermes_agent.core.messages import (
+    Content,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnFinished,
+    TurnSink,
+    fold,
+)
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.text import shorten
 from hermes_agent.delivery import ClaimedMessage, StaleClaim
@@ -170,19 +178,22 @@ class ProgressDisplay:
         """The id of the message in which the answer grew; empty when there is none."""
         return self._answer.message
 
-    def show_event(self, event: Event) -> None:
-        """Show what happens in the turn."""
-        if isinstance(event, TextDelta) and self._streams:
-            self._answer.text += event.text
-            if len(self._answer.text) - len(self._answer.shown) >= self._settings.edit_after:
-                self._changed.set()
-        elif isinstance(event, ToolStarted) and self._progress != "off":
-            if self._progress == "new" and event.name == self._last_tool:
-                return
-            self._last_tool = event.name
-            self._lines.append(_line(self._emoji(event.name), event, verbose=self._progress == "verbose"))
-            self._tools.text = "\n".join(self._lines[-MAX_LINES:])[-self._limit :]
+    def show_text(self, delta: str) -> None:
+        """Add a piece of the answer to its preview."""
+        if not self._streams:
+            return
+        self._answer.text += delta
+        if len(self._answer.text) - len(self._answer.shown) >= self._settings.edit_after:
             self._changed.set()
+
+    def show_tool(self, event: ToolStarted) -> None:
+        """Add a line for a tool call."""
+        if self._progress == "off" or (self._progress == "new" and event.name == self._last_tool):
+            return
+        self._last_tool = event.name
+        self._lines.append(_line(self._emoji(event.name), event, verbose=self._progress == "verbose"))
+        self._tools.text = "\n".join(self._lines[-MAX_LINES:])[-self._limit :]
+        self._changed.set()
 
     async def _show(self) -> None:
         while True:
@@ -294,30 +305,45 @@ async def run_chat_turn(
 
 async def _turn(
     running: RunningTurn,
-    turn: AsyncGenerator[Event, None],
+    turn: AsyncGenerator[TurnEvent, None],
     showing: ProgressDisplay,
     hooks: EventHooks,
     context: dict[str, Any],
     idle_s: float,
 ) -> str:
-    patience = _IdleTimer(running, idle_s)
-    calls = 0
+    timer = _IdleTimer(running, idle_s)
     try:
-        async with contextlib.aclosing(turn) as events:
-            async for event in events:
-                patience.touch()
-                showing.show_event(event)
-                if isinstance(event, ToolStarted):
-                    calls += 1
-                elif isinstance(event, ToolFinished):
-                    tools = [{"name": event.name, "result": event.result[:500], "status": event.status}]
-                    step = {"iteration": calls, "tool_names": [event.name], "tools": tools}
-                    hooks.emit("agent:step", {**context, **step})
-                elif isinstance(event, TurnFinished):
-                    return _text(event, running, showing, idle_s)
+        end = await fold(turn, _ChatEvents(timer, showing, hooks, context))
     finally:
-        patience.end()
-    return ""
+        timer.end()
+    return "" if end is None else _text(end, running, showing, idle_s)
+
+
+class _ChatEvents(TurnSink):
+    """Shows the events of a turn in its chat, and reports its tool calls to the hooks of the gateway."""
+
+    def __init__(self, timer: _IdleTimer, display: ProgressDisplay, hooks: EventHooks, context: dict[str, Any]) -> None:
+        self._timer, self._display, self._hooks, self._context = timer, display, hooks, context
+        self._calls = 0
+
+    def event(self, event: TurnEvent) -> None:
+        self._timer.touch()
+        super().event(event)
+
+    def text(self, delta: str) -> None:
+        self._display.show_text(delta)
+
+    def tool_started(self, event: ToolStarted) -> None:
+        self._display.show_tool(event)
+        self._calls += 1
+
+    def tool_finished(self, event: ToolFinished) -> None:
+        tools = [{"name": event.name, "result": event.result[:500], "status": event.status}]
+        step = {"iteration": self._calls, "tool_names": [event.name], "tools": tools}
+        self._hooks.emit("agent:step", {**self._context, **step})
+
+    def finished(self, event: TurnFinished) -> None:
+        self._timer.end()
 
 
 def _text(event: TurnFinished, running: RunningTurn, showing: ProgressDisplay, idle_s: float) -> str:

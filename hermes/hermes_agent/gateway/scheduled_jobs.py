@@ -10,7 +10,7 @@ from pathlib import Path
 from hermes_agent.agent import Agent
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.messages import TurnFinished
+from hermes_agent.core.messages import fold
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.cron import JobOutcome, JobRun, JobScheduler, JobStore
 from hermes_agent.cron.jobs import SILENT, Job, script_path, targets_of
@@ -102,9 +102,9 @@ class JobRunner:
         text = ""
         reason = "cron_complete"
         try:
-            async for event in talk.turn(await self._prompt(run, printed, talk.session_id)):
-                if isinstance(event, TurnFinished):
-                    text, reason = event.text, event.reason if event.reason == "interrupted" else reason
+            end = await fold(talk.turn(await self._prompt(run, printed, talk.session_id)))
+            assert end is not None
+            text, reason = end.text, end.reason if end.reason == "interrupted" else reason
         finally:
             await talk.close(reason)
         if reason == "interrupted":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hermes_agent.agent.command_router import CommandCall, RunSkill
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.log_context import log_context
-from hermes_agent.core.messages import Content, Event, FinishReason, TextDelta, ToolStarted, TurnFinished, Usage
+from hermes_agent.core.messages import Content, FinishReason, ToolStarted, TurnEvent, TurnFinished, TurnSink, Usage
 from hermes_agent.models.request import RequestOptions
 from hermes_agent.policy import NoApprover
 from hermes_agent.server.chat_format import (
@@ -30,10 +30,11 @@ from hermes_agent.server.chat_format import (
 from hermes_agent.server.conversations import (
     KEY_HEADER,
     AgentProtocol,
-    CommandConversation,
+    AnswerSource,
+    CommandAnswer,
     CommandRouterProtocol,
-    ConversationProtocol,
     IdempotentRequests,
+    TurnAnswer,
     plain_text,
 )
 from hermes_agent.server.http_types import (
@@ -68,100 +69,96 @@ STREAM_HEADERS: Headers = (
 )
 
 
-class TurnRun:
-    """A turn in a task of its own: an answer can wait for its events and do something else meanwhile.
+class TurnRun(TurnSink):
+    """A turn in a task of its own, so that a stream can send its text and keep-alives meanwhile.
 
     Args:
         slot: interrupting it interrupts the turn, and cancels it when it does not end within `grace_s` seconds.
-        whole: nobody wants its events, only the end (`ended`).
     """
 
     def __init__(
         self,
-        talk: ConversationProtocol,
+        source: AnswerSource,
         content: Content,
         options: RequestOptions,
         slot: TurnSlot,
         group: asyncio.TaskGroup,
         *,
         grace_s: float,
-        whole: bool = False,
     ) -> None:
         self.has_acted = False
-        """A tool was started."""
+        """Whether a tool was started."""
+        self.has_ended = False
         self.end: TurnFinished | None = None
-        self._conversation = talk
+        self._source = source
         self._slot = slot
         self._grace_s = grace_s
-        self._whole = whole
-        self._queue: asyncio.Queue[Event | Exception | None] = asyncio.Queue()
         self._texts: list[str] = []
-        self._task = group.create_task(self._pump(content, options))
+        self._taken = 0
+        self._error: Exception | None = None
+        self._changed = asyncio.Event()
+        self._task = group.create_task(self._run(content, options))
         slot.on_interrupt(self._interrupt)
 
-    async def events(self, silence_s: float | None = None) -> AsyncIterator[list[Event]]:
-        """Yield the events that have come, in batches; an empty one after `silence_s` seconds without any.
+    def event(self, event: TurnEvent) -> None:
+        """Handle one event, and wake the reader."""
+        super().event(event)
+        self._changed.set()
 
-        Raises:
-            Exception: what the turn raised; `Refusal`, it was interrupted.
-        """
-        while True:
-            batch: list[Event] = []
-            for item in await self._next(silence_s):
-                if item is None or isinstance(item, Exception):
-                    if batch:
-                        yield batch
-                    self._check_end(item)
-                    return
-                self._note(item)
-                batch.append(item)
-            yield batch
+    def text(self, delta: str) -> None:
+        """Add a piece of the answer."""
+        self._texts.append(delta)
+
+    def tool_started(self, event: ToolStarted) -> None:
+        """Remember that the turn has acted."""
+        self.has_acted = True
+
+    def finished(self, event: TurnFinished) -> None:
+        """Store the end: it counts also when a hook that runs after it is cancelled."""
+        self.end = event
+
+    async def wait_change(self, silence_s: float | None) -> bool:
+        """Wait for the next event or the end; return False after `silence_s` seconds without any."""
+        try:
+            async with asyncio.timeout(silence_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        self._changed.clear()
+        return True
+
+    def take_texts(self) -> list[str]:
+        """Return the pieces of the answer since the last call."""
+        texts, self._taken = self._texts[self._taken :], len(self._texts)
+        return texts
 
     async def wait_end(self) -> TurnFinished:
-        """Return the end, when it has come. Raises as `events`."""
-        async for _ in self.events():
-            continue
-        assert self.end is not None
+        """Return the end of the turn.
+
+        Raises:
+            Exception: the exception of the turn, or an `HttpError` if it was interrupted.
+        """
+        await asyncio.wait([self._task])
+        if self._error is not None:
+            raise self._error
+        if self.end is None or self.end.reason == "interrupted":
+            raise interrupted_error(self._slot.reason, RETRY_AFTER_S, acted=self.has_acted)
         return self.end
 
-    async def _next(self, silence_s: float | None) -> list[Event | Exception | None]:
-        """What is there, at least one item; nothing when the time is over."""
+    async def _run(self, content: Content, options: RequestOptions) -> None:
         try:
-            if self._queue.empty():
-                async with asyncio.timeout(silence_s):
-                    items = [await self._queue.get()]
-            else:
-                items = []
-        except TimeoutError:
-            return []
-        while not self._queue.empty():
-            items.append(self._queue.get_nowait())
-        return items
-
-    async def _pump(self, content: Content, options: RequestOptions) -> None:
-        try:
-            if self._slot.reason:  # before the turn there was nothing to interrupt
-                return
-            given = {"options": options} if options.values() else {}
-            async for event in self._conversation.turn(content, **given):
-                self._take(event)
+            if not self._slot.reason:  # an interrupt before the turn has nothing to stop
+                self.end = await self._source.answer(content, self, options=options)
         except ModelError as error:
-            if error.finish_reason:  # an answer without a word, which is whole for whoever set the limit
-                self._take(self._incomplete_end(error))
+            if error.finish_reason:  # an answer without a word is complete for the caller that set the limit
+                self.end = self._incomplete_end(error)
             else:
-                self._queue.put_nowait(error)
-        except Exception as error:  # noqa: BLE001 - the answering side raises it
-            self._queue.put_nowait(error)
+                self._error = error
+        except Exception as error:  # noqa: BLE001 - `wait_end` raises it
+            self._error = error
         finally:
-            self._queue.put_nowait(None)
-
-    def _take(self, event: Event) -> None:
-        if isinstance(event, TextDelta):
-            self._texts.append(event.text)
-        if self._whole:
-            self._note(event)
-        else:
-            self._queue.put_nowait(event)
+            self.has_ended = True
+            self._changed.set()
 
     def _incomplete_end(self, error: ModelError) -> TurnFinished:
         logger.info("an answer without a word: %s", error)
@@ -169,20 +166,8 @@ class TurnRun:
         return TurnFinished("".join(self._texts), "answered", error.usage or Usage(), "", finish_reason=why)
 
     def _interrupt(self) -> None:
-        self._conversation.interrupt()
+        self._source.interrupt()
         asyncio.get_running_loop().call_later(self._grace_s, self._task.cancel)
-
-    def _note(self, event: Event) -> None:
-        if isinstance(event, ToolStarted):
-            self.has_acted = True
-        elif isinstance(event, TurnFinished):
-            self.end = event
-
-    def _check_end(self, last: Exception | None) -> None:
-        if last is not None:
-            raise last
-        if self.end is None or self.end.reason == "interrupted":
-            raise interrupted_error(self._slot.reason, RETRY_AFTER_S, acted=self.has_acted)
 
 
 class AnswerStream:
@@ -207,25 +192,26 @@ class AnswerStream:
             Exception: the turn failed before anything was sent.
         """
         try:
-            async for batch in turn.events(silence_s):
-                if data := self._render(batch):
+            has_ended = False
+            while not has_ended:
+                is_silent = not await turn.wait_change(silence_s)
+                has_ended = turn.has_ended
+                if data := self._render(turn, is_silent):
                     await self._write(data)
-            assert turn.end is not None
-            await self._write(self._rest(turn.end) + self._format.last_chunk(turn.end), more=False)
+            end = await turn.wait_end()
+            await self._write(self._rest(end) + self._format.last_chunk(end), more=False)
         except Exception as error:
-            if not self.has_begun:  # afterwards the status is sent, and the caller is told in the stream
+            if not self.has_begun:  # otherwise the status is sent already, and the error goes into the stream
                 raise
             await self._write(self._format.error_chunk(http_error_of(error, acted=turn.has_acted).body), more=False)
 
-    def _render(self, batch: list[Event]) -> bytes:
-        if not batch:
-            return KEEP_ALIVE
-        texts = [event.text for event in batch if isinstance(event, TextDelta) and event.text]
+    def _render(self, turn: TurnRun, is_silent: bool) -> bytes:
+        texts = [text for text in turn.take_texts() if text]
         self._sent += "".join(texts)
-        data = b"".join(self._format.text_chunk(text) for text in texts)
-        if not data and not self.has_begun and any(isinstance(event, ToolStarted) for event in batch):
-            return KEEP_ALIVE  # a tool runs: the turn has begun, its failure is no status any more
-        return data
+        if texts:
+            return b"".join(self._format.text_chunk(text) for text in texts)
+        # a started tool begins the stream, too: a failure of the turn cannot be a status any more
+        return KEEP_ALIVE if is_silent or (turn.has_acted and not self.has_begun) else b""
 
     def _rest(self, end: TurnFinished) -> bytes:
         """What the reply has beyond what was streamed; text that a plugin replaced cannot be called back."""
@@ -323,7 +309,7 @@ class ChatEndpoint:
             await http_error_of(error).reply()(scope, receive, send)
             return
         key = next((value for name, value in scope["headers"] if name == KEY_HEADER), b"").decode("latin-1")
-        once = partial(self._once.wrap, key=key) if self._once is not None and key else None
+        once = partial(self._once.source, key=key) if self._once is not None and key else None
         answer = self._format.answer(request)
         exchange = _Exchange(self._agent, self._settings, request, answer, TurnSlot(session_id), self._slash, once)
         await exchange.run(self._turns, scope, receive, send)
@@ -340,7 +326,7 @@ class _Exchange:
         written: AnswerFormat,
         slot: TurnSlot,
         slash: CommandRouterProtocol | None,
-        once: Callable[[Any], ConversationProtocol] | None,
+        once: Callable[[Any], AnswerSource] | None,
     ) -> None:
         self._once = once
         self._agent = agent
@@ -374,7 +360,7 @@ class _Exchange:
             finally:
                 watcher.cancel()
 
-    async def _command(self) -> ConversationProtocol | None:
+    async def _command(self) -> AnswerSource | None:
         """Return the command that the message is, if it is one. The message of a skill becomes the skill's text."""
         slash, session_id = self._slash, self._slot.session_id
         if slash is None or session_id is None:
@@ -387,31 +373,29 @@ class _Exchange:
             return None
         await self._agent.load_if_allowed(session_id, API_SERVER)  # a command opens nothing, and acts in the session
         scope = slash.scope(session_id, PLATFORM, NoApprover("over HTTP"), principal=API_SERVER)
-        return CommandConversation(slash, meaning, scope, self._request.model)
+        return CommandAnswer(slash, meaning, scope, self._request.model)
 
     async def _run(
-        self, talk: ConversationProtocol, group: asyncio.TaskGroup, scope: Scope, receive: Receive, send: Send
+        self, source: AnswerSource, group: asyncio.TaskGroup, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        self._headers = ((SESSION_HEADER, talk.session_id.encode("latin-1", "replace")),)
+        self._headers = ((SESSION_HEADER, source.session_id.encode("latin-1", "replace")),)
         began = time.monotonic()
-        with log_context(session=talk.session_id):
+        with log_context(session=source.session_id):
             try:
                 if self._slot.reason:
                     raise ClientLeft(self._slot.reason)
-                grace_s = self._settings.grace_s
-                whole = not self._request.stream
                 asked = (self._request.content, self._request.options)
-                self._turn = TurnRun(talk, *asked, self._slot, group, grace_s=grace_s, whole=whole)
+                self._turn = TurnRun(source, *asked, self._slot, group, grace_s=self._settings.grace_s)
                 await self._answer(self._turn, scope, receive, send)
             finally:
                 self._slot.on_interrupt(lambda: None)
                 logger.info("turn over HTTP: %s duration_ms=%d", self._outcome(), (time.monotonic() - began) * 1000)
-                await _close(talk)
+                await _close(source)
 
-    async def _open(self) -> ConversationProtocol:
+    async def _open(self) -> AnswerSource:
         """With a session id the stored transcript counts; without one the caller's, and nothing is stored."""
         request, session_id = self._request, self._slot.session_id
-        talk = await self._agent.open(
+        conversation = await self._agent.open(
             session_id,
             platform=PLATFORM,
             approver=NoApprover("over HTTP"),
@@ -420,7 +404,9 @@ class _Exchange:
             keep=session_id is not None,
             principal=API_SERVER,
         )
-        return self._once(talk) if self._once is not None and session_id is not None else talk
+        if self._once is not None and session_id is not None:
+            return self._once(conversation)
+        return TurnAnswer(conversation)
 
     async def _answer(self, turn: TurnRun, scope: Scope, receive: Receive, send: Send) -> None:
         if self._request.stream:
@@ -460,9 +446,9 @@ async def _watch(receive: Receive, slot: TurnSlot) -> None:
     slot.interrupt(CLIENT_GONE)
 
 
-async def _close(talk: ConversationProtocol) -> None:
+async def _close(source: AnswerSource) -> None:
     """The answer is sent already: a failure here is the log's."""
     try:
-        await talk.close(CLOSE_REASON)
+        await source.close(CLOSE_REASON)
     except Exception:
-        logger.exception("session %s could not be closed", talk.session_id)
+        logger.exception("session %s could not be closed", source.session_id)

@@ -9,7 +9,7 @@ Source: plugin contract §7.3, §14.1 row 14.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,13 +17,14 @@ from hermes_agent.agent.command_router import CommandCall, RunSkill, UnknownComm
 from hermes_agent.contracts.command import Where
 from hermes_agent.core.messages import (
     Content,
-    Event,
     FinishReason,
     Message,
-    TextDelta,
+    TurnEvent,
     TurnFinished,
+    TurnSink,
     Usage,
     assistant_text,
+    fold,
     text_content,
 )
 from hermes_agent.delivery import ClaimedMessage, InboundMessage
@@ -39,8 +40,8 @@ class ConversationProtocol(Protocol):
 
     session_id: str
 
-    def turn(self, content: Content, *, options: RequestOptions = ...) -> AsyncIterator[Event]:
-        """Say `content` and yield what happens.
+    def turn(self, content: Content, *, options: RequestOptions = ...) -> AsyncGenerator[TurnEvent, None]:
+        """Run a turn for a message of the user and yield its events.
 
         Args:
             options: what the caller sets for the model requests of this turn.
@@ -162,11 +163,49 @@ def plain_text(content: Content) -> str:
     return text_content(content)
 
 
-class CommandConversation:
-    """A command as a conversation with one turn: what answers a turn answers it, too.
+class AnswerSource(Protocol):
+    """What answers one request in a session: a turn, a turn that happens once, or a command."""
+
+    session_id: str
+
+    async def answer(self, content: Content, sink: TurnSink, *, options: RequestOptions = ...) -> TurnFinished:
+        """Answer a message; give the events of the turn to `sink`.
+
+        Raises:
+            UserError: the turn could not be finished; a `ModelError` says why the model did not answer.
+        """
+        ...
+
+    def interrupt(self) -> None:
+        """Stop the work at its next safe point."""
+        ...
+
+    async def close(self, reason: str) -> None:
+        """End the conversation."""
+        ...
+
+
+class TurnAnswer:
+    """Answers with a turn of a conversation."""
+
+    def __init__(self, conversation: ConversationProtocol) -> None:
+        self.session_id = conversation.session_id
+        self.interrupt = conversation.interrupt
+        self.close = conversation.close
+        self._conversation = conversation
+
+    async def answer(self, content: Content, sink: TurnSink, *, options: RequestOptions = NO_OPTIONS) -> TurnFinished:
+        """Run the turn."""
+        end = await fold(self._conversation.turn(content, options=options), sink)
+        assert end is not None
+        return end
+
+
+class CommandAnswer:
+    """Answers with the output of a command; no model request is made.
 
     Args:
-        model: what the answer names.
+        model: name of the model that the answer states.
     """
 
     def __init__(self, slash: CommandRouterProtocol, called: CommandCall, scope: CallScope, model: str) -> None:
@@ -176,20 +215,20 @@ class CommandConversation:
         self._scope = scope
         self._model = model
 
-    async def turn(self, content: Content, *, options: RequestOptions = NO_OPTIONS) -> AsyncGenerator[Event, None]:
-        """Run the command; its answer is the reply. No model is asked."""
+    async def answer(self, content: Content, sink: TurnSink, *, options: RequestOptions = NO_OPTIONS) -> TurnFinished:
+        """Run the command; its output is the reply."""
         await self._slash.announce(self._called, self._scope)
         text = await self._slash.run(self._called, self._scope) or ""
         if text:
-            yield TextDelta(text)
-        yield TurnFinished(text, "answered", Usage(), self._model)
+            sink.text(text)
+        return TurnFinished(text, "answered", Usage(), self._model)
 
     def interrupt(self) -> None:
-        """Tell the tools that the command calls to stop."""
+        """Stop the tools that the command calls."""
         self._scope.cancelled.set()
 
     async def close(self, reason: str) -> None:
-        """Nothing is to be ended: the session is not the command's."""
+        """Do nothing: a command opens no conversation."""
 
 
 KEY_HEADER = b"idempotency-key"
@@ -202,8 +241,10 @@ class ResumableConversation(Protocol):
 
     session_id: str
 
-    def turn_once(self, content: Content, *, since: int, options: RequestOptions = ...) -> AsyncGenerator[Event, None]:
-        """Say `content`, or go on with its turn."""
+    def turn_once(
+        self, content: Content, *, since: int, options: RequestOptions = ...
+    ) -> AsyncGenerator[TurnEvent, None]:
+        """Run the turn for `content`, or resume it."""
         ...
 
     def interrupt(self) -> None:
@@ -234,67 +275,64 @@ class IdempotentRequests:
         self._inbox = inbox
         self._transcript = transcript
 
-    def wrap(self, talk: ResumableConversation, key: str) -> _IdempotentConversation:
-        """Return `talk`, for the request with this key.
+    def source(self, conversation: ResumableConversation, key: str) -> _IdempotentAnswer:
+        """Return what answers the request with this key in a conversation.
 
         Raises:
             HttpError: 400, the key is too long.
         """
         if len(key) > LONGEST_KEY:
             raise HttpError(400, f"the Idempotency-Key is longer than {LONGEST_KEY} characters", code="invalid_request")
-        return _IdempotentConversation(talk, key, self._inbox, self._transcript)
+        return _IdempotentAnswer(conversation, key, self._inbox, self._transcript)
 
 
-class _IdempotentConversation:
-    """A conversation; `turn` gives the events of the turn, or its answer when it has taken place."""
+class _IdempotentAnswer:
+    """Answers with a turn that happens once; a repeated request gets the stored answer."""
 
     def __init__(
-        self, talk: ResumableConversation, key: str, inbox: IdempotencyInbox, transcript: Callable[..., Awaitable[Any]]
+        self,
+        conversation: ResumableConversation,
+        key: str,
+        inbox: IdempotencyInbox,
+        transcript: Callable[..., Awaitable[Any]],
     ) -> None:
-        self.session_id = talk.session_id
-        self.interrupt = talk.interrupt
-        self.close = talk.close
-        self._conversation = talk
+        self.session_id = conversation.session_id
+        self.interrupt = conversation.interrupt
+        self.close = conversation.close
+        self._conversation = conversation
         self._key = key
         self._inbox = inbox
         self._transcript = transcript
 
-    async def turn(self, content: Content, *, options: RequestOptions = NO_OPTIONS) -> AsyncGenerator[Event, None]:
-        held = await self._inbox.begin(InboundMessage(API_SERVER, self.session_id, self._key, "", API_SERVER))
-        if held is None:
+    async def answer(self, content: Content, sink: TurnSink, *, options: RequestOptions = NO_OPTIONS) -> TurnFinished:
+        claimed = await self._inbox.begin(InboundMessage(API_SERVER, self.session_id, self._key, "", API_SERVER))
+        if claimed is None:
             raise HttpError(
                 409,
                 "a request with this Idempotency-Key is being worked on",
                 code="in_progress",
                 retry_after_s=BUSY_RETRY_S,
             )
-        if not isinstance(held, ClaimedMessage):
-            finish: FinishReason = held.get("finish_reason") or "stop"
-            yield TurnFinished(
-                assistant_text(await self._messages_since(held)), "answered", Usage(), "", finish_reason=finish
-            )
-            return
-        ended = False
+        if not isinstance(claimed, ClaimedMessage):
+            finish: FinishReason = claimed.get("finish_reason") or "stop"
+            text = assistant_text(await self._messages_since(claimed))
+            return TurnFinished(text, "answered", Usage(), "", finish_reason=finish)
+        is_done = False
         try:
-            async for event in self._events(held, content, options):
-                if isinstance(event, TurnFinished) and event.reason != "interrupted":
-                    upto = await self._transcript("last_id", self.session_id)
-                    await held.save_notes(upto=upto, finish_reason=event.reply_finish_reason)
-                    await held.done()
-                    ended = True
-                yield event
+            if "before" not in claimed.notes:
+                await claimed.save_notes(before=await self._transcript("last_id", self.session_id))
+            since = int(claimed.notes["before"])
+            end = await fold(self._conversation.turn_once(content, since=since, options=options), sink)
+            assert end is not None
+            if end.reason != "interrupted":
+                upto = await self._transcript("last_id", self.session_id)
+                await claimed.save_notes(upto=upto, finish_reason=end.reply_finish_reason)
+                await claimed.done()
+                is_done = True
+            return end
         finally:
-            if not ended:
-                await held.release()
-
-    async def _events(
-        self, held: ClaimedMessage, content: Content, options: RequestOptions
-    ) -> AsyncGenerator[Event, None]:
-        if "before" not in held.notes:
-            await held.save_notes(before=await self._transcript("last_id", self.session_id))
-        given = {"options": options} if options.values() else {}
-        async for event in self._conversation.turn_once(content, since=int(held.notes["before"]), **given):
-            yield event
+            if not is_done:
+                await claimed.release()
 
     async def _messages_since(self, notes: Mapping[str, Any]) -> Sequence[Message]:
         upto = int(notes.get("upto", 1 << 62))

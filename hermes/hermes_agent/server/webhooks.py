@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import hashlib
 import hmac
 import json
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from hermes_agent.core.errors import ConfigError, ModelError, RetryLater, UserError
 from hermes_agent.core.log_context import log_context
-from hermes_agent.core.messages import Event, TurnFinished
+from hermes_agent.core.messages import fold
 from hermes_agent.core.redaction import redactor
 from hermes_agent.delivery import ClaimedMessage, InboundMessage, OutboundReply, Receipt
 from hermes_agent.policy import NoApprover
@@ -387,20 +386,11 @@ class WebhookTurns:
                         session=session, before=await self._agent.call_transcript("last_id", session)
                     )
                 since = int(message.notes["before"])
-                return await _final_text(talk.turn_once(str(message.payload["text"]), since=since))
+                end = await fold(talk.turn_once(str(message.payload["text"]), since=since))
+                return "" if end is None else end.text
             except ModelError as exc:
                 if exc.kind not in RETRIABLE_KINDS:
                     raise
                 raise RetryLater(exc.message, after_s=exc.retry_after_s or MODEL_RETRY_S) from exc
             finally:
                 await talk.close("session_boundary")
-
-
-async def _final_text(events: AsyncGenerator[Event, None]) -> str:
-    """Return the answer of a turn."""
-    text = ""
-    async with contextlib.aclosing(events) as each:
-        async for event in each:
-            if isinstance(event, TurnFinished):
-                text = event.text
-    return text

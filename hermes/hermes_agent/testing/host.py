@@ -23,7 +23,16 @@ from hermes_agent.commands import parse_command
 from hermes_agent.contracts.command import CliCommand, SlashCommand
 from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
 from hermes_agent.core.errors import PluginError, UserError
-from hermes_agent.core.messages import Content, Event, ToolCall, ToolFinished, TurnEnd, TurnFinished, new_id
+from hermes_agent.core.messages import (
+    Content,
+    ToolCall,
+    ToolFinished,
+    TurnEnd,
+    TurnEvent,
+    TurnSink,
+    fold,
+    new_id,
+)
 from hermes_agent.core.text import nearest_name
 from hermes_agent.hooks import HOOKS
 from hermes_agent.host import Host
@@ -101,13 +110,23 @@ class Answer:
     """The reply, after `transform_llm_output`."""
     reason: TurnEnd
     """`answered`, `interrupted` or `budget`."""
-    events: tuple[Event, ...]
+    events: tuple[TurnEvent, ...]
     """Everything that the turn yielded, in order."""
 
     @property
     def tool_calls(self) -> list[ToolFinished]:
         """The tool calls that ran, with their results."""
         return [event for event in self.events if isinstance(event, ToolFinished)]
+
+
+class _EventList(TurnSink):
+    """Collects the events of a turn."""
+
+    def __init__(self) -> None:
+        self.events: list[TurnEvent] = []
+
+    def event(self, event: TurnEvent) -> None:
+        self.events.append(event)
 
 
 class CliOutcome(NamedTuple):
@@ -355,11 +374,10 @@ class PluginHost:
 
     async def _ask(self, question: Content) -> Answer:
         talk = await self._open()
-        async with contextlib.aclosing(talk.turn(question)) as turn:
-            events = [event async for event in turn]
-        end = events[-1]
-        assert isinstance(end, TurnFinished)
-        return Answer(end.text, end.reason, tuple(events))
+        events = _EventList()
+        end = await fold(talk.turn(question), events)
+        assert end is not None
+        return Answer(end.text, end.reason, tuple(events.events))
 
     async def _open(self) -> Conversation:
         if self._talk is None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from hermes_agent.agent.compressor import Compressor
 from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.contracts.context_engine import ContextEngine
-from hermes_agent.core.messages import Event, Notice
+from hermes_agent.core.messages import Notice, TurnEvent
 from hermes_agent.testing import ModelFailure, PluginHost, ScriptedModel, call, plugin_host, served
 
 LONG = "word " * 400
@@ -50,7 +50,7 @@ def tools(ctx: Any) -> None:
     ctx.register_tool("fetch", "test", SCHEMA, lambda args, **kw: json.dumps({"page": "page " * 300}))
 
 
-def told(events: tuple[Event, ...]) -> list[str]:
+def told(events: tuple[TurnEvent, ...]) -> list[str]:
     return [event.text for event in events if isinstance(event, Notice)]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.messages import Event, Message, Notice, ToolFinished, TurnFinished
+from hermes_agent.core.messages import Message, Notice, ToolFinished, TurnEvent, TurnFinished
 from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.sessions import SessionCommit, Transcript
 
@@ -59,13 +59,13 @@ def crashed(path: Path, steps: list[Any], stop: Any, **details: Any) -> None:
     fall_back(path)
 
 
-def resumed(bench: Bench) -> list[Event]:
-    async def work() -> list[Event]:
+def resumed(bench: Bench) -> list[TurnEvent]:
+    async def work() -> list[TurnEvent]:
         (left,) = await bench.agent.unfinished_turns()
         talk = await bench.open(left.session_id, principal=left.principal)
         return [event async for event in talk.resume_turn()]
 
-    events: list[Event] = bench.run(work())
+    events: list[TurnEvent] = bench.run(work())
     return events
 
 
@@ -78,11 +78,11 @@ def states(path: Path) -> list[str]:
         return [row[0] for row in db.execute("SELECT state FROM turns ORDER BY started_at")]
 
 
-def started(event: Event) -> bool:
+def started(event: TurnEvent) -> bool:
     return type(event).__name__ == "ToolStarted"
 
 
-def finished(event: Event) -> bool:
+def finished(event: TurnEvent) -> bool:
     return isinstance(event, ToolFinished)
 
 
@@ -163,7 +163,7 @@ def test_a_new_message_closes_the_turn_that_was_cut_off_and_tells_what_is_unknow
     crashed(tmp_path, [[call(1, "c1", "slow"), call(2, "c2")], "never"], started)
     bench = Bench(tmp_path, ["fine"])
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         talk = await bench.open("s1")
         events = await events_of(talk, "never mind")
         assert [e async for e in talk.resume_turn()] == []
@@ -223,7 +223,7 @@ def test_a_message_that_is_said_again_after_an_error_goes_on_where_its_turn_stop
 def test_what_a_job_told_the_session_meanwhile_is_no_answer_to_a_message(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["hi", "In Rome."])
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         talk = await bench.open("s1")
         await events_of(talk, "hello")
         since = await bench.agent.call_transcript("last_id", "s1")

@@ -12,7 +12,7 @@ import pytest
 
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.messages import Event, Notice, TextDelta, TurnFinished
+from hermes_agent.core.messages import Notice, TextDelta, TurnEvent, TurnFinished
 from hermes_agent.host import Host
 from hermes_agent.policy import NoApprover
 from peers import install
@@ -54,7 +54,7 @@ def at(base_url: str, **more: Any) -> dict[str, Any]:
     return {"provider": "custom", "base_url": base_url, "default": "m-1", **more}
 
 
-async def turn(host: Host, text: str = "hello", talk: Conversation | None = None) -> list[Event]:
+async def turn(host: Host, text: str = "hello", talk: Conversation | None = None) -> list[TurnEvent]:
     talk = talk or await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
     return [event async for event in talk.turn(text)]
 
@@ -70,11 +70,11 @@ def run(host: Host, work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(main())
 
 
-def text_of(events: list[Event]) -> str:
+def text_of(events: list[TurnEvent]) -> str:
     return "".join(e.text for e in events if isinstance(e, TextDelta))
 
 
-def notices(events: list[Event]) -> list[str]:
+def notices(events: list[TurnEvent]) -> list[str]:
     return [e.text for e in events if isinstance(e, Notice)]
 
 
@@ -145,7 +145,7 @@ END = b"data: [DONE]\n\n"
 def test_an_answer_that_breaks_off_is_gone_on_with_and_each_word_is_read_once(build: Build, goes_on: str) -> None:
     broken, whole = [chunk("The way home "), chunk("is long, and ")], [chunk(goes_on, finish_reason="stop"), END]
 
-    async def work() -> tuple[list[Event], Host, list[dict[str, Any]]]:
+    async def work() -> tuple[list[TurnEvent], Host, list[dict[str, Any]]]:
         async with sequence(broken, whole) as server:
             host = build(model=at(server.base_url))
             try:
@@ -178,7 +178,7 @@ def sequence(*answers: list[bytes]) -> Any:
 def test_an_empty_answer_is_asked_again(build: Build) -> None:
     nothing = [chunk("", finish_reason="stop"), END]
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         async with sequence(nothing, [chunk("Here.", finish_reason="stop"), END]) as server:
             host = build(model=at(server.base_url))
             try:
@@ -220,7 +220,7 @@ def test_the_next_provider_answers_and_the_first_rests(
         other.script({"type": "reply", "text": "two"}, {"type": "reply", "text": "three"})
         host = build(model=at(faulty.base_url), fallback_providers=["nobody", at(other.base_url, model="m-2")])
 
-        async def work() -> tuple[list[Event], list[Event]]:
+        async def work() -> tuple[list[TurnEvent], list[TurnEvent]]:
             return await turn(host), await turn(host)
 
         first, second = run(host, work())
@@ -250,7 +250,7 @@ def test_further_keys_of_a_provider_take_over_and_it_is_said_which(
     selection = host.select_model()
     assert [s.endpoint.key_name for s in (selection, *selection.with_other_keys)] == ["BOX_API_KEY", "BOX_TWO"]
 
-    async def work() -> tuple[list[Event], list[Event]]:
+    async def work() -> tuple[list[TurnEvent], list[TurnEvent]]:
         talk = await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
         return [e async for e in talk.turn("hello")], [e async for e in talk.turn("again")]
 
@@ -281,9 +281,9 @@ def test_an_interrupt_ends_the_wait_before_the_next_attempt(faulty: FaultyModel,
     faulty.script({"type": "fail", "status": 429, "retry_after": 100})
     host = build(model=at(faulty.base_url))
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         talk = await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
-        events: list[Event] = []
+        events: list[TurnEvent] = []
         async for event in talk.turn("hello"):
             events.append(event)
             if isinstance(event, Notice):
@@ -403,7 +403,7 @@ async def until(found: Callable[[], Any]) -> Any:
 
 
 def test_neither_a_turn_nor_the_end_of_the_process_waits_for_a_title(build: Build) -> None:
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         replies = [chunk("It is 4.", finish_reason="stop"), END]
         async with raw_server(hold=True, before=[replies]) as server:  # the title never comes
             host = build(model=at(server.base_url), auxiliary={"title_generation": {"enabled": True}})

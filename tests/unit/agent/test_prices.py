@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.app.command_line import run
-from hermes_agent.core.messages import Event, Notice
+from hermes_agent.core.messages import Notice, TurnEvent
 from hermes_agent.host import Host
 from hermes_agent.models.model_catalog import ModelCatalog
 from hermes_agent.models.providers import LOCAL, ModelEndpoint
@@ -21,7 +21,7 @@ from hermes_agent.testing import ModelFailure, PluginHost, ScriptedModel, call, 
 UNKNOWN = "the price of scripted-model of custom is unknown"
 
 
-def told(events: tuple[Event, ...]) -> list[str]:
+def told(events: tuple[TurnEvent, ...]) -> list[str]:
     return [event.text for event in events if isinstance(event, Notice)]
 
 

@@ -19,7 +19,7 @@ from hermes_agent.agent.subagents import DelegationSettings
 from hermes_agent.agent.system_prompt import SystemPromptBuilder
 from hermes_agent.builtin_tools import feature as task_tools
 from hermes_agent.contracts.tool import ApprovalRequest
-from hermes_agent.core.messages import Event, Message, ToolCall, ToolFinished, TurnFinished, Usage
+from hermes_agent.core.messages import Message, ToolCall, ToolFinished, TurnEvent, TurnFinished, Usage
 from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest
@@ -100,7 +100,7 @@ class House(Bench):
         )
 
 
-def reports(events: list[Event]) -> list[dict[str, Any]]:
+def reports(events: list[TurnEvent]) -> list[dict[str, Any]]:
     result = next(e.result for e in events if isinstance(e, ToolFinished))
     found: list[dict[str, Any]] = json.loads(result)["results"]
     return found
@@ -116,7 +116,7 @@ def test_a_task_is_worked_on_in_a_session_of_its_own_and_only_the_summary_comes_
     for hook in ("subagent_start", "subagent_stop"):
         house.hooks.add(hook, lambda _hook=hook, **kw: seen.__setitem__(_hook, kw), "observer")
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await house.open("s1", principal="chat:1"), "go")
 
     events = house.run(work())
@@ -166,7 +166,7 @@ def test_several_tasks_run_at_once_and_their_reports_keep_the_order(tmp_path: Pa
         "subagent_stop", lambda child_summary, **kw: loop.call_soon_threadsafe(second.set), "observer"
     )  # the first one ends after another one
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         nonlocal loop
         loop = asyncio.get_running_loop()
         return await events_of(await house.open("s1"), "go")
@@ -195,7 +195,7 @@ def test_an_interrupt_of_the_parent_reaches_its_sub_agents_and_their_tools(tmp_p
     stopped: list[str] = []
     house.hooks.add("subagent_stop", lambda child_status, **kw: stopped.append(child_status), "observer")
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         talk = await house.open("s1")
 
         async def stop() -> None:
@@ -222,7 +222,7 @@ def test_a_sub_agent_has_a_budget_of_its_own(tmp_path: Path) -> None:
         count=[*calls[:2], "I ran out of steps and this is what I have"],
     )
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await house.open("s1"), "go")
 
     (report,) = reports(house.run(work()))
@@ -239,7 +239,7 @@ def test_sub_agents_nest_as_deep_as_the_operator_says(tmp_path: Path) -> None:
         leaf=["I did it"],
     )
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await house.open("s1"), "go")
 
     assert reports(house.run(work()))[0]["summary"] == "the leaf did it"
@@ -256,7 +256,7 @@ def test_only_tools_of_the_toolsets_that_were_given(tmp_path: Path) -> None:
         count=["1"],
     )
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await house.open("s1"), "go")
 
     events = house.run(work())
@@ -283,7 +283,7 @@ class Screen:
 def test_in_the_background_the_report_is_said_into_the_conversation(tmp_path: Path) -> None:
     house = House(tmp_path, go=[[delegate(goal="count", background=True)], "I wait."], count=["three"])
 
-    async def work() -> tuple[list[Event], str]:
+    async def work() -> tuple[list[TurnEvent], str]:
         house.agent.injected.front_end = screen = Screen()
         events = await events_of(await house.open("s1"), "go")
         await screen.said.wait()
@@ -463,7 +463,7 @@ def test_a_sub_agent_asks_the_person_of_its_parent(tmp_path: Path) -> None:
         owner=Owner(BUILTIN),
     )
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await house.agent.open("s1", platform="cli", approver=Person()), "go")
 
     assert reports(house.run(work()))[0]["summary"] == "ok"
@@ -560,7 +560,7 @@ def test_a_sub_agent_works_where_its_session_was_opened_whatever_a_link_makes_of
     house.tools.register("moves", "test", {"name": "moves", "parameters": {"type": "object"}}, moves)
     house.hooks.add("subagent_start", lambda **kw: seen.extend(t.cwd for t in house.agent.open_conversations), "seen")
 
-    async def run() -> list[Event]:
+    async def run() -> list[TurnEvent]:
         return await events_of(await house.open("s1", cwd=work), "go")
 
     house.run(run())

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.contracts.tool import ApprovalRequest
-from hermes_agent.core.messages import Event, Notice, ToolCall, ToolFinished, ToolStarted, TurnFinished
+from hermes_agent.core.messages import Notice, ToolCall, ToolFinished, ToolStarted, TurnEvent, TurnFinished
 from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.policy import Choice, Refusal
 from hermes_agent.tools.call_scope import may_run_in_parallel
@@ -47,7 +47,7 @@ def test_calls_of_readers_run_at_once_and_their_results_keep_the_order_of_the_ca
 
     register(bench, "read_file", read)
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         events = []
         async for event in (await bench.open()).turn("read both"):
             events.append(event)
@@ -101,7 +101,7 @@ def test_calls_that_run_at_once_are_told_to_stop_when_their_time_is_over(
     register(bench, "quick", bench._echo, parallel_safe=True)
     register(bench, "slow", slow, parallel_safe=True)
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
     events = bench.run(work())
@@ -126,7 +126,7 @@ def test_an_interrupt_reaches_all_calls_that_run_at_once_and_keeps_what_is_done(
     register(bench, "quick", bench._echo, parallel_safe=True)
     register(bench, "slow", slow, parallel_safe=True)
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         talk = await bench.open()
         events = []
         async for event in talk.turn("go"):
@@ -153,7 +153,7 @@ def test_an_interrupt_reaches_all_calls_that_run_at_once_and_keeps_what_is_done(
 def test_three_identical_calls_bring_a_notice_and_the_fifth_ends_the_turn(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [*([call(1, f"c{n}")] for n in range(1, 6)), "never asked"])
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
     events = bench.run(work())
@@ -173,7 +173,7 @@ def test_a_call_with_other_arguments_between_them_starts_the_count_anew(tmp_path
     steps = [[call(1, "a")], [call(1, "b")], [call(2, "c")], [call(1, "d"), call(1, "e")], "fine"]
     bench = Bench(tmp_path, steps)
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
     assert bench.run(work())[-1].reason == "answered"
@@ -183,7 +183,7 @@ def test_a_call_with_other_arguments_between_them_starts_the_count_anew(tmp_path
 def test_five_identical_calls_in_one_answer_are_counted_like_those_of_five(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1, f"c{n}") for n in range(7)], "on we go"])
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         talk = await bench.open()
         events = await events_of(talk, "go")
         await events_of(talk, "and?")
@@ -198,7 +198,7 @@ def test_five_identical_calls_in_one_answer_are_counted_like_those_of_five(tmp_p
 def test_repetition_can_be_left_alone(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [*([call(1, f"c{n}")] for n in range(7)), "done"], notice_after=0, end_after=0)
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
     assert bench.run(work())[-1].reason == "answered"
@@ -209,7 +209,7 @@ def test_repetition_can_be_left_alone(tmp_path: Path) -> None:
 def test_the_tokens_of_a_turn_are_a_budget_too(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], [call(2)], "that is all"], max_turn_tokens=24)
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
     events = bench.run(work())
@@ -228,7 +228,7 @@ def test_what_is_said_while_the_budget_runs_out_reaches_the_last_answer(tmp_path
 
     register(bench, "say", say)
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await bench.open("s1"), "coffee")
 
     bench.run(work())
@@ -257,10 +257,10 @@ def test_the_questions_of_an_interrupted_turn_are_closed_at_once(tmp_path: Path)
 
     register(bench, "danger", bench._echo, approval=ask, parallel_safe=True)
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         person = Person()
         talk = await bench.agent.open(platform="cli", approver=person)
-        events: list[Event] = []
+        events: list[TurnEvent] = []
 
         async def turn() -> None:
             async for event in talk.turn("go"):
@@ -297,7 +297,7 @@ def test_nobody_is_asked_for_a_turn_that_was_interrupted_meanwhile(tmp_path: Pat
 
     register(bench, "danger", bench._echo, approval=ask)
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         talk = await bench.agent.open(platform="cli", approver=Person())
         turn = asyncio.ensure_future(events_of(talk, "go"))
         await asyncio.to_thread(guarding.wait, LIMIT_S)
@@ -316,7 +316,7 @@ def test_arguments_that_do_not_parse_are_repetition_when_they_are_the_same(tmp_p
     steps = [[ToolCall(f"c{n}", "echo", "{n: 1")] for n in range(5)]
     bench = Bench(tmp_path, [*steps, "never"])
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
     assert bench.run(work())[-1].reason == "stopped"

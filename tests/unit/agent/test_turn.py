@@ -19,13 +19,13 @@ from hermes_agent.agent.system_prompt import SystemPromptBuilder
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import (
-    Event,
     Message,
     Notice,
     TextDelta,
     ToolCall,
     ToolFinished,
     ToolStarted,
+    TurnEvent,
     TurnFinished,
 )
 from hermes_agent.core.registry import BUILTIN, Owner
@@ -86,7 +86,7 @@ class Bench:
         return asyncio.run(main())
 
 
-async def events_of(talk: Conversation, text: str) -> list[Event]:
+async def events_of(talk: Conversation, text: str) -> list[TurnEvent]:
     return [event async for event in talk.turn(text)]
 
 
@@ -97,7 +97,7 @@ def call(n: int | str, call_id: str = "c1", name: str = "echo") -> ToolCall:
 def test_a_tool_call_runs_and_its_result_goes_back_to_the_model(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call("7")], "It said 7."])
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await bench.open("s1"), "echo 7")
 
     events = bench.run(work())
@@ -188,7 +188,7 @@ def test_what_was_injected_is_sent_again_by_the_next_conversation_of_the_session
 def test_arguments_that_do_not_parse_become_a_result_and_the_turn_goes_on(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[ToolCall("c1", "echo", "{n: 1")], "sorry"])
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "x")
 
     events = bench.run(work())
@@ -211,7 +211,7 @@ def test_an_unknown_tool_is_an_error_the_model_sees(tmp_path: Path) -> None:
 def test_the_budget_ends_with_one_answer_without_tools(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1)], [call(2, "c2")], "that is all"], max_turns=2)
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
     events = bench.run(work())
@@ -243,9 +243,9 @@ def test_an_interrupt_while_the_model_writes_keeps_what_was_said(tmp_path: Path)
     never = asyncio.Event()
     bench = Bench(tmp_path, [never, "on we go"])
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         talk = await bench.open()
-        events: list[Event] = []
+        events: list[TurnEvent] = []
         async for event in talk.turn("tell me"):
             events.append(event)
             if isinstance(event, TextDelta):
@@ -269,7 +269,7 @@ def test_an_interrupt_reaches_a_turn_that_has_hardly_begun(tmp_path: Path) -> No
             assert go_on.wait(10)
             return super().unfinished(*args)
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         bench.agent.open_transcript = lambda: Slow(tmp_path / "state.db")
         talk = await bench.open("s1")
         await events_of(talk, "first")
@@ -297,7 +297,7 @@ def test_an_interrupt_reaches_a_running_tool_and_every_call_gets_a_result(tmp_pa
 
     bench.tools.register("wait", "test", ECHO, wait, owner=Owner(BUILTIN))
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         talk = await bench.open("s1")
 
         async def stop() -> None:
@@ -334,7 +334,7 @@ def test_a_tool_that_needs_a_person_is_refused_where_nobody_is(tmp_path: Path) -
 
     bench.tools.register("danger", "test", ECHO, danger, approval=ask, owner=Owner(BUILTIN))
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
     events = bench.run(work())
@@ -377,7 +377,7 @@ def test_a_guard_that_raises_blocks_the_call_and_names_its_plugin(tmp_path: Path
 
     bench.hooks.add("pre_tool_call", guard, "sentry")
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         return await events_of(await bench.open(), "go")
 
     events = bench.run(work())

@@ -13,7 +13,7 @@ import pytest
 
 from hermes_agent.agent.settings import UsageLimits
 from hermes_agent.app.command_line import run
-from hermes_agent.core.messages import Event, TurnFinished, Usage
+from hermes_agent.core.messages import TurnEvent, TurnFinished, Usage
 from hermes_agent.sessions import Transcript, UsageLedger, UsageRecord
 from hermes_agent.testing import call as scripted_call
 from hermes_agent.testing import plugin_host
@@ -36,7 +36,7 @@ def ends(path: Path, limits: UsageLimits, *, platform: str = "cli", before: int 
         book.close()
     bench = Bench(path, [[call(1)], "one", "two"], limits=limits)
 
-    async def work() -> list[Event]:
+    async def work() -> list[TurnEvent]:
         talk = await bench.open("s1", platform=platform)
         return [(await events_of(talk, text))[-1] for text in ("go", "again")]
 

@@ -1,8 +1,25 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
+
 import pytest
 
-from hermes_agent.core.messages import Message, ToolCall, Usage, text_content
+from hermes_agent.core.messages import (
+    Message,
+    Notice,
+    StopSentence,
+    TextDelta,
+    ToolCall,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnFinished,
+    TurnSink,
+    Usage,
+    fold,
+    text_content,
+)
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "calc", "arguments": '{"a": 1}'}}
 
@@ -70,3 +87,89 @@ def test_usage_adds_up():
     total = Usage(1, 2, 3) + Usage(10, 20, 30)
 
     assert (total, total.total_tokens) == (Usage(11, 22, 33), 33)
+
+
+class Calls(TurnSink):
+    """Records which method got which event."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, object]] = []
+
+    def text(self, delta: str) -> None:
+        self.calls.append(("text", delta))
+
+    def tool_started(self, event: ToolStarted) -> None:
+        self.calls.append(("tool_started", event))
+
+    def tool_finished(self, event: ToolFinished) -> None:
+        self.calls.append(("tool_finished", event))
+
+    def notice(self, event: Notice) -> None:
+        self.calls.append(("notice", event))
+
+    def finished(self, event: TurnFinished) -> None:
+        self.calls.append(("finished", event))
+
+
+STARTED, ENDED = ToolStarted("c", "calc", {}), ToolFinished("c", "calc", "4", "ok", 1)
+NOTICE, END = Notice("slow"), TurnFinished("4, stop", "stopped", Usage(), "m")
+
+
+async def stream(*events: TurnEvent, error: Exception | None = None) -> AsyncGenerator[TurnEvent, None]:
+    for event in events:
+        yield event
+    if error is not None:
+        raise error
+
+
+def test_fold_gives_each_event_to_its_method_and_returns_the_end():
+    sink = Calls()
+    end = asyncio.run(fold(stream(STARTED, ENDED, NOTICE, TextDelta("4"), StopSentence(", stop"), END), sink))
+
+    assert end is END
+    texts = [("text", "4"), ("text", ", stop")]
+    assert sink.calls == [
+        ("tool_started", STARTED),
+        ("tool_finished", ENDED),
+        ("notice", NOTICE),
+        *texts,
+        ("finished", END),
+    ]
+
+
+def test_a_sink_can_tell_the_sentence_of_the_agent_from_the_answer():
+    class Sentences(Calls):
+        def stop_sentence(self, text: str) -> None:
+            self.calls.append(("sentence", text))
+
+    sink = Sentences()
+    asyncio.run(fold(stream(TextDelta("4"), StopSentence(", stop"), END), sink))
+
+    assert sink.calls == [("text", "4"), ("sentence", ", stop"), ("finished", END)]
+
+
+def test_fold_of_nothing_to_resume_is_none_and_an_error_passes():
+    assert asyncio.run(fold(stream())) is None
+    sink = Calls()
+    with pytest.raises(RuntimeError, match="broken"):
+        asyncio.run(fold(stream(TextDelta("4"), error=RuntimeError("broken")), sink))
+    assert sink.calls == [("text", "4")]
+
+
+def test_fold_closes_the_stream_when_the_sink_fails():
+    closed = []
+
+    async def turn() -> AsyncGenerator[TurnEvent, None]:
+        try:
+            yield TextDelta("4")
+            yield END
+        finally:
+            closed.append(True)
+
+    class Broken(TurnSink):
+        def text(self, delta: str) -> None:
+            raise OSError("no terminal")
+
+    with pytest.raises(OSError, match="no terminal"):
+        asyncio.run(fold(turn(), Broken()))
+    assert closed == [True]

@@ -11,11 +11,11 @@ from typing import Any
 
 from hermes_agent.core.messages import (
     Content,
-    Event,
     Message,
     TextDelta,
     ToolFinished,
     ToolStarted,
+    TurnEvent,
     TurnFinished,
     Usage,
     text_content,
@@ -28,7 +28,7 @@ KEY = "key-of-this-test-0123456789"
 USAGE = Usage(12, 3, 4)
 LIMIT_S = 5.0
 
-Play = Callable[["ScriptedTalk", Content], AsyncIterator[Event]]
+Play = Callable[["ScriptedTalk", Content], AsyncIterator[TurnEvent]]
 
 
 @dataclass
@@ -87,7 +87,7 @@ class ScriptedTalk:
         self._keep = keep
         self._playing = False
 
-    async def turn(self, content: Content, *, options: RequestOptions = NO_OPTIONS) -> AsyncIterator[Event]:
+    async def turn(self, content: Content, *, options: RequestOptions = NO_OPTIONS) -> AsyncIterator[TurnEvent]:
         self.agent.options.append(options)
         self._playing = True
         if self._keep:
@@ -110,7 +110,7 @@ def finished(text: str, reason: Any = "answered") -> TurnFinished:
 def says(*pieces: str, reason: Any = "answered") -> Play:
     """A turn that says the pieces."""
 
-    async def play(talk: ScriptedTalk, content: Content) -> AsyncIterator[Event]:
+    async def play(talk: ScriptedTalk, content: Content) -> AsyncIterator[TurnEvent]:
         for piece in pieces:
             yield TextDelta(piece)
         yield finished("".join(pieces), reason)
@@ -118,13 +118,13 @@ def says(*pieces: str, reason: Any = "answered") -> Play:
     return play
 
 
-async def echo(talk: ScriptedTalk, content: Content) -> AsyncIterator[Event]:
+async def echo(talk: ScriptedTalk, content: Content) -> AsyncIterator[TurnEvent]:
     """A turn that says what it was asked."""
     yield TextDelta(text_content(content))
     yield finished(text_content(content))
 
 
-async def calculates(talk: ScriptedTalk, content: Content) -> AsyncIterator[Event]:
+async def calculates(talk: ScriptedTalk, content: Content) -> AsyncIterator[TurnEvent]:
     """Text, a tool call, text."""
     yield TextDelta("Let me see.")
     yield ToolStarted("c1", "calculate", {"expression": "2**16"})
@@ -133,10 +133,10 @@ async def calculates(talk: ScriptedTalk, content: Content) -> AsyncIterator[Even
     yield finished("Let me see.\n\nIt is 65536.")
 
 
-def fails(error: Exception, *first: Event) -> Play:
+def fails(error: Exception, *first: TurnEvent) -> Play:
     """A turn that yields `first` and raises."""
 
-    async def play(talk: ScriptedTalk, content: Content) -> AsyncIterator[Event]:
+    async def play(talk: ScriptedTalk, content: Content) -> AsyncIterator[TurnEvent]:
         for event in first:
             yield event
         raise error
@@ -148,7 +148,7 @@ def fails(error: Exception, *first: Event) -> Play:
 class Gate:
     """Turns that begin, wait until the test lets them go on or they are interrupted, and answer with the question."""
 
-    first: Sequence[Event] = ()
+    first: Sequence[TurnEvent] = ()
     begun: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     """What was asked, in the order in which turns began."""
     go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -157,7 +157,7 @@ class Gate:
     most: int = 0
     """How many turns ran at once at most."""
 
-    async def play(self, talk: ScriptedTalk, content: Content) -> AsyncIterator[Event]:
+    async def play(self, talk: ScriptedTalk, content: Content) -> AsyncIterator[TurnEvent]:
         self.now += 1
         self.most = max(self.most, self.now)
         self.begun.put_nowait(text_content(content))

@@ -15,7 +15,7 @@ import pytest
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ModelError, ModelErrorKind, UserError
-from hermes_agent.core.messages import Content, Event, Message, Notice, TextDelta, ToolCall, ToolStarted
+from hermes_agent.core.messages import Content, Message, Notice, TextDelta, ToolCall, ToolStarted, TurnEvent
 from hermes_agent.policy import Refusal
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -131,7 +131,7 @@ def test_a_spent_budget_is_the_finish_reason_length() -> None:
 
 
 def test_text_that_was_added_to_the_reply_at_its_end_is_streamed_too() -> None:
-    async def play(talk: ScriptedTalk, content: Content) -> AsyncIterator[Event]:
+    async def play(talk: ScriptedTalk, content: Content) -> AsyncIterator[TurnEvent]:
         yield TextDelta("yes")
         yield Notice("not part of the answer")
         yield finished("yes, signed")
@@ -229,7 +229,7 @@ def test_images_are_passed_on_as_parts() -> None:
     ]
     seen: list[Content] = []
 
-    async def play(talk: ScriptedTalk, content: Content) -> AsyncIterator[Event]:
+    async def play(talk: ScriptedTalk, content: Content) -> AsyncIterator[TurnEvent]:
         seen.append(content)
         yield finished("a cat")
 
@@ -322,7 +322,7 @@ def test_a_request_whose_tools_have_run_is_not_repeated_by_the_client() -> None:
     runs: list[str] = []
     failing = fails(ModelError("unreachable", "gone"), ToolStarted("c1", "terminal", {}))
 
-    async def play(talk: ScriptedTalk, content: Content) -> AsyncIterator[Event]:
+    async def play(talk: ScriptedTalk, content: Content) -> AsyncIterator[TurnEvent]:
         runs.append(talk.session_id)
         async for event in failing(talk, content):
             yield event
