@@ -63,7 +63,7 @@ def test_undo_tells_why_the_files_stay_when_what_was_kept_cannot_be_used(project
         host.ask("write")
         (lock,) = (host.home / "checkpoints").glob("*/lock")
         lock.unlink()
-        lock.mkdir()
+        lock.symlink_to(lock)  # cannot be opened
         assert host.run_command("/undo").startswith("Forgotten: write\nThe files stay as they are: ")
     assert names(project) == {"a.txt": "new\n"}
 
@@ -171,7 +171,7 @@ def test_a_beginning_that_several_ids_have_is_refused_with_their_names(kept):
     found = [Checkpoint(f"1234{n}bcdef", f"r{n}", n, str(kept), None, "", "", "x", (), ()) for n in (1, 2)]
 
     class Two(Checkpoints):
-        def every(self, near: str = "") -> list[Checkpoint]:
+        def all(self, near: str = "") -> list[Checkpoint]:
             return found
 
     checkpoints = Two(kept, PathRules("", ""), CheckpointLimits(), {})

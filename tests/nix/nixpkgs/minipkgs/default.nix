@@ -27,6 +27,7 @@ let
     coreutils = build.hostTool "coreutils" [ "cat" "chmod" "cp" "dirname" "env" "kill" "head" "id" "install" "ln" "ls" "mkdir" "mktemp" "mv" "rm" "sha256sum" "sleep" "sort" "stat" "true" ];
     findutils = build.hostTool "findutils" [ "find" "xargs" ];
     git = build.hostTool "git" [ "git" ];
+    gnumake = build.hostTool "gnumake" [ "make" ];
     gnugrep = build.hostTool "gnugrep" [ "grep" ];
     gnused = build.hostTool "gnused" [ "sed" ];
     jq = build.hostTool "jq" [ "jq" ];
