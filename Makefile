@@ -3,6 +3,10 @@
 # Try it
 #   make run          start a conversation with the embedded model and the example plugin
 #
+# Install it
+#   make install      install for your user: ~/.local/bin/hermes, completion (EXTRAS=local,web)
+#   make uninstall    remove what `make install` installed; the agent's home stays
+#
 # Change it
 #   make check        format, lint, types, layers
 #   make test         every test that this machine can run
@@ -47,7 +51,7 @@ FUZZ := .cache/fuzz/.done
 DOJO := .cache/agentdojo/.done
 GTFOBINS := .cache/gtfobins/.done
 
-.PHONY: help run check test docs hooks lock clean \
+.PHONY: help run install uninstall check test docs hooks lock clean \
   test-light test-all test-nix test-matrix test-vm test-podman test-readme compat properties fuzz \
   chaos-turns chaos attack agentdojo bench commands eval-model soak
 
@@ -78,6 +82,12 @@ $(VENV)/.dev: $(VENV)/.local requirements/dev.txt
 
 run: $(VENV)/.local
 	@examples/run
+
+install:
+	@PYTHON=$(PYTHON) packaging/install --extras '$(or $(EXTRAS),local)'
+
+uninstall:
+	@packaging/install --uninstall
 
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)

@@ -194,7 +194,7 @@ def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-MOST_FILES = 404
+MOST_FILES = 460
 """Modules of the package; the number may fall."""
 
 

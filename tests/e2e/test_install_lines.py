@@ -40,10 +40,10 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
     site = f"{VENV}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     # an isolated build would fetch a newer setuptools than some Pythons give their environments
-    depends = f"rm -rf {site}/setuptools* {site}/pkg_resources {site}/_distutils_hack {site}/distutils-precedence.pth\n"
-    depends += f"echo {sysconfig.get_path('purelib')} > {site}/dependencies.pth\n"
-    lines = install_block().splitlines(keepends=True)
-    script = "".join(line + depends if " -m venv " in line else line for line in lines)
+    before = f"python3 -m venv {VENV}\n"
+    before += f"rm -rf {site}/setuptools* {site}/pkg_resources {site}/_distutils_hack {site}/distutils-precedence.pth\n"
+    before += f"echo {sysconfig.get_path('purelib')} > {site}/dependencies.pth\n"
+    script = before + install_block()
     done = run(script, home)
     assert done.returncode == 0, done.stdout + done.stderr
     return run
@@ -87,3 +87,21 @@ def test_every_extra_has_a_line_in_the_docs() -> None:
     named = " ".join(install_lines())
     assert {name for name in declared if f"[{name}]" not in named} == {"daytona"}  # beside that of modal
     assert "`'.[daytona]'`" in (ROOT / "docs" / "operator" / "commands.md").read_text()
+
+
+def test_make_uninstall_removes_what_make_install_made_and_leaves_the_home(newcomer: Run) -> None:
+    made = "$HOME/.local/share/bash-completion/completions/hermes"
+    done = newcomer(f"test -s {made} && mkdir -p ~/.hermes && make uninstall && test ! -e {made}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "left " in done.stdout and "/.hermes: settings, sessions, plugins and keys" in done.stdout
+    gone = newcomer(f"test ! -e {VENV} && ! command -v hermes && test -d ~/.hermes")
+    assert gone.returncode == 0, gone.stdout + gone.stderr
+
+
+def test_make_install_leaves_another_program_of_the_name_alone(newcomer: Run, tmp_path: Path) -> None:
+    other = tmp_path / "hermes"
+    other.write_text("#!/bin/sh\n")
+    done = newcomer(f"make install HERMES_BIN={tmp_path}")
+    assert done.returncode != 0
+    assert f"{other} exists and is another program" in done.stderr
+    assert other.read_text() == "#!/bin/sh\n"

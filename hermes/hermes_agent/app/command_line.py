@@ -63,6 +63,7 @@ MODULES = {
     "rollback": "cli.sessions:add_rollback",
     "send": "cli.gateway:add_send",
     "sessions": "cli.sessions:add_sessions",
+    "setup": "setup.command:add_setup",
     "skills": "cli.features:add_skills",
     "state": "cli.home:add_state",
     "tools": "cli.tools:add_tools",

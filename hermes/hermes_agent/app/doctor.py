@@ -109,14 +109,14 @@ def _check_server(host: Host, selection: ModelSelection, name: str, *, ask: bool
     elif listed is not None and endpoint.key and fetch_model_ids(replace(endpoint, key="")) is None:
         findings = [Diagnosis("ok", "model", f"{name} ({endpoint.public_url} answers)")]
     else:
-        findings = [_probe(selection, name)]
+        findings = [probe_model(selection, name)]
     yield from findings
     if listed and selection.model and selection.model not in listed and findings[-1].level != "wrong":
         text = f"{selection.provider} does not list {selection.model}"
         yield Diagnosis("note", "model", text, f"`hermes model list {selection.provider}` shows what there is.")
 
 
-def _probe(selection: ModelSelection, name: str) -> Diagnosis:
+def probe_model(selection: ModelSelection, name: str) -> Diagnosis:
     """Return what comes of a chat request without messages: a server refuses it after it looked at the key."""
     url = selection.endpoint.public_url
     request = ModelRequest(selection.model, (), max_tokens=1)
@@ -221,7 +221,7 @@ def _check_loaded(home: Path, *, offline: bool, ask: bool) -> Iterator[Diagnosis
         yield from _guard_check("config", lambda: _names(host))
         yield from _guard_check("cron", lambda: _jobs(host))
         yield from _guard_check("secrets", lambda: _secrets(host))
-        yield from _guard_check("terminal", lambda: _terminal(host))
+        yield from _guard_check("terminal", lambda: terminal_findings(host))
         yield from _guard_check("model", lambda: check_model(host, offline=offline, ask=ask))
         yield from _guard_check("limits", lambda: _limits(host))
         yield from _guard_check("mcp", lambda: _servers(host, offline=offline))
@@ -298,7 +298,7 @@ def _secrets(host: Host) -> Iterator[Diagnosis]:
         yield Diagnosis("ok", "secrets", "nobody else may read them")
 
 
-def _terminal(host: Host) -> Iterator[Diagnosis]:
+def terminal_findings(host: Host) -> Iterator[Diagnosis]:
     """Yield where commands run, after one did."""
     remedy = "docs/operator/commands.md says what each backend needs."
     try:

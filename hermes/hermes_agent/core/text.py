@@ -122,7 +122,7 @@ def has_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool
 
 SUBCOMMANDS = (
     "auth", "completion", "config", "cron", "doctor", "gateway", "insights", "logs", "mcp", "memory", "model",
-    "pairing", "plugins", "profile", "rollback", "send", "sessions", "skills", "state", "tools",
+    "pairing", "plugins", "profile", "rollback", "send", "sessions", "setup", "skills", "state", "tools",
 )  # fmt: skip
 """The subcommands of `hermes`; `app/command_line.py` says where each is. A plugin's command of such a name would never
 be reached, and is refused."""

@@ -1,0 +1,1 @@
+"""`hermes setup`: from an empty home to the first answer."""

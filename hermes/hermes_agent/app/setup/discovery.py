@@ -1,0 +1,103 @@
+"""What a machine already has for a first start: keys in the environment, model servers on loopback.
+
+Nothing is written, and nothing outside this machine is contacted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.host import Host
+from hermes_agent.models.model_catalog import fetch_model_ids
+from hermes_agent.models.providers import ModelEndpoint, ModelProvider
+
+CONNECT_S = 0.5
+"""Seconds that a server on this machine may take to accept a connection."""
+
+
+class FoundKey(NamedTuple):
+    """A key of a model provider."""
+
+    provider: ModelProvider
+    variable: str
+    """Name under which the key was found."""
+
+
+class FoundServer(NamedTuple):
+    """A model server on this machine that lists its models."""
+
+    provider: ModelProvider
+    base_url: str
+    models: tuple[str, ...]
+
+
+class SetupSurvey(NamedTuple):
+    """Everything that was found."""
+
+    keys: tuple[FoundKey, ...]
+    servers: tuple[FoundServer, ...]
+    local_problem: str
+    """Why the embedded model cannot answer yet; empty when it can."""
+
+    def lines(self) -> list[str]:
+        """Return one line for each thing that was found."""
+        found = [
+            f"{server.provider.display_name} at {server.base_url}: {_models(server.models)}" for server in self.servers
+        ]
+        found += [f"a key of {key.provider.display_name} ({key.variable})" for key in self.keys]
+        return found + ([] if self.local_problem else ["the embedded model"])
+
+
+def _models(names: tuple[str, ...]) -> str:
+    if len(names) == 1:
+        return f"the model {names[0]}"
+    return f"{len(names)} models" if names else "no model is loaded"
+
+
+def discover(host: Host) -> SetupSurvey:
+    """Look for keys, servers and the embedded model; takes at most a few seconds."""
+    providers = host.model_providers.providers()
+    return SetupSurvey(
+        tuple(key for provider in providers if (key := _find_key(host, provider)) is not None),
+        tuple(server for provider in providers if (server := _find_server(host, provider)) is not None),
+        explain_local(host),
+    )
+
+
+def explain_local(host: Host) -> str:
+    """Return why the embedded model cannot answer, or "" if it can."""
+    try:
+        host.select_model(settings={"provider": "local", "local": (host.config.get("model") or {}).get("local") or {}})
+    except UserError as exc:
+        return exc.message
+    return ""
+
+
+def _find_key(host: Host, provider: ModelProvider) -> FoundKey | None:
+    # a token of GitHub or of a cloud serves other purposes: it is no sign that its owner wants to chat with it
+    if not provider.needs_key or provider.profile.auth_type != "api_key":
+        return None
+    named = next((name for name in provider.key_names if (host.credentials.get(name) or "").strip()), None)
+    return None if named is None else FoundKey(provider, named)
+
+
+def _find_server(host: Host, provider: ModelProvider) -> FoundServer | None:
+    """Return the server at the address of a provider's variable or profile, if it answers there."""
+    if not provider.profile.has_own_models:
+        return None
+    named = next((address for name in provider.base_url_names if (address := host.credentials.get(name))), "")
+    address = (named or provider.base_url).rstrip("/")
+    place = urlsplit(address)
+    if not named and place.hostname not in ("127.0.0.1", "localhost", "::1"):
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        with socket.create_connection((place.hostname or "", place.port or 80), CONNECT_S):
+            pass
+        models = fetch_model_ids(ModelEndpoint(provider, address, "", ""))
+        if models is not None:
+            return FoundServer(provider, address, tuple(models))
+    return None

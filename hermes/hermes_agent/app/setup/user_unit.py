@@ -1,0 +1,123 @@
+"""The daemon as a service of the systemd user manager: its unit is written, started and removed again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.system.files import write_atomic
+
+UNIT = "hermes-agent.service"
+LIMIT_S = 90.0
+"""Seconds that `systemctl` may take; a start waits until the daemon serves."""
+
+_TEXT = """\
+# Written by `hermes setup`; `hermes setup --remove-service` removes it.
+[Unit]
+Description=hermes-agent
+After=network-online.target
+
+[Service]
+Type=notify
+NotifyAccess=main
+FileDescriptorStoreMax=8
+Environment=FDSTORE=8
+Environment={home}
+ExecStart={program} gateway run
+ExecReload=kill -HUP $MAINPID
+WatchdogSec=60
+TimeoutStartSec=60
+TimeoutStopSec=30
+KillMode=mixed
+Restart=on-failure
+RestartSec=5
+RestartPreventExitStatus=2 75 78
+LimitNOFILE=1024:65536
+UMask=0077
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def unit_path() -> Path:
+    """Return where the unit of this user belongs."""
+    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(base) / "systemd" / "user" / UNIT
+
+
+def explain_no_manager() -> str:
+    """Return why there is no user manager of systemd to start a service, or "" if there is one."""
+    if shutil.which("systemctl") is None:
+        return "systemd is not installed"
+    if not os.environ.get("XDG_RUNTIME_DIR"):
+        return "XDG_RUNTIME_DIR is not set: this is no login session"
+    answers = _run("show-environment").returncode == 0
+    return "" if answers else "the user manager of systemd does not answer"
+
+
+def install_unit(home: Path) -> Path:
+    """Write the unit for the daemon of `home`, start it, and return its path.
+
+    Raises:
+        UserError: there is no user manager, or the daemon does not start; its log is named.
+    """
+    if why := explain_no_manager():
+        raise UserError(f"no user service can be started: {why}", hint="docs/operator/service.md has other ways.")
+    path = unit_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = _TEXT.format(home=_quote(f"HERMES_HOME={home}"), program=_quote(_program()))
+    write_atomic(path, text, mode=0o644)
+    _systemctl("daemon-reload")
+    _systemctl("enable", "--now", UNIT)
+    return path
+
+
+def remove_unit() -> Path | None:
+    """Stop the service and remove its unit; return the path, or None if there was none."""
+    path = unit_path()
+    if not path.exists():
+        return None
+    if not explain_no_manager():
+        _systemctl("disable", "--now", UNIT)
+    path.unlink()
+    if not explain_no_manager():
+        _systemctl("daemon-reload")
+    return path
+
+
+def _program() -> str:
+    """Return the `hermes` of this installation."""
+    beside = Path(sys.executable).with_name("hermes")
+    found = str(beside) if beside.exists() else shutil.which("hermes")
+    if found is None:
+        raise UserError("the program `hermes` is not on the PATH", hint="Install the agent (README.md, Install).")
+    return found
+
+
+def _quote(text: str) -> str:
+    """Return a word of a unit file: quoted, with `%` and `$` as themselves."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"'
+
+
+def _systemctl(*arguments: str) -> None:
+    done = _run(*arguments)
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split())
+        raise UserError(
+            f"`systemctl --user {' '.join(arguments)}` failed with status {done.returncode}: {said}",
+            hint="`journalctl --user -u hermes-agent -n 20` says why.",
+        )
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["systemctl", "--user", *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", f"no answer within {LIMIT_S:g} seconds")
