@@ -40,7 +40,7 @@ converse say:hello 'hear:Nothing to do'
 
 # help is short; a dangerous command waits for an answer, either way
 converse say:'!help' 'hear:!help all' | tee "$HOME/help.txt"
-[ "$(wc -l <"$HOME/help.txt")" -eq 3 ] || fail "!help is not three lines"
+[ "$(wc -l <"$HOME/help.txt")" -le 3 ] || fail "!help is more than three lines"
 converse 'say:use terminal {"command": "mkdir build && touch build/kept && pwd"}' "hear:$HOME/.hermes/workspace"
 work=$HOME/.hermes/workspace
 [ -e "$work/build/kept" ] || fail "a command of a chat does not write where the daemon works"
