@@ -5,14 +5,13 @@ Handlers of Slack's buttons that plugins registered; the Slack adapter binds the
 
 from __future__ import annotations
 
-import copy
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.adapters.registry import SLACK_ACTION
-from hermes_agent.core.registry import Registry, RegistryEntry
+from hermes_agent.core.registry import Registry, StoreGroup
 
 if TYPE_CHECKING:
     from hermes_agent.adapters.base import BasePlatformAdapter
@@ -171,12 +170,12 @@ def _matches_action(wanted: Any, action: Mapping[str, Any]) -> bool:
     return all(said.search(has) is not None if isinstance(said, re.Pattern) else said == has for said, has in told)
 
 
-class SlackActions:
+class SlackActions(StoreGroup):
     """In order of registration; two plugins may handle one id."""
 
     def __init__(self) -> None:
         _action_stores.add(self)
-        self._actions: Registry[SlackAction] = Registry(SLACK_ACTION.label)
+        self._entries: Registry[SlackAction] = Registry(SLACK_ACTION.label)
 
     def add(self, action_id: Any, callback: Any, *, plugin: str) -> SlackAction:
         """Register a handler; the same plugin's handler for the same id is replaced.
@@ -191,37 +190,9 @@ class SlackActions:
         if not callable(callback):
             raise ValueError(f"the callback of the Slack action {action_id!r} cannot be called: {callback!r}")
         action = SlackAction(action_id, callback, plugin)
-        self._actions.add(f"{plugin}: {action_id!r}", action, owner=plugin)
+        self._entries.add(f"{plugin}: {action_id!r}", action, owner=plugin)
         return action
 
     def items(self) -> list[SlackAction]:
         """Return the handlers."""
-        return [action for _, action in self._actions.items()]
-
-    def snapshot(self) -> dict[str, RegistryEntry[SlackAction]]:
-        """Return the state for `restore`."""
-        return self._actions.snapshot()
-
-    def restore(self, state: dict[str, RegistryEntry[SlackAction]]) -> None:
-        """Go back to a `snapshot`."""
-        self._actions.restore(state)
-
-    def owned_by(self, owner: str) -> list[str]:
-        """Return the ids that a plugin handles."""
-        return [action.display_id for action in self.items() if action.plugin == owner]
-
-    def remove_owner(self, owner: str) -> list[str]:
-        """Forget the handlers of a plugin and return their ids."""
-        names = self.owned_by(owner)
-        self._actions.remove_owner(owner)
-        return names
-
-    def fork(self, without: str) -> Self:
-        """Return handlers of their own with the same content, but for those of `without`."""
-        fork = copy.copy(self)
-        fork._actions = self._actions.fork(without)
-        return fork
-
-    def adopt(self, owner: str, fork: Self) -> None:
-        """Replace, in one step, the handlers of `owner` by those that it has in `fork`."""
-        self._actions.adopt(owner, fork._actions)
+        return [action for _, action in self._entries.items()]

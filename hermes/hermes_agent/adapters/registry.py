@@ -8,7 +8,6 @@ Which platforms the config and the environment enable, and with which settings. 
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
@@ -18,7 +17,16 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from hermes_agent.adapters.config import BUILTIN_PLATFORMS, HomeChannel, Platform, PlatformConfig, add_lookup
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.core.registry import BUILTIN, Conflict, Owner, Registry, RegistryEntry, current_owner, staged_store
+from hermes_agent.core.registry import (
+    BUILTIN,
+    Conflict,
+    Owner,
+    RegistrationStore,
+    Registry,
+    StoreGroup,
+    current_owner,
+    staged_store,
+)
 
 __all__ = [
     "GatewayConfig",
@@ -124,15 +132,17 @@ def platform_in_creation() -> Platform | None:
     return Platform(name) if name else None
 
 
-class PlatformRegistry:
+class PlatformRegistry(StoreGroup):
     """Platforms by name, in order of registration. The method names are upstream's.
 
     A deferred one is a function that registers the platform when somebody asks for it.
     """
 
+    _parts = ("_entries", "_deferred")
+
     def __init__(self) -> None:
         self._entries: Registry[PlatformEntry] = Registry(PLATFORM.label)
-        self._deferred: dict[str, Callable[[], Any]] = {}
+        self._deferred: Registry[Callable[[], Any]] = Registry(f"deferred {PLATFORM.label}")
         add_lookup(self)
 
     def register(self, entry: PlatformEntry) -> None:
@@ -164,18 +174,18 @@ class PlatformRegistry:
             raise Conflict(PLATFORM.label, name, BUILTIN, owner.key)
         present = self._entries.get(name)
         self._entries.add(name, entry, owner=owner.key, replace=owner.may_override)
-        self._deferred.pop(name, None)
+        self._deferred.remove(name)
         if present is not None:
             logger.debug("Platform '%s' re-registered (was %s, now %s)", name, present.source, entry.source)
 
     def register_deferred(self, name: str, loader: Callable[[], Any]) -> None:
         """Let `loader` register the platform when somebody asks for it; a name that is taken is left alone."""
         if self._entries.get(name) is None:
-            self._deferred[name] = loader
+            self._deferred.add(name, loader, owner=current_owner().key, replace=True)
 
     def unregister(self, name: str) -> bool:
         """Forget a platform; false when there is none."""
-        deferred = self._deferred.pop(name, None) is not None
+        deferred = self._deferred.remove(name)
         return self._entries.remove(name) or deferred
 
     def get(self, name: str) -> PlatformEntry | None:
@@ -185,7 +195,7 @@ class PlatformRegistry:
 
     def all_entries(self) -> list[PlatformEntry]:
         """Return every platform; what was deferred is loaded."""
-        for name in list(self._deferred):
+        for name in self._deferred:
             self._load(name)
         return self.loaded_entries()
 
@@ -208,10 +218,6 @@ class PlatformRegistry:
     def owner(self, name: str) -> str | None:
         """Return the key of the plugin that registered it."""
         return self._entries.owner(name)
-
-    def owned_by(self, owner: str) -> list[str]:
-        """Return what a plugin registered."""
-        return self._entries.owned_by(owner)
 
     def availability(self, name: str) -> PlatformAvailability:
         """Ask `check_fn`; one that raises means no, with the exception as the reason."""
@@ -240,35 +246,16 @@ class PlatformRegistry:
             logger.error("Failed to create adapter for platform '%s': %s", name, exc, exc_info=True)
             return None
 
-    def snapshot(self) -> tuple[dict[str, RegistryEntry[PlatformEntry]], dict[str, Callable[[], Any]]]:
-        """Return the state for `restore`."""
-        return self._entries.snapshot(), dict(self._deferred)
-
-    def restore(self, state: tuple[dict[str, RegistryEntry[PlatformEntry]], dict[str, Callable[[], Any]]]) -> None:
-        """Go back to a `snapshot`."""
-        entries, deferred = state
-        self._entries.restore(entries)
-        self._deferred = dict(deferred)
-
-    def fork(self, without: str) -> Self:
-        """Return a registry of its own with the same content, but for what `without` registered."""
-        fork = copy.copy(self)
-        fork._entries, fork._deferred = self._entries.fork(without), dict(self._deferred)
-        add_lookup(fork)
-        return fork
-
-    def adopt(self, owner: str, fork: Self) -> None:
-        """Replace, in one step, what `owner` has here by what it has in `fork`."""
-        self._entries.adopt(owner, fork._entries)
-
-    def remove_owner(self, owner: str) -> list[str]:
-        """Forget the platforms of a plugin and return their names; what it had replaced comes back."""
-        return self._entries.remove_owner(owner)
+    def with_stores(self, stores: Iterable[RegistrationStore]) -> Self:
+        """Return a copy with other platforms, which `Platform` knows, too."""
+        other = super().with_stores(stores)
+        add_lookup(other)
+        return other
 
     def _load(self, name: str) -> None:
         """Run the loader of a deferred platform; it is asked once, whatever comes of it."""
-        loader = self._deferred.pop(name, None)
-        if loader is None:
+        loader = self._deferred.get(name)
+        if loader is None or not self._deferred.remove(name):
             return
         try:
             loader()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hermes_agent.contracts.command import COMMAND, EVERYWHERE, SlashCommand, Where
-from hermes_agent.core.registry import BUILTIN, Registry
+from hermes_agent.core.registry import BUILTIN, RegistryFront
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def _always(command: SlashCommand) -> bool:
     return True
 
 
-class CommandTable(Registry[SlashCommand]):
+class CommandTable(RegistryFront[SlashCommand]):
     """Slash commands of all front ends; what is the agent's own wins over plugins.
 
     The registry holds the commands that every front end has: those of plugins are such. A command of some front ends
@@ -102,7 +102,7 @@ class CommandTable(Registry[SlashCommand]):
             return False
         command = replace(command, name=key)
         if command.where == EVERYWHERE:
-            self.add(key, command, owner=owner)
+            self._entries.add(key, command, owner=owner)
         else:
             for where in command.where:
                 self._by_front_end[where][key] = command

@@ -1,8 +1,9 @@
-"""The one registry class: named things with an owner.
+"""Registries: named values with an owner, listeners by name, and who registers in the current context.
 
-Lists, mappings and sets that refuse a change, which would have no effect, and say what to call instead.
-
-Who registers right now: bound to the context that registers, never guessed from stack frames or names.
+`Registry` and `ListenerStore` are the only stores of registrations. An object with a richer interface holds them and is
+a `StoreGroup`. A plugin that is loaded while others serve registers in a fork of each store; `adopt` then replaces its
+old entries by the new ones in one step. The owner is bound to the context that registers, never guessed from stack
+frames or names.
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, Generic, NamedTuple, NoReturn, Self, TypeVar
-
-T = TypeVar("T")
+from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar
 
 BUILTIN = "builtin"
-"""Owner of what the agent itself brings."""
+"""Owner of the agent's own registrations."""
+
+T = TypeVar("T")
+E = TypeVar("E")
 
 
 class Conflict(Exception):
-    """The name is taken.
+    """A name that another owner has.
 
     Args:
-        kind: what is registered, in words (`tool`, `slash command`).
-        owner: who has the name.
+        kind: the kind of registration, in words (`tool`, `slash command`).
+        owner: key of the owner that has the name.
+        claimed_by: key of the owner that wants it.
     """
 
     def __init__(self, kind: str, name: str, owner: str, claimed_by: str) -> None:
@@ -40,159 +43,435 @@ def describe_owner(owner: str) -> str:
     return "the agent" if owner == BUILTIN else f"plugin `{owner}`"
 
 
-class RegistryEntry(NamedTuple, Generic[T]):
-    """A value and whose it is."""
+class EntryStore(Generic[E]):
+    """Entries by name, of which each has an owner. The base of `Registry` and `ListenerStore`; safe for threads."""
 
-    value: T
-    owner: str
-    replaced: Any = None
-    """The `RegistryEntry` of another owner that it took the name from; it comes back when this owner leaves."""
-
-
-class Registry(Generic[T]):
-    """Values by name. Safe for threads; iteration is over a copy, in order of registration."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self._items: dict[str, RegistryEntry[T]] = {}
+    def __init__(self) -> None:
+        self.entries: dict[str, E] = {}
+        """Entries by name, for reading: the hot path looks up names here."""
+        self.generation = 0
+        """Rises with each change."""
         self._lock = threading.RLock()
-        self.why_absent: Callable[[str], str] = _unknown
-        """Says why a name is not there that was; empty for any other. The host puts in its own."""
-
-    def add(self, name: str, value: T, *, owner: str = BUILTIN, replace: bool = False) -> None:
-        """Register `value`.
-
-        Raises:
-            Conflict: another owner has the name and `replace` is false. The same owner replaces freely.
-        """
-        with self._lock:
-            present = self._items.get(name)
-            if present is not None and present.owner != owner and not replace:
-                raise Conflict(self.kind, name, present.owner, owner)
-            self._items[name] = self._over(present, value, owner)
-
-    @staticmethod
-    def _over(present: RegistryEntry[T] | None, value: T, owner: str) -> RegistryEntry[T]:
-        """Return the entry that replaces `present`, which comes back when `owner` leaves, if it is another's."""
-        if present is not None and present.owner == owner:
-            return RegistryEntry(value, owner, present.replaced)
-        return RegistryEntry(value, owner, present)
-
-    def get(self, name: str) -> T | None:
-        """Return the value, or None when nobody has the name."""
-        item = self._items.get(name)
-        return None if item is None else item.value
-
-    def owner(self, name: str) -> str | None:
-        """Return who registered `name`."""
-        item = self._items.get(name)
-        return None if item is None else item.owner
-
-    def remove(self, name: str) -> bool:
-        """Forget `name`; false when it was not there."""
-        with self._lock:
-            return self._items.pop(name, None) is not None
 
     def names(self) -> list[str]:
         """Return the names in order of registration."""
         with self._lock:
-            return list(self._items)
-
-    def items(self) -> list[tuple[str, T]]:
-        """Return names and values in order of registration."""
-        with self._lock:
-            return [(name, item.value) for name, item in self._items.items()]
+            return list(self.entries)
 
     def owned_by(self, owner: str) -> list[str]:
-        """Return what `owner` registered."""
+        """Return the names of the entries of `owner`."""
         with self._lock:
-            return [name for name, item in self._items.items() if item.owner == owner]
+            return [name for name, entry in self.entries.items() if self._is_owned(entry, owner)]
 
-    def snapshot(self) -> dict[str, RegistryEntry[T]]:
+    def snapshot(self) -> dict[str, E]:
         """Return the state for `restore`."""
         with self._lock:
-            return dict(self._items)
+            return dict(self.entries)
 
-    def restore(self, state: dict[str, RegistryEntry[T]]) -> None:
-        """Go back to a `snapshot`; what came since is gone."""
-        with self._lock:
-            self._items = dict(state)
+    def restore(self, state: dict[str, E]) -> None:
+        """Return to the state of a `snapshot`."""
+        self._replace(dict(state))
 
     def fork(self, without: str) -> Self:
-        """Return a registry of its own with the same content, but for what `without` registered."""
+        """Return an independent store with the same entries, but without those of the owner `without`."""
         fork = copy.copy(self)
         fork._lock = threading.RLock()
-        fork._items = _without(self.snapshot(), without)
+        fork.entries = self._without(self.snapshot(), without)
         return fork
 
     def adopt(self, owner: str, fork: Self) -> None:
-        """Replace, in one step, what `owner` has here by what it has in `fork`; nobody else's names change.
+        """Replace the entries of `owner` in one step by those that it has in `fork`.
 
         The new entries take the place of the first old one, so that the order of load stays.
         """
-        fresh = {name: item for name, item in fork.snapshot().items() if item.owner == owner}
+        fresh = fork.snapshot()
         with self._lock:
-            kept = _without(self._items, owner)
-            merged: dict[str, RegistryEntry[T]] = {}
-            for name, item in self._items.items():
-                if item.owner == owner:
-                    merged.update(_without_taken(fresh, kept))
-                    fresh = {}
-                if name in kept and name not in merged:
-                    merged[name] = kept[name]
-            merged.update(_without_taken(fresh, kept))
-            self._items = merged
+            self._replace(self._merge(self.entries, fresh, owner))
 
     def remove_owner(self, owner: str) -> list[str]:
-        """Forget everything of `owner` and return its names; what it had replaced comes back."""
+        """Remove the entries of `owner` and return their names; what it had replaced returns."""
         with self._lock:
             names = self.owned_by(owner)
-            self._items = _without(self._items, owner)
+            self._replace(self._without(self.entries, owner))
             return names
 
     def __contains__(self, name: object) -> bool:
-        return name in self._items
+        return name in self.entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.entries)
+
+    def _replace(self, entries: dict[str, E]) -> None:
+        with self._lock:
+            self.entries = entries
+            self.generation += 1
+
+    @staticmethod
+    def _is_owned(entry: E, owner: str) -> bool:
+        raise NotImplementedError
+
+    @staticmethod
+    def _without(entries: Mapping[str, E], owner: str) -> dict[str, E]:
+        raise NotImplementedError
+
+    @staticmethod
+    def _merge(entries: Mapping[str, E], fresh: Mapping[str, E], owner: str) -> dict[str, E]:
+        raise NotImplementedError
 
 
-def _unknown(name: str) -> str:
+class RegistryEntry(NamedTuple, Generic[T]):
+    """A value and its owner."""
+
+    value: T
+    owner: str
+    replaced: Any = None
+    """The `RegistryEntry` of another owner that had the name before; it returns when this owner leaves."""
+
+
+def no_reason(name: str) -> str:
+    """Return "": no reason is known why there is no entry of this name."""
     return ""
 
 
-def _without(items: Mapping[str, RegistryEntry[T]], owner: str) -> dict[str, RegistryEntry[T]]:
-    found = ((name, _previous_entry(item, owner)) for name, item in items.items())
-    return {name: item for name, item in found if item is not None}
+class Registry(EntryStore[RegistryEntry[T]]):
+    """Values by name, at most one for each name. Iteration is over a copy, in order of registration."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.why_absent: Callable[[str], str] = no_reason
+        """Returns why a name has no value, or "" if no reason is known; the plugin manager sets it."""
+
+    def add(
+        self,
+        name: str,
+        value: T,
+        *,
+        owner: str = BUILTIN,
+        replace: bool | Callable[[RegistryEntry[T]], bool] = False,
+    ) -> None:
+        """Register `value`; an owner may always replace its own value.
+
+        Args:
+            replace: whether the entry of another owner may be replaced, or a function that decides it for that entry.
+
+        Raises:
+            Conflict: another owner has the name and it may not be replaced.
+        """
+        with self._lock:
+            present = self.entries.get(name)
+            if present is not None and present.owner == owner:
+                entry = RegistryEntry(value, owner, present.replaced)
+            elif present is None or (replace(present) if callable(replace) else replace):
+                entry = RegistryEntry(value, owner, present)
+            else:
+                raise Conflict(self.kind, name, present.owner, owner)
+            self.entries[name] = entry
+            self.generation += 1
+
+    def get(self, name: str) -> T | None:
+        """Return the value, or None if the name has none."""
+        entry = self.entries.get(name)
+        return None if entry is None else entry.value
+
+    def owner(self, name: str) -> str | None:
+        """Return the owner of `name`, or None if the name has no value."""
+        entry = self.entries.get(name)
+        return None if entry is None else entry.owner
+
+    def remove(self, name: str, only: RegistryEntry[T] | None = None) -> bool:
+        """Remove `name`; return whether it had a value.
+
+        Args:
+            only: the entry to remove; another one of this name stays.
+        """
+        with self._lock:
+            if name not in self.entries or (only is not None and self.entries[name] is not only):
+                return False
+            del self.entries[name]
+            self.generation += 1
+            return True
+
+    def items(self) -> list[tuple[str, T]]:
+        """Return names and values in order of registration."""
+        with self._lock:
+            return [(name, entry.value) for name, entry in self.entries.items()]
+
+    @staticmethod
+    def _is_owned(entry: RegistryEntry[T], owner: str) -> bool:
+        return entry.owner == owner
+
+    @staticmethod
+    def _without(entries: Mapping[str, RegistryEntry[T]], owner: str) -> dict[str, RegistryEntry[T]]:
+        found = ((name, _previous_entry(entry, owner)) for name, entry in entries.items())
+        return {name: entry for name, entry in found if entry is not None}
+
+    @staticmethod
+    def _merge(
+        entries: Mapping[str, RegistryEntry[T]], fresh: Mapping[str, RegistryEntry[T]], owner: str
+    ) -> dict[str, RegistryEntry[T]]:
+        others = Registry._without(entries, owner)
+        added = {
+            name: entry for name, entry in fresh.items() if entry.owner == owner and _may_take(entry, others.get(name))
+        }
+        merged: dict[str, RegistryEntry[T]] = {}
+        for name, entry in entries.items():
+            if entry.owner == owner:
+                merged.update(added)
+                added = {}
+            if name in others and name not in merged:
+                merged[name] = others[name]
+        merged.update(added)
+        return merged
 
 
-def _previous_entry(item: RegistryEntry[T] | None, owner: str) -> RegistryEntry[T] | None:
+def _previous_entry(entry: RegistryEntry[T] | None, owner: str) -> RegistryEntry[T] | None:
     """Return the entry as if `owner` had never registered."""
-    if item is None or item.replaced is None:
-        return None if item is None or item.owner == owner else item
-    under = _previous_entry(item.replaced, owner)
-    return under if item.owner == owner else item._replace(replaced=under)
+    if entry is None or entry.replaced is None:
+        return None if entry is None or entry.owner == owner else entry
+    under = _previous_entry(entry.replaced, owner)
+    return under if entry.owner == owner else entry._replace(replaced=under)
 
 
-def _without_taken(
-    fresh: Mapping[str, RegistryEntry[T]], kept: Mapping[str, RegistryEntry[T]]
-) -> dict[str, RegistryEntry[T]]:
-    """Leave out the names that somebody else took after the fork was made."""
-    return {
-        name: item
-        for name, item in fresh.items()
-        if name not in kept or (item.replaced is not None and item.replaced.owner == kept[name].owner)
-    }
+def _may_take(entry: RegistryEntry[T], present: RegistryEntry[T] | None) -> bool:
+    """Return False if another owner took the name after the fork was made."""
+    return present is None or (entry.replaced is not None and entry.replaced.owner == present.owner)
+
+
+class Owned(Protocol):
+    """An item of a `ListenerStore`."""
+
+    @property
+    def owner(self) -> str: ...
+
+
+L = TypeVar("L", bound=Owned)
+
+
+class ListenerStore(EntryStore[tuple[L, ...]]):
+    """Items by name, any number for each name, in order of registration."""
+
+    def add(self, name: str, item: L) -> None:
+        """Append an item; the same one twice stays twice."""
+        with self._lock:
+            self.entries[name] = (*self.entries.get(name, ()), item)
+            self.generation += 1
+
+    def remove(self, name: str, item: L) -> None:
+        """Remove this object from a name."""
+        with self._lock:
+            rest = tuple(present for present in self.entries.get(name, ()) if present is not item)
+            if rest:
+                self.entries[name] = rest
+            else:
+                self.entries.pop(name, None)
+            self.generation += 1
+
+    def listeners_for(self, name: str) -> tuple[L, ...]:
+        """Return the items of a name, in order."""
+        return self.entries.get(name, ())
+
+    def items(self) -> list[L]:
+        """Return the items of all names."""
+        return [item for items in self.snapshot().values() for item in items]
+
+    @staticmethod
+    def _is_owned(entry: tuple[L, ...], owner: str) -> bool:
+        return any(item.owner == owner for item in entry)
+
+    @staticmethod
+    def _without(entries: Mapping[str, tuple[L, ...]], owner: str) -> dict[str, tuple[L, ...]]:
+        found = {name: _items_of_others(items, owner) for name, items in entries.items()}
+        return {name: items for name, items in found.items() if items}
+
+    @staticmethod
+    def _merge(
+        entries: Mapping[str, tuple[L, ...]], fresh: Mapping[str, tuple[L, ...]], owner: str
+    ) -> dict[str, tuple[L, ...]]:
+        names = dict.fromkeys((*entries, *fresh))
+        merged = {name: _splice(entries.get(name, ()), fresh.get(name, ()), owner) for name in names}
+        return {name: items for name, items in merged.items() if items}
+
+
+def _items_of_others(items: tuple[L, ...], owner: str) -> tuple[L, ...]:
+    return tuple(item for item in items if item.owner != owner)
+
+
+def _splice(items: tuple[L, ...], fresh: tuple[L, ...], owner: str) -> tuple[L, ...]:
+    """Return `items` with the items that `owner` has in `fresh`, at the place of its first one."""
+    place = next((n for n, item in enumerate(items) if item.owner == owner), len(items))
+    new = tuple(item for item in fresh if item.owner == owner)
+    return (*_items_of_others(items[:place], owner), *new, *_items_of_others(items[place:], owner))
+
+
+class StoreGroup:
+    """Base of an object that keeps its registrations in stores; these change together.
+
+    A subclass names the attributes that hold its stores in `_parts`.
+    """
+
+    _parts: ClassVar[tuple[str, ...]] = ("_entries",)
+
+    def stores(self) -> tuple[RegistrationStore, ...]:
+        """Return the stores."""
+        return tuple(getattr(self, name) for name in self._parts)
+
+    def with_stores(self, stores: Iterable[RegistrationStore]) -> Self:
+        """Return a copy that keeps its registrations in other stores."""
+        other = copy.copy(self)
+        for name, store in zip(self._parts, stores, strict=True):
+            setattr(other, name, store)
+        return other
+
+    def owned_by(self, owner: str) -> list[str]:
+        """Return the names of what `owner` registered."""
+        return [name for store in self.stores() for name in store.owned_by(owner)]
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """Return the state for `restore`."""
+        return tuple(store.snapshot() for store in self.stores())
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Return to the state of a `snapshot`."""
+        for store, part in zip(self.stores(), state, strict=True):
+            store.restore(part)
+
+    def fork(self, without: str) -> Self:
+        """Return an independent copy without the registrations of the owner `without`."""
+        return self.with_stores(store.fork(without) for store in self.stores())
+
+    def adopt(self, owner: str, fork: Self) -> None:
+        """Replace the registrations of `owner` by those that it has in `fork`; each store changes in one step."""
+        for store, forked in zip(self.stores(), fork.stores(), strict=True):
+            store.adopt(owner, forked)  # type: ignore[arg-type]  # the fork of this store
+        self._after_change(owner, fork)
+
+    def remove_owner(self, owner: str) -> list[str]:
+        """Remove what `owner` registered and return the names; what it had replaced returns."""
+        names = [name for store in self.stores() for name in store.remove_owner(owner)]
+        self._after_change(owner, None)
+        return names
+
+    def _after_change(self, owner: str, fork: Self | None) -> None:
+        """Follow a change of all that `owner` registered.
+
+        Args:
+            fork: holds the new registrations; None if all were removed.
+        """
+
+
+RegistrationStore = EntryStore[Any] | StoreGroup
+"""A place where plugins register something."""
+
+
+class Stores(tuple[RegistrationStore, ...], StoreGroup):
+    """All stores of a host."""
+
+    def stores(self) -> tuple[RegistrationStore, ...]:
+        """Return the stores."""
+        return self
+
+    def with_stores(self, stores: Iterable[RegistrationStore]) -> Self:
+        """Return other stores in their place."""
+        return type(self)(stores)
+
+
+class RegistryFront(StoreGroup, Generic[T]):
+    """Base of an object that keeps its registrations in one registry and offers its reading methods."""
+
+    def __init__(self, kind: str) -> None:
+        self._entries: Registry[T] = Registry(kind)
+        self.why_absent: Callable[[str], str] = no_reason
+        """Returns why a name has no value, or "" if no reason is known; the plugin manager sets it."""
+
+    def get(self, name: str) -> T | None:
+        """Return the value, or None if the name has none."""
+        return self._entries.get(name)
+
+    def owner(self, name: str) -> str | None:
+        """Return the owner of `name`, or None if the name has no value."""
+        return self._entries.owner(name)
+
+    def names(self) -> list[str]:
+        """Return the names in order of registration."""
+        return self._entries.names()
+
+    def items(self) -> list[tuple[str, T]]:
+        """Return names and values in order of registration."""
+        return self._entries.items()
+
+    def remove(self, name: str) -> bool:
+        """Remove `name`; return whether it had a value."""
+        return self._entries.remove(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class Owner(NamedTuple):
+    """A registrant.
+
+    Attributes:
+        key: the plugin's key, `builtin` for the agent, or empty for code that cannot be attributed.
+        may_override: the operator allowed it to take over names (`plugins.entries.<key>.allow_tool_override`).
+        free_tools: tools that every owner may take over (`plugins.allow_tool_override`).
+    """
+
+    key: str
+    may_override: bool = False
+    free_tools: tuple[str, ...] = ()
+
+
+NO_OWNER = Owner("")
+"""Owner of registrations outside every `register(ctx)`: they may add names, and never take over one."""
+
+StagedStores = Callable[[Any], Any]
+"""Returns the store that stands for another one while a plugin is loaded and others serve."""
+
+_staged_stores: ContextVar[StagedStores | None] = ContextVar("hermes_staged_stores", default=None)
+_owner: ContextVar[Owner] = ContextVar("hermes_owner", default=NO_OWNER)
+
+
+def current_owner() -> Owner:
+    """Return the owner of registrations in this context."""
+    return _owner.get()
+
+
+def staged_store(store: T) -> T:
+    """Return the store for registrations in this context: `store`, or the one that stands for it."""
+    staged = _staged_stores.get()
+    return store if staged is None else staged(store)
+
+
+@contextlib.contextmanager
+def registration_context(owner: Owner, stores: StagedStores | None = None) -> Iterator[None]:
+    """Attribute each registration inside the block to `owner`.
+
+    Args:
+        stores: stands for the stores that plugin code reaches without its context (`tools.registry`).
+    """
+    tokens = _owner.set(owner), _staged_stores.set(stores)
+    try:
+        yield
+    finally:
+        _owner.reset(tokens[0])
+        _staged_stores.reset(tokens[1])
 
 
 class _ReadOnly:
-    """Base of the three.
+    """Base of collections that refuse a change, which would have no effect, and name what to call instead.
 
     Args:
-        instead: what to call for the same purpose.
+        instead: the call for the same purpose.
     """
 
     instead = ""
@@ -215,7 +494,7 @@ class _ReadOnly:
 
 
 class ReadOnlyList(_ReadOnly, list[Any]):
-    """A list."""
+    """A list that refuses changes."""
 
     def __init__(self, content: Iterable[Any], instead: str) -> None:
         super().__init__(content)
@@ -226,7 +505,7 @@ class ReadOnlyList(_ReadOnly, list[Any]):
 
 
 class ReadOnlyDict(_ReadOnly, dict[Any, Any]):
-    """A mapping. Those in it are read-only, too, and the lists."""
+    """A mapping that refuses changes; so do the mappings and lists in it."""
 
     def __init__(self, content: Mapping[Any, Any], instead: str) -> None:
         super().__init__({key: _make_read_only(value, instead) for key, value in content.items()})
@@ -236,10 +515,10 @@ class ReadOnlyDict(_ReadOnly, dict[Any, Any]):
     __setitem__ = __delitem__ = __ior__ = _ReadOnly._refuse
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        """Return what is there.
+        """Return the value of a key.
 
         Raises:
-            TypeError: nothing is there, and nothing can be put there.
+            TypeError: the key has no value, and none can be set.
         """
         return self[key] if key in self else self._refuse()
 
@@ -248,7 +527,7 @@ class ReadOnlyDict(_ReadOnly, dict[Any, Any]):
 
 
 class ReadOnlySet(_ReadOnly, set[Any]):
-    """A set."""
+    """A set that refuses changes."""
 
     def __init__(self, content: Iterable[Any], instead: str) -> None:
         super().__init__(content)
@@ -263,53 +542,3 @@ def _make_read_only(value: Any, instead: str) -> Any:
     if type(value) is dict:
         return ReadOnlyDict(value, instead)
     return ReadOnlyList(value, instead) if type(value) is list else value
-
-
-class Owner(NamedTuple):
-    """A registrant.
-
-    Attributes:
-        key: the plugin's key, `builtin` for the agent, or empty for code that cannot be attributed.
-        may_override: the operator allowed it to take over names (`plugins.entries.<key>.allow_tool_override`).
-        free_tools: tools that anybody may take over (`plugins.allow_tool_override`).
-    """
-
-    key: str
-    may_override: bool = False
-    free_tools: tuple[str, ...] = ()
-
-
-NO_OWNER = Owner("")
-"""Code that registers outside every `register(ctx)`: it may add names, never take one over."""
-
-StagedStores = Callable[[Any], Any]
-"""Returns the store that stands for another one while a plugin is loaded beside those that serve."""
-
-_staged_stores: ContextVar[StagedStores | None] = ContextVar("hermes_stand_in", default=None)
-_owner: ContextVar[Owner] = ContextVar("hermes_owner", default=NO_OWNER)
-
-
-def current_owner() -> Owner:
-    """Return who registers in this context."""
-    return _owner.get()
-
-
-def staged_store(store: T) -> T:
-    """Return the store that a registration in this context goes to: `store`, unless another one stands for it."""
-    found = _staged_stores.get()
-    return store if found is None else found(store)
-
-
-@contextlib.contextmanager
-def registration_context(owner: Owner, stores: StagedStores | None = None) -> Iterator[None]:
-    """Attribute every registration inside the block to `owner`.
-
-    Args:
-        stores: what stands for the stores that the code reaches past its context (`tools.registry`).
-    """
-    tokens = _owner.set(owner), _staged_stores.set(stores)
-    try:
-        yield
-    finally:
-        _owner.reset(tokens[0])
-        _staged_stores.reset(tokens[1])

@@ -10,7 +10,6 @@ The bus: which callbacks listen to which hook, and calling them one after anothe
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import logging
 import math
@@ -22,14 +21,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from hermes_agent.contracts.hook import EXECUTION_KINDS, HookCallback
+from hermes_agent.core.registry import ListenerStore, StoreGroup
 from hermes_agent.hooks.catalog import OBSERVERS, TELEMETRY_SCHEMA
 from hermes_agent.hooks.listeners import (
     Await,
     HookAccount,
     HookDeadlines,
     HookResult,
+    Listener,
     ListenerCaller,
-    ListenerStore,
     copy_payload,
 )
 from hermes_agent.hooks.middleware import MiddlewareChain, OffLoop
@@ -158,7 +158,7 @@ def _unwatched(steps: Steps[Any]) -> Any:
     return StepWalk(steps).run()
 
 
-class HookBus:
+class HookBus(StoreGroup):
     """Callbacks by hook name, in order of registration.
 
     Args:
@@ -168,6 +168,8 @@ class HookBus:
         later, spawn: see `Observers`.
         account: told what each call costs.
     """
+
+    _parts = ("store", "middleware")
 
     def __init__(
         self,
@@ -186,7 +188,7 @@ class HookBus:
         """Callbacks around tool calls and model requests."""
         self._observers = Observers(self._caller, later, spawn)
         self._run_steps = run_steps
-        self.store = ListenerStore("hook")
+        self.store: ListenerStore[Listener] = ListenerStore()
         """Who is called for which hook."""
 
     def add(self, hook: str, callback: HookCallback, plugin: str) -> None:
@@ -195,11 +197,11 @@ class HookBus:
         Raises:
             TypeError: `callback` cannot be called.
         """
-        self.store.add(hook, callback, plugin)
+        self.store.add(hook, Listener.of(callback, plugin, "hook", hook))
 
     def has(self, hook: str) -> bool:
         """Say whether anybody listens; costs a dictionary look-up."""
-        return hook in self.store.there
+        return hook in self.store.entries
 
     def listeners(self, hook: str) -> list[tuple[str, HookCallback]]:
         """Return plugin and callback of every listener, in order."""
@@ -209,40 +211,8 @@ class HookBus:
         """Return the hooks that somebody listens to."""
         return self.store.names()
 
-    # -- a store of registrations (plugins.ground.Store), middleware included --------------------------------
-
-    def snapshot(self) -> tuple[Any, Any]:
-        """Return the state for `restore`."""
-        return self.store.snapshot(), self.middleware.store.snapshot()
-
-    def restore(self, state: tuple[Any, Any]) -> None:
-        """Go back to a `snapshot`."""
-        listeners, middleware = state
-        self.store.restore(listeners)
-        self.middleware.store.restore(middleware)
-
-    def fork(self, without: str) -> Self:
-        """Return a bus of its own with the same listeners and middleware, but for those of `without`."""
-        fork = copy.copy(self)
-        fork.store = self.store.fork(without)
-        fork.middleware = self.middleware.fork(without)
-        return fork
-
-    def adopt(self, owner: str, fork: Self) -> None:
-        """Replace what `owner` has here by what it has in `fork`, at the same place."""
-        self.store.adopt(owner, fork.store)
-        self.middleware.store.adopt(owner, fork.middleware.store)
+    def _after_change(self, owner: str, fork: Self | None) -> None:
         self._caller.overruns.forget(owner)
-
-    def remove_owner(self, owner: str) -> list[str]:
-        """Forget the listeners and the middleware of `owner` and return what they were for."""
-        names = [*self.store.remove_owner(owner), *self.middleware.store.remove_owner(owner)]
-        self._caller.overruns.forget(owner)
-        return names
-
-    def owned_by(self, owner: str) -> list[str]:
-        """Return the hooks and kinds of middleware that `owner` has."""
-        return [*self.store.owned_by(owner), *self.middleware.store.owned_by(owner)]
 
     # -- calling -----------------------------------------------------------------------------------------------
 
@@ -310,7 +280,7 @@ class HookBus:
         For a thread that waits itself, and would need another one for each step, which costs as much as a whole tool
         call. A callback that now takes long holds it.
         """
-        listeners, suspended = self.store.there.get(hook, ()), self._caller.overruns.suspended
+        listeners, suspended = self.store.entries.get(hook, ()), self._caller.overruns.suspended
         for listener in listeners:
             if not listener.is_fast or listener.plugin in suspended:
                 return None

@@ -3,8 +3,6 @@
 How long a plugin's hook may take, and what becomes of a plugin whose hooks keep taking longer.
 
 A callback of a plugin, and calling it as a step that may be left behind.
-
-Who is called for what: callbacks by name, in the order in which plugins load.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 from hermes_agent.core.calls import keywords_of
 from hermes_agent.core.errors import PluginError
@@ -137,6 +135,11 @@ class Listener:
         return cls(callback, plugin, named_keywords(callback), f"{label} {name} of plugin {plugin}")
 
     @property
+    def owner(self) -> str:
+        """The plugin, as a `ListenerStore` calls it."""
+        return self.plugin
+
+    @property
     def name(self) -> str:
         """The callback's name, for the log."""
         return getattr(self.callback, "__name__", None) or repr(self.callback)
@@ -254,90 +257,3 @@ def named_keywords(callback: Callable[..., Any]) -> frozenset[str] | None:
     """Return the keywords that `callback` names, or None when it takes any."""
     names, takes_any = keywords_of(callback)
     return None if takes_any else names
-
-
-_State = dict[str, tuple[Listener, ...]]
-
-
-class ListenerStore:
-    """A store of registrations (`plugins.ground.Store`).
-
-    Args:
-        label: what the names are, for errors: `hook`.
-    """
-
-    def __init__(self, label: str) -> None:
-        self._label = label
-        self.there: _State = {}
-        """By name; to be read only. A name that nobody is called for is not in it."""
-        self._lock = threading.Lock()
-
-    def add(self, name: str, callback: Callable[..., Any], plugin: str) -> None:
-        """Append `callback`; the same one twice is called twice, as upstream.
-
-        Raises:
-            TypeError: it cannot be called.
-        """
-        listener = Listener.of(callback, plugin, self._label, name)
-        with self._lock:
-            self.there[name] = (*self.there.get(name, ()), listener)
-
-    def listeners_for(self, name: str) -> tuple[Listener, ...]:
-        """Return who is called for `name`, in order."""
-        return self.there.get(name, ())
-
-    def names(self) -> list[str]:
-        """Return the names that somebody is called for."""
-        return list(self.there)
-
-    def snapshot(self) -> _State:
-        """Return the state for `restore`."""
-        with self._lock:
-            return dict(self.there)
-
-    def restore(self, state: _State) -> None:
-        """Go back to a `snapshot`."""
-        with self._lock:
-            self.there = dict(state)
-
-    def fork(self, without: str) -> Self:
-        """Return a store of its own with the same content, but for that of `without`."""
-        fork = copy.copy(self)
-        fork._lock = threading.Lock()
-        fork.there = {name: kept for name, there in self.snapshot().items() if (kept := _others(there, without))}
-        return fork
-
-    def adopt(self, owner: str, fork: Self) -> None:
-        """Replace, in one step, what `owner` has here by what it has in `fork`, at the same place."""
-        fresh = fork.snapshot()
-        with self._lock:
-            names = dict.fromkeys((*self.there, *fresh))
-            merged = {name: _spliced(self.there.get(name, ()), fresh.get(name, ()), owner) for name in names}
-            self.there = {name: there for name, there in merged.items() if there}
-
-    def remove_owner(self, owner: str) -> list[str]:
-        """Forget what `owner` registered and return the names."""
-        with self._lock:
-            names = self._owned_by(owner)
-            found = {name: _others(there, owner) for name, there in self.there.items()}
-            self.there = {name: there for name, there in found.items() if there}
-        return names
-
-    def owned_by(self, owner: str) -> list[str]:
-        """Return the names that `owner` is called for."""
-        with self._lock:
-            return self._owned_by(owner)
-
-    def _owned_by(self, owner: str) -> list[str]:
-        return [name for name, there in self.there.items() if any(item.plugin == owner for item in there)]
-
-
-def _others(there: tuple[Listener, ...], owner: str) -> tuple[Listener, ...]:
-    return tuple(item for item in there if item.plugin != owner)
-
-
-def _spliced(there: tuple[Listener, ...], fresh: tuple[Listener, ...], owner: str) -> tuple[Listener, ...]:
-    """Return `there` with the listeners that `owner` has in `fresh`, where its first one stood."""
-    place = next((n for n, item in enumerate(there) if item.plugin == owner), len(there))
-    mine = tuple(item for item in fresh if item.plugin == owner)
-    return (*_others(there[:place], owner), *mine, *_others(there[place:], owner))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from typing import Any
 
 from hermes_agent.contracts.hook import EXECUTION_KINDS, MIDDLEWARE_SCHEMA, REQUEST_KINDS
-from hermes_agent.hooks.listeners import Listener, ListenerCaller, ListenerStore, copy_payload, copy_value, log_failure
+from hermes_agent.core.registry import ListenerStore, StoreGroup
+from hermes_agent.hooks.listeners import Listener, ListenerCaller, copy_payload, copy_value, log_failure
 from hermes_agent.runtime.steps import Steps
 
 logger = logging.getLogger(__name__)
@@ -34,17 +34,19 @@ _WORD = "Middleware"
 _TRACE_KEYS = ("source", "reason", "name")
 
 
-class MiddlewareChain:
+class MiddlewareChain(StoreGroup):
     """Callbacks by kind, in order of registration.
 
     Args:
         off_loop: without it what an async callback awaits blocks the loop that it runs on.
     """
 
+    _parts = ("store",)
+
     def __init__(self, caller: ListenerCaller, off_loop: OffLoop | None = None) -> None:
         self._caller = caller
         self._off_loop = off_loop or _run_inline
-        self.store = ListenerStore("middleware")
+        self.store: ListenerStore[Listener] = ListenerStore()
 
     def add(self, kind: str, callback: Callable[..., Any], plugin: str) -> None:
         """Append `callback`.
@@ -52,11 +54,11 @@ class MiddlewareChain:
         Raises:
             TypeError: it cannot be called.
         """
-        self.store.add(kind, callback, plugin)
+        self.store.add(kind, Listener.of(callback, plugin, "middleware", kind))
 
     def has(self, kind: str) -> bool:
         """Say whether anybody is there; costs a dictionary look-up."""
-        return kind in self.store.there
+        return kind in self.store.entries
 
     def listeners(self, kind: str) -> list[tuple[str, Callable[..., Any]]]:
         """Return plugin and callback of every one, in order."""
@@ -65,12 +67,6 @@ class MiddlewareChain:
     def names(self) -> list[str]:
         """Return the kinds that somebody registered."""
         return self.store.names()
-
-    def fork(self, without: str) -> Self:
-        """Return middleware of its own with the same callbacks, but for those of `without`."""
-        fork = copy.copy(self)
-        fork.store = self.store.fork(without)
-        return fork
 
     def request_steps(
         self, kind: str, value: dict[str, Any], keywords: dict[str, Any]

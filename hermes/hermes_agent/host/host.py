@@ -29,7 +29,7 @@ from hermes_agent.commands.runner import PendingConfirmations
 from hermes_agent.contracts.command import CLI_COMMAND, CliCommand
 from hermes_agent.contracts.model_provider import AUXILIARY_TASK, AuxiliaryTask
 from hermes_agent.contracts.terminal_env import TERMINAL_ENV
-from hermes_agent.core.registry import Registry
+from hermes_agent.core.registry import Registry, Stores
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.cron import JobScheduler, JobStore
@@ -53,7 +53,7 @@ from hermes_agent.models.providers import KeyPools, ProviderCatalog
 from hermes_agent.models.selection import ModelSelection, select_model
 from hermes_agent.plugins.activation import make_value_check
 from hermes_agent.plugins.config_names import find_platform_problem
-from hermes_agent.plugins.host_services import Providers, RegistrationStore
+from hermes_agent.plugins.host_services import Providers
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.usage_account import UsageAccount
 from hermes_agent.policy import Choice, CommandPatterns, PendingQuestions, Refusal
@@ -130,19 +130,21 @@ class Host:
         self.platforms = PlatformRegistry()
         self.slack_actions = SlackActions()
         self.patterns = CommandPatterns()
-        self.stores: tuple[RegistrationStore, ...] = (
-            self.tools,
-            self.hooks,
-            self.commands,
-            self.cli_commands,
-            self.providers,
-            self.plugin_skills,
-            self.model_providers,
-            self.auxiliary_tasks,
-            self.platforms,
-            self.slack_actions,
-            self.patterns,
-            self.toolsets.custom,
+        self.stores = Stores(
+            (
+                self.tools,
+                self.hooks,
+                self.commands,
+                self.cli_commands,
+                self.providers,
+                self.plugin_skills,
+                self.model_providers,
+                self.auxiliary_tasks,
+                self.platforms,
+                self.slack_actions,
+                self.patterns,
+                self.toolsets.custom,
+            )
         )
         self.provenance = settings.taint_tracker(home, lambda: self.config)
         self.skills = SkillLibrary(

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfile
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redaction import redactor
-from hermes_agent.core.registry import BUILTIN, Conflict, Registry
+from hermes_agent.core.registry import BUILTIN, Conflict, Registry, StoreGroup
 from hermes_agent.core.secrecy import MASK
 from hermes_agent.core.text import shorten
 from hermes_agent.credentials import Credentials
@@ -267,17 +267,15 @@ class KeyPools:
 logger = logging.getLogger(__name__)
 
 
-class ProviderCatalog:
+class ProviderCatalog(StoreGroup):
     """Profiles by name and alias. A plugin's stands in for a bundled one of its name; of two plugins the first stays.
 
     The bundled ones are read one by one as they are asked for by name, and all of them when an alias, a host or the
     list is wanted.
     """
 
-    def __init__(self, registered: Registry[ProviderProfile] | None = None) -> None:
-        self._registered = Registry[ProviderProfile](MODEL_PROVIDER.label) if registered is None else registered
-        self.owned_by, self.remove_owner = self._registered.owned_by, self._registered.remove_owner
-        self.snapshot, self.restore = self._registered.snapshot, self._registered.restore
+    def __init__(self) -> None:
+        self._entries: Registry[ProviderProfile] = Registry(MODEL_PROVIDER.label)
         self.refusals: list[Conflict] = []
         """What `providers.register_provider` could not take, since somebody else has the name."""
 
@@ -295,7 +293,7 @@ class ProviderCatalog:
             )
         if name in BUNDLED_ORDER and not owner:
             raise Conflict(MODEL_PROVIDER.label, name, BUILTIN, owner)
-        self._registered.add(name, profile, owner=owner)
+        self._entries.add(name, profile, owner=owner)
         if name in BUNDLED_ORDER:
             logger.warning("the model provider `%s` of plugin `%s` replaces the bundled one", name, owner)
         return name
@@ -303,12 +301,12 @@ class ProviderCatalog:
     def profile(self, name: str) -> ProviderProfile | None:
         """Return the profile with this name or alias; case does not matter, names go before aliases."""
         wanted = name.strip().lower()
-        found = self._registered.get(wanted)
+        found = self._entries.get(wanted)
         if found is not None:
             return found
         if wanted in BUNDLED_ORDER:
             return bundled_profile(wanted)
-        own = [profile for _, profile in self._registered.items()]
+        own = [profile for _, profile in self._entries.items()]
         return next((p for p in (*own, *self.profiles()) if wanted in p.aliases), None)
 
     def get(self, name: str) -> ModelProvider | None:
@@ -318,7 +316,7 @@ class ProviderCatalog:
 
     def profiles(self) -> list[ProviderProfile]:
         """Return every profile: the bundled ones in their order, those that stand in for them, then the others."""
-        registered = dict(self._registered.items())
+        registered = dict(self._entries.items())
         bundled = [registered.pop(name) if name in registered else bundled_profile(name) for name in BUNDLED_ORDER]
         return [*bundled, *registered.values()]
 
@@ -328,7 +326,7 @@ class ProviderCatalog:
 
     def names(self) -> list[str]:
         """Return every name; no profile is read for it."""
-        return [*BUNDLED_ORDER, *(name for name in self._registered.names() if name not in BUNDLED_ORDER)]
+        return [*BUNDLED_ORDER, *(name for name in self._entries.names() if name not in BUNDLED_ORDER)]
 
     def find_by_url(self, base_url: str) -> ModelProvider | None:
         """Return the provider at whose host `base_url` points; None for a server that none of them runs."""
@@ -341,15 +339,7 @@ class ProviderCatalog:
 
     def owner(self, name: str) -> str | None:
         """Return whose the profile is: a plugin's key, or `builtin`."""
-        return self._registered.owner(name) or (BUILTIN if name in BUNDLED_ORDER else None)
-
-    def fork(self, without: str) -> ProviderCatalog:
-        """Return a catalogue of its own with the same content, but for what `without` registered."""
-        return ProviderCatalog(self._registered.fork(without))
-
-    def adopt(self, owner: str, fork: ProviderCatalog) -> None:
-        """Replace, in one step, what `owner` has here by what it has in `fork`."""
-        self._registered.adopt(owner, fork._registered)
+        return self._entries.owner(name) or (BUILTIN if name in BUNDLED_ORDER else None)
 
 
 def _hostname(profile: ProviderProfile) -> str:

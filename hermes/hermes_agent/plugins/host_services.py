@@ -8,7 +8,7 @@ What plugins stand on: the parts of a host that they register with, or forks of 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
@@ -57,7 +57,7 @@ from hermes_agent.contracts.web import (
     choose_browser,
     choose_web_search,
 )
-from hermes_agent.core.registry import BUILTIN, Conflict, Registry, RegistryEntry
+from hermes_agent.core.registry import BUILTIN, Conflict, RegistrationStore, Registry, StoreGroup, Stores
 from hermes_agent.hooks import HookBus
 from hermes_agent.plugins.activation import SecretLookup
 from hermes_agent.plugins.usage_account import UsageAccount
@@ -112,7 +112,7 @@ KINDS: dict[str, ProviderKind] = {
 }
 
 
-class Providers:
+class Providers(StoreGroup):
     """A registry for each of `KINDS`; each is empty until a plugin registers something."""
 
     def __init__(self) -> None:
@@ -170,33 +170,15 @@ class Providers:
             if present != name:
                 raise WrongProviderType(f"comes second, after its own `{present}`")
 
-    def snapshot(self) -> dict[str, dict[str, RegistryEntry[Any]]]:
-        """Return the state for `restore`."""
-        return {kind: registry.snapshot() for kind, registry in self._registries.items()}
+    def stores(self) -> tuple[RegistrationStore, ...]:
+        """Return the registries."""
+        return tuple(self._registries.values())
 
-    def restore(self, state: dict[str, dict[str, RegistryEntry[Any]]]) -> None:
-        """Go back to a `snapshot`."""
-        for kind, registered in state.items():
-            self._registries[kind].restore(registered)
-
-    def fork(self, without: str) -> Self:
-        """Return providers of their own with the same content, but for those of `without`."""
-        fork = copy.copy(self)
-        fork._registries = {kind: registry.fork(without) for kind, registry in self._registries.items()}
-        return fork
-
-    def adopt(self, owner: str, fork: Self) -> None:
-        """Replace what `owner` has here by what it has in `fork`."""
-        for kind, registry in self._registries.items():
-            registry.adopt(owner, fork[kind])
-
-    def remove_owner(self, owner: str) -> list[str]:
-        """Forget the providers of `owner` and return their names."""
-        return [name for registry in self._registries.values() for name in registry.remove_owner(owner)]
-
-    def owned_by(self, owner: str) -> list[str]:
-        """Return the names of the providers of `owner`."""
-        return [name for registry in self._registries.values() for name in registry.owned_by(owner)]
+    def with_stores(self, stores: Iterable[RegistrationStore]) -> Self:
+        """Return a copy with other registries."""
+        other = copy.copy(self)
+        other._registries = dict(zip(self._registries, stores, strict=True))  # type: ignore[arg-type]
+        return other
 
 
 def provider_name(kind: Kind, provider: Any) -> str:
@@ -235,28 +217,6 @@ class ConfigValues(Protocol):
 
     def get(self, path: str) -> Any:
         """Return the value in effect at a dotted path, with its default."""
-        ...
-
-
-class RegistrationStore(Protocol):
-    """Where plugins register something: it can go back to how it was, and change what one plugin has."""
-
-    def snapshot(self) -> Any: ...
-    def restore(self, state: Any) -> None: ...
-    def owned_by(self, owner: str) -> list[str]:
-        """Return the names of what `owner` has here."""
-        ...
-
-    def remove_owner(self, owner: str) -> list[str]:
-        """Forget everything of `owner` and return its names; what it had replaced comes back."""
-        ...
-
-    def fork(self, without: str) -> Any:
-        """Return a store of its own with the same content, but for that of `without`: a new load registers there."""
-        ...
-
-    def adopt(self, owner: str, fork: Any) -> None:
-        """Replace, in one step, what `owner` has here by what it has in `fork`."""
         ...
 
 
@@ -339,8 +299,8 @@ class HostServices(ModelServices, Protocol):
         ...
 
     @property
-    def stores(self) -> tuple[RegistrationStore, ...]:
-        """Every place where a plugin registers something; a failed `register` is undone in all of them."""
+    def stores(self) -> Stores:
+        """The stores where a plugin registers something; a failed `register` is undone in all of them."""
         ...
 
 
@@ -354,31 +314,26 @@ class StagedHost:
         owner: key of the plugin; the forks do not have what it registered before.
     """
 
-    def __init__(self, ground: HostServices, owner: str) -> None:
-        self._services = ground
+    def __init__(self, services: HostServices, owner: str) -> None:
+        self._services = services
         self._owner = owner
-        self._forks: dict[int, tuple[RegistrationStore, Any]] = {
-            id(store): (store, store.fork(owner)) for store in ground.stores
-        }
+        self._forks: Stores = services.stores.fork(owner)
+        self._staged = dict(zip(map(id, services.stores), self._forks, strict=True))
         self._live = False
 
     def __getattr__(self, name: str) -> Any:
         return self.stand_in(getattr(self._services, name))
 
     @property
-    def stores(self) -> tuple[RegistrationStore, ...]:
+    def stores(self) -> Stores:
         """The forks, or after `commit` the host's stores."""
-        return tuple(self.stand_in(store) for store in self._services.stores)
+        return self._services.stores if self._live else self._forks
 
     def stand_in(self, store: Any) -> Any:
         """Return the fork that stands for `store`; anything else, and everything after `commit`, is itself."""
-        if self._live:
-            return store
-        known = self._forks.get(id(store))
-        return store if known is None else known[1]
+        return store if self._live else self._staged.get(id(store), store)
 
     def commit(self) -> None:
         """Replace what the plugin had registered by what it has registered now."""
-        for store, fork in self._forks.values():
-            store.adopt(self._owner, fork)
+        self._services.stores.adopt(self._owner, self._forks)
         self._live = True

@@ -149,12 +149,11 @@ def transaction(ground: HostServices, manifest: PluginManifest) -> Iterator[None
     root = _root_module(manifest)
     before = set(sys.modules)
     refusals = len(ground.tools.refusals)
-    states = [(store, store.snapshot()) for store in ground.stores]
+    state = ground.stores.snapshot()
     try:
         yield
     except BaseException:
-        for store, state in states:
-            store.restore(state)
+        ground.stores.restore(state)
         del ground.tools.refusals[refusals:]
         for name in set(sys.modules) - before:
             if name == root or name.startswith(f"{root}."):

@@ -199,8 +199,7 @@ class PluginManager:
         return self._load_one(manifest, gate, StagedHost(self._services, manifest.key))
 
     def _stop(self, key: str) -> None:
-        for store in self._services.stores:
-            store.remove_owner(key)
+        self._services.stores.remove_owner(key)
         self._contexts.pop(key, None)
 
     def list_plugins(self) -> list[dict[str, Any]]:

@@ -7,9 +7,10 @@ contract §10.3, §10.4.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
+
+from hermes_agent.core.registry import ListenerStore, StoreGroup
 
 PatternList = Literal["dangerous", "hardline"]
 """Which list: commands that need an approval, or commands that never run."""
@@ -55,89 +56,45 @@ class CommandPattern(NamedTuple):
         return any(self.regex.search(text) or self.regex.search(text.lower()) for text in texts)
 
 
-class _State(NamedTuple):
-    added: tuple[CommandPattern, ...] = ()
-    taken_out: tuple[tuple[PatternList, tuple[Any, str], str], ...] = ()
-    """List, pair and the plugin that removed it: plugins no longer see the pair, and it stays in force."""
+class HiddenPattern(NamedTuple):
+    """A pattern that a plugin removed from a list: plugins no longer see it, and it stays in force."""
+
+    given: tuple[Any, str]
+    owner: str
 
 
-class CommandPatterns:
-    """The patterns of plugins; `plugins.ground.Store` says what the host does with them."""
+class CommandPatterns(StoreGroup):
+    """The patterns that plugins added to each list, and those that they hid."""
+
+    _parts = ("_added", "_hidden")
 
     def __init__(self) -> None:
-        self._state = _State()
-        self._lock = threading.RLock()
+        self._added: ListenerStore[CommandPattern] = ListenerStore()
+        self._hidden: ListenerStore[HiddenPattern] = ListenerStore()
 
     def patterns_for(self, which: PatternList) -> list[CommandPattern]:
-        """Return a list's patterns in their order."""
-        return sorted((p for p in self._state.added if p.list == which), key=lambda p: p.place)
+        """Return the added patterns of a list, in their order."""
+        return sorted(self._added.listeners_for(which), key=lambda pattern: pattern.place)
 
     def add(self, pattern: CommandPattern) -> None:
-        """Judge by a pattern from now on."""
-        with self._lock:
-            self._state = self._state._replace(added=(*self._state.added, pattern))
+        """Apply a pattern from now on."""
+        self._added.add(pattern.list, pattern)
 
     def drop(self, pattern: CommandPattern) -> None:
-        """Judge by it no longer."""
-        with self._lock:
-            self._state = self._state._replace(added=tuple(p for p in self._state.added if p is not pattern))
+        """Stop to apply a pattern."""
+        self._added.remove(pattern.list, pattern)
 
     def hide(self, which: PatternList, given: tuple[Any, str], owner: str) -> None:
-        """Show a pattern to plugins no longer; it stays in force."""
-        with self._lock:
-            self._state = self._state._replace(taken_out=(*self._state.taken_out, (which, given, owner)))
+        """Hide a pattern from plugins; it stays in force."""
+        self._hidden.add(which, HiddenPattern(given, owner))
 
     def unhide(self, which: PatternList, given: object) -> bool:
-        """Show a pattern again that was taken out; false when none was."""
-        with self._lock:
-            kept = tuple(entry for entry in self._state.taken_out if entry[:2] != (which, given))
-            found = len(kept) < len(self._state.taken_out)
-            self._state = self._state._replace(taken_out=kept)
-            return found
+        """Show a pattern again; return whether it was hidden."""
+        hidden = [pattern for pattern in self._hidden.listeners_for(which) if pattern.given == given]
+        for pattern in hidden:
+            self._hidden.remove(which, pattern)
+        return bool(hidden)
 
     def is_visible(self, which: PatternList, given: tuple[Any, str]) -> bool:
-        """Say whether plugins see it."""
-        return all(entry[:2] != (which, given) for entry in self._state.taken_out)
-
-    # -- what every store can ------------------------------------------------------------------------------------
-
-    def snapshot(self) -> _State:
-        """Return the state for `restore`."""
-        return self._state
-
-    def restore(self, state: _State) -> None:
-        """Go back to a `snapshot`."""
-        self._state = state
-
-    def owned_by(self, owner: str) -> list[str]:
-        """Return the descriptions of what `owner` added."""
-        return [pattern.description for pattern in self._state.added if pattern.owner == owner]
-
-    def remove_owner(self, owner: str) -> list[str]:
-        """Forget everything of `owner` and return the descriptions of its patterns."""
-        with self._lock:
-            names = self.owned_by(owner)
-            self._state = _without(self._state, owner)
-            return names
-
-    def fork(self, without: str) -> Self:
-        """Return patterns of their own with the same content, but for that of `without`."""
-        fork = type(self)()
-        fork._state = _without(self._state, without)
-        return fork
-
-    def adopt(self, owner: str, fork: Self) -> None:
-        """Replace what `owner` has here by what it has in `fork`."""
-        with self._lock:
-            kept, fresh = _without(self._state, owner), fork._state
-            self._state = _State(
-                (*kept.added, *(p for p in fresh.added if p.owner == owner)),
-                (*kept.taken_out, *(entry for entry in fresh.taken_out if entry[2] == owner)),
-            )
-
-
-def _without(state: _State, owner: str) -> _State:
-    return _State(
-        tuple(p for p in state.added if p.owner != owner),
-        tuple(entry for entry in state.taken_out if entry[2] != owner),
-    )
+        """Return whether plugins see a pattern."""
+        return all(pattern.given != given for pattern in self._hidden.listeners_for(which))

@@ -22,7 +22,7 @@ from typing import Any
 
 from hermes_agent.contracts.tool import SKILL, PluginSkill
 from hermes_agent.core.redaction import redactor
-from hermes_agent.core.registry import Registry
+from hermes_agent.core.registry import RegistryFront
 from hermes_agent.core.text import shorten
 from hermes_agent.core.untrusted import find_injection
 from hermes_agent.hooks import HookBus
@@ -41,7 +41,7 @@ NAME = re.compile(r"[a-zA-Z0-9_-]+")
 """What a skill of a plugin, and the namespace before it, may be called."""
 
 
-class PluginSkills(Registry[PluginSkill]):
+class PluginSkills(RegistryFront[PluginSkill]):
     """Skills by `plugin:skill`."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class PluginSkills(Registry[PluginSkill]):
         if not place.exists():
             raise FileNotFoundError(f"SKILL.md not found at {place}")
         skill = PluginSkill(place, plugin, name, description)
-        self.add(skill.qualified, skill, owner=owner)
+        self._entries.add(skill.qualified, skill, owner=owner)
         return skill
 
     def of_plugin(self, plugin: str) -> list[PluginSkill]:

@@ -187,7 +187,7 @@ class Dispatcher:
             "turn_id": scope.turn_id,
             "api_request_id": scope.api_request_id,
         }
-        hooks, middleware = self._hooks.store.there, self._middleware.store.there
+        hooks, middleware = self._hooks.store.entries, self._middleware.store.entries
         trace, original = Trace(), arguments
         if middleware:
             original, arguments, trace = yield from self._apply_request_middleware(name, arguments, ids)
@@ -259,7 +259,7 @@ class Dispatcher:
 
         token = current_clearance.set(clearance)
         try:
-            if "tool_execution" not in self._middleware.store.there:
+            if "tool_execution" not in self._middleware.store.entries:
                 return result_text(name, self._registry.dispatch(name, arguments, **scope.handler_keywords()))
 
             def run(args: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ Who has which tool. The one registry of tools; its method names are upstream's (
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
@@ -17,9 +18,11 @@ from hermes_agent.contracts.tool import ApprovalRequest, Effect, ToolEntry, Tool
 from hermes_agent.core.caches import CheckCache
 from hermes_agent.core.registry import (
     BUILTIN,
+    Conflict,
     Owner,
-    Registry,
+    RegistrationStore,
     RegistryEntry,
+    RegistryFront,
     current_owner,
     describe_owner,
     staged_store,
@@ -111,14 +114,13 @@ class RejectedTool:
         return name_problem(self.tool) or f"tool `{self.tool}` belongs to {describe_owner(self.owner)}"
 
 
-class ToolRegistry(Registry[ToolEntry]):
-    """Tools by name, each with its owner. Every change raises `_generation`."""
+class ToolRegistry(RegistryFront[ToolEntry]):
+    """Tools by name, each with its owner."""
 
     def __init__(self) -> None:
         super().__init__("tool")
         self.checks = CheckCache()
         self.refusals: list[RejectedTool] = []
-        self._generation = 0
         self._aliases: dict[str, str] = {}
         self._run: Run | None = None
         self._fault: Fault | None = None
@@ -189,16 +191,12 @@ class ToolRegistry(Registry[ToolEntry]):
             logger.error("Tool registration REJECTED: %s (%s)", problem, describe_owner(claimant.key))
             self.refusals.append(RejectedTool(name, "", claimant.key))
             return
-        self._claim(entry, claimant, override)
 
-    def _claim(self, entry: ToolEntry, owner: Owner, override: bool) -> None:
-        with self._lock:
-            present = self._items.get(entry.name)
-            foreign = present is not None and present.owner != owner.key and not _both_mcp(present.value, entry)
-            if present is not None and foreign and not self._may_replace(present, entry, owner, override):
-                return
-            self._items[entry.name] = self._over(present, entry, owner.key)
-            self._generation += 1
+        def may_replace(present: RegistryEntry[ToolEntry]) -> bool:
+            return _both_mcp(present.value, entry) or self._may_replace(present, entry, claimant, override)
+
+        with contextlib.suppress(Conflict):
+            self._entries.add(name, entry, owner=claimant.key, replace=may_replace)
 
     def _may_replace(self, present: RegistryEntry[ToolEntry], entry: ToolEntry, owner: Owner, override: bool) -> bool:
         theirs = present.value.toolset
@@ -238,49 +236,42 @@ class ToolRegistry(Registry[ToolEntry]):
         if target is not self:
             target.deregister(name)
             return
-        with self._lock:
-            present = self._items.get(name)
-            if present is None:
-                return
-            owner = current_owner()
-            mine = owner.key in (present.owner, BUILTIN) or owner.may_override or name in owner.free_tools
-            if not mine and not present.value.toolset.startswith("mcp-"):
-                text = (
-                    f"Plugin module '{owner.key or 'unknown'}' cannot deregister tool '{name}' (toolset "
-                    f"'{present.value.toolset}') without operator opt-in (allow_tool_override)."
-                )
-                logger.error("%s", text)
-                raise PermissionError(text)
-            del self._items[name]
-            toolset = present.value.toolset
-            if not self.get_tool_names_for_toolset(toolset):
-                self._aliases = {alias: target for alias, target in self._aliases.items() if target != toolset}
-            self._generation += 1
+        present = self._entries.entries.get(name)
+        if present is None:
+            return
+        owner, toolset = current_owner(), present.value.toolset
+        mine = owner.key in (present.owner, BUILTIN) or owner.may_override or name in owner.free_tools
+        if not mine and not toolset.startswith("mcp-"):
+            text = (
+                f"Plugin module '{owner.key or 'unknown'}' cannot deregister tool '{name}' (toolset "
+                f"'{toolset}') without operator opt-in (allow_tool_override)."
+            )
+            logger.error("%s", text)
+            raise PermissionError(text)
+        if self._entries.remove(name, present) and not self.get_tool_names_for_toolset(toolset):
+            self._aliases = {alias: target for alias, target in self._aliases.items() if target != toolset}
 
-    def restore(self, state: dict[str, RegistryEntry[ToolEntry]]) -> None:
-        """Go back to a `snapshot`."""
-        super().restore(state)
-        self._generation += 1
+    def with_stores(self, stores: Iterable[RegistrationStore]) -> Self:
+        """Return a copy with other tools, without refusals."""
+        other = super().with_stores(stores)
+        other.refusals, other._aliases = [], dict(self._aliases)
+        return other
 
-    def fork(self, without: str) -> Self:
-        """Return a registry of its own with the same content, but for what `without` registered."""
-        fork = super().fork(without)
-        fork.refusals, fork._aliases = [], dict(self._aliases)
-        return fork
-
-    def adopt(self, owner: str, fork: Self) -> None:
-        """Replace what `owner` has here by what it has in `fork`."""
-        super().adopt(owner, fork)
-        self._aliases |= fork._aliases
-        self._generation += 1
-
-    def remove_owner(self, owner: str) -> list[str]:
-        """Forget the tools of `owner` and return their names; those that it had replaced come back."""
-        names = super().remove_owner(owner)
-        self._generation += bool(names)
-        return names
+    def _after_change(self, owner: str, fork: Self | None) -> None:
+        if fork is not None:
+            self._aliases |= fork._aliases
 
     # -- reading ---------------------------------------------------------------------------------------------
+
+    @property
+    def _generation(self) -> int:
+        """A number that rises with each change; plugins read it under this name (plugin contract §4.1)."""
+        return self._entries.generation
+
+    def replaced(self, name: str) -> RegistryEntry[ToolEntry] | None:
+        """Return the tool of another owner that the tool of this name replaces, or None."""
+        entry = self._entries.entries.get(name)
+        return None if entry is None else entry.replaced
 
     def get_entry(self, name: str) -> ToolEntry | None:
         """Return the tool, or None."""

@@ -294,7 +294,7 @@ def explain_tool(
     lines.append(f"toolset `{entry.toolset}`, registered by {describe_owner(owner)}{_owner_place(owner, records)}")
     if hidden and entry.requires_env:
         lines.append(f"it says that it needs: {', '.join(map(str, entry.requires_env))}")
-    replaced = tools.snapshot()[name].replaced
+    replaced = tools.replaced(name)
     if replaced is not None:
         lines.append(f"it replaces the tool of {describe_owner(replaced.owner)} (override=True, allow_tool_override)")
     lines += _other_claims(name, records)
