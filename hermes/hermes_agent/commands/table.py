@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hermes_agent.contracts.command import COMMAND, EVERYWHERE, SlashCommand, Where
-from hermes_agent.core.registry import BUILTIN, RegistryFront
+from hermes_agent.core.registry import BUILTIN, RegistryFacade
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def _always(command: SlashCommand) -> bool:
     return True
 
 
-class CommandTable(RegistryFront[SlashCommand]):
+class CommandTable(RegistryFacade[SlashCommand]):
     """Slash commands of all front ends; what is the agent's own wins over plugins.
 
     The registry holds the commands that every front end has: those of plugins are such. A command of some front ends

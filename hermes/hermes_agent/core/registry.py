@@ -379,7 +379,7 @@ class Stores(tuple[RegistrationStore, ...], StoreGroup):
         return type(self)(stores)
 
 
-class RegistryFront(StoreGroup, Generic[T]):
+class RegistryFacade(StoreGroup, Generic[T]):
     """Base of an object that keeps its registrations in one registry and offers its reading methods."""
 
     def __init__(self, kind: str) -> None:

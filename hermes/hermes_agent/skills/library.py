@@ -22,7 +22,7 @@ from typing import Any
 
 from hermes_agent.contracts.tool import SKILL, PluginSkill
 from hermes_agent.core.redaction import redactor
-from hermes_agent.core.registry import RegistryFront
+from hermes_agent.core.registry import RegistryFacade
 from hermes_agent.core.text import shorten
 from hermes_agent.core.untrusted import find_injection
 from hermes_agent.hooks import HookBus
@@ -41,7 +41,7 @@ NAME = re.compile(r"[a-zA-Z0-9_-]+")
 """What a skill of a plugin, and the namespace before it, may be called."""
 
 
-class PluginSkills(RegistryFront[PluginSkill]):
+class PluginSkills(RegistryFacade[PluginSkill]):
     """Skills by `plugin:skill`."""
 
     def __init__(self) -> None:

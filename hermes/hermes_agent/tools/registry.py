@@ -22,7 +22,7 @@ from hermes_agent.core.registry import (
     Owner,
     RegistrationStore,
     RegistryEntry,
-    RegistryFront,
+    RegistryFacade,
     current_owner,
     describe_owner,
     staged_store,
@@ -114,7 +114,7 @@ class RejectedTool:
         return name_problem(self.tool) or f"tool `{self.tool}` belongs to {describe_owner(self.owner)}"
 
 
-class ToolRegistry(RegistryFront[ToolEntry]):
+class ToolRegistry(RegistryFacade[ToolEntry]):
     """Tools by name, each with its owner."""
 
     def __init__(self) -> None:
