@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from hermes_agent.compat.agent import host
 from hermes_agent.compat.import_hook import served
-from hermes_agent.core.registry import ReadOnlyDict
+from hermes_agent.core.read_only import ReadOnlyDict
 from hermes_agent.core.untrusted import TAG, split_marked
 from hermes_agent.plugins.tool_access import dispatch_tool
 from hermes_agent.tools.results import failure

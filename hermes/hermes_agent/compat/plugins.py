@@ -17,7 +17,8 @@ from typing import Any
 from hermes_agent.commands import RESERVED, await_result, normalise_name
 from hermes_agent.compat.agent import host, of_host
 from hermes_agent.config import hermes_home
-from hermes_agent.core.registry import BUILTIN, ReadOnlyDict, ReadOnlyList
+from hermes_agent.core.read_only import ReadOnlyDict, ReadOnlyList
+from hermes_agent.core.registry import BUILTIN
 from hermes_agent.plugins.discovery import add_memory_folder, discover
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.skills.library import NAME

@@ -132,17 +132,8 @@ class Host:
         self.patterns = CommandPatterns()
         self.stores = Stores(
             (
-                self.tools,
-                self.hooks,
-                self.commands,
-                self.cli_commands,
-                self.providers,
-                self.plugin_skills,
-                self.model_providers,
-                self.auxiliary_tasks,
-                self.platforms,
-                self.slack_actions,
-                self.patterns,
+                *(self.tools, self.hooks, self.commands, self.cli_commands, self.providers, self.plugin_skills),
+                *(self.model_providers, self.auxiliary_tasks, self.platforms, self.slack_actions, self.patterns),
                 self.toolsets.custom,
             )
         )

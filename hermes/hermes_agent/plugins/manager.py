@@ -18,7 +18,8 @@ from hermes_agent.adapters.registry import PLATFORM, PlatformState, platform_sta
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.log_context import log_context
-from hermes_agent.core.registry import Owner, ReadOnlyDict, ReadOnlyList, ReadOnlySet
+from hermes_agent.core.read_only import ReadOnlyDict, ReadOnlyList, ReadOnlySet
+from hermes_agent.core.registry import Owner
 from hermes_agent.core.text import nearest_name
 from hermes_agent.plugins.activation import (
     Activation,
