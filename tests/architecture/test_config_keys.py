@@ -24,7 +24,7 @@ READERS = {
     "hooks": ("host/settings.py", "hooks"),
     "limits": ("agent/settings.py",),
     "mcp_servers": ("mcp",),
-    "model.local": ("models/embedded", "host"),
+    "model.local": ("_bundled/model-providers/local",),
     "platforms": ("adapters", "gateway"),
     "plugins.entries": ("plugins", "hooks", "host"),
     "providers": ("models/providers.py", "credentials", "models"),

@@ -96,6 +96,21 @@ def test_a_bundled_or_example_plugin_imports_the_standard_library_its_sdk_and_th
                 assert ok, f"{path.relative_to(ROOT)} imports {name}"
 
 
+NAMES_OF_LOCAL_MODEL = re.compile(r"embedded model|xllamacpp|\bweights\b|model-providers/local", re.IGNORECASE)
+
+
+def test_the_embedded_model_is_named_in_its_plugin_alone() -> None:
+    base = ROOT / "hermes" / "hermes_agent"
+    found = [
+        str(path.relative_to(base))
+        for package in ("agent", "app", "contracts", "host", "models", "plugins")
+        for path in (base / package).rglob("*.py")
+        if "setup" not in path.parts  # `hermes setup` offers it by name
+        if NAMES_OF_LOCAL_MODEL.search(path.read_text())
+    ]
+    assert found == []
+
+
 REGISTRY_HOSTS = re.compile("|".join(("py" + "pi.org", "pythonh" + "osted", "npm" + "js", "deb.deb" + "ian")))
 
 

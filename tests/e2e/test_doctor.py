@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.models.embedded.availability import find_pin
+from local_model import find_pin
 from peers.scripted import KEY
 from worlds import HERMES, PROMPTS, ROOT, environment, make_home, run, script
 

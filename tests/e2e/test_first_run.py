@@ -12,7 +12,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from hermes_agent.models.embedded import check_availability
+from local_model import check_availability
 from worlds import PROMPTS, script
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.models import embedded
-from hermes_agent.models.request import ModelClient
+from hermes_agent.contracts.model_client import ModelClient
+from local_model import check_availability
 
 sys.path.insert(0, str(Path(__file__).parent))  # toolbox.py, fresh_home.py, situations.py
 
@@ -29,7 +29,7 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.fixture(scope="session")
 def home(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreshHome]:
-    found = embedded.check_availability({}, "qwen2.5-coder-1.5b")
+    found = check_availability({}, "qwen2.5-coder-1.5b")
     if not found.runtime:
         pytest.skip("the runtime is not installed: make .venv/.local")
     if not found.weights:

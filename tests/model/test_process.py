@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, TextPart
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
-from hermes_agent.models import embedded
-from hermes_agent.models.embedded.client import LocalModelClient
-from hermes_agent.models.embedded.server import LocalModelServer, LocalServerSettings
-from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
+from local_model import LocalModelClient, LocalModelServer, LocalServerSettings, check_availability, services
 
 pytestmark = [pytest.mark.model, pytest.mark.xdist_group("model"), pytest.mark.timeout(900)]
 
@@ -26,11 +24,7 @@ SHORT = ModelRequest("", [Message("user", "Say hello.")], max_tokens=20)
 def settings(**more: object) -> LocalServerSettings:
     """Settings with the smallest weights that are there."""
     there = next(
-        (
-            a
-            for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "")
-            if (a := embedded.check_availability({}, name)).weights
-        ),
+        (a for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "") if (a := check_availability({}, name)).weights),
         None,
     )
     if there is None or not there.runtime:
@@ -89,7 +83,7 @@ def test_a_killed_process_ends_one_answer_and_the_next_question_starts_another()
     async def main() -> None:
         given = settings()
         server = LocalModelServer(given)
-        client = LocalModelClient(given, server=server)
+        client = LocalModelClient(services(), given, server=server)
         with pytest.raises(ModelError, match="SIGKILL") as failed:
             async for delta in client.stream(LONG):
                 if isinstance(delta, TextPart) and server.pid is not None:
@@ -103,7 +97,7 @@ def test_a_killed_process_ends_one_answer_and_the_next_question_starts_another()
 
 def test_an_answer_that_is_broken_off_leaves_the_model_free_for_the_next() -> None:
     async def main() -> None:
-        client = LocalModelClient(given := settings(), server=(server := LocalModelServer(given)))
+        client = LocalModelClient(services(), given := settings(), server=(server := LocalModelServer(given)))
         async with aclosing(client.stream(LONG)) as stream:
             async for _ in stream:
                 break
@@ -117,7 +111,7 @@ def test_an_answer_that_is_broken_off_leaves_the_model_free_for_the_next() -> No
 
 def test_two_questions_at_once_are_both_answered() -> None:
     async def main() -> None:
-        client = LocalModelClient(settings())
+        client = LocalModelClient(services(), settings())
         both = await asyncio.gather(answer(client, SHORT), answer(client, SHORT))
         assert all(a.message.text for a in both)
         await client.aclose()
@@ -127,7 +121,7 @@ def test_two_questions_at_once_are_both_answered() -> None:
 
 def test_a_conversation_that_the_runtime_finds_too_long_is_called_so() -> None:
     async def main() -> ModelError:
-        client = LocalModelClient(settings(context_length=512))
+        client = LocalModelClient(services(), settings(context_length=512))
         digits = " ".join(str(n) for n in range(10)) * 25  # a token a character, where three are reckoned with
         with pytest.raises(ModelError) as failed:
             await answer(client, ModelRequest("", [Message("user", digits)]))
@@ -140,7 +134,7 @@ def test_a_conversation_that_the_runtime_finds_too_long_is_called_so() -> None:
 def test_the_weights_leave_the_memory_when_nobody_asks_and_come_back() -> None:
     async def main() -> None:
         given = settings(idle_unload_s=1)
-        client = LocalModelClient(given, server=(server := LocalModelServer(given)))
+        client = LocalModelClient(services(), given, server=(server := LocalModelServer(given)))
         await answer(client, SHORT)
         assert server.pid is not None
         loaded = resident(server.pid)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from toolbox import OTHERS, SYSTEM, step, value_of
 
+from hermes_agent.contracts.model_client import ModelClient
 from hermes_agent.core.messages import Message
-from hermes_agent.models.request import ModelClient
 
 pytestmark = [pytest.mark.model, pytest.mark.xdist_group("model"), pytest.mark.timeout(1200)]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.agent.system_prompt import compose_system_prompt
+from hermes_agent.contracts.model_client import ModelAnswer, ModelClient, ModelRequest, TextPart
 from hermes_agent.core.messages import Message
-from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest, TextPart
 
 TEXT = {"type": "string"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.models.embedded.availability import PINS, installed_weights, weights_path
+from local_model import PINS, installed_weights, weights_path
 from nix.booting import container
 
 pytestmark = [

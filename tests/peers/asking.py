@@ -6,12 +6,12 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, TextPart
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.models.client import HttpModelClient
 from hermes_agent.models.http_transport import HttpTimeouts
 from hermes_agent.models.providers import ModelEndpoint, ProviderCatalog
-from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
 
 
 def client_for(

@@ -19,13 +19,13 @@ from hermes_agent.agent.transcript_writer import History, MessageCache, SentText
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.turn_context import ConversationModel, RepeatedCalls, SessionRef, TurnContext, TurnState
 from hermes_agent.agent.turn_start import InterruptedTurn, load_interrupted_turn
+from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions, ToolDefinitions
 from hermes_agent.core.errors import UnsupportedOption
 from hermes_agent.core.messages import Content, Message, Notice, TurnEvent, TurnFinished, Usage, assistant_text, new_id
 from hermes_agent.core.redaction import mask_content
 from hermes_agent.hooks import HookResult
 from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.models.fallback import find_unsupported_option
-from hermes_agent.models.request import NO_OPTIONS, RequestOptions, ToolDefinitions
 from hermes_agent.policy import ApprovalHooks, Approvals, Approver
 from hermes_agent.sessions import NewSession, StoredSession, UnfinishedTurn
 from hermes_agent.tools import CallScope

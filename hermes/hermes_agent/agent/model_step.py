@@ -17,6 +17,14 @@ from typing import Any
 
 from hermes_agent.agent.settings import price_refusal
 from hermes_agent.agent.turn_context import TurnContext, TurnStopped
+from hermes_agent.contracts.model_client import (
+    NO_OPTIONS,
+    ModelAnswer,
+    ModelDelta,
+    ModelRequest,
+    RequestOptions,
+    TextPart,
+)
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import new_id
 from hermes_agent.core.secrecy import MASK
@@ -32,7 +40,6 @@ from hermes_agent.models.fallback import (
     find_unsupported_option,
 )
 from hermes_agent.models.openai_format import from_keywords, parse_answer, to_keywords, to_response
-from hermes_agent.models.request import NO_OPTIONS, ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
 from hermes_agent.runtime.bridge import Bridge
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,11 +19,11 @@ from hermes_agent.agent.context_engines import ContextEngines
 from hermes_agent.agent.settings import AgentSettings
 from hermes_agent.agent.system_prompt import SystemPromptBuilder
 from hermes_agent.agent.transcript_writer import RequestDigest, digest_tools
+from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ModelRequest, RequestOptions
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, Usage, fold
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.client_pool import ChosenModel
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions
 from hermes_agent.policy import NoApprover
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import StoredTurn, Transcript
@@ -223,7 +223,7 @@ class _RecordedClient:
         """Say something into the session."""
         self.conversation.services.injected.push(text, self.conversation.session_id)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Keep the digest of the request, and give the next answer."""
         self._note(request, request.messages[1:])
         while self._was_made_again():  # it was too long, or a crash came

@@ -20,12 +20,12 @@ from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.agent.session_lifecycle import SessionLifecycle, TitleWriter
 from hermes_agent.agent.settings import AgentSettings, ChooseModel
 from hermes_agent.agent.system_prompt import SystemPromptBuilder
+from hermes_agent.contracts.model_client import ModelClient, ToolDefinitions
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.redaction import redactor
 from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.bus import AnswerSpill
 from hermes_agent.memory.manager import MemoryManager
-from hermes_agent.models.request import ModelClient, ToolDefinitions
 from hermes_agent.policy.taint import TaintTracker
 from hermes_agent.policy.taint_rules import CheckedCall
 from hermes_agent.runtime.bridge import Bridge

@@ -8,8 +8,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hermes_agent.contracts.model_client import ModelClient
 from hermes_agent.models.client_pool import ChosenModel
-from hermes_agent.models.request import ModelClient
 from hermes_agent.policy import SmartApproval
 from hermes_agent.sessions import UsageTotals
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hermes_agent.agent.system_prompt import FolderInstructions
+from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Content, Message, Usage
 from hermes_agent.core.redaction import mask_message, redactor
-from hermes_agent.models.request import ModelRequest
 from hermes_agent.sessions import NewSession, RequestRecord, SentRecord, SessionCommit, TurnRecord, UsageRecord
 from hermes_agent.tools import tool_error
 

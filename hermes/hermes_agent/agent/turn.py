@@ -23,13 +23,13 @@ from hermes_agent.agent.turn_start import (
     start_turn,
     without_fences,
 )
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, TextPart, ToolDefinitions
 from hermes_agent.core.errors import ContextTooLong, UserError
 from hermes_agent.core.log_context import log_context
 from hermes_agent.core.messages import Message, Notice, StopSentence, TextDelta, TurnEvent, TurnFinished, text_content
 from hermes_agent.core.redaction import redactor
 from hermes_agent.models.fallback import RetryNotice
 from hermes_agent.models.model_catalog import cost_usd
-from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart, ToolDefinitions
 from hermes_agent.sessions import TURN, UsageRecord
 
 logger = logging.getLogger(__name__)

@@ -14,13 +14,13 @@ from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.agent.session_lifecycle import TitleWriter
 from hermes_agent.agent.settings import AgentSettings, UsageCap, usage_caps
 from hermes_agent.agent.transcript_writer import History
+from hermes_agent.contracts.model_client import NO_OPTIONS, ModelAnswer, ModelClient, RequestOptions, ToolDefinitions
 from hermes_agent.core.messages import Content, FinishReason, Message, TurnEnd, Usage, text_content
 from hermes_agent.hooks import HookBus, HookResult
 from hermes_agent.hooks.bus import AnswerSpill
 from hermes_agent.memory.manager import MemoryManager
 from hermes_agent.memory.provider_session import ProviderSession
 from hermes_agent.models.client_pool import ChosenModel
-from hermes_agent.models.request import NO_OPTIONS, ModelAnswer, ModelClient, RequestOptions, ToolDefinitions
 from hermes_agent.policy import Approvals
 from hermes_agent.policy.taint import TaintTracker
 from hermes_agent.runtime.bridge import Bridge

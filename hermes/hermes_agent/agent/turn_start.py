@@ -15,12 +15,12 @@ from typing import Any
 
 from hermes_agent.agent.transcript_writer import LOST_RESULT
 from hermes_agent.agent.turn_context import Interrupted, TurnContext, TurnState
+from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, TextPart
 from hermes_agent.core.messages import Content, Message, ToolCall, assistant_text, text_content
 from hermes_agent.core.redaction import StreamMask
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.memory.provider_session import FenceScrubber, sanitize_context
 from hermes_agent.models.fallback import RetryNotice
-from hermes_agent.models.request import ModelAnswer, ModelDelta, TextPart
 from hermes_agent.sessions import CallRecord, UnfinishedTurn, UsageTotals
 from hermes_agent.skills.skill_commands import instruction_of
 from hermes_agent.tools import ToolRegistry, tool_error

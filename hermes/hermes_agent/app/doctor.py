@@ -29,6 +29,7 @@ from hermes_agent.app.plugins.doctor import run_plugin_checks as plugin_findings
 from hermes_agent.app.plugins.home import LazySecrets
 from hermes_agent.config import hermes_home
 from hermes_agent.config.check import check_home
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
 from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.core.errors import ModelError, ToolFailed, UserError
 from hermes_agent.core.messages import Message
@@ -37,10 +38,8 @@ from hermes_agent.cron import JobStore
 from hermes_agent.cron.jobs import targets_of
 from hermes_agent.host import Host
 from hermes_agent.host.settings import working_directory
-from hermes_agent.models import embedded
-from hermes_agent.models.embedded.availability import RUNTIME
+from hermes_agent.models.client_profiles import configured_services
 from hermes_agent.models.model_catalog import cost_usd, fetch_model_ids
-from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.models.selection import ModelSelection
 from hermes_agent.plugins.config_names import find_missing_platform, find_unknown_names
 from hermes_agent.plugins.llm_access import request_refusal
@@ -54,8 +53,6 @@ from hermes_agent.workspace.backend import ShellState, run_command
 QUESTION = "This is a test of the connection. Answer with the word ready and nothing else."
 ASK_S = 120.0
 """Seconds in which a server has to answer the question of `--ask`."""
-ASK_EMBEDDED_S = 600.0
-"""The same for the embedded model, which is loaded first."""
 PROBE_S = 20.0
 LONGEST_ANSWER = 80
 AUTHORISED = (400, 413, 422)
@@ -75,30 +72,22 @@ def check_model(host: Host, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
     except UserError as exc:
         hint = "`hermes -z hello` lists the ways." if "\n" in exc.hint else exc.hint
         yield Diagnosis("wrong", "model", exc.message, hint)
-        yield from _check_local_model(host)
+        yield from _check_client_profiles(host)
         return
     name = f"{selection.model or '(the first of its list)'} of {selection.provider}"
     if offline:
         yield Diagnosis("ok", "model", name)
-    elif selection.is_embedded:
+    elif selection.client_profile is not None:
         yield from _ask_model(host, selection, name) if ask else [Diagnosis("ok", "model", f"{name} is there")]
     else:
         yield from _check_server(host, selection, name, ask=ask)
 
 
-def _check_local_model(host: Host) -> Iterator[Diagnosis]:
-    """Yield what the embedded model lacks, where it was chosen or a part of it is there."""
-    block = host.config.get("model")
-    block = block if isinstance(block, dict) else {}
-    there = embedded.check_availability(block.get("local") or {}, str(block.get("default") or ""))
-    if there.weights and not there.runtime:
-        text = f"the weights of {there.model} are there ({there.path}), and the runtime {RUNTIME} is not installed"
-        yield Diagnosis("wrong", "model", text, f"{install_hint('local')} installs it.")
-    elif there.runtime and not there.weights and block.get("provider") == "local":
-        text = f"the runtime {RUNTIME} is installed, and the weights of {there.model} are not there ({there.path})"
-        yield Diagnosis(
-            "wrong", "model", text, "Correct model.local.path." if there.own_file else "`hermes model pull`"
-        )
+def _check_client_profiles(host: Host) -> Iterator[Diagnosis]:
+    """Yield what keeps the models of providers that bring their own client from answering."""
+    for profile in host.model_providers.client_profiles():
+        for fault in profile.check(configured_services(profile, host.config.get)):
+            yield Diagnosis("wrong", "model", fault.text, fault.remedy)
 
 
 def _check_server(host: Host, selection: ModelSelection, name: str, *, ask: bool) -> Iterator[Diagnosis]:
@@ -140,7 +129,8 @@ def _ask_model(host: Host, selection: ModelSelection, name: str) -> Iterator[Dia
     request = ModelRequest(selection.model, [Message("user", QUESTION)], max_tokens=selection.max_tokens)
     began = time.monotonic()
     try:
-        answer = asyncio.run(_answer(selection, request, ASK_EMBEDDED_S if selection.is_embedded else ASK_S))
+        own = selection.client_profile
+        answer = asyncio.run(_answer(selection, request, own.answer_limit_s if own is not None else ASK_S))
     except UserError as exc:
         yield Diagnosis("wrong", "model", exc.message, exc.hint)
         return

@@ -167,8 +167,10 @@ def smart_approval(services: HostServices, side_answer: Callable[[str, str, int]
         from hermes_agent.plugins.llm_access import task_selection  # 20 ms that a start does not need
         from hermes_agent.plugins.llm_client import task_settings
 
-        if task_selection(services, task_settings(services, APPROVAL_TASK)).is_embedded:
-            raise UserError("the embedded model is too small to judge commands (`auxiliary.approval` names another)")
+        selection = task_selection(services, task_settings(services, APPROVAL_TASK))
+        if selection.client_profile is not None and selection.client_profile.is_small:
+            name = selection.endpoint.provider.display_name
+            raise UserError(f"{name} is too small to judge commands (`auxiliary.approval` names another)")
         return side_answer(APPROVAL_TASK, prompt, max_tokens)
 
     return SmartApproval(

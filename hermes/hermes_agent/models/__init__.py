@@ -1,1 +1,1 @@
-"""Models: providers, the wire protocol, the choice of one, and the embedded default."""
+"""Language models: providers, wire protocols, selection, fallback, prices."""

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hermes_agent.contracts.model_client import ModelRequest, RequestOptions
 from hermes_agent.core.messages import Content, Message, ToolCall
 from hermes_agent.core.tool_schemas import ANTHROPIC, adapt_schema
 from hermes_agent.models.errors import ErrorReply
 from hermes_agent.models.providers import ModelEndpoint, ModelProvider
-from hermes_agent.models.request import ModelRequest, RequestOptions
 from hermes_agent.models.wire_protocol import (
     AnswerBuilder,
     ErrorReplyReceived,

@@ -16,6 +16,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
 from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.credentials.logins import Login, LoginExpired, LoginStore
@@ -24,7 +25,6 @@ from hermes_agent.models.api_modes import load_wire_protocol
 from hermes_agent.models.http_transport import HttpResponse, HttpTimeouts, HttpTransport, TransportError, load_http
 from hermes_agent.models.model_catalog import ModelCatalog
 from hermes_agent.models.providers import ModelEndpoint
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
 from hermes_agent.models.request_body import PreparedRequest, Signer, has_hooks, prepare_request
 from hermes_agent.models.wire_protocol import (
     EXCERPT,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.contracts.model_client import ModelClient
 from hermes_agent.core.errors import UserError
 from hermes_agent.models.providers import ModelEndpoint
-from hermes_agent.models.request import ModelClient
 
 if TYPE_CHECKING:
     from hermes_agent.models.selection import ModelSelection

@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+from hermes_agent.contracts.model_client import ModelRequest, RequestOptions
 from hermes_agent.core.backoff import Backoff
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.models.client_pool import ChosenModel
-from hermes_agent.models.request import ModelRequest, RequestOptions
 
 logger = logging.getLogger(__name__)
 

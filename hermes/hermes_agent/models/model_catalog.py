@@ -1,12 +1,12 @@
-"""What is known of a model: how much it sees, whether it sees pictures, what it costs; and what an answer cost.
+"""Facts about models: context window, abilities, prices; and the cost of an answer.
 
-What its provider's list says counts, as it was fetched last (`cache/models/`, asked again after a day); then the table
-that comes with the release (`_FAMILIES`, `_PRICES`).
+The list of the provider comes first, as it was fetched last (`cache/models/`, fetched again after a day). Then comes
+the table of this release (`_FAMILIES`, `_PRICES`). Its prices are those of the vendors, in dollars per million tokens,
+as published in November 2025. They hold for the vendor's own API and for exactly that model, with or without a date in
+its name, since a successor may have another price.
 
-The table's prices are the vendors' own, in dollars a million tokens, as published in November 2025. They count for the
-vendor's own API and for the very model, with or without a date behind its name: its successor may cost something else.
-The embedded model is free, and so is a server of one's own on this machine (`ModelEndpoint.is_own_server`) that lists
-no price; some providers say with an answer what it cost.
+A server of the user on this machine (`ModelEndpoint.is_own_server`) that lists no price is free, and so is a provider
+that says so (`ClientProfile.is_free`). Some providers report the cost with an answer.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hermes_agent.contracts.model_client import ModelAnswer
 from hermes_agent.contracts.model_provider import ProviderProfile, fetch_model_entries
 from hermes_agent.core.messages import Usage
-from hermes_agent.models.providers import LOCAL, ModelEndpoint
-from hermes_agent.models.request import ModelAnswer
+from hermes_agent.models.bundled import bundled_client_profiles
+from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.system.files import write_atomic
 
 logger = logging.getLogger(__name__)
@@ -197,7 +198,9 @@ class ModelCatalog:
         """Say whether it is known what an answer of a model costs, or will be with the answer."""
         name = endpoint.provider.name
         tells = name == REPORTS_COST and (name, model) not in self._silent
-        return is_free_of_charge(name) or tells or self.known_info(endpoint, model).cost_usd(Usage()) is not None
+        own = endpoint.client_profile
+        is_free = own.is_free if own is not None else False
+        return is_free or tells or self.known_info(endpoint, model).cost_usd(Usage()) is not None
 
     def listed_cost_usd(self, endpoint: ModelEndpoint, model: str, usage: Usage) -> float | None:
         """Return what an answer costs by the prices that are known; None when they are not."""
@@ -207,12 +210,12 @@ class ModelCatalog:
         return cost
 
     def context_length(self, endpoint: ModelEndpoint, model: str, block: Any) -> int:
-        """Return how many tokens a model can see; 0 for the embedded one, which makes a conversation fit by itself.
+        """Return the context window of a model in tokens, or 0 if its client shortens a conversation by itself.
 
         Args:
             block: the config's `model`, whose `context_length` is that of the model it names.
         """
-        if endpoint.provider.name == LOCAL:
+        if endpoint.client_profile is not None and endpoint.client_profile.fits_conversations:
             return 0
         own = isinstance(block, Mapping) and model in (block.get("default") or model)
         given = block.get("context_length") if own else None
@@ -370,9 +373,10 @@ REPORTS_COST = "openrouter"
 """Its `cost` is in credits, which are dollars: https://openrouter.ai/docs/use-cases/usage-accounting"""
 
 
+@functools.cache
 def is_free_of_charge(provider: str) -> bool:
-    """Say whether a provider's model runs on this machine."""
-    return provider == LOCAL
+    """Return whether the answers of a bundled provider cost nothing."""
+    return any(profile.is_free for profile in bundled_client_profiles() if profile.name == provider)
 
 
 def cost_usd(answer: ModelAnswer, provider: str) -> float | None:

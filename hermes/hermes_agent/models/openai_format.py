@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
 from hermes_agent.core.messages import Message, Usage, new_id
-from hermes_agent.models.request import ModelAnswer, ModelRequest
 
 logger = logging.getLogger(__name__)
 

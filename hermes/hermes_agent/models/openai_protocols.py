@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.messages import Content, Message, ToolCall
 from hermes_agent.core.tool_schemas import BY_NAME, OPENAI, SchemaDialect, adapt_schema
 from hermes_agent.models.providers import CHAT_COMPLETIONS, ModelEndpoint, ModelProvider
-from hermes_agent.models.request import ModelRequest
 from hermes_agent.models.wire_protocol import (
     AnswerBuilder,
     ErrorReplyReceived,

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from hermes_agent.contracts.model_client import ClientProfile
 from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfile
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redaction import redactor
@@ -33,8 +34,6 @@ from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.models.bundled import BUNDLED_ORDER, bundled_profile
 
-LOCAL = "local"
-"""The embedded model; its client is not this wire's."""
 CUSTOM = "custom"
 """Any other server, at `model.base_url`."""
 CHAT_COMPLETIONS = "chat_completions"
@@ -72,6 +71,11 @@ class ModelProvider:
         return self.profile.display_name or self.profile.name
 
     @property
+    def display_name_at_start(self) -> str:
+        """`display_name` at the beginning of a sentence; a name keeps its case (`xAI`, `vLLM`)."""
+        return _at_start(self.display_name)
+
+    @property
     def key_names(self) -> tuple[str, ...]:
         """Names of credentials that may hold its key, best first."""
         return tuple(name for name in self.env_vars if not name.endswith("_BASE_URL"))
@@ -90,6 +94,10 @@ class ModelProvider:
     def cache_mark(self) -> dict[str, str]:
         """What marks the end of a prefix for Claude's cache; without a time it lives 5 minutes."""
         return {"type": "ephemeral"} | ({"ttl": self.cache_ttl} if self.cache_ttl != "5m" else {})
+
+
+def _at_start(name: str) -> str:
+    return f"T{name[1:]}" if name.startswith("the ") else name
 
 
 def provider_from_profile(profile: ProviderProfile) -> ModelProvider:
@@ -160,6 +168,11 @@ class ModelEndpoint:
     """The login whose token stands for the key; it is asked for with each request, since it ends."""
 
     @property
+    def client_profile(self) -> ClientProfile | None:
+        """The provider's profile if it brings its own client, else None."""
+        return self.provider.profile if isinstance(self.provider.profile, ClientProfile) else None
+
+    @property
     def host(self) -> str:
         """Host and port of `base_url`: what may stand in a message."""
         parts = urlsplit(self.base_url)
@@ -173,8 +186,8 @@ class ModelEndpoint:
 
     @property
     def display_name_at_start(self) -> str:
-        """`place` at the beginning of a sentence; a name keeps its case (`xAI`, `vLLM`)."""
-        return f"T{self.display_name[1:]}" if self.display_name.startswith("the ") else self.display_name
+        """`display_name` at the beginning of a sentence."""
+        return _at_start(self.display_name)
 
     @property
     def is_own_server(self) -> bool:
@@ -323,6 +336,10 @@ class ProviderCatalog(StoreGroup):
     def providers(self) -> list[ModelProvider]:
         """Return every provider, in the order of `profiles`."""
         return [provider_from_profile(profile) for profile in self.profiles()]
+
+    def client_profiles(self) -> list[ClientProfile]:
+        """Return the profiles that bring their own client, in the order of `profiles`."""
+        return [profile for profile in self.profiles() if isinstance(profile, ClientProfile)]
 
     def names(self) -> list[str]:
         """Return every name; no profile is read for it."""

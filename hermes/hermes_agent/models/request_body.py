@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from hermes_agent.contracts.model_client import ModelDelta, ModelRequest
 from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE, NotSignedIn, ProviderProfile, UnsignedRequest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.redaction import redactor
@@ -20,7 +21,6 @@ from hermes_agent.models import errors
 from hermes_agent.models.openai_format import from_dicts
 from hermes_agent.models.openai_protocols import chat_message
 from hermes_agent.models.providers import CHAT_COMPLETIONS, ModelEndpoint
-from hermes_agent.models.request import ModelDelta, ModelRequest
 from hermes_agent.models.wire_protocol import WireProtocol
 
 logger = logging.getLogger(__name__)

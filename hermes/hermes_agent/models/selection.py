@@ -6,27 +6,28 @@ The provider is, the first that applies:
 2. with `model.base_url`: the provider whose host that is, else `custom`
 3. the server that `CUSTOM_BASE_URL` or `OPENAI_BASE_URL` names
 4. the provider whose key is there, in the order of the catalogue, when a model is named
-5. the embedded model, when its runtime and its weights are there and no model of another provider is named
+5. the provider that brings its own client (`ClientProfile`) and can answer, if no model of another one is named
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hermes_agent.config.effective import header_secrets
+from hermes_agent.contracts.model_client import ClientProfile, ModelClient
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import API_KEY, Login, LoginStore
 from hermes_agent.models.api_modes import API_MODE_ALIASES, API_MODES
+from hermes_agent.models.client_profiles import client_services, missing_model_error
 from hermes_agent.models.model_catalog import ModelCatalog
 from hermes_agent.models.providers import (
     CUSTOM,
-    LOCAL,
     KeyPools,
     ModelEndpoint,
     ModelProvider,
@@ -34,7 +35,6 @@ from hermes_agent.models.providers import (
     find_profile_key,
     provider_from_config,
 )
-from hermes_agent.models.request import ModelClient
 
 if TYPE_CHECKING:
     from hermes_agent.models.client import HttpModelClient, RunHooks
@@ -52,7 +52,7 @@ class ModelSelection:
     """A model, and all that is needed to ask it."""
 
     endpoint: ModelEndpoint
-    """Provider, address and key; for the embedded model the address is empty."""
+    """Provider, base URL and key; the base URL of a provider that brings its own client is empty."""
     model: str
     """Name of the model, for `ModelRequest.model`."""
     reason: str
@@ -77,9 +77,9 @@ class ModelSelection:
         return self.endpoint.base_url
 
     @property
-    def is_embedded(self) -> bool:
-        """The model runs on this machine, in a child process of ours."""
-        return self.provider == LOCAL
+    def client_profile(self) -> ClientProfile | None:
+        """The provider's profile if it brings its own client, else None."""
+        return self.endpoint.client_profile
 
 
 def select_model(
@@ -102,7 +102,7 @@ def select_model(
 
     Args:
         config_get: `Config.get`; `model` is read (a name, or a mapping with `default`, `provider`, `base_url`,
-            `api_key`, `max_tokens` and `local`), `providers` and `agent.reasoning_effort`.
+            `api_key`, `max_tokens` and the settings of a `ClientProfile`), `providers`, `agent.reasoning_effort`.
         model: takes the place of `model.default`.
         provider: takes the place of `model.provider`; of another one than that, the rest of the block is not used.
         profile: which of the provider's keys: a name in its `profiles`; empty and `default` are the usual one.
@@ -130,9 +130,14 @@ def select_model(
     )
     known, stored = _KnownProviders(catalogue or ProviderCatalog(), own), logins or LoginStore(None)
     found, why, address = _provider(wish, known, credentials, stored)
-    if found is None or found.name == LOCAL:
-        find_profile_key(LOCAL, {}, profile, credentials, stored)
-        return _select_local_model(settings["local"], wish, credentials, known, explicit=found is not None, why=why)
+    brings_client = found.profile if found is not None else None
+    if found is None or isinstance(brings_client, ClientProfile):
+        given = [brings_client] if isinstance(brings_client, ClientProfile) else known.catalogue.client_profiles()
+        for each in given:
+            find_profile_key(each.name, {}, profile, credentials, stored)
+        return _select_client_profile(
+            given, config_get("model"), wish, credentials, known, explicit=found is not None, why=why
+        )
     entry = own.get(found.name) or {}
     caching = config_get("prompt_caching") or {}
     found = _with_protocol(
@@ -225,7 +230,7 @@ def _settings(value: Any) -> dict[str, Any]:
     texts = {name: str(given.get(name) or "").strip() for name in names}
     if texts["provider"].lower() == AUTO:
         texts["provider"] = ""
-    return {**texts, "max_tokens": given.get("max_tokens") or None, "local": given.get("local") or {}}
+    return {**texts, "max_tokens": given.get("max_tokens") or None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,8 +352,9 @@ def _key(provider: ModelProvider, credentials: Credentials) -> tuple[str, str]:
     return "", ""
 
 
-def _select_local_model(
-    local: Mapping[str, Any],
+def _select_client_profile(
+    profiles: Sequence[ClientProfile],
+    block: Any,
     wish: _RequestedModel,
     credentials: Credentials,
     known: _KnownProviders,
@@ -356,35 +362,36 @@ def _select_local_model(
     explicit: bool,
     why: str,
 ) -> ModelSelection:
-    """Take the embedded model.
+    """Select a provider that brings its own client.
+
+    Args:
+        profiles: the selected one alone, or every provider of this kind if nothing else was selected.
+        block: the block `model` of the config.
+        explicit: whether the provider is named.
 
     Raises:
-        UserError: it is not there either, or a model was named that only another provider can have.
+        ConfigError: the provider has no such model.
+        UserError: none of them can answer, or a model is named that only another provider can have.
     """
-    # the embedded model's modules are needed by few starts
-    from hermes_agent.models import embedded
-
-    if explicit and wish.model and wish.model not in embedded.PINS and not local.get("path"):
-        raise ConfigError(
-            f"model.default: {wish.model!r} are no weights of the embedded model",
-            hint=f"Known: {', '.join(embedded.PINS)}. A file of your own: `hermes config set model.local.path FILE`.",
-        )
-    there = embedded.check_availability(local, wish.model)
+    given = [(each, client_services(each, block, model=wish.model, is_selected=explicit)) for each in profiles]
+    found = next(((each, services, name) for each, services in given if (name := each.find_model(services))), None)
     unused = "" if explicit or wish.model else _unused_key(known, credentials)
-    if not there.is_usable and unused:
+    if found is None and unused:
         raise UserError(
             f"{unused} is there, but no model is named.",
             hint="Name one of that provider with `hermes config set model.default NAME`.",
             exit_status=EXIT_USAGE,
         )
-    if not there.is_usable or (wish.model not in ("", there.model) and not explicit):
-        raise embedded.missing_model_error(there, wanted=wish.model)
+    if found is None or (wish.model not in ("", found[2]) and not explicit):
+        raise missing_model_error((each.setup_hint(services) for each, services in given), wanted=wish.model)
+    profile, services, name = found
+    endpoint = ModelEndpoint(known.find(profile.name), "")
+    others = f"no model is named for {unused}" if unused else "no other"
     return ModelSelection(
-        endpoint=ModelEndpoint(known.find(LOCAL), ""),
-        model=there.model,
-        reason=why
-        or "the embedded model is there and " + (f"no model is named for {unused}" if unused else "no other"),
-        new_client=lambda: embedded.make_client(local, wish.model),
+        endpoint=endpoint,
+        model=name,
+        reason=why or f"{endpoint.provider.display_name} is there and {others}",
+        new_client=lambda: profile.make_client(services),
     )
 
 

@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, RequestOptions, ToolDefinitions
 from hermes_agent.core.messages import Message, ToolCall, new_id
 from hermes_agent.core.redaction import mask_message
 from hermes_agent.models.errors import ErrorReply
 from hermes_agent.models.openai_format import parse_usage
 from hermes_agent.models.providers import ModelEndpoint, ModelProvider
-from hermes_agent.models.request import ModelAnswer, ModelRequest, RequestOptions, ToolDefinitions
 
 MESSAGES_PER_RUN = 64
 """Messages that are kept as one text once there are so many."""

@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from hermes_agent.agent.settings import UsageCap, UsageLimits, find_unpriced, price_refusal, read_limits, usage_caps
+from hermes_agent.contracts.model_client import ModelAnswer, ModelClient, ModelRequest
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.client_pool import ChosenModel, ClientPool, fallback_selections
 from hermes_agent.models.fallback import RequestAttempts
 from hermes_agent.models.model_catalog import cost_usd
-from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest
 from hermes_agent.models.selection import ModelSelection
 from hermes_agent.plugins.host_services import ModelServices
 from hermes_agent.plugins.llm_types import Overrides, PluginLlmUsage
@@ -52,8 +52,8 @@ def find_route(ground: ModelServices, wanted: Overrides, *, images: bool) -> Mod
     """Return who answers.
 
     With `images`, and unless the call names a provider, a model or a profile, `auxiliary.vision` when it is set:
-    whether a provider's model sees is written nowhere, so the operator's word decides. Only of the embedded model it is
-    known that it does not.
+    no profile says which models of a provider take images, so the operator's word decides. Only a provider that brings
+    its own client may say that it takes none.
 
     Raises:
         UserError: there is no model to be had, or none that sees.
@@ -65,9 +65,10 @@ def find_route(ground: ModelServices, wanted: Overrides, *, images: bool) -> Mod
         found = find_task_route(ground, vision)
     else:
         found = ModelRoute(_choose_selection(ground, wanted))
-    if images and found.selection.is_embedded:
+    own = found.selection.client_profile
+    if images and own is not None and not own.takes_images:
         raise UserError(
-            "The embedded model cannot see pictures.",
+            f"{found.selection.endpoint.provider.display_name_at_start} cannot see pictures.",
             hint="Name one that can: `hermes config set auxiliary.vision.provider NAME`, and `auxiliary.vision.model`.",
         )
     return found
@@ -83,9 +84,9 @@ def _choose_selection(ground: ModelServices, wanted: Overrides) -> ModelSelectio
 def _with_model(active: ModelSelection, model: str) -> ModelSelection:
     if not model or model == active.model:
         return active
-    if active.is_embedded:
+    if active.client_profile is not None:
         raise UserError(
-            f"The embedded model is {active.model}; {model!r} is none of its names.",
+            f"{active.endpoint.provider.display_name_at_start} is {active.model}; {model!r} is none of its names.",
             hint="Configure a provider that has it: `hermes config set model.provider NAME`.",
         )
     return replace(active, model=model)

@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
 from hermes_agent.contracts.model_provider import TASK_DEFAULTS
 from hermes_agent.core.log_context import log_context
 from hermes_agent.core.messages import Message
 from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.openai_format import Response, to_response
-from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.plugins.host_services import HostServices, ModelServices
 from hermes_agent.plugins.llm_access import (
     AUXILIARY_HOOKS,

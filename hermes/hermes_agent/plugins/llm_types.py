@@ -54,7 +54,7 @@ class PluginLlmUsage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cost_usd: float | None = None
-    """US dollars; 0 for the embedded model, what the provider says where it does, None where it is not known."""
+    """US dollars; 0 for a free provider, the figure that the provider reports, or None if it is unknown."""
 
 
 @dataclass

@@ -14,10 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.command_router import CommandCall, RunSkill
+from hermes_agent.contracts.model_client import RequestOptions
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.log_context import log_context
 from hermes_agent.core.messages import Content, FinishReason, ToolStarted, TurnEvent, TurnFinished, TurnSink, Usage
-from hermes_agent.models.request import RequestOptions
 from hermes_agent.policy import NoApprover
 from hermes_agent.server.chat_format import (
     KEEP_ALIVE,

@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions
 from hermes_agent.core.messages import Content, Message, ToolCall, TurnFinished, Usage, new_id, text_content
-from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.server.http_types import HttpError, json_bytes
 from hermes_agent.server.request_fields import CHAT, bad_request, check_fields, kind_of, options_of, unsupported_field
 

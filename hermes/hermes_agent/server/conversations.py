@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from hermes_agent.agent.command_router import CommandCall, RunSkill, UnknownCommand
 from hermes_agent.contracts.command import Where
+from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions
 from hermes_agent.core.messages import (
     Content,
     FinishReason,
@@ -28,7 +29,6 @@ from hermes_agent.core.messages import (
     text_content,
 )
 from hermes_agent.delivery import ClaimedMessage, InboundMessage
-from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.policy import Approver
 from hermes_agent.server.http_types import HttpError
 from hermes_agent.sessions import API_SERVER

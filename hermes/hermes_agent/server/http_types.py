@@ -28,9 +28,9 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions
 from hermes_agent.core.errors import EXIT_USAGE, AccessDenied, ModelError, RetryLater, UnsupportedOption, UserError
 from hermes_agent.core.redaction import redactor
-from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -3,7 +3,7 @@
 `CHAT` and `RESPONSES` name every field that is taken; any other one is refused by name. Null is the same as absent.
 
 read     the request itself (`chat_request`, `responses_request`)
-sent     goes with each model request of the turn (`models.request.RequestOptions`)
+sent     goes with each model request of the turn (`contracts.model_client.RequestOptions`)
 label    names the request or hints at a cache of OpenAI's; the answer is the same without it, so it changes nothing
 refused  would promise what the agent does not give; only a value that asks for nothing is taken
 
@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from hermes_agent.models.request import NO_OPTIONS, RequestOptions
+from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions
 from hermes_agent.server.http_types import HttpError
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")

@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from hermes_agent.contracts.model_client import RequestOptions
 from hermes_agent.core.messages import TurnFinished, Usage, new_id
-from hermes_agent.models.request import RequestOptions
 from hermes_agent.server.chat_format import ChatRequest, check_session_id, parse_body, read_chat_values
 from hermes_agent.server.http_types import HttpError, json_bytes
 from hermes_agent.server.request_fields import (

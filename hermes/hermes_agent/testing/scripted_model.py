@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hermes_agent.contracts.model_client import ModelAnswer
 from hermes_agent.core.messages import Message, ToolCall, Usage, new_id
 from hermes_agent.models.openai_format import to_response
-from hermes_agent.models.request import ModelAnswer
 from hermes_agent.runtime.loops import LoopThread
 
 __all__ = ["ModelFailure", "ModelServer", "Reply", "ScriptedAnswer", "ScriptedModel", "call", "make_reply", "served"]

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from compat.corpus.services import ANSWER, Service
+from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ModelRequest
 from hermes_agent.core.messages import Message, ToolCall, ToolFinished, TurnFinished, Usage
 from hermes_agent.host import Host
 from hermes_agent.models.client_pool import ChosenModel
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest
 from hermes_agent.policy import NoApprover
 
 __all__ = ["memory_turns", "model_turn", "service_turns"]

@@ -21,10 +21,10 @@ from typing import Any
 from hermes_agent.agent import Agent, AgentSettings, ChosenModel
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.system_prompt import SystemPromptBuilder
+from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.core.messages import Message, Notice, ToolCall, Usage
 from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.hooks import HookBus
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.policy import NoApprover
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import Transcript

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, ToolCall, Usage
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 
 Step = str | list[ToolCall] | ModelError | asyncio.Event
 

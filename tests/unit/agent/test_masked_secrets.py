@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.contracts.model_client import ModelRequest, ToolDefinitions
 from hermes_agent.core.messages import Message
-from hermes_agent.core.redaction import redactor
-from hermes_agent.models.embedded.prompt import build_prompt
-from hermes_agent.models.request import ModelRequest, ToolDefinitions
+from hermes_agent.core.redaction import mask_message, redactor
 from hermes_agent.testing import call, plugin_host
 from hermes_agent.testing.chat import chat_host
+from local_model import build_prompt
 
 pytestmark = pytest.mark.attack("secrets")
 
@@ -202,6 +202,6 @@ def test_an_embedded_model_is_sent_no_secret() -> None:
     before = redactor.snapshot()
     redactor.learn([MARKER])
     said = [Message("system", f"s {MARKER}"), Message("user", f"the key is {MARKER}")]
-    prompt = build_prompt(ModelRequest("m", said, ToolDefinitions(), 100), 8_000)
+    prompt = build_prompt(ModelRequest("m", said, ToolDefinitions(), 100), 8_000, mask_message)
     redactor.restore(before)
     assert "the key is [redacted]" in str(prompt.messages) and clean(str(prompt))

@@ -15,7 +15,7 @@ from hermes_agent.app.command_line import run
 from hermes_agent.core.messages import Notice, TurnEvent
 from hermes_agent.host import Host
 from hermes_agent.models.model_catalog import ModelCatalog
-from hermes_agent.models.providers import LOCAL, ModelEndpoint
+from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.testing import ModelFailure, PluginHost, ScriptedModel, call, plugin_host, served
 
 UNKNOWN = "the price of scripted-model of custom is unknown"
@@ -165,7 +165,7 @@ def test_the_embedded_model_and_a_server_of_one_s_own_cost_nothing(tmp_path: Pat
         known, infos = host.host.model_providers, ModelCatalog(tmp_path)
         ollama = next(p for p in known.providers() if p.name == "ollama")
         custom = next(p for p in known.providers() if p.name == "custom")
-        local = next(p for p in known.providers() if p.name == LOCAL)
+        local = next(p for p in known.providers() if p.name == "local")
     assert infos.is_priced(ModelEndpoint(local, ""), "any")
     assert infos.is_priced(ModelEndpoint(ollama, "http://127.0.0.1:11434/v1"), "qwen3")
     assert infos.is_priced(ModelEndpoint(ollama, "http://127.0.0.1:11434/v1"), "of-no-family")

@@ -18,11 +18,11 @@ from hermes_agent.agent import Agent, AgentSettings
 from hermes_agent.agent.subagents import DelegationSettings
 from hermes_agent.agent.system_prompt import SystemPromptBuilder
 from hermes_agent.builtin_tools import feature as task_tools
+from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ModelRequest
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.messages import Message, ToolCall, ToolFinished, TurnEvent, TurnFinished, Usage
 from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.models.client_pool import ChosenModel
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest
 from hermes_agent.policy import Choice, NoApprover, Refusal
 from hermes_agent.sessions import Transcript
 from hermes_agent.testing import call as scripted_call

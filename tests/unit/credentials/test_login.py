@@ -23,13 +23,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import Message
 from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, LoginExpired, LoginStore
 from hermes_agent.credentials.oauth import refresh
 from hermes_agent.host import Host
 from hermes_agent.models.bundled import BUNDLED_ORDER, bundled_profile
-from hermes_agent.models.request import ModelAnswer, ModelRequest
 from peers.oauth import OAuthServer, oauth_server
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.contracts.model_client import ModelDelta, ModelRequest
 from hermes_agent.core.untrusted import split_marked
-from hermes_agent.models.request import ModelDelta, ModelRequest
 from unit.host.test_foreign_ways import MARKER, Model, World, named_skill
 
 

@@ -21,13 +21,13 @@ from unittest import mock
 
 import pytest
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ModelRequest
 from hermes_agent.contracts.tool import ApprovalRequest, Effect
 from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.core.registry import Owner
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.host import Host
 from hermes_agent.models.client_pool import ChosenModel
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest
 from hermes_agent.policy import Approvals, Choice
 from hermes_agent.policy.taint_store import TrackedText
 from hermes_agent.system.files import write_atomic

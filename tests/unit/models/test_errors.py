@@ -6,12 +6,12 @@ import traceback
 
 import pytest
 
+from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.models import errors
 from hermes_agent.models.errors import ErrorReply
 from hermes_agent.models.providers import ModelEndpoint, ProviderCatalog
-from hermes_agent.models.request import ModelRequest
 from peers.asking import client_for, failure
 from peers.raw import raw_server
 

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_agent.contracts.model_client import ToolDefinitions
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.models.request import ToolDefinitions
 from hermes_agent.models.wire_protocol import (
     MESSAGES_PER_RUN,
     encode_json,

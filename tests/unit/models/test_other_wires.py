@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
 from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.models.api_modes import load_wire_protocol
 from hermes_agent.models.providers import ModelEndpoint, ProviderCatalog
-from hermes_agent.models.request import ModelAnswer, ModelRequest
 from peers.asking import answer_of, ask, client_for, failure
 from peers.raw import raw_server
 from peers.scripted import KEY

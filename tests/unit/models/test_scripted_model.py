@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.messages import Message
-from hermes_agent.models.request import ModelRequest
 from peers.asking import answer_of, ask, client_for, failure
 from peers.scripted import KEY
 

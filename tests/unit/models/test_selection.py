@@ -178,7 +178,7 @@ def test_embedded_model_answers_where_nothing_is_set_up(tmp_path: Path) -> None:
     local = {"local": {"path": str(weights)}}
     found = chosen(tmp_path, local)
     assert summary(found) == ("local", "tiny", "", "", "")
-    assert found.is_embedded and found.new_client().provider == "local"
+    assert found.client_profile is not None and found.new_client().provider == "local"
     assert "GROQ_API_KEY" in chosen(tmp_path, local, {"GROQ_API_KEY": "k4"}).reason
     assert summary(chosen(tmp_path, {**local, "default": "m"}, {"GROQ_API_KEY": "k4"}))[0] == "groq"
     assert summary(chosen(tmp_path, {**local, "provider": "local"}, {"GROQ_API_KEY": "k4"}))[0] == "local"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
 from hermes_agent.contracts.model_provider import ProviderProfile, UnsignedRequest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
@@ -22,7 +23,6 @@ from hermes_agent.host import Host
 from hermes_agent.models.bundled import bundled_profile
 from hermes_agent.models.client import HttpModelClient
 from hermes_agent.models.providers import ModelEndpoint, provider_from_profile
-from hermes_agent.models.request import ModelAnswer, ModelRequest
 from peers.aws import SignedModel
 from peers.google import Google
 from peers.wires import Reply, WireModel

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, TextPart
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
 from peers.asking import answer_of, client_for
 from peers.raw import RawServer, raw_server
 

@@ -14,11 +14,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.models.client_pool import ClientPool
 from hermes_agent.models.providers import ModelEndpoint, ProviderCatalog
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.models.selection import ModelSelection
 from hermes_agent.plugins.llm_client import PluginLlm
 from hermes_agent.plugins.llm_types import (

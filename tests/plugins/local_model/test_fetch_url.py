@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.models.embedded.download import TRIES, SourceFailed, append_from_url, public_url
-from hermes_agent.models.embedded.progress import DownloadProgress
+from local_model import TRIES, DownloadProgress, SourceFailed, append_from_url, public_url
 
 DATA = bytes(range(256)) * 4000
 
@@ -160,7 +159,7 @@ def test_a_file_of_another_length_is_refused_before_it_is_read(tmp_path: Path) -
 def test_a_shorter_file_than_what_is_there_is_refused(tmp_path: Path) -> None:
     part = tmp_path / "w.part"
     part.write_bytes(b"x" * 2000)
-    with serving(Shop(data=DATA[:1000])) as shop, pytest.raises(SourceFailed, match="shorter"):
+    with serving(Shop(data=DATA[:1000])) as shop, pytest.raises(SourceFailed, match="less than the expected"):
         fetch(shop, part)
 
 

@@ -11,21 +11,26 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import EXIT_USAGE, UserError
-from hermes_agent.models import embedded
-from hermes_agent.models.embedded.availability import (
+from hermes_agent.models.client_profiles import missing_model_error
+from local_model import (
     DEFAULT,
     PINS,
+    DownloadBar,
+    DownloadProgress,
     LocalModelAvailability,
     MachineMemory,
     Weights,
+    check_availability,
+    describe_setup,
     find_pin,
+    format_bytes,
     free_disk,
     installed_weights,
+    make_progress,
     models_dir,
     read_memory,
     weights_path,
 )
-from hermes_agent.models.embedded.progress import DownloadBar, DownloadProgress, format_bytes, make_progress
 
 THERE = LocalModelAvailability(
     model=DEFAULT,
@@ -36,6 +41,10 @@ THERE = LocalModelAvailability(
     memory_needed=2_300_000_000,
     memory=MachineMemory(8_000_000_000, 4_000_000_000),
 )
+
+
+def missing(found: LocalModelAvailability, *, wanted: str = "") -> UserError:
+    return missing_model_error([describe_setup(found)], wanted=wanted)
 
 
 def lay(weights: Weights, environ: dict[str, str]) -> Path:
@@ -79,7 +88,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 
 
 def test_nothing_is_available_in_an_empty_cache(tmp_path: Path) -> None:
-    there = embedded.check_availability({}, environ={"XDG_CACHE_HOME": str(tmp_path)})
+    there = check_availability({}, environ={"XDG_CACHE_HOME": str(tmp_path)})
     assert (there.model, there.weights, there.is_usable, there.own_file) == (DEFAULT, False, False, False)
     assert there.path == tmp_path / "hermes" / "models" / PINS[DEFAULT].file
 
@@ -88,11 +97,11 @@ def test_the_smaller_model_answers_where_it_alone_was_pulled(tmp_path: Path) -> 
     environ = {"XDG_CACHE_HOME": str(tmp_path)}
     small = PINS["qwen2.5-coder-0.5b"]
     path = lay(small, environ)
-    there = embedded.check_availability(None, environ=environ)
+    there = check_availability(None, environ=environ)
     assert (there.model, there.path, there.weights) == (small.name, path, True)
     lay(PINS[DEFAULT], environ)
-    assert embedded.check_availability(None, environ=environ).model == DEFAULT
-    assert embedded.check_availability(None, small.name, environ=environ).model == small.name
+    assert check_availability(None, environ=environ).model == DEFAULT
+    assert check_availability(None, small.name, environ=environ).model == small.name
     assert installed_weights(environ) == [PINS[DEFAULT], small]
 
 
@@ -101,15 +110,15 @@ def test_half_a_file_is_not_there(tmp_path: Path) -> None:
     path = lay(PINS[DEFAULT], environ)
     with path.open("r+b") as file:
         file.truncate(1000)
-    assert not embedded.check_availability({}, environ=environ).weights
+    assert not check_availability({}, environ=environ).weights
 
 
 def test_a_file_of_the_own_takes_the_place_of_the_pulled_one(tmp_path: Path) -> None:
     own = tmp_path / "my-model.gguf"
     own.write_bytes(b"GGUF")
-    there = embedded.check_availability({"path": str(own)})
+    there = check_availability({"path": str(own)})
     assert (there.model, there.path, there.weights, there.own_file) == ("my-model", own, True, True)
-    missing = embedded.check_availability({"path": str(tmp_path / "other.gguf")})
+    missing = check_availability({"path": str(tmp_path / "other.gguf")})
     assert (missing.weights, missing.is_usable) == (False, False)
 
 
@@ -122,7 +131,7 @@ def test_it_is_usable_with_weights_runtime_and_memory() -> None:
 
 
 def test_the_ways_to_a_model_name_only_the_steps_that_are_missing() -> None:
-    error = embedded.missing_model_error(replace(THERE, weights=False, runtime=False))
+    error = missing(replace(THERE, weights=False, runtime=False))
     assert error.exit_status == EXIT_USAGE
     assert error.message == "There is no model."
     assert "OPENROUTER_API_KEY" in error.hint
@@ -130,25 +139,25 @@ def test_the_ways_to_a_model_name_only_the_steps_that_are_missing() -> None:
     assert f"{sys.executable} -m pip install" in error.hint and "[local]" in error.hint
     assert "hermes model pull        (1.12 GB to /cache)" in error.hint
     assert "services.hermes-agent" in error.hint
-    runtime_only = embedded.missing_model_error(replace(THERE, runtime=False)).hint
+    runtime_only = missing(replace(THERE, runtime=False)).hint
     assert "hermes model pull" not in runtime_only
-    weights_only = embedded.missing_model_error(replace(THERE, weights=False)).hint
+    weights_only = missing(replace(THERE, weights=False)).hint
     assert "pip install" not in weights_only
 
 
 def test_too_little_memory_is_said_with_numbers() -> None:
-    hint = embedded.missing_model_error(replace(THERE, memory=MachineMemory(2_000_000_000, 1))).hint
+    hint = missing(replace(THERE, memory=MachineMemory(2_000_000_000, 1))).hint
     assert "it takes 2.30 GB of memory and this machine gives 2.00 GB" in hint
 
 
 def test_a_wrong_path_is_named() -> None:
-    hint = embedded.missing_model_error(replace(THERE, own_file=True, weights=False)).hint
+    hint = missing(replace(THERE, own_file=True, weights=False)).hint
     assert "model.local.path is '/cache/w.gguf', where no file is" in hint
     assert "hermes model pull" not in hint
 
 
 def test_a_named_model_without_a_provider_is_named_and_the_embedded_one_is_offered() -> None:
-    error = embedded.missing_model_error(THERE, wanted="gpt-5")
+    error = missing(THERE, wanted="gpt-5")
     assert error.message.startswith("The model 'gpt-5' is named")
     assert "hermes config set model.provider local" in error.hint
 

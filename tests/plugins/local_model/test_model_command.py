@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.models.embedded.availability import DEFAULT, PINS
+from local_model import DEFAULT, PINS
 
 
 def hermes(tmp_path: Path, *argv: str) -> subprocess.CompletedProcess[str]:

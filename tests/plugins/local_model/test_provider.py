@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, RequestOptions, TextPart
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, ToolCall, Usage
-from hermes_agent.models.embedded.client import LocalModelClient
-from hermes_agent.models.embedded.server import LocalModelServer, LocalServerSettings
-from hermes_agent.models.embedded.tool_menu import STRING_MAX
-from hermes_agent.models.request import ModelAnswer, ModelRequest, RequestOptions, TextPart
+from local_model import STRING_MAX, LocalModelClient, LocalModelServer, LocalServerSettings, services
 
 CHILD = Path(__file__).with_name("scripted_child.py")
 CALCULATE = {
@@ -56,7 +54,7 @@ class Talk:
         """Ask one after another; return what each yielded, a ModelError at its end where it raised one."""
 
         async def main() -> list[list[Any]]:
-            client = LocalModelClient(self.settings, server=LocalModelServer(self.settings, program=CHILD))
+            client = LocalModelClient(services(), self.settings, server=LocalModelServer(self.settings, program=CHILD))
             out = []
             for request in requests:
                 got: list[Any] = []
@@ -180,7 +178,7 @@ def test_a_crash_is_one_clear_error_and_the_next_question_is_answered(tmp_path: 
     assert [type(x) for x in first] == [TextPart, ModelError]
     assert first[1].kind == "cut_off"
     assert first[1].message.startswith("The embedded model's process was killed (SIGKILL")
-    assert "It is started again with the next question." in first[1].hint
+    assert "It starts again with the next request." in first[1].hint
     assert "E out of luck" in first[1].hint
     assert second[-1].message.text == "Back."
     assert talk.asked[0]["key"] != talk.asked[1]["key"]
@@ -247,7 +245,7 @@ def test_a_callers_limit_that_leaves_no_room_for_a_word_is_an_answer_that_was_cu
 
 
 def test_what_the_embedded_model_has_no_word_for_is_named() -> None:
-    client = LocalModelClient(LocalServerSettings(Path("weights.gguf"), "tiny", threads=1))
+    client = LocalModelClient(services(), LocalServerSettings(Path("weights.gguf"), "tiny", threads=1))
     refused = ({"stop": ["x"]}, {"reasoning_effort": "low"}, {"verbosity": "low"})
     for given in refused:
         found = client.unsupported("tiny", RequestOptions(extra=given))

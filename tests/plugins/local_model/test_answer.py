@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.models.embedded.client import (
+from local_model import (
+    STRING_MAX,
     FinalTextDecoder,
     ParsedToolCall,
     find_calls,
     is_probably_cut,
     read_reply,
 )
-from hermes_agent.models.embedded.tool_menu import STRING_MAX
 
 NAMES = {"calculate", "read_file"}
 CALC = ParsedToolCall("calculate", {"expression": "2**16"})

@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.errors import ContextTooLong
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.core.redaction import mask_message
-from hermes_agent.models.embedded.tool_menu import (
+
+from .tool_menu import (
     LIMIT_TOOLS,
     MenuTool,
     build_menu,
@@ -34,7 +35,6 @@ from hermes_agent.models.embedded.tool_menu import (
     has_failed,
     numbers_without_source,
 )
-from hermes_agent.models.request import ModelRequest
 
 FINAL_TOKENS = 1024
 """Longest reply in tokens where the request sets no limit: about 90 s on two cores."""
@@ -144,11 +144,14 @@ class ToolPrompt:
         return body
 
 
-def build_prompt(request: ModelRequest, context_length: int) -> ToolPrompt:
-    """Retell the request for the embedded model, within `context_length` tokens.
+def build_prompt(request: ModelRequest, context_length: int, mask_message: Callable[[Message], Message]) -> ToolPrompt:
+    """Return the request in the form of the embedded model, within `context_length` tokens.
+
+    Args:
+        mask_message: masks secrets, before a text is shortened in the middle of one.
 
     Raises:
-        ModelError: `context_too_long`: the last message alone does not fit.
+        ContextTooLong: the last message alone does not fit.
     """
     request = replace(request, messages=[mask_message(message) for message in request.messages])
     turn = _this_turn(request.messages)

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.models.embedded.server import (
+from local_model import (
     CHILD_ENVIRONMENT,
+    LOAD,
     LocalModelServer,
     LocalServerSettings,
     child_environment,
@@ -186,11 +187,12 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     (tmp_path / "weights.gguf").write_text("[]")
     code = (
         "import asyncio, os, signal, sys; from pathlib import Path;"
-        "from hermes_agent.models.embedded.server import *;"
-        "server = LocalModelServer(LocalServerSettings(Path(sys.argv[1]), 'tiny'), program=Path(sys.argv[2]));"
+        f"{LOAD}"
+        "given = server.LocalServerSettings(Path(sys.argv[1]), 'tiny');"
+        "child = server.LocalModelServer(given, program=Path(sys.argv[2]));"
         "\n"
         "async def main():\n"
-        "    await server.ensure_started()\n"
+        "    await child.ensure_started()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "asyncio.run(main())"
     )

