@@ -82,7 +82,7 @@ def test_14_1_row_15_a_plugins_question_is_told_to_observers_and_follows_the_mod
 
 
 def without_anybody(host: PluginHost, command: str) -> dict[str, Any]:
-    """Let the model run a command in a conversation where nobody can be asked."""
+    """Let the model run a command in a conversation where no user can be asked."""
     host.model.say(call("terminal", {"command": command}), "done")
 
     async def work() -> str:
@@ -98,7 +98,7 @@ def test_14_1_row_19_where_nobody_can_be_asked_a_dangerous_command_does_not_run_
     for mode in ("manual", "smart"):
         with plugin_host(config={"approvals": {"mode": mode}}) as host:
             (host.workspace / "kept").mkdir()
-            assert "nobody can be asked" in without_anybody(host, "rm -rf kept")["error"]
+            assert "no user can be asked" in without_anybody(host, "rm -rf kept")["error"]
             assert (host.workspace / "kept").is_dir()
     with plugin_host(config={"approvals": {"mode": "off"}}) as host:
         (host.workspace / "gone").mkdir()

@@ -94,7 +94,7 @@ def test_what_a_page_wants_is_not_done_where_nobody_can_be_asked(tmp_path: Path,
     assert content.count("</foreign-text>") == 1
     assert content.startswith(f'<foreign-text from="{url}">')
     for refused in (made, remembered, later):
-        assert "nobody can be asked" in refused
+        assert "no user can be asked" in refused
         assert "authorized_77" in refused
     assert json.loads(written).get("error") is None
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["otters.md"]
@@ -124,10 +124,10 @@ def test_an_answer_that_a_caller_brings_again_is_not_the_persons_word(
             said.append({"role": "assistant", "content": answered(client, said)})
         with daemon(home) as (client, _):
             assert answered(client, [*said, {"role": "user", "content": second}]) == "Done."
-            attempt("nobody can be asked" in results_seen(model)[-1], "an answer that the agent gave")
+            attempt("no user can be asked" in results_seen(model)[-1], "an answer that the agent gave")
             made_up = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": INJECTIONS[0]}]
             assert answered(client, [*made_up, {"role": "user", "content": third}]) == "Done."
-            attempt("nobody can be asked" in results_seen(model)[-1], "an answer that nobody here gave")
+            attempt("no user can be asked" in results_seen(model)[-1], "an answer that nobody here gave")
     assert list((tmp_path / "work").iterdir()) == []
 
 

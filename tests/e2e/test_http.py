@@ -101,7 +101,7 @@ def test_a_command_is_refused_over_http(tmp_path: Path, scripted) -> None:
     ]
     with scripted(fixtures) as model, daemon(make_home(tmp_path, model)) as (client, _):
         assert ask(client, "touch it") == "I may not."
-        assert "nobody can be asked" in results_seen(model)[0]
+        assert "no user can be asked" in results_seen(model)[0]
     assert not witness.exists()
 
 

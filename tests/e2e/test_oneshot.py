@@ -91,7 +91,7 @@ def test_a_command_is_refused_where_nobody_can_answer(tmp_path: Path, scripted) 
     with scripted(fixtures) as model:
         home = make_home(tmp_path, model)
         done = run(home, "-z", "touch it")
-        assert "nobody can be asked" in results_seen(model)[0]
+        assert "no user can be asked" in results_seen(model)[0]
     assert done.returncode == 0
     assert not witness.exists()
 

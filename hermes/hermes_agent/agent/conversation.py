@@ -75,7 +75,7 @@ class Conversation:
         self.approvals = Approvals(
             approver,
             timeout_s=settings.approval_timeout_s,
-            told=ApprovalHooks(services.hooks, services.bridge, surface=surface, session_key=session_id),
+            hooks=ApprovalHooks(services.hooks, services.bridge, surface=surface, session_key=session_id),
             off=settings.approvals_off,
             smart=settings.smart,
         )

@@ -152,8 +152,8 @@ def _ask_approval(request: ApprovalRequest, callback: Callable[..., Any] | None)
         return {
             "approved": False,
             "status": "approval_required",
-            "message": f"BLOCKED: {request.tool} needs a person's approval to {request.summary}, and outside a"
-            " conversation nobody can be asked.",
+            "message": f"BLOCKED: {request.tool} needs approval to {request.summary}, and outside a"
+            " conversation no user can be asked.",
             "user_consent": False,
         }
     refused = host().bridge.wait_core(scope.approvals.decide(request))

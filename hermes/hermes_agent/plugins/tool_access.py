@@ -122,7 +122,7 @@ class _PluginScope(CallScope):
         return Approvals(
             NoApprover(f"when plugin `{self._plugin}` calls it outside a conversation"),
             timeout_s=APPROVAL_TIMEOUT_S,
-            told=ApprovalHooks(ground.hooks, ground.bridge, surface="gateway", session_key=""),
+            hooks=ApprovalHooks(ground.hooks, ground.bridge, surface="gateway", session_key=""),
             off=(ground.config.values.get("approvals") or {}).get("mode") == "off",
         )
 

@@ -1,4 +1,4 @@
-"""May this happen: who is asked, and what was answered."""
+"""Policy: approvals, taint, verdicts on shell commands, network hosts, rules of the operator."""
 
 from hermes_agent.policy.approvals import (
     ApprovalHooks,

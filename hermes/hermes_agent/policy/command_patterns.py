@@ -1,7 +1,7 @@
-"""What plugins add to the patterns that commands are judged by: upstream's lists, beside the rules of `policy.shell`.
+"""Command patterns that plugins add; they hold in addition to the rules of `policy.shell`.
 
-A plugin can only add. What it takes out of a list stays in force, unless the plugin itself had added it. Source: plugin
-contract §10.3, §10.4.
+A plugin can only add patterns. A pattern that a plugin removes from a list stays in force, unless the same plugin
+added it. Source: plugin contract §10.3, §10.4.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from hermes_agent.core.registry import ListenerStore, StoreGroup
 
 PatternList = Literal["dangerous", "hardline"]
-"""Which list: commands that need an approval, or commands that never run."""
+"""`dangerous` commands need an approval; `hardline` commands never run."""
 
 
 class CommandPattern(NamedTuple):
@@ -21,24 +21,24 @@ class CommandPattern(NamedTuple):
 
     list: PatternList
     given: tuple[Any, str]
-    """The pair as the plugin wrote it."""
+    """The pair `(regex, description)` as the plugin wrote it."""
     regex: re.Pattern[str]
     description: str
-    """Shown in the approval request; an entry of `command_allowlist`."""
+    """Shown in the approval request; also an entry of `command_allowlist`."""
     owner: str
     place: float
-    """Where it stands in upstream's list, whose own patterns stand at 0, 1, 2, …"""
+    """Position in upstream's list; upstream's own patterns have the positions 0, 1, 2, …"""
 
     @classmethod
     def of(cls, which: PatternList, given: object, owner: str, place: float) -> CommandPattern:
-        """Make it of `(regex, description)`; the regex is a text, or compiled.
+        """Make a pattern from a pair `(regex, description)`; the regex is a string or compiled.
 
         Raises:
-            TypeError: it is no such pair.
-            ValueError: the regex is none.
+            TypeError: `given` is not such a pair.
+            ValueError: the string is not a regular expression.
         """
         if not (isinstance(given, list | tuple) and len(given) == 2 and isinstance(given[1], str)):
-            raise TypeError(f"{given!r} is no pattern of a command: expected (regex, description)")
+            raise TypeError(f"{given!r} is not a command pattern: expected (regex, description)")
         source, description = given
         if isinstance(source, re.Pattern) and isinstance(source.pattern, str):
             regex = source
@@ -46,13 +46,13 @@ class CommandPattern(NamedTuple):
             try:
                 regex = re.compile(source, re.IGNORECASE | re.DOTALL)
             except re.error as exc:
-                raise ValueError(f"the pattern {source!r} of {description!r} is no regular expression: {exc}") from exc
+                raise ValueError(f"the pattern {source!r} of {description!r} is not a regex: {exc}") from exc
         else:
-            raise TypeError(f"{source!r} is no regular expression: expected a text, or what re.compile makes of one")
+            raise TypeError(f"{source!r} is not a regular expression: expected a string, or the result of re.compile")
         return cls(which, (source, description), regex, description.strip() or regex.pattern, owner, place)
 
     def matches(self, texts: Iterable[str]) -> bool:
-        """Say whether one of the texts has it; upstream's patterns look at the lower-case letters, too."""
+        """Return whether one of the texts matches, as written or in lower case (as upstream matches)."""
         return any(self.regex.search(text) or self.regex.search(text.lower()) for text in texts)
 
 

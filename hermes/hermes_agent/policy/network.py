@@ -1,14 +1,7 @@
-"""Sites that the operator forbids: `security.website_blocklist`. Source: plugin contract §11.3.
+"""The table of network hosts: which hosts commands and tools may reach.
 
-Hosts as they are asked for, whatever their spelling, and entries of a list that name them.
-
-The table of hosts: `network.hosts`, `network.deny` and `security.website_blocklist`, with groups by name.
-
-What `terminal.network` does where commands run, by backend.
-
-The line that each connection leaves in the log.
-
-Which hosts commands and tools may reach: one table for all of them (`network` in the config).
+The config keys are `network.hosts`, `network.deny` and `security.website_blocklist`. Entries name hosts, networks or
+groups of hosts (`groups.toml`). Hosts are compared in one spelling (`parse_host`). Source: plugin contract §11.3.
 """
 
 from __future__ import annotations
@@ -28,12 +21,39 @@ from urllib.parse import urlsplit
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.system.safe_http import is_allowed_address
 
+logger = logging.getLogger(__name__)
+
+WEB_PORTS = frozenset({22, 80, 443})
+"""Ports that an entry without a port covers: SSH, HTTP and HTTPS."""
+
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
+_WITH_PORT = re.compile(r"(\[[^\]]*\](?:/[0-9]+)?|[^:]*):([^:]*)")
+"""A host and a port; an IPv6 address without brackets has more than one colon and does not match."""
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+GROUP = "group:"
+"""Prefix of an entry that names a group."""
+
+Mode = Literal["off", "ask", "hosts", "on"]
+"""Treatment of a host that no list names: `on` allows it, `ask` asks the user, `hosts` refuses it.
+
+`off` refuses listed hosts, too.
+"""
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+_KEYS = ("network.hosts", "network.deny", "security.website_blocklist", "security.allow_private_urls")
+_CONTAINERS = ("docker", "singularity")
+"""Backends in which commands have the network of the container engine, or none."""
+
 
 def blocked_site(block: Any, url: str) -> dict[str, str] | None:
-    """Return why the blocklist forbids `url`, None when it does not.
+    """Return why `security.website_blocklist` forbids `url`, or None when it does not.
 
     Args:
-        block: `{"enabled": true, "domains": ["bad.example", "*.worse.example"]}`; a domain stands for those below it.
+        block: `{"enabled": true, "domains": ["bad.example", "*.worse.example"]}`; a domain covers its subdomains.
 
     Returns:
         `host`, `rule`, `source` and `message`.
@@ -52,36 +72,24 @@ def blocked_site(block: Any, url: str) -> dict[str, str] | None:
 
 
 def _ascii(host: str) -> str:
-    """Return a host as it is asked for: `bücher.example` and `ｂücher.example` are `xn--bcher-kva.example`."""
+    """Return a host in ASCII: `bücher.example` and `ｂücher.example` are `xn--bcher-kva.example`."""
     try:
         return host.encode("idna").decode().lower()
-    except UnicodeError:  # a glob of characters, or no host at all
+    except UnicodeError:  # a glob, or not a host
         return host.lower()
 
 
-WEB_PORTS = frozenset({22, 80, 443})
-"""Ports that an entry without a port covers: SSH, HTTP and HTTPS."""
-
-_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
-_WITH_PORT = re.compile(r"(\[[^\]]*\](?:/[0-9]+)?|[^:]*):([^:]*)")
-"""A host and a port; an IPv6 address without brackets has more colons."""
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
 class InvalidHost(ValueError):
-    """A text is no host; the message says which and why."""
+    """A text that is not a host; the message has the text and the reason."""
 
 
 def parse_host(text: str) -> str:
-    """Return the one spelling of a host: a lower-case ASCII name without the last dot, or an IP address.
+    """Return the canonical spelling of a host: a lower-case ASCII name, or an IP address.
 
-    Numbers count as `getaddrinfo` takes them: `0x7f.1`, `2130706433` and `::ffff:127.0.0.1` are 127.0.0.1.
+    Numbers are read as by `getaddrinfo`: `0x7f.1`, `2130706433` and `::ffff:127.0.0.1` are 127.0.0.1.
 
     Raises:
-        InvalidHost: it is neither a name nor an address.
+        InvalidHost: `text` is neither a name nor an address.
     """
     given = text.strip("[]") if text.startswith("[") and text.endswith("]") else text
     if ":" in given or text != given:
@@ -105,7 +113,7 @@ def _dotted(name: str, text: str) -> str:
             return socket.inet_ntoa(socket.inet_aton(name))
         except OSError:
             pass
-    raise InvalidHost(f"{text[:100]!r} is not a host: its last part is a number, and it is no address")
+    raise InvalidHost(f"{text[:100]!r} is not a host: its last part is a number, but it is not an IPv4 address")
 
 
 def _address(given: str, text: str) -> Address:
@@ -114,12 +122,12 @@ def _address(given: str, text: str) -> Address:
     except ValueError:
         raise InvalidHost(f"{text[:100]!r} is not an IP address") from None
     if isinstance(found, ipaddress.IPv6Address) and found.scope_id is not None:
-        raise InvalidHost(f"{text[:100]!r} names an interface of this machine")
+        raise InvalidHost(f"{text[:100]!r} names a network interface of this machine")
     return getattr(found, "ipv4_mapped", None) or found
 
 
 def is_address(host: str) -> bool:
-    """Say whether a host, as `parse_host` returns it, is an IP address."""
+    """Return whether a host from `parse_host` is an IP address."""
     return ":" in host or host.rpartition(".")[2].isdecimal()
 
 
@@ -127,15 +135,15 @@ class HostEntry(NamedTuple):
     """One entry of a list of hosts."""
 
     name: str
-    """The name; empty for addresses."""
+    """The name; empty for an entry of addresses."""
     below: bool
-    """It is the hosts below `name`, and not that host itself."""
+    """Whether the entry covers the subdomains of `name`, and not `name` itself."""
     addresses: Network | None
     ports: frozenset[int] | None
-    """None: each."""
+    """None covers every port."""
 
     def covers(self, host: str, port: int) -> bool:
-        """Say whether a host, as `parse_host` returns it, and a port are meant."""
+        """Return whether the entry covers a host from `parse_host` and a port."""
         if self.ports is not None and port not in self.ports:
             return False
         if self.addresses is not None:
@@ -143,7 +151,7 @@ class HostEntry(NamedTuple):
         return host.endswith(f".{self.name}") if self.below else host == self.name
 
     def contains_address(self, address: str) -> bool:
-        """Say whether an IP address is one of the entry's."""
+        """Return whether the entry covers an IP address."""
         try:
             return self.addresses is not None and ipaddress.ip_address(address) in self.addresses
         except ValueError:
@@ -151,13 +159,14 @@ class HostEntry(NamedTuple):
 
 
 def parse_entry(text: str, *, ports: frozenset[int] | None = WEB_PORTS) -> HostEntry:
-    """Return what an entry names: `host`, `*.domain`, an address or `network/bits`, each with or without `:port`.
+    """Parse an entry: `host`, `*.domain`, an address or `network/bits`, each with or without `:port`.
 
     Args:
-        ports: those of an entry without a port; None: each. `:*` stands for each.
+        text: the entry; the port `:*` covers every port.
+        ports: ports of an entry without a port; None covers every port.
 
     Raises:
-        InvalidHost: it names nothing.
+        InvalidHost: `text` is not such an entry.
     """
     given = text.strip()
     if (split := _WITH_PORT.fullmatch(given)) is not None:
@@ -174,12 +183,12 @@ def parse_entry(text: str, *, ports: frozenset[int] | None = WEB_PORTS) -> HostE
     except ValueError:
         return HostEntry(name, below, None, ports)
     if below:
-        raise InvalidHost(f"{text[:100]!r}: there are no hosts below an address")
+        raise InvalidHost(f"{text[:100]!r}: an address has no subdomains")
     return HostEntry("", False, address, ports)
 
 
 def format_entry(host: str, port: int) -> str:
-    """Return the entry that names a host, as `parse_host` returns it, and a port."""
+    """Return the entry for a host from `parse_host` and a port."""
     name = f"[{host}]" if ":" in host else host
     return name if port in WEB_PORTS else f"{name}:{port}"
 
@@ -188,25 +197,16 @@ def _ports(port: str, text: str) -> frozenset[int] | None:
     if port == "*":
         return None
     if not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536):
-        raise InvalidHost(f"{text[:100]!r} has no port from 1 to 65535, nor `*`, behind its last colon")
+        raise InvalidHost(f"{text[:100]!r} has neither a port from 1 to 65535 nor `*` after its last colon")
     return frozenset({int(port)})
 
 
-GROUP = "group:"
-"""What an entry that names a group begins with."""
-
-Mode = Literal["off", "ask", "hosts", "on"]
-"""What becomes of a host that no list names: `on` allows it, `ask` asks the user, `hosts` refuses it; `off` refuses
-listed ones, too."""
-MODES: tuple[Mode, ...] = get_args(Mode)
-
-
 class HostVerdict(NamedTuple):
-    """What the lists say about a destination."""
+    """The verdict of the lists on a destination."""
 
     verdict: Literal["listed", "denied", "unlisted"]
     why: str = ""
-    """The key and the entry that deny it."""
+    """The config key and the entry that deny it."""
 
 
 class HostTable(NamedTuple):
@@ -216,16 +216,16 @@ class HostTable(NamedTuple):
     denied: tuple[HostEntry, ...] = ()
     blocklist: Any = None
     private: bool = False
-    """Addresses of private networks may be asked without an entry (`security.allow_private_urls`)."""
+    """Whether addresses of private networks are allowed without an entry (`security.allow_private_urls`)."""
     broken: str = ""
-    """Why the lists cannot be read; everything is denied then."""
+    """Why the lists cannot be read; then every host is denied."""
 
     @classmethod
     def of(cls, get: Callable[[str], Any]) -> HostTable:
-        """Read the lists; `get` returns what a key of the config says.
+        """Read the lists; `get` returns the value of a config key.
 
         Raises:
-            ConfigError: an entry names nothing.
+            ConfigError: an entry is invalid.
         """
         return cls(
             tuple(_entries("network.hosts", get("network.hosts") or ())),
@@ -235,7 +235,7 @@ class HostTable(NamedTuple):
         )
 
     def judge(self, host: str, port: int) -> HostVerdict:
-        """Return what the lists say about a host, as `parsed_host` returns it, and a port."""
+        """Return the verdict on a host from `parse_host` and a port."""
         if self.broken:
             return HostVerdict("denied", self.broken)
         if any(entry.covers(host, port) for entry in self.denied):
@@ -245,32 +245,32 @@ class HostTable(NamedTuple):
         return HostVerdict("listed" if any(entry.covers(host, port) for entry in self.hosts) else "unlisted")
 
     def is_listed(self, host: str) -> bool:
-        """Say whether `network.hosts` names a host, at whatever port."""
+        """Return whether `network.hosts` names a host, at any port."""
         return any(entry.covers(host, port) for entry in self.hosts for port in entry.ports or (443,))
 
     def ports(self, host: str) -> frozenset[int]:
-        """Return the ports at which `network.hosts` names a host; an entry for each port names none."""
+        """Return the ports at which `network.hosts` names a host; an entry for every port adds none."""
         return frozenset(port for entry in self.hosts for port in entry.ports or () if entry.covers(host, port))
 
     def denies_address(self, address: str, port: int) -> bool:
-        """Say whether a list forbids an IP address that a name leads to."""
+        """Return whether `network.deny` forbids an IP address, which may be that of a name."""
         return any(entry.addresses is not None and entry.covers(address, port) for entry in self.denied)
 
     def may_connect(self, address: str, port: int) -> bool:
-        """Say whether an IP address may be connected to: a public one, or one that an entry names as such."""
+        """Return whether an IP address may be connected to: it is public, or an entry names the address."""
         return is_allowed_address(address, self.opens_private(address, port)) and not self.denies_address(address, port)
 
     def opens_private(self, address: str, port: int) -> bool:
-        """Say whether an IP address of a private network may be asked: a list names the address itself."""
+        """Return whether an IP address of a private network may be connected to: `network.hosts` names it."""
         return self.private or any(e.addresses is not None and e.covers(address, port) for e in self.hosts)
 
 
 class HostTables:
-    """The table as the config says now, and with what users allowed for good in this process.
+    """The current table: that of the config, and what users permanently allowed in this process.
 
     Args:
-        get: returns what a key of the config says now.
-        home: whose config takes the answer `always`; None for none.
+        get: returns the current value of a config key.
+        home: the home with the config that keeps the answers `always`; None keeps them in memory only.
     """
 
     def __init__(self, get: Callable[[str], Any], home: Path | None = None) -> None:
@@ -279,7 +279,7 @@ class HostTables:
         self._read: tuple[list[Any], HostTable] | None = None
 
     def current(self) -> HostTable:
-        """Return the table; where the lists are broken, one that denies everything."""
+        """Return the table; when the lists are invalid, a table that denies every host."""
         given = [self._get(key) for key in _KEYS]
         if self._read is None or self._read[0] != [*given, list(self._added)]:
             try:
@@ -293,12 +293,12 @@ class HostTables:
 
     @property
     def tool_mode(self) -> Mode:
-        """What becomes of hosts that no list names where tools ask for them."""
+        """Treatment of hosts that no list names, for requests of tools."""
         mode: Mode = self._get("network.tools") or "on"
         return mode
 
     def judge_for_tool(self, host: str, port: int) -> HostVerdict:
-        """Return what a tool does with a destination: `listed` is allowed, and where `unlisted` the user is asked."""
+        """Return the verdict for a tool: `listed` is allowed; for `unlisted` the user is asked."""
         rule, mode = self.current().judge(host, port), self.tool_mode
         if rule.verdict == "unlisted" and mode == "on":
             return HostVerdict("listed")
@@ -308,26 +308,23 @@ class HostTables:
 
     @property
     def restricts_tools(self) -> bool:
-        """Whether there is a destination that tools do not reach, or ask about."""
+        """Whether tools are refused some destination, or ask about it."""
         table = self.current()
         return self.tool_mode != "on" or bool(table.denied or table.blocklist or table.broken)
 
     def allow_always(self, text: str) -> None:
-        """Add an entry to `network.hosts`, here and in the file.
+        """Add an entry to `network.hosts`, in memory and in the config file.
 
         Raises:
             ConfigError: the file cannot be changed.
             UserError: Nix declares the list.
         """
         if self._home is not None:
-            from hermes_agent.config.edit import set_value  # a round-trip parser; an answer `always` is rare
+            from hermes_agent.config.edit import set_value  # a slow import, for the rare answer `always`
 
             present = list(dict.fromkeys([*(self._get("network.hosts") or ()), *self._added]))
             set_value(self._home, ("network", "hosts"), [*present, *([] if text in present else [text])])
         self._added.append(text)
-
-
-_KEYS = ("network.hosts", "network.deny", "security.website_blocklist", "security.allow_private_urls")
 
 
 def _entries(key: str, texts: Sequence[str], **ports: Any) -> Iterator[HostEntry]:
@@ -336,7 +333,7 @@ def _entries(key: str, texts: Sequence[str], **ports: Any) -> Iterator[HostEntry
             for name in _members(str(text).strip()):
                 yield parse_entry(name, **ports)
         except InvalidHost as exc:
-            raise ConfigError(f"{key}: {exc}", hint="docs/operator/network.md says what an entry is.") from None
+            raise ConfigError(f"{key}: {exc}", hint="docs/operator/network.md describes the entries.") from None
 
 
 def _members(text: str) -> Sequence[str]:
@@ -345,13 +342,13 @@ def _members(text: str) -> Sequence[str]:
     known = groups()
     name = text.removeprefix(GROUP)
     if name not in known:
-        raise InvalidHost(f"{text!r} is no group; there are {', '.join(known)}")
+        raise InvalidHost(f"{text!r} is not a group; the groups are {', '.join(known)}")
     return known[name]
 
 
 @functools.cache
 def groups() -> Mapping[str, Sequence[str]]:
-    """Return the groups of `groups.toml`: hosts by name, and the groups that are made of others."""
+    """Return the groups of `groups.toml`: those of hosts, and those that combine other groups."""
     read = tomllib.loads(Path(__file__).with_name("groups.toml").read_text(encoding="utf-8"))
     named: dict[str, Sequence[str]] = {name: tuple(hosts) for name, hosts in read["hosts"].items()}
     for name, parts in read["groups"].items():
@@ -359,16 +356,12 @@ def groups() -> Mapping[str, Sequence[str]]:
     return named
 
 
-_CONTAINERS = ("docker", "singularity")
-"""Backends whose commands have the network of an engine, or none."""
-
-
 def explain_unruled(backend: str, get: Callable[[str], Any]) -> str:
-    """Return why the table of hosts does not decide about the connections of commands; empty when it does.
+    """Return why the table of hosts does not hold for the connections of commands; empty when it does.
 
     Args:
-        backend: where commands run.
-        get: returns a setting by its key.
+        backend: name of the backend in which commands run.
+        get: returns the value of a config key.
     """
     mode = get("terminal.network")
     if backend in _CONTAINERS:
@@ -389,12 +382,9 @@ def explain_unruled(backend: str, get: Callable[[str], Any]) -> str:
     return ""
 
 
-logger = logging.getLogger(__name__)
-
-
 def log_connection(
     session: str, tool: str, host: str, port: int, verdict: str, moved: tuple[int, int] | None = None
 ) -> None:
-    """Note a connection; `moved` are the bytes that were sent and received, where they are known."""
+    """Log a connection; `moved` has the numbers of bytes sent and received, when they are known."""
     sizes = "" if moved is None else f" sent={moved[0]} received={moved[1]}"
     logger.info("network: session=%s tool=%s host=%s port=%d%s verdict=%s", session, tool, host, port, sizes, verdict)

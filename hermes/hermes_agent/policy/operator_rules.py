@@ -1,7 +1,6 @@
-"""What the operator's rules say of a shell command: refused, allowed, or somebody is asked.
+"""The operator's rules for shell commands: refuse, allow, or ask the user.
 
-All lists are judged on the parsed commands (`covering`), in this order: hard-line list, `approvals.deny`,
-`command_allowlist`.
+The rules apply to the parsed commands, in this order: hard-line list, `approvals.deny`, `command_allowlist`.
 Source: plugin contract §10.1 to §10.5.
 """
 
@@ -19,60 +18,58 @@ if TYPE_CHECKING:
 
 
 DEFAULT_HOME = "~/.hermes"
-"""How the rules about the agent's home spell it."""
+"""Spelling of the agent's home in the rules of `policy.shell`."""
 
 
 class CommandReview(NamedTuple):
-    """What the rules say of one command."""
+    """The decision about one command."""
 
     verdict: Literal["refuse", "ask", "allow"]
     reason: str = ""
-    """For `refuse`: what the model is told. For `allow`: the entry of the list."""
+    """For `refuse`: the text for the model. For `allow`: the entry of the list."""
     keys: tuple[str, ...] = ()
-    """Why the command is dangerous, as far as it is."""
+    """Why the command is dangerous; empty when it is not."""
     once: bool = False
-    """For `ask`: what runs cannot be told from the text, so that an answer covers this call alone."""
+    """For `ask`: the text does not show what runs, so that an answer covers this call only."""
     mandatory: bool = False
-    """For `ask`: it would change the agent's own rules, so that the user decides each time."""
+    """For `ask`: the command would change the agent's own rules, so that the user decides each time."""
     unknown: bool = False
-    """For `ask`: nothing of it is known to be dangerous, but not all of it is known to be harmless."""
+    """For `ask`: no part is known to be dangerous, but not every part is known to be harmless."""
     network: bool = False
-    """Whether it reaches the network, where there is one."""
+    """Whether the command uses the network."""
     lasting: bool = False
     """For `ask`: whether an answer may cover other commands that are dangerous for the same reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandPolicy:
-    """The operator's lists."""
+    """The operator's lists, and the patterns of plugins."""
 
     deny: Sequence[str] = ()
     """`approvals.deny`: globs that ignore case."""
     allow: Sequence[str] = ()
     """`command_allowlist`: keys of dangerous patterns, or globs."""
     home: Path | None = None
-    """Where `allow_always` writes; None writes nowhere."""
+    """The home in which `allow_always` saves; None saves nothing."""
     unconfined: Sequence[str] = ()
     """`terminal.unconfined_commands`: complete commands that leave the sandbox without a question."""
     patterns: CommandPatterns | None = None
-    """What plugins want judged, too."""
+    """Additional patterns of plugins."""
     _added: list[str] = field(default_factory=list)
 
     def review(
         self, command: str, *, functions: str = "", confined: bool = False, cwd: str = "", typed: bool = False
     ) -> CommandReview:
-        """Judge a command; a harmless one that no list names is asked about, too, as long as nothing confines it.
+        """Judge a command. Outside a sandbox a harmless command that no list names asks, too.
 
         Args:
-            functions: shell functions that it may call.
-            confined: a sandbox holds it, so that the allow list need not cover what is harmless.
-            cwd: where it runs; empty where that is not known.
-            typed: it is input of a program, and only perhaps a command: its words name no unknown program.
+            functions: shell functions that the command may call.
+            confined: a sandbox confines the command, so that the allow list need not cover its harmless parts.
+            cwd: its working directory; empty when it is not known.
+            typed: the text is input for a program and may not be a command: its words name no unknown program.
         """
-        from hermes_agent.policy.shell import (
-            allowlist,  # with the grammar of shells: for the first command
-            judge,
-        )
+        # loaded by the first command: they bring the grammar of shells
+        from hermes_agent.policy.shell import allowlist, judge
         from hermes_agent.policy.shell.rules.processes import OWN
         from hermes_agent.policy.shell.rules.remote import COMPUTED
 
@@ -103,7 +100,7 @@ class CommandPolicy:
         return CommandReview("ask", "", found.keys, once, own, found.is_unknown, found.network, lasting)
 
     def _by_home(self, text: str, cwd: str) -> list[str]:
-        """Return the text with the agent's home as it is spelled by default, where it is about that directory."""
+        """Return the text with the agent's home spelled as `DEFAULT_HOME`, or [] when it does not name it."""
         if self.home is None:
             return []
         homes = {str(self.home), os.path.realpath(self.home)}
@@ -116,23 +113,23 @@ class CommandPolicy:
         return [spelled] if spelled != text else []
 
     def may_leave_sandbox(self, command: str) -> bool:
-        """Say whether the operator lets exactly this command run outside the sandbox without a question."""
+        """Return whether the operator allows exactly this command outside the sandbox without a question."""
         if not self.unconfined:
             return False
-        from hermes_agent.policy.shell.syntax import plain_words  # as above
+        from hermes_agent.policy.shell.syntax import plain_words  # brings the grammar of shells
 
         words = plain_words(command)
         return words is not None and any(words == plain_words(entry) for entry in self.unconfined)
 
     def allow_always(self, keys: Sequence[str]) -> None:
-        """Add keys to `command_allowlist`, here and in the file.
+        """Add keys to `command_allowlist`, in memory and in the config file.
 
         Raises:
-            ConfigError: the file cannot be changed, or would not be valid.
+            ConfigError: the file cannot be changed, or would become invalid.
             UserError: Nix declares the list.
         """
         if self.home is not None:
-            from hermes_agent.config.edit import set_value  # a round-trip parser; an answer `always` is rare
+            from hermes_agent.config.edit import set_value  # a slow import, for the rare answer `always`
 
             present = [*self.allow, *self._added]
             set_value(self.home, ("command_allowlist",), [*present, *(key for key in keys if key not in present)])

@@ -1,6 +1,7 @@
-"""Whose words are whose, in every conversation and beyond it; and the question before a stranger's words act.
+"""Taint: track untrusted text, and request approval before a tool call uses it.
 
-Strangers' text: what it touched, and what is asked before it acts. Rule: `rule`; state: `provenance`.
+`TaintTracker` indexes for each conversation what the user wrote and what is untrusted, and marks the items that contain
+untrusted text. The rules are in `policy.taint_rules`, the stored state in `policy.taint_store`.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ from hermes_agent.policy.taint_words import UserChoices, WordIndex
 logger = logging.getLogger(__name__)
 
 MOST_SESSIONS = 512
-"""Conversations whose words are in memory; those of others are read again when they go on."""
+"""Most conversations in memory; another one is loaded again when it continues."""
 MOST_UNTRUSTED = 2_000_000
-"""Characters of one conversation that are looked at word by word; with more, all that the person did not say asks."""
+"""Most indexed characters of untrusted text; beyond, every value that the user did not write is tainted."""
 MOST_IN_MEMORY = 4_000_000
-"""Characters of strangers' text of all conversations whose words are in memory: a million takes about 45 MB."""
+"""Most indexed characters of untrusted text of all conversations in memory; a million takes about 45 MB."""
 COARSE_S = 0.02
-"""How much the clock of files may be behind."""
+"""Seconds by which the clock of the file system may be behind."""
 MOST_SHOWN = 8
-"""Values that a question shows."""
+"""Most values that an approval request shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,45 +63,49 @@ class TaintSettings:
 
     ask: bool = True
     trusted: Sequence[str] = ()
-    """Globs of sources whose text is no stranger's."""
+    """Globs of sources that are trusted."""
     places: Sequence[str] = ()
-    """Globs of files that others wrote."""
+    """Globs of files that are untrusted."""
     tools: Mapping[str, Does] = field(default_factory=dict)
-    """What a call does, by tool; instead of what its plugin says."""
+    """The effect by tool, in place of the declared one."""
 
 
 @dataclass(slots=True)
 class _Conversation:
-    """What is known of one conversation."""
+    """The tracked text of one conversation."""
 
     id: str
-    """The session that it is kept under: a sub-agent's is its parent's."""
+    """The session under which it is stored: that of the parent for a subagent."""
     user: WordIndex = field(default_factory=WordIndex)
     untrusted: WordIndex = field(default_factory=WordIndex)
     choices: UserChoices = field(default_factory=UserChoices)
     pending: list[str] = field(default_factory=list)
-    """By the person; not taken up yet."""
+    """Text of the user that is not indexed yet."""
     unsaved: list[TrackedText] = field(default_factory=list)
-    """Of the person; stored as soon as there is something foreign."""
+    """Text of the user that is stored as soon as there is untrusted text."""
     sources: list[str] = field(default_factory=list)
+    """The sources of the untrusted texts, by number."""
     pending_quotes: list[str] = field(default_factory=list)
-    """What the caller says that the agent said; not taken up yet."""
+    """Answers that, says the caller, the agent gave; not indexed yet."""
     inherited: dict[str, None] = field(default_factory=dict)
-    """The sessions in which that was said, with what was heard there."""
+    """The sessions in which the agent gave these answers."""
     chars: int = 0
+    """Indexed characters of untrusted text."""
     loaded: bool = False
     untrusted_at: float = 0.0
-    """When a stranger's text came last."""
+    """When the last untrusted text arrived, in seconds since 1970."""
 
 
 class TaintTracker:
-    """Knows what the person said and what strangers wrote.
+    """Tracks what the users wrote and what is untrusted. Safe for threads.
 
-    `said`, `share` and `is_tainted` are quick; everything else is for workers.
+    `add_user_text`, `add_quoted_answer`, `share_with_subagent` and `is_tainted` are fast. All other methods read, write
+    and index; call them in a worker.
 
     Args:
-        settings: returns the settings as they are now.
-        foreign_places: globs of files that others wrote, whatever the settings say (what was sent into chats).
+        path: the file `state.db`.
+        settings: returns the current settings.
+        foreign_places: globs of files that are untrusted whatever the settings say, such as files sent into chats.
     """
 
     def __init__(self, path: Path, settings: Callable[[], TaintSettings], foreign_places: Sequence[str] = ()) -> None:
@@ -108,169 +113,175 @@ class TaintTracker:
         self._settings = settings
         self._places = tuple(foreign_places)
         self._lock = threading.RLock()
-        """For workers: whoever has it reads, writes and indexes for seconds."""
+        """For workers: it may be held for seconds."""
         self._pending_lock = threading.RLock()
-        """Of `_talks` and of what is said: held for an instant, so that the core loop may take it, and taken last."""
+        """Guards `_conversations` and pending text; held briefly, so that the core loop may take it; taken last."""
         self._conversations: OrderedDict[str, _Conversation] = OrderedDict()
         self.items = TaintedItems(self.store)
 
-    # -- what is heard -------------------------------------------------------------------------------------------
+    # -- text that arrives ---------------------------------------------------------------------------------------
 
     def add_user_text(self, session_id: str, text: str) -> None:
-        """The person of a conversation said something; what stands between marks in it is a stranger's."""
+        """Add a text of the user; the parts between marks of untrusted text are untrusted."""
         with self._pending_lock:
             self._conversation(session_id).pending.append(text)
 
     def add_quoted_answer(self, session_id: str, text: str) -> None:
-        """The caller, who keeps the transcript, says that the agent said this earlier; it need not be so."""
+        """Add an earlier answer of the agent as the caller quotes it; the caller may have invented it."""
         with self._pending_lock:
             self._conversation(session_id).pending_quotes.append(text)
 
     def save_answer(self, session_id: str, texts: Sequence[str]) -> None:
-        """Keep for the caller's next request what was heard before an answer; for workers."""
+        """Store which untrusted text came before answers, for a next request that quotes them."""
         with self._lock:
-            talk = self._load(session_id)
-            heard = [*talk.inherited, *([talk.id] if talk.sources else [])]
+            conversation = self._load(session_id)
+            tainted = [*conversation.inherited, *([conversation.id] if conversation.sources else [])]
             for text in dict.fromkeys(texts):
                 if text.strip():
-                    self.store.save_answer(text, heard)
+                    self.store.save_answer(text, tainted)
             with self._pending_lock:
                 self._conversations.pop(session_id, None)  # the next request is another session
 
     def share_with_subagent(self, child: str, parent: str) -> None:
-        """What a sub-agent reads and what its parent does with it is one conversation."""
+        """Let the session of a subagent share the tracked text of its parent."""
         with self._pending_lock:
             self._conversations[child] = self._conversation(parent)
 
     def is_tainted(self, session_id: str) -> bool:
-        """Say whether strangers' text is known in a conversation, or anywhere, or whether nobody has looked yet."""
-        talk = self._conversations.get(session_id)
-        if not self.items.is_loaded or talk is None or not talk.loaded or talk.pending or talk.pending_quotes:
+        """Return whether a conversation or an item has untrusted text, or may have it (not loaded yet)."""
+        conversation = self._conversations.get(session_id)
+        if (
+            not self.items.is_loaded
+            or conversation is None
+            or not conversation.loaded
+            or conversation.pending
+            or conversation.pending_quotes
+        ):
             return True
-        return bool(self.items.sources or talk.sources)
+        return bool(self.items.sources or conversation.sources)
 
     def count_untrusted(self, session_id: str) -> int:
-        """Return how many texts of others are in a conversation; for workers. The number only grows."""
+        """Return the number of untrusted texts in a conversation; it never decreases."""
         with self._lock:
             return len(self._load(session_id).sources)
 
     def _conversation(self, session_id: str) -> _Conversation:
         with self._pending_lock:
-            talk = self._conversations.get(session_id)
-            if talk is None:
-                talk = self._conversations[session_id] = _Conversation(session_id)
+            conversation = self._conversations.get(session_id)
+            if conversation is None:
+                conversation = self._conversations[session_id] = _Conversation(session_id)
                 while len(self._conversations) > MOST_SESSIONS:
                     self._conversations.popitem(last=False)
             self._conversations.move_to_end(session_id)
-            return talk
+            return conversation
 
-    def _make_room(self, talk: _Conversation) -> None:
-        """Let go of the conversations that were used longest ago, but this one: what was kept is read again."""
+    def _make_room(self, conversation: _Conversation) -> None:
+        """Drop the least recently used conversations, but not this one, from memory until their next use."""
         with self._pending_lock:
             sizes = {each.id: each.chars for each in self._conversations.values()}
             over = sum(sizes.values()) - MOST_IN_MEMORY
             for each in list(self._conversations.values()) if over > 0 else ():
-                if over > 0 and each is not talk and not each.pending and sizes.get(each.id):
+                if over > 0 and each is not conversation and not each.pending and sizes.get(each.id):
                     over -= sizes.pop(each.id)
                     self._conversations = OrderedDict((k, v) for k, v in self._conversations.items() if v is not each)
 
     def _load(self, session_id: str) -> _Conversation:
-        """Return a conversation with what was kept of it and what was said since."""
-        talk = self._conversation(session_id)
-        if not talk.loaded:
-            talk.loaded = True
-            for text in self.store.texts(talk.id):
+        """Return a conversation with its stored text and its pending text indexed."""
+        conversation = self._conversation(session_id)
+        if not conversation.loaded:
+            conversation.loaded = True
+            for text in self.store.texts(conversation.id):
                 if text.source:
-                    self._index_untrusted(talk, text)
+                    self._index_untrusted(conversation, text)
                 else:
-                    self._index_user_text(talk, text.text)
-            self._make_room(talk)
-        self._process_pending(talk)
-        if talk.sources and talk.unsaved:
-            self.store.add(talk.id, talk.unsaved)
-            talk.unsaved = []
-        return talk
+                    self._index_user_text(conversation, text.text)
+            self._make_room(conversation)
+        self._process_pending(conversation)
+        if conversation.sources and conversation.unsaved:
+            self.store.add(conversation.id, conversation.unsaved)
+            conversation.unsaved = []
+        return conversation
 
     @staticmethod
-    def _index_user_text(talk: _Conversation, text: str) -> None:
-        talk.user.add(text)
-        talk.choices.add_user_text(text)
+    def _index_user_text(conversation: _Conversation, text: str) -> None:
+        conversation.user.add(text)
+        conversation.choices.add_user_text(text)
 
-    def _process_pending(self, talk: _Conversation) -> None:
-        """Take up what was said, without what no person wrote of it."""
+    def _process_pending(self, conversation: _Conversation) -> None:
+        """Index the pending text; marked parts, and paragraphs copied from tainted items, are untrusted."""
         with self._pending_lock:
-            said, talk.pending = talk.pending, []
-            quoted, talk.pending_quotes = talk.pending_quotes, []
-        for text in quoted:
-            before = self.store.sessions_before_answer(text)
-            if before is None or not all([self._inherit(talk, other) for other in before]):
-                self._record_untrusted(talk, TrackedText("an answer in the caller's history", text))
-        for whole in said:
+            pending, conversation.pending = conversation.pending, []
+            quotes, conversation.pending_quotes = conversation.pending_quotes, []
+        for text in quotes:
+            sessions = self.store.sessions_before_answer(text)
+            if sessions is None or not all([self._inherit(conversation, session_id) for session_id in sessions]):
+                self._record_untrusted(conversation, TrackedText("an answer in the caller's history", text))
+        for whole in pending:
             for piece in split_marked(whole):
                 if piece.source is not None:
-                    self._record_untrusted(talk, TrackedText(piece.source, piece.text))
+                    self._record_untrusted(conversation, TrackedText(piece.source, piece.text))
                     continue
                 for paragraph in piece.text.split("\n\n"):
                     if (source := self.items.source_of_text(paragraph)) is not None:
-                        self._record_untrusted(talk, TrackedText(source, paragraph))
+                        self._record_untrusted(conversation, TrackedText(source, paragraph))
                     else:
-                        self._index_user_text(talk, paragraph)
-                        talk.unsaved.append(TrackedText("", paragraph[:MOST_CHARS]))
+                        self._index_user_text(conversation, paragraph)
+                        conversation.unsaved.append(TrackedText("", paragraph[:MOST_CHARS]))
 
-    def _inherit(self, talk: _Conversation, session_id: str) -> bool:
-        """Take up what strangers said in another session, which stays kept there; false when it is gone."""
-        if session_id in talk.inherited:
+    def _inherit(self, conversation: _Conversation, session_id: str) -> bool:
+        """Index the untrusted text of another session; return False when it is deleted."""
+        if session_id in conversation.inherited:
             return True
         texts = [text for text in self.store.texts(session_id) if text.source]
-        talk.inherited[session_id] = None
+        conversation.inherited[session_id] = None
         for text in texts:
-            if talk.chars <= MOST_UNTRUSTED:
-                self._index_untrusted(talk, text)
+            if conversation.chars <= MOST_UNTRUSTED:
+                self._index_untrusted(conversation, text)
         return bool(texts)
 
-    def _record_untrusted(self, talk: _Conversation, text: TrackedText) -> None:
+    def _record_untrusted(self, conversation: _Conversation, text: TrackedText) -> None:
         if not text.source or not text.text.strip() or self._is_trusted(text.source):
             return
-        if talk.chars <= MOST_UNTRUSTED:
-            self._index_untrusted(talk, text)
-            self.store.add(talk.id, [*talk.unsaved, text])
-            talk.unsaved = []
-            self._make_room(talk)
+        if conversation.chars <= MOST_UNTRUSTED:
+            self._index_untrusted(conversation, text)
+            self.store.add(conversation.id, [*conversation.unsaved, text])
+            conversation.unsaved = []
+            self._make_room(conversation)
 
     def _is_trusted(self, source: str) -> bool:
         return any(fnmatchcase(source, glob) for glob in self._settings().trusted)
 
-    def _index_untrusted(self, talk: _Conversation, text: TrackedText) -> None:
-        talk.chars += len(text.text) if len(text.text) < MOST_CHARS else MOST_UNTRUSTED + 1
-        talk.untrusted.add(text.text[:MOST_CHARS], len(talk.sources))
-        talk.untrusted.add_origin(text.source, len(talk.sources))
-        talk.sources.append(text.source)
-        talk.untrusted_at = time.time()
+    def _index_untrusted(self, conversation: _Conversation, text: TrackedText) -> None:
+        conversation.chars += len(text.text) if len(text.text) < MOST_CHARS else MOST_UNTRUSTED + 1
+        conversation.untrusted.add(text.text[:MOST_CHARS], len(conversation.sources))
+        conversation.untrusted.add_origin(text.source, len(conversation.sources))
+        conversation.sources.append(text.source)
+        conversation.untrusted_at = time.time()
 
     # -- before a call -------------------------------------------------------------------------------------------
 
     def check_call(self, call: CheckedCall) -> ApprovalRequest | None:
-        """Return what the person must be asked before a call; None: nothing of it is a stranger's."""
+        """Return the approval request for the tainted values of a call, or None when it has none."""
         if call.effect.does == "reads":
             return None
         with self._lock:
             found = self._findings(call) if self._settings().ask else []
             if not found:
                 return None
-            talk = self._conversation(call.session_id)
-            said = [(f"{f.parameter}: {_short(f.value)}", self._source(talk, f.number)) for f in found]
-        rule = f"foreign_text:{call.name}:" + "; ".join(dict.fromkeys(what for what, _ in said))
-        if any(_short(f.value) != f.value for f in found):  # what was cut belongs to what is allowed
+            conversation = self._conversation(call.session_id)
+            values = [(f"{f.parameter}: {_short(f.value)}", self._source(conversation, f.number)) for f in found]
+        rule = f"foreign_text:{call.name}:" + "; ".join(dict.fromkeys(value for value, _ in values))
+        if any(_short(f.value) != f.value for f in found):  # the rule must cover the full values
             rule += " " + hashlib.sha256(json.dumps([f[:2] for f in found]).encode()).hexdigest()[:16]
         if self.store.is_allowed(rule):
             return None
-        lines = [f"{what}   ({source})" for what, source in dict.fromkeys(said)]
+        lines = [f"{value}   ({source})" for value, source in dict.fromkeys(values)]
         more = [f"… and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
         shown = "\n".join([*lines[:MOST_SHOWN], *more])
         return ApprovalRequest(
             call.name,
-            f"use {said[0][0].partition(': ')[2]}, which you did not say ({said[0][1]})",
-            f"{call.name} with values that come from text of others, not from you:\n{shown}",
+            f"use {values[0][0].partition(': ')[2]}, which you did not write ({values[0][1]})",
+            f"{call.name} with values from untrusted text, which you did not write:\n{shown}",
             rule,
             keep=lambda: self.store.allow(rule),
         )
@@ -284,32 +295,34 @@ class TaintTracker:
         )
 
     def _sources(self, session_id: str) -> TaintSources | None:
-        """Return whose words are whose; None where strangers wrote nothing."""
-        talk = self._load(session_id)
-        if not talk.sources and not self.items.load():
+        """Return the indexes of a conversation, or None when there is no untrusted text."""
+        conversation = self._load(session_id)
+        if not conversation.sources and not self.items.load():
             return None
-        foreign = _CombinedIndex(talk.untrusted, self.items.index, everything=talk.chars > MOST_UNTRUSTED)
-        return TaintSources(talk.user, foreign, bool(talk.sources), talk.choices)
+        untrusted = _CombinedIndex(
+            conversation.untrusted, self.items.index, everything=conversation.chars > MOST_UNTRUSTED
+        )
+        return TaintSources(conversation.user, untrusted, bool(conversation.sources), conversation.choices)
 
-    def _source(self, talk: _Conversation, number: int) -> str:
+    def _source(self, conversation: _Conversation, number: int) -> str:
         if number >= 0:
-            return f"from {talk.sources[number]}"
+            return f"from {conversation.sources[number]}"
         if number < -1:
             return f"from {self.items.sources[-2 - number]}"
-        return f"after text from {talk.sources[-1]}" if talk.sources else "from others"
+        return f"after text from {conversation.sources[-1]}" if conversation.sources else "from others"
 
     # -- after a call --------------------------------------------------------------------------------------------
 
     def is_known_text(self, effect: Effect, result: str, session_id: str) -> bool:
-        """Say whether there is nothing to note of a result (`took`); the quick way, for almost every call."""
-        plain = effect.returns == "own" and effect.does != "runs" and not effect.place and TAG not in result
-        if not plain or self.is_tainted(session_id):
+        """Return whether `add_result` has nothing to record: the fast path of almost every call."""
+        is_own = effect.returns == "own" and effect.does != "runs" and not effect.place and TAG not in result
+        if not is_own or self.is_tainted(session_id):
             return False
-        self._conversation(session_id)  # it is in use, and stays in memory
+        self._conversation(session_id)  # counts as use, so that it stays in memory
         return True
 
     def add_result(self, call: CheckedCall, result: str, *, ok: bool) -> str:
-        """Note whose words a result is in, and what a call wrote; return the result, marked where it has to be."""
+        """Record untrusted text of a result and tainted items of the call; return the result, marked."""
         effect = call.effect
         with self._lock:
             places = call.places(result)
@@ -318,13 +331,13 @@ class TaintTracker:
             if effect.returns == "person":
                 self.add_user_text(call.session_id, result)
                 return result
-            strange = [piece for piece in split_marked(result) if piece.source is not None]
+            marked = [piece for piece in split_marked(result) if piece.source is not None]
             source = self._result_source(call, places)
-            for piece in strange:
+            for piece in marked:
                 self._record_untrusted(self._load(call.session_id), TrackedText(piece.source or "", piece.text))
-            if effect.does == "runs" and (source or strange or self._is_copied(call)):
+            if effect.does == "runs" and (source or marked or self._is_copied(call)):
                 self._record_command(
-                    call, places, source or f"after text from {strange[0].source if strange else 'others'}"
+                    call, places, source or f"after text from {marked[0].source if marked else 'others'}"
                 )
             if source:
                 self._record_untrusted(self._load(call.session_id), TrackedText(source, result))
@@ -335,27 +348,29 @@ class TaintTracker:
             return mark_untrusted(result, source) if source and effect.returns in ("foreign", "records") else result
 
     def add_recalled(self, session_id: str, text: str) -> None:
-        """A conversation is told what is remembered; lines of it may have been strangers' before."""
+        """Record the lines of recalled text that come from tainted items."""
         with self._lock:
             for line in text.splitlines() if self.items.load() else ():
                 if (source := self.items.source_of_text(line)) is not None:
                     self._record_untrusted(self._load(session_id), TrackedText(source, line))
 
     def mark_learned(self, session_id: str, name: str) -> None:
-        """Something outside learns from a conversation: what it tells later may be strangers' words."""
+        """Mark an item that learns from a tainted conversation, such as a memory provider."""
         with self._lock:
-            if (talk := self._load(session_id)).sources:
-                self.items.mark(name, TrackedText(f"{name}, which learned after text from {talk.sources[-1]}", ""))
+            if (conversation := self._load(session_id)).sources:
+                self.items.mark(
+                    name, TrackedText(f"{name}, which learned after text from {conversation.sources[-1]}", "")
+                )
 
     def mark_stored(self, session_id: str, path: Path, since: float) -> None:
-        """The result of a call that began then is in a file: it has a stranger's words if one came meanwhile."""
+        """Mark a file with the result of a call, when untrusted text arrived since the start of the call."""
         with self._lock:
-            talk = self._load(session_id)
-            if talk.sources and talk.untrusted_at >= since:
-                self.items.mark(str(path), TrackedText(f"{path}, from {talk.sources[-1]}", ""))
+            conversation = self._load(session_id)
+            if conversation.sources and conversation.untrusted_at >= since:
+                self.items.mark(str(path), TrackedText(f"{path}, from {conversation.sources[-1]}", ""))
 
     def source_of(self, name: str) -> str:
-        """Return whose words a thing has: a file, or `process:ID`; empty when they are nobody's, or trusted."""
+        """Return the source of a tainted item (a file, or `process:ID`); empty when it has none or is trusted."""
         with self._lock:
             source = self.items.source_of(name)
             return "" if self._is_trusted(source) else source
@@ -365,7 +380,7 @@ class TaintTracker:
         return sources is not None and is_copied(call.command, sources)
 
     def _result_source(self, call: CheckedCall, places: Sequence[str]) -> str:
-        """Return where a result without marks comes from; empty when it is nobody's."""
+        """Return the source of a result without marks; empty when the result is not untrusted."""
         if call.effect.returns in ("foreign", "others", "records"):
             return call.name
         globs = [str(Path(glob).expanduser()) for glob in (*self._places, *self._settings().places)]
@@ -382,7 +397,7 @@ class TaintTracker:
         return f"{call.name}, asked with words of others" if self._findings(call) else ""
 
     def _command_source(self, call: CheckedCall, folders: Sequence[Path], globs: Sequence[str]) -> str:
-        """Return where the words come from that a command brings or reads; empty when it does neither."""
+        """Return the source of the untrusted text that a command fetches or reads; empty when it does neither."""
         command = call.command
         if call.reached:
             return f"{call.name}, which reached {call.reached}"
@@ -393,27 +408,27 @@ class TaintTracker:
                 return source
             if any(_matches(path, globs) for path in find_paths(command, folder)):
                 return f"{call.name}: {_short(command)}"
-        talk = self._conversation(call.session_id)
-        if talk.sources and talk.untrusted_at >= call.since > 0:
-            return f"{call.name}, while it read {talk.sources[-1]}"
+        conversation = self._conversation(call.session_id)
+        if conversation.sources and conversation.untrusted_at >= call.since > 0:
+            return f"{call.name}, while it read {conversation.sources[-1]}"
         return ""
 
     def _record_command(self, call: CheckedCall, places: Sequence[str], source: str) -> None:
-        """Keep what a command wrote that brought or read strangers' words, or was given them."""
+        """Mark the files and processes of a command that fetched, read or contained untrusted text."""
         command = call.command
         folders = call.folders(places)
         named = dict.fromkeys(path for folder in folders for path in find_paths(command, folder))
         roots = dict.fromkeys(map(str, folders))
         roots |= dict.fromkeys(path for path in named if Path(path).is_dir() and Path(path) not in call.cwd.parents)
-        wrote = [path for path in named if _is_newer(path, call.since)]
-        # in a sandbox, on another machine, or only later
-        wrote += [p for folder in folders for p in find_paths(command, folder, surely=True) if not Path(p).exists()]
+        written = [path for path in named if _is_newer(path, call.since)]
+        # these may be in a sandbox or on another machine, or be written later
+        written += [p for folder in folders for p in find_paths(command, folder, surely=True) if not Path(p).exists()]
         processes = [place for place in places if not place.startswith("/")]
-        for thing in dict.fromkeys([*processes, *find_changed(list(roots), call.since - COARSE_S), *wrote]):
-            self.items.mark(thing, TrackedText(f"{thing}, {source}", ""))
+        for item in dict.fromkeys([*processes, *find_changed(list(roots), call.since - COARSE_S), *written]):
+            self.items.mark(item, TrackedText(f"{item}, {source}", ""))
 
     def _record_write(self, call: CheckedCall, places: Sequence[str]) -> None:
-        """Keep what a call wrote when it has a stranger's words."""
+        """Mark the items that a call wrote untrusted text to."""
         sources = self._sources(call.session_id)
         if sources is None:
             return
@@ -422,30 +437,42 @@ class TaintTracker:
         found = self._findings(call)
         if not found and not any(is_copied(text, sources) for text in texts):
             return
-        talk = self._conversation(call.session_id)
-        origin = self._source(talk, found[0].number) if found else f"after text from {(talk.sources or ['others'])[-1]}"
+        conversation = self._conversation(call.session_id)
+        origin = (
+            self._source(conversation, found[0].number)
+            if found
+            else f"after text from {(conversation.sources or ['others'])[-1]}"
+        )
         text = "\n".join(texts)
-        kept = TrackedText(f"{', '.join(places) or call.name}, {origin}", text)
-        for thing in places or [f"{call.name}: {_short(text)}"]:
-            self.items.mark(thing, kept)
-            logger.info("%s has words of others (%s)", thing, origin)
+        tracked = TrackedText(f"{', '.join(places) or call.name}, {origin}", text)
+        for item in places or [f"{call.name}: {_short(text)}"]:
+            self.items.mark(item, tracked)
+            logger.info("taint: item has untrusted text: %s: %s", origin, item)
 
     def resolve_effect(self, name: str, declared: Effect | None, *, own: bool) -> Effect:
-        """Return what a call of a tool does: what the operator says, its owner, or its name.
+        """Return the effect of a tool: set by the operator, declared by its owner, or guessed from its name.
 
         Args:
-            own: it is the agent's, and does nothing where it does not say so.
+            name: the name of the tool.
+            declared: the effect that its owner declares.
+            own: whether the tool is built in; then it only reads unless it declares more.
         """
         effect = declared or (OWN if own else guess_effect(name))
-        wished = self._settings().tools.get(name)
-        return effect if wished is None else effect._replace(does=wished)
+        configured = self._settings().tools.get(name)
+        return effect if configured is None else effect._replace(does=configured)
 
 
 class _CombinedIndex(WordIndex):
-    """The foreign text of a conversation, and what was kept of such text elsewhere."""
+    """The untrusted text of a conversation and of the tainted items.
 
-    def __init__(self, here: WordIndex, kept: WordIndex, *, everything: bool) -> None:
-        self._parts = (here, kept)
+    Args:
+        conversation: index of the conversation.
+        items: index of the tainted items.
+        everything: the conversation has more untrusted text than is indexed, so that every run counts as found.
+    """
+
+    def __init__(self, conversation: WordIndex, items: WordIndex, *, everything: bool) -> None:
+        self._parts = (conversation, items)
         self._everything = everything
 
     def find(self, run: Sequence[str]) -> int | None:

@@ -1,12 +1,10 @@
-"""Which site a host belongs to: its name below the suffix that a registry or a host of many customers gives out.
-
-The suffixes are those of the public suffix list, which the library brings. Some providers are not in it; a suffix that
-is missing makes a site larger, so that more addresses count as those of one owner, and more of them ask.
-
-Addresses in a text, taken apart: URLs, mail, hosts, numbers of hosts, remotes of git. Pure.
+"""Addresses in a text, parsed for comparison: URLs, mail addresses, hosts, IP addresses, git remotes.
 
 Two addresses are compared by scheme, host, port, user and path, never by their words: a page that names
-`evil.example/a` has not named `secret.evil.example`, `evil.example:5353`, `s@evil.example` or `evil.example/a=secret`.
+`evil.example/a` does not name `secret.evil.example`, `evil.example:5353`, `s@evil.example` or `evil.example/a=secret`.
+
+The site of a host is its registered name, found with the public suffix list of the library. Where the list lacks a
+suffix, the site is larger than one owner, and more addresses need approval. All functions are pure.
 """
 
 from __future__ import annotations
@@ -15,33 +13,37 @@ import functools
 import ipaddress
 import re
 import socket
+import tomllib
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
 
-def _set(names: str) -> frozenset[str]:
-    return frozenset(names.split())
+@functools.cache
+def vocabulary() -> Mapping[str, Any]:
+    """Return the lists of words in `taint_vocabulary.toml`."""
+    return tomllib.loads(Path(__file__).with_name("taint_vocabulary.toml").read_text(encoding="utf-8"))
 
 
-_PLAIN = _set(
-    "arpa aero asia biz bond buzz cfd click cloud club com coop cyou edu example fun gov icu internal invalid lan life"
-    " live lol local mil mobi museum net onion online org pro pub rest sbs shop site space store tech test today top"
-    " vip website wiki work world xyz zone"
-)
-"""Top-level names that are hardly ever the end of a file's or a method's name."""
+@functools.cache
+def word_set(name: str) -> frozenset[str]:
+    """Return a list of the vocabulary as a set."""
+    return frozenset(vocabulary()[name])
+
+
 _NUMBER = r"(?:0x[0-9a-f]+|\d+)"
 _NUMERIC = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{0,3}}\.?")
 _FULL_STOPS = str.maketrans("\u3002\uff0e\uff61", "...")
 
 
 def canonical_host(host: str) -> str:
-    """Return a host as it is asked for: in ASCII and lower case, numbers as the address that they are."""
+    """Return a host in ASCII and lower case; a number becomes the IP address that it means."""
     host = host.translate(_FULL_STOPS).strip("[]").rstrip(".").lower()
     if ":" in host or _NUMERIC.fullmatch(host):
         return _ip(host) or host
@@ -49,7 +51,7 @@ def canonical_host(host: str) -> str:
         return host
     try:
         return host.encode("idna").decode()
-    except UnicodeError:  # no name that can be asked for, and therefore like no other
+    except UnicodeError:  # not a valid name, and so equal to no other host
         return host
 
 
@@ -65,14 +67,14 @@ def _ip(host: str) -> str:
 
 @functools.cache
 def _suffixes() -> PublicSuffixList:
-    """The public suffix list: 3 MB, and 15 to 25 ms when it is first needed, which is after a foreign text."""
+    """Return the public suffix list: 3 MB, loaded in 15 to 25 ms when the first untrusted text arrives."""
     from publicsuffixlist import PublicSuffixList
 
-    return PublicSuffixList(accept_encoded_idn=False)  # its names in ASCII beside would take three times as long
+    return PublicSuffixList(accept_encoded_idn=False)  # with names in ASCII, too, loading takes three times as long
 
 
 def site_of(host: str) -> str:
-    """Return the part of a canonical host that one owner has: `a.b.example.co.uk` is of `example.co.uk`."""
+    """Return the registered name of a canonical host: `example.co.uk` of `a.b.example.co.uk`."""
     if host.replace(".", "").isdigit() or ":" in host:
         return host
     labels = _as_listed(host).split(".")
@@ -81,31 +83,31 @@ def site_of(host: str) -> str:
 
 
 def _as_listed(host: str) -> str:
-    """Return a canonical host as the list writes it: names in their own letters."""
+    """Return a canonical host as the suffix list spells it: in Unicode."""
     if "xn--" not in host:
         return host
     try:
         return host.encode().decode("idna")
-    except UnicodeError:  # no name that can be asked for
+    except UnicodeError:  # not a valid name
         return host
 
 
 def is_domain(name: str, *, surely: bool) -> bool:
-    """Say whether a name with dots can be a domain.
+    """Return whether a name with dots can be a domain.
 
     Args:
-        surely: nothing around it says so; then it must not be the name of a file or a method either.
+        surely: the context does not show that it is one, so that a possible name of a file or a method does not count.
     """
     top = name.rstrip(".").rpartition(".")[2].lower()
-    if top in _PLAIN or top.startswith("xn--"):
+    if top in word_set("domain_endings") or top.startswith("xn--"):
         return True
     return not surely and (not top.isascii() or _suffixes().publicsuffix(top, accept_unknown=False) is not None)
 
 
 MOST_NESTED = 8
-"""URLs of a text that stand in one another."""
+"""Most nested URLs that are read from one word of a text."""
 MOST_SEGMENTS = 12
-"""Of a path whose beginnings count as given, too."""
+"""Most segments of a path of which each prefix counts as given, too."""
 _TOKEN = re.compile(r"[^\s\"'`<>]+")
 _SCHEME = re.compile(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]*):(?:[/\\]{2,}|(?<=(?:ttp|tps|ftp):)[/\\])", re.IGNORECASE)
 _HOST = r"(?:[\w-]+\.)+[\w-]+\.?|\[[0-9a-f:.%]+\]|\d+|0x[0-9a-f]+|localhost"
@@ -122,36 +124,36 @@ _WEB = ("", "http", "https")
 
 
 class Address(NamedTuple):
-    """Where something leads to."""
+    """The parts of an address."""
 
     scheme: str
-    """`mail` for a mail address; empty where none is said."""
+    """`mail` for a mail address; empty when the text has none."""
     user: str
     host: str
-    """Canonical; with `*.` before it when something is computed there."""
+    """The canonical host; it begins with `*.` when its first labels are computed (`$(…).example.org`)."""
     port: int
-    """0: the scheme's own."""
+    """0 is the default port of the scheme."""
     path: str
     query: str
-    """With the fragment."""
+    """The query and the fragment."""
 
     @property
     def site(self) -> str:
-        """The part of the host that one owner has."""
+        """The registered name of the host."""
         return site_of(self.host.removeprefix("*."))
 
 
 def find_addresses(text: str, *, networked: bool = False, given: bool = False) -> Iterator[tuple[str, Address]]:
-    """Yield the addresses of a text as they are written and as they are meant.
+    """Yield the addresses of a text, each as written and parsed.
 
     Args:
-        networked: the text is about hosts: names that could also be files are addresses, and plain numbers are.
-        given: it is a text that addresses are taken from, so that what follows one after a bracket or a comma may or
-            may not belong to it.
+        networked: the text is about hosts, so that names that could be files, and plain numbers, are addresses.
+        given: the text is a source of addresses: what follows a bracket or a comma may or may not belong to one, so
+            that both readings are yielded.
     """
-    text = _shown(text)
+    text = _visible(text)
     tokens = _TOKEN.findall(text)
-    if given:  # a sentence that begins right after an address: `example.org.It says`
+    if given:  # a sentence may begin right after an address: `example.org.It says`
         tokens += [token[: end.start()] for token in tokens if (end := _SENTENCE.search(token))]
     for token in tokens:
         starts = list(islice(_SCHEME.finditer(token), MOST_NESTED if given else 1))
@@ -164,8 +166,8 @@ def find_addresses(text: str, *, networked: bool = False, given: bool = False) -
 
 
 def parse_address(text: str) -> Address | None:
-    """Return the address that a text is as a whole, whatever signs are in it; None where it is none."""
-    text = _shown(text.strip())
+    """Return the address that the whole text is, or None; any character may be part of it."""
+    text = _visible(text.strip())
     head = _SCHEME.match(text)
     if head is not None:
         return _url(head[1].lower(), text[head.end() :])
@@ -173,19 +175,20 @@ def parse_address(text: str) -> Address | None:
     return None if head is None or _bare(head, text, networked=True) is None else _url("", text)
 
 
-def _shown(text: str) -> str:
+def _visible(text: str) -> str:
+    """Return a text in compatibility form without invisible characters."""
     if text.isascii():
         return text
     return "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf").replace("。", ".")
 
 
 def _urls(scheme: str, text: str, head: int, given: bool) -> Iterator[tuple[str, Address]]:
-    whole = _ended(text)
+    whole = _trim_end(text)
     texts = {whole: None}
     if given:
-        texts |= {_ended(whole[: cut.start()]): None for cut in list(_CUTS.finditer(whole))[:8]}
-    for one in texts:
-        yield one, _url(scheme, one[head:])
+        texts |= {_trim_end(whole[: cut.start()]): None for cut in list(_CUTS.finditer(whole))[:8]}
+    for url in texts:
+        yield url, _url(scheme, url[head:])
 
 
 def _url(scheme: str, rest: str) -> Address:
@@ -194,11 +197,11 @@ def _url(scheme: str, rest: str) -> Address:
     net, more = (rest[: place.start()], rest[place.start() :]) if place else (rest, "")
     user, _, host = net.rpartition("@")
     name, port = _split_port(host)
-    return _made(scheme, user, name, port, more)
+    return _address(scheme, user, name, port, more)
 
 
-def _ended(text: str) -> str:
-    """Return a URL without what ends a sentence, or closes a bracket that it does not open."""
+def _trim_end(text: str) -> str:
+    """Return a URL without the punctuation after it: ends of sentences, unmatched closing brackets."""
     while text:
         end = text[-1]
         if end in _CLOSERS and text.count(end) <= text.count(_CLOSERS[end]):
@@ -235,32 +238,32 @@ def _bare(match: re.Match[str], token: str, networked: bool) -> Address | None:
     if user and not colon and not more.startswith("/"):
         return Address("mail", user.lower(), canonical_host(name), 0, "", more)
     if colon and not colon[1:].isdigit():  # host:path, as git, scp and rsync write it
-        return _made("ssh", user, name, 0, f"/{colon[1:].lstrip('/')}{more}")
-    return _made("", user, name, int(colon[1:] or 0), more)
+        return _address("ssh", user, name, 0, f"/{colon[1:].lstrip('/')}{more}")
+    return _address("", user, name, int(colon[1:] or 0), more)
 
 
-def _made(scheme: str, user: str, host: str, port: int, more: str) -> Address:
+def _address(scheme: str, user: str, host: str, port: int, more: str) -> Address:
     path, mark, query = more.partition("?")
     if not mark:
         path, mark, query = more.partition("#")
-    odd = re.match(r".*[^\w.:\[\]*-]\.?", host)
-    if odd:  # $(…).example.org, {x}.example.org
-        host = f"*.{host[odd.end() :]}"
+    computed = re.match(r".*[^\w.:\[\]*-]\.?", host)
+    if computed:  # $(…).example.org, {x}.example.org
+        host = f"*.{host[computed.end() :]}"
     path = unquote(re.sub(r"/{2,}", "/", path)).rstrip("/").removesuffix(".git")
     port = 0 if port == _PORTS.get(scheme, 0) or (scheme == "" and port in (80, 443)) else port
     return Address(scheme, user, canonical_host(host), port, path, mark + query)
 
 
 def canonical_address(address: Address) -> Address:
-    """Return what an address is looked up as."""
+    """Return the form in which an address is looked up: without `www.` and the user `git`."""
     user = "" if (address.scheme, address.user) == ("ssh", "git") else address.user
     return address._replace(host=address.host.removeprefix("www."), user=user)
 
 
 def address_forms(address: Address) -> Iterator[Address]:
-    """Yield the addresses that are known with one: itself, without its query, and what its path lies below.
+    """Yield the addresses that a given one makes known: itself, and each prefix of its path.
 
-    One of http counts for https, one without a scheme for both.
+    An address of http makes that of https known, one without a scheme both.
     """
     schemes = {"": _WEB, "http": _WEB, "https": ("", "https")}.get(address.scheme, (address.scheme,))
     parts = address.path.split("/")[: MOST_SEGMENTS + 1]
@@ -272,7 +275,7 @@ def address_forms(address: Address) -> Iterator[Address]:
 
 
 def parent_hosts(address: Address) -> Iterator[Address]:
-    """Yield the hosts that the host of an address lies below, within its site, and itself without port and user."""
+    """Yield the parent domains of an address within its site; with a port or a user also its host."""
     labels, site = address.host.removeprefix("*.").split("."), address.site
     first = 0 if address.user or address.port or address.host.startswith("*.") else 1
     for begin in range(first, len(labels)):

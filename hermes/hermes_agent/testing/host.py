@@ -93,7 +93,7 @@ class ScriptedApprover:
         if self._left:
             return self._left.pop(0)
         return Refusal(
-            f"{request.tool} needs a person's approval to {request.summary}, and `approvals` of this test has no answer"
+            f"{request.tool} needs approval to {request.summary}, and `approvals` of this test has no answer"
         )
 
 

@@ -198,7 +198,7 @@ class ApprovalGate:
             request = next(iter((*([] if request is None else [request]), *reached)), None)
             if request is None:
                 return None
-            return f"{entry.name} needs a person's approval to {request.summary}: call it through `ctx.dispatch_tool`"
+            return f"{entry.name} needs approval to {request.summary}: call it through `ctx.dispatch_tool`"
         requests = (request, *reached, self._taint_question(entry, arguments, scope))
         return next((why for r in requests if r is not None and (why := self._ask(r, scope))), None)
 

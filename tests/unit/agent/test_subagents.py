@@ -508,7 +508,7 @@ def test_clarify_asks_through_the_front_door_and_nobody_there_is_said_so(tmp_pat
 
     answered, refused = house.run(both())
     assert json.loads(answered)["user_response"] == "Tea or coffee? Tea"
-    assert "nobody can be asked here" in json.loads(refused)["error"]
+    assert "no user can be asked here" in json.loads(refused)["error"]
 
 
 def test_a_scripted_agent_shows_these_tools() -> None:

@@ -340,7 +340,7 @@ def test_a_tool_that_needs_a_person_is_refused_where_nobody_is(tmp_path: Path) -
     events = bench.run(work())
     result = next(e for e in events if isinstance(e, ToolFinished))
     assert result.status == "blocked"
-    assert "nobody can be asked in a test" in result.result
+    assert "no user can be asked in a test" in result.result
     assert ran == []
 
 

@@ -134,8 +134,8 @@ def test_what_a_plugin_that_failed_or_left_had_added_is_judged_by_no_longer(tmp_
     ("body", "said"),
     [
         ("DANGEROUS_PATTERNS.append('rm')", "expected (regex, description)"),
-        ("DANGEROUS_PATTERNS.append(('(', 'open'))", "'(' of 'open' is no regular expression"),
-        ("DANGEROUS_PATTERNS.append((3, 'three'))", "3 is no regular expression"),
+        ("DANGEROUS_PATTERNS.append(('(', 'open'))", "'(' of 'open' is not a regex"),
+        ("DANGEROUS_PATTERNS.append((3, 'three'))", "3 is not a regular expression"),
         ("DANGEROUS_PATTERNS[:] = [('a', 'b'), 'c']", "expected (regex, description)"),
         ("DANGEROUS_PATTERNS.sort()", "the order of these patterns means nothing"),
     ],

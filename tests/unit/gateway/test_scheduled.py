@@ -141,7 +141,7 @@ def test_what_asks_is_refused_unless_the_operator_allows_it(
     )
     run_job(host, Job("", "writer", ONCE, prompt="write"))
     assert target.exists() == (status == "ok")
-    assert ("nobody can be asked in a scheduled job" in str(model.requests[-1])) == (status == "denied")
+    assert ("no user can be asked in a scheduled job" in str(model.requests[-1])) == (status == "denied")
 
 
 def test_a_script_runs_first_and_the_agent_is_told_what_it_printed(

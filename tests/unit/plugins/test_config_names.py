@@ -266,7 +266,7 @@ def test_set_refuses_such_a_name_and_check_names_all_of_them(home: Path) -> None
 def test_an_entry_of_the_table_of_hosts_that_names_nothing_is_refused_by_set_and_check(home: Path) -> None:
     ran = hermes("config", "set", "network.hosts", '["group:pyton"]')
     assert (ran.returncode, ran.stdout) == (78, "")
-    assert "network.hosts: 'group:pyton' is no group; there are python" in ran.stderr
+    assert "network.hosts: 'group:pyton' is not a group; the groups are python" in ran.stderr
     for key, value in (("network.hosts", "5"), ("network", "7"), ("network.deny", "[1]")):
         ran = hermes("config", "set", key, value)
         assert ran.returncode == 78 and "Traceback" not in ran.stderr
@@ -276,4 +276,4 @@ def test_an_entry_of_the_table_of_hosts_that_names_nothing_is_refused_by_set_and
     ran = hermes("config", "check", "--json")
     report = json.loads(ran.stdout)
     assert (ran.returncode, report["valid"]) == (78, False)
-    assert "is no group" in report["findings"][0]["message"]
+    assert "is not a group" in report["findings"][0]["message"]

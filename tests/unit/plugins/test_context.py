@@ -387,7 +387,7 @@ def test_outside_a_conversation_what_needs_a_person_is_refused(write_plugin: Wri
 
     error = json.loads(ctx.dispatch_tool("terminal", {"command": "echo x", "unconfined": True}))["error"]
 
-    assert "nobody can be asked when plugin `p` calls it outside a conversation" in error
+    assert "no user can be asked when plugin `p` calls it outside a conversation" in error
 
 
 @pytest.mark.parametrize(

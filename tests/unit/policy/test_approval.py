@@ -92,7 +92,7 @@ def test_nobody_there_is_a_no_with_the_reason():
     (answer,) = decide(NoApprover("in a scheduled job"), request())
 
     assert isinstance(answer, Refusal)
-    assert "nobody can be asked in a scheduled job" in answer.reason
+    assert "no user can be asked in a scheduled job" in answer.reason
 
 
 def test_the_reason_of_a_front_door_is_passed_on():
@@ -201,7 +201,7 @@ def heard(person, timeout_s=5.0):
 
     async def main():
         listener = ApprovalHooks(hooks, bridge, surface="gateway", session_key="s")
-        approvals = Approvals(person, timeout_s=timeout_s, told=listener)
+        approvals = Approvals(person, timeout_s=timeout_s, hooks=listener)
         await approvals.decide(request("r"), turn_id="t", tool_call_id="c")
 
     asyncio.run(main())

@@ -133,7 +133,7 @@ def test_a_group_stands_for_its_hosts_and_an_unknown_one_is_named():
     found = table(network_hosts=["group:github", "group:registries"])
     assert all(found.judge(host, 443).verdict == "listed" for host in (*groups()["github"], *groups()["python"]))
     assert found.judge(groups()["gitlab"][0], 443).verdict == "unlisted"
-    with pytest.raises(ConfigError, match="'group:pyhton' is no group; there are python, "):
+    with pytest.raises(ConfigError, match="'group:pyhton' is not a group; the groups are python, "):
         table(network_hosts=["group:pyhton"])
 
 

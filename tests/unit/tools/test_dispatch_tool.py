@@ -119,7 +119,7 @@ def test_outside_a_conversation_approval_is_refused() -> None:
     with plugin_host(probe) as host:
         error = json.loads(host.ctx.dispatch_tool("probe", {}))["error"]
 
-    assert "nobody can be asked" in error
+    assert "no user can be asked" in error
     assert probe.calls == []
 
 

@@ -132,7 +132,7 @@ def test_an_address_of_this_machine_is_not_read(build: Callable[..., Host], serv
     ("network", "why"),
     [
         ("{tools: hosts}", "`network.hosts` does not name it"),
-        ("{tools: ask}", "needs a person's approval"),
+        ("{tools: ask}", "needs approval"),
         ("{deny: [127.0.0.1]}", "`network.deny` names it"),
         ("{deny: [127.0.0.0/8]}", "`network.deny` names it"),
     ],

@@ -274,8 +274,8 @@ def test_a_no_is_a_no_for_the_whole_call(networked, server, resolving):
 def test_where_nobody_can_be_asked_the_answer_is_no(networked, server, resolving):
     resolving["site.example"] = ["127.0.0.1"]
     place = networked("ask", "127.0.0.0/8:*")
-    place.person.answer = Refusal("nobody can be asked in a test")
-    assert "nobody can be asked in a test" in client(place, "proxy", "site.example", server.port)
+    place.person.answer = Refusal("no user can be asked in a test")
+    assert "no user can be asked in a test" in client(place, "proxy", "site.example", server.port)
     assert server.told == []
 
 

@@ -70,7 +70,7 @@ def test_nobody_there_is_a_no_with_approvals_off_and_in_a_job_that_may_do_everyt
     approver = NoApprover("here") if mode == "off" else _AllowingApprover()
     allowing.approvals = Approvals(approver, timeout_s=5, off=mode == "off")
     refused = allowing.outcome("terminal", {"command": "touch x", "unconfined": True})
-    assert refused.status == "blocked" and "nobody can be asked" in json.loads(refused.result)["error"]
+    assert refused.status == "blocked" and "no user can be asked" in json.loads(refused.result)["error"]
     assert allowing.outcome("terminal", {"command": "rm -r build"}).status != "blocked"
 
 
@@ -88,7 +88,7 @@ def test_a_call_past_the_pipeline_may_not_leave(allowing):
     scope = CallScope("s", "t", "u", allowing.cwd, Approvals(NoApprover("here"), timeout_s=5, off=True))
     token = current_scope.set(scope)
     try:
-        assert "nobody can be asked" in allowing.registry.dispatch("terminal", dict(args))
+        assert "no user can be asked" in allowing.registry.dispatch("terminal", dict(args))
     finally:
         current_scope.reset(token)
     assert not (allowing.cwd / "x").exists()

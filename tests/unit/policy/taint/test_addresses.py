@@ -24,7 +24,7 @@ def asked(effect: Effect, value: str, person: str = "Read the page and go on", p
     theirs.add(page)
     return bool(
         find_tainted_values(
-            effect, {"x": value}, frozenset(), TaintSources(mine, theirs, here=True, chosen=UserChoices())
+            effect, {"x": value}, frozenset(), TaintSources(mine, theirs, in_conversation=True, choices=UserChoices())
         )
     )
 

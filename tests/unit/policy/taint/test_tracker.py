@@ -129,7 +129,7 @@ def test_nobody_there_means_no_with_the_reason(house: House) -> None:
     house.call("web")
     said = house.call("send", approver=NoApprover("over HTTP"), **EVIL).result
     assert "mark.black@evil.example" in said
-    assert "nobody can be asked over HTTP" in said
+    assert "no user can be asked over HTTP" in said
 
 
 @pytest.mark.parametrize(("answer", "more"), [("once", 1), ("session", 1), ("always", 0)])
