@@ -69,7 +69,7 @@ class CommandPolicy:
             typed: the text is input for a program and may not be a command: its words name no unknown program.
         """
         # loaded by the first command: they bring the grammar of shells
-        from hermes_agent.policy.shell import allowlist, judge
+        from hermes_agent.policy.shell import judge, verdict
         from hermes_agent.policy.shell.rules.processes import OWN
         from hermes_agent.policy.shell.rules.remote import COMPUTED
 
@@ -82,7 +82,7 @@ class CommandPolicy:
                 " another way to the same end. Tell the user what you wanted to do.",
                 found.keys,
             )
-        glob = allowlist.matching_rule(found, (command,), self.deny) if self.deny else ""
+        glob = verdict.matching_rule(found, (command,), self.deny) if self.deny else ""
         if glob:
             return CommandReview(
                 "refuse",
@@ -90,13 +90,13 @@ class CommandPolicy:
                 " config.yaml). Do not try another way to the same end.",
                 found.keys,
             )
-        if self.deny and COMPUTED not in found.keys and allowlist.is_uncertain(found, self.deny):
+        if self.deny and COMPUTED not in found.keys and verdict.is_uncertain(found, self.deny):
             found = found._replace(keys=(*found.keys, COMPUTED))
         allow = (*self.allow, *self._added)
-        if allow and not functions and allowlist.is_covered(found, allow, confined=confined):
+        if allow and not functions and verdict.is_covered(found, allow, confined=confined):
             return CommandReview("allow", ", ".join(found.keys) or "command_allowlist", found.keys)
-        lasting = bool(found.keys) and allowlist.is_covered(found, found.keys, confined=confined)
-        once, own = allowlist.is_computed(found), OWN in found.keys
+        lasting = bool(found.keys) and verdict.is_covered(found, found.keys, confined=confined)
+        once, own = verdict.is_computed(found), OWN in found.keys
         return CommandReview("ask", "", found.keys, once, own, found.is_unknown, found.network, lasting)
 
     def _by_home(self, text: str, cwd: str) -> list[str]:

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,7 +21,6 @@ from stat import S_ISDIR
 from hermes_agent.contracts.tool import ApprovalRequest, Does, Effect
 from hermes_agent.core.text import shorten
 from hermes_agent.core.untrusted import TAG, mark_untrusted, split_marked
-from hermes_agent.policy.taint_addresses import Address
 from hermes_agent.policy.taint_rules import (
     GUESSED_SENDING,
     OWN,
@@ -41,7 +40,7 @@ from hermes_agent.policy.taint_store import (
     find_changed,
     find_paths,
 )
-from hermes_agent.policy.taint_words import UserChoices, WordIndex
+from hermes_agent.policy.taint_words import CombinedIndex, UserChoices, WordIndex
 
 logger = logging.getLogger(__name__)
 
@@ -299,7 +298,7 @@ class TaintTracker:
         conversation = self._load(session_id)
         if not conversation.sources and not self.items.load():
             return None
-        untrusted = _CombinedIndex(
+        untrusted = CombinedIndex(
             conversation.untrusted, self.items.index, everything=conversation.chars > MOST_UNTRUSTED
         )
         return TaintSources(conversation.user, untrusted, bool(conversation.sources), conversation.choices)
@@ -460,35 +459,6 @@ class TaintTracker:
         effect = declared or (OWN if own else guess_effect(name))
         configured = self._settings().tools.get(name)
         return effect if configured is None else effect._replace(does=configured)
-
-
-class _CombinedIndex(WordIndex):
-    """The untrusted text of a conversation and of the tainted items.
-
-    Args:
-        conversation: index of the conversation.
-        items: index of the tainted items.
-        everything: the conversation has more untrusted text than is indexed, so that every run counts as found.
-    """
-
-    def __init__(self, conversation: WordIndex, items: WordIndex, *, everything: bool) -> None:
-        self._parts = (conversation, items)
-        self._everything = everything
-
-    def find(self, run: Sequence[str]) -> int | None:
-        number = self._first(part.find(run) for part in self._parts)
-        return -1 if number is None and self._everything and run else number
-
-    def address_source(self, address: Address) -> int | None:
-        return self._first(part.address_source(address) for part in self._parts)
-
-    def site_source(self, site: str) -> int | None:
-        number = self._first(part.site_source(site) for part in self._parts)
-        return -1 if number is None and self._everything else number
-
-    @staticmethod
-    def _first(found: Iterable[int | None]) -> int | None:
-        return next((n for n in found if n is not None), None)
 
 
 def _matches(path: str, globs: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ import re
 import unicodedata
 import urllib.parse
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hermes_agent.policy.taint_addresses import (
@@ -181,6 +181,38 @@ class WordIndex:
 def _runs(words: Sequence[str], length: int) -> Iterator[int]:
     """Yield the hashes of the runs of `length` words; of length 0 there is none."""
     return (hash(" ".join(words[i : i + length])) for i in range(len(words) - length + 1)) if length else iter(())
+
+
+class CombinedIndex(WordIndex):
+    """The untrusted text of a conversation and of the tainted items.
+
+    Args:
+        conversation: index of the conversation.
+        items: index of the tainted items.
+        everything: the conversation has more untrusted text than is indexed, so that every run counts as found.
+    """
+
+    def __init__(self, conversation: WordIndex, items: WordIndex, *, everything: bool) -> None:
+        self._parts = (conversation, items)
+        self._everything = everything
+
+    def find(self, run: Sequence[str]) -> int | None:
+        """Return the number as `WordIndex.find`, or -1 for text that is not indexed."""
+        number = self._first(part.find(run) for part in self._parts)
+        return -1 if number is None and self._everything and run else number
+
+    def address_source(self, address: Address) -> int | None:
+        """Return the number as `WordIndex.address_source`."""
+        return self._first(part.address_source(address) for part in self._parts)
+
+    def site_source(self, site: str) -> int | None:
+        """Return the number as `WordIndex.site_source`, or -1 for text that is not indexed."""
+        number = self._first(part.site_source(site) for part in self._parts)
+        return -1 if number is None and self._everything else number
+
+    @staticmethod
+    def _first(found: Iterable[int | None]) -> int | None:
+        return next((n for n in found if n is not None), None)
 
 
 MOST_RECORDS = 5_000

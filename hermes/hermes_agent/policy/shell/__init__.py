@@ -1,4 +1,4 @@
-"""What a shell command would do, told from its grammar and not from its letters."""
+"""Verdicts on shell commands, from the parsed command and not from patterns in its text."""
 
 from hermes_agent.policy.shell.script import ShellCommand, ShellRedirect, ShellScript, ShellWord
 from hermes_agent.policy.shell.verdict import ShellVerdict, judge

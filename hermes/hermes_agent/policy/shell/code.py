@@ -1,6 +1,6 @@
-"""Code in languages that are not parsed: harmless when every name in it is known to be, else unknown.
+"""Code in languages that are not parsed: harmless when every name in it is known to be harmless.
 
-Of unknown code the texts that it may hand to a shell are read all the same: what must never run is found in them.
+Other code is unknown. The texts in it that it may pass to a shell are judged, so that hard-line commands are found.
 """
 
 from __future__ import annotations
@@ -13,26 +13,18 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from hermes_agent.policy.shell.paths import is_credential
-from hermes_agent.policy.shell.script import NETWORK, UNDETERMINED, UNKNOWN, NestedCode, PossibleScript
+from hermes_agent.policy.shell.script import NETWORK, UNDETERMINED, UNKNOWN, NestedCode, PossibleScript, word_set
 
 MOST_TEXTS = 40
 LONGEST = 10_000
-"""Characters of code whose names are looked at."""
-RISKY = frozenset(
-    """
-    system exec eval spawn fork popen send public_send __send__ instance_eval class_eval module_eval instance_exec
-    const_get constructor __proto__ prototype __defineGetter__ mainModule binding _load dlopen call_user_func
-    execSync execFile spawnSync execFileSync execvp execl execute syscall method public_method define_method
-    getBuiltinModule createRequire getRuntime ProcessBuilder callCommand _linkedBinding kill exit! abort! setuid
-    loadlib loadstring dofile loadfile open_pipe capture2 capture3 popen3 backtick proc_open shell_exec passthru
-    """.split()  # noqa: SIM905 - a table
-)
-"""Names that run something in one language or another: no code may bind them, no object may have them."""
+"""Most characters of code in which names are checked."""
+RISKY = word_set("risky-names")
+"""Names that run something in some language; code that binds them or uses them as members is unknown."""
 _CHANGES = re.compile(
     r"(?:write|append|create|delete|remove|unlink|rmdir|rmtree|rimraf|rm|rename|move|copy|cp|symlink|link|chmod|chown|truncate|mkdir|touch"
     r"|install|mv|ln|utimes|lchown|open|put|outputStream)(?:[A-Z_]\w*|Sync|File|_[a-z]\w*|[rf]+|p_r|tree|dir|s|dirs)?$"
 )
-"""Names of functions of files; whether they are harmless depends on the file."""
+"""Names of file functions; the file decides whether they are harmless."""
 _FILES = re.compile(
     r"\b(?:File|Dir|FileUtils|Pathname|IO|fs|Deno|Bun|promises|Path)\b|['\"](?:node:)?fs(?:/promises)?['\"]"
 )
@@ -44,11 +36,11 @@ _BINDS = re.compile(
     r"|\b([\w ,]{1,60}?)(?:<-|:=|(?:[-+*/.|&]|\|\|)?=(?![=~>]))"
 )
 _R_POWER = re.compile(r"source|unlink|get$|mget|match|parse|eval|assign|load|download|url|shell|sys|file|remove|rename")
-"""Functions of R that may be handed to others; what else is not called is data."""
+"""Functions of R that may be passed to others; any other name that is not called is data."""
 _OBJECTS = ("perl", "ruby", "javascript", "php", "lua")
-"""Languages in which what an object can do depends on the names that lead to it."""
+"""Languages in which the names before a member decide what it does."""
 _OPENS = re.compile(r"(?:https?|ftp|php|data|phar|expect):|\|")
-"""What the functions that open files take for something else."""
+"""Names of files that open functions treat as an address or a program."""
 _OPENS_TO_WRITE = re.compile(r"['\"](?:\+?[|>]|-\||\+<)|['\"].*\|['\"]$")
 _NAMES = re.compile(
     r"(?:(\.{1,2}|->|::|&\.|\?\.)\s*([A-Za-z_]\w*[!?]?)|(?<![\w$@%])([A-Za-z_]\w*[!?]?))(\s*[:=]>?(?!:)|\s*\})?"
@@ -72,7 +64,7 @@ _DISK = re.compile(r"[\"'](/dev/(?!null|zero|u?random|tty|std|fd/|shm)[\w/.-]+)[
 
 
 class _Language(NamedTuple):
-    """A row of the table."""
+    """The rows of a language in `languages.txt`."""
 
     words: frozenset[str]
     modules: frozenset[str]
@@ -84,7 +76,7 @@ class _Language(NamedTuple):
 
 @functools.cache
 def table() -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return `languages.txt`: kinds and their words by language."""
+    """Return `languages.txt`: the words of each kind by language."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     for line in (files("hermes_agent.policy.shell") / "languages.txt").read_text("utf-8").splitlines():
         names, separator, rest = line.partition(" | ")
@@ -112,15 +104,15 @@ def _language(name: str) -> _Language:
 
 
 def read(name: str, text: str) -> NestedCode:
-    """Return what code in a language runs; `UNDETERMINED` where a name of it is not known to be harmless."""
+    """Return the commands that code runs; `UNDETERMINED` when a name is not known to be harmless."""
     language = _language(name)
     if name in ("prolog", "lisp", "scheme") and re.fullmatch(r"[a-z][a-z_]*", text) and text not in RISKY:
-        return NestedCode()  # it calls what a file defines
+        return NestedCode()  # calls a definition of a file
     if name == "javascript":
         text = re.sub(r"(?<![.\w])constructor(?=\s*\([^)]*\)\s*\{)", "", text)
     if name == "lua":
         text = re.sub(r"([\w)\]\"']):(?=[a-z]\w*\s*[(\"'{])", r"\1.", text)
-    bare, literals = _taken_apart(text, language)
+    bare, literals = _split_literals(text, language)
     problem = len(text) > LONGEST or _unknown_name(name, bare, literals, language) or UNKNOWN in text.strip()
     if not problem and not _DYNAMIC.search(bare):
         read = (shlex.quote(path[1:-1]) for path in literals if is_credential(path[1:-1]))
@@ -134,7 +126,7 @@ def read(name: str, text: str) -> NestedCode:
 
 
 def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
-    """Yield the texts of some code that may be commands: literals, lists of them, and what looks like one."""
+    """Yield the texts in code that may be commands: literals, lists of literals, likely commands."""
     quotes = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`"""
     found: list[str] = []
     for run in re.finditer(
@@ -159,13 +151,13 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
         re.DOTALL,
     ):
         found.append(":(){ :|:& };:")
-    for one in dict.fromkeys(found[: MOST_TEXTS * 4]):
-        if len(one.strip()) > 3 and _runs_something(one):
-            yield PossibleScript(one)
+    for candidate in dict.fromkeys(found[: MOST_TEXTS * 4]):
+        if len(candidate.strip()) > 3 and _may_be_script(candidate):
+            yield PossibleScript(candidate)
 
 
-def _runs_something(text: str) -> bool:
-    """Say whether a text is worth reading as a script: a name with arguments, or a single name of a program."""
+def _may_be_script(text: str) -> bool:
+    """Return whether a text is read as a script: it has a letter and is not too long."""
     return not re.fullmatch(r"[\W\d_]*", text) and len(text) < 10_000
 
 
@@ -178,8 +170,8 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\(?:x([0-9a-fA-F]{2})|(.))", one, text, flags=re.DOTALL)
 
 
-def _taken_apart(text: str, language: _Language) -> tuple[str, list[str]]:
-    """Return the code without texts, regular expressions and comments, and the texts; what is within `#{…}` is code."""
+def _split_literals(text: str, language: _Language) -> tuple[str, list[str]]:
+    """Return the code without literals and comments but with code in `#{…}`, and the literals."""
     comments = "|".join(re.escape(mark) + r"[^\n]*" for mark in language.comments)
     quotes = "|".join(
         rf"{re.escape(q)}(?:\\.|[^{re.escape(q)}\\])*{re.escape(q)}" for q in language.quotes if q not in "[`"
@@ -206,14 +198,14 @@ def _taken_apart(text: str, language: _Language) -> tuple[str, list[str]]:
 
 
 def _literal_writes(bare: str) -> set[str]:
-    """Return the functions that write files, where each call of one names its file in a text."""
+    """Return the functions that write files for which each call names its file in a literal."""
     names = re.findall(r"\b((?:write|append|mkdir|touch)\w*)\b", bare)
-    told = re.findall(r'\b((?:write|append|mkdir|touch)\w*)\s*\(?\s*""', bare)
-    return {name for name in names if names.count(name) == told.count(name)}
+    literal = re.findall(r'\b((?:write|append|mkdir|touch)\w*)\s*\(?\s*""', bare)
+    return {name for name in names if names.count(name) == literal.count(name)}
 
 
 def _packaged(bare: str, match: re.Match[str], language: _Language) -> bool:
-    """Say whether a name of R is a package that does no harm, or one of its functions: `testthat::test_dir`."""
+    """Return whether a name of R is a harmless package or a function of one: `testthat::test_dir`."""
     word = match[2] or match[3]
     if word in language.packages and bare[match.start(3 if match[3] else 2) + len(word) :].lstrip().startswith("::"):
         return True
@@ -225,7 +217,7 @@ def _packaged(bare: str, match: re.Match[str], language: _Language) -> bool:
 
 
 def _unknown_name(name: str, bare: str, literals: list[str], language: _Language) -> bool:
-    """Say whether some name of the code is not known to be harmless."""
+    """Return whether a name in the code is not known to be harmless."""
     if not language.words or "`" in bare:
         return True
     loaded = {word.strip("'\"").removeprefix("node:") for word in literals}

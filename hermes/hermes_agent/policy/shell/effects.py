@@ -1,4 +1,4 @@
-"""What a command does by the table: what it runs in its turn, and what cannot be told from its text."""
+"""Effects of a command by the table of programs: the code that it runs, and its marks."""
 
 from __future__ import annotations
 
@@ -38,40 +38,22 @@ from hermes_agent.policy.shell.script import (
     PossibleScript,
     ShellCommand,
     ShellWord,
+    word_list,
 )
 
 ReadText = Callable[[ShellCommand, str], str | None]
-"""Returns the text of a file that the script itself wrote, as far as known."""
+"""Returns the text of a file that the script itself wrote, or None."""
 _PLAIN = frozenset({"data", "is", "device", "assign", "sub", "special", "writes", "into", "chdir", "values", ""})
 _MARKS = {"unknown": UNDETERMINED, "library": LIBRARY, "network": NETWORK, "changes": CHANGES} | {
     mark: mark for mark in (INSTALLS, REVEALS, DESTROYS, LATER, SENDS)
 }
 _ASKS_HELP = (("--help",), ("--version",), ("-version",), ("-V",))
 _QUIET = frozenset({"sql", "make", "ftp", "vim", "gdb", "ed", "mongo", "redis"})
-"""Languages of programs that are started without any code in everyday work: what they read has no terminal."""
+"""Languages of programs that are often started without code: without input they get no mark."""
 _SHELL_PATH = re.compile(r"(?:/usr(?:/local)?)?/bin/(?:ba|da|z|k|c|tc|a|fi)?sh$")
 _GLOB = re.compile(r"[*?]|\[.+\]")
 _PROGRAMS_AT = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
-_DESTROYERS = (
-    *("rm", "dd", "mv", "find", "shred", "mkfs", "mkfs.ext4", "mkfs.xfs", "mke2fs", "wipefs", "blkdiscard", "sgdisk"),
-    *("kill", "pkill", "killall", "killall5", "shutdown", "reboot", "halt", "poweroff", "init", "telinit", "kexec"),
-    *(
-        "systemctl",
-        "loginctl",
-        "cp",
-        "tee",
-        "sh",
-        "bash",
-        "dash",
-        "zsh",
-        "env",
-        "sudo",
-        "python3",
-        "perl",
-        "eval",
-        "xargs",
-    ),
-)
+_DESTROYERS = word_list("destroyers")
 _HARD = re.compile(
     r"(?:^|/)(?:rm|mkfs(?:\.\w+)?|mke2fs|dd|shutdown|reboot|halt|poweroff|kill|pkill|killall5|init|telinit|systemctl|shred"
     r"|wipefs|blkdiscard|sgdisk|find)$"
@@ -83,7 +65,7 @@ _HARD_TEXT = re.compile(
 
 
 def find_effects(command: ShellCommand, written: ReadText) -> NestedCode:
-    """Return the commands and scripts that a command runs, and what of it cannot be told."""
+    """Return the commands and scripts that a command runs, and its marks."""
     unknown = not is_known(command)
     program = find_program(command.name)
     if program is None:
@@ -110,7 +92,7 @@ def find_effects(command: ShellCommand, written: ReadText) -> NestedCode:
 
 def _of(command: ShellCommand, program: Program, args: Arguments, written: ReadText) -> NestedCode:
     found = NestedCode()
-    own = command.words[0].text.startswith(("./", "../")) if command.words else False  # a project's, of that name
+    own = command.words[0].text.startswith(("./", "../")) if command.words else False  # a project's program
     helps = command.args[-1:] in _ASKS_HELP or own
     for effect in program.effects:
         if effect.kind in _PLAIN or any(_given(slot, args, command) for slot in effect.unless):
@@ -157,15 +139,15 @@ def _slots(
 
 
 def _from_directory(command: ShellCommand, args: Arguments) -> ShellCommand:
-    """Return a command as it runs where `env -C`, `sudo -D` and the like put it."""
+    """Return a command with the directory that `env -C`, `sudo -D` and the like set."""
     program = find_program(command.via[-1])
     slots = [slot for e in program.effects if e.kind == "chdir" for slot in e.slots] if program is not None else []
-    there = next((value for slot in slots for value in args.values(slot)), "")
-    return replace(command, cwd=resolve_place(command, there)) if there else command
+    directory = next((value for slot in slots for value in args.values(slot)), "")
+    return replace(command, cwd=resolve_place(command, directory)) if directory else command
 
 
 def possible_programs(command: ShellCommand) -> Iterator[str]:
-    """Yield the programs that a name may be with a glob in it, or with variables that may be empty."""
+    """Yield the programs that a name with a glob or with an unknown part may mean."""
     name = command.name
     bare = name.replace(UNKNOWN, "")
     if bare != name and bare:
@@ -179,7 +161,7 @@ def _directory(command: ShellCommand) -> str:
 
 
 def read_code(language: str, text: str) -> NestedCode:
-    """Return what a text in a language runs, as far as it can be told."""
+    """Return the commands that code in a language runs, as far as known."""
     if language in ("shell", "powershell"):
         unknown = UNKNOWN in text and not text.replace(UNKNOWN, "").strip()
         return NestedCode((text,), frozenset({UNDETERMINED}) if unknown or language == "powershell" else frozenset())
@@ -193,14 +175,14 @@ def read_code(language: str, text: str) -> NestedCode:
 
 
 def assignment_effects(command: ShellCommand, name: str, value: str, written: ReadText) -> NestedCode:
-    """Return what is run because a variable has a value."""
+    """Return the code that programs run because a variable has a value."""
     if name == "PATH" and re.match(r"/(?:var/)?tmp\b|/dev/shm\b", value):
-        return NestedCode(marks=frozenset({UNDETERMINED}))  # programs of the usual names may lie there
+        return NestedCode(marks=frozenset({UNDETERMINED}))  # programs with usual names may be there
     program = find_variable(name)
     if name.startswith(("BASH_ALIASES[", "BASH_CMDS[")):
-        return NestedCode((value,), frozenset({UNDETERMINED}))  # another program has a name from here on
+        return NestedCode((value,), frozenset({UNDETERMINED}))  # a name means another program from here on
     if name.endswith("SHELL") and is_a(value.rpartition("/")[2], "shell"):
-        return NestedCode()  # one shell in the place of another
+        return NestedCode()  # replaces a shell by a shell
     if program is None or not value.replace(UNKNOWN, "").strip():
         return NestedCode()
     whole = Arguments((), ((ShellWord(value), 0),), (ShellWord(value),))
@@ -212,7 +194,7 @@ def assignment_effects(command: ShellCommand, name: str, value: str, written: Re
 
 
 def _is_foreign_program(command: ShellCommand, text: str) -> bool:
-    """Say whether a text names a program neither of the working directory nor of where programs are installed."""
+    """Return whether a text names a program that is neither in the project nor installed."""
     words = text.strip("\"'|! ").split()
     runs = bool(words) and (
         is_a(words[0].rpartition("/")[2], "shell") or is_a(words[0].rpartition("/")[2], "interpreter")
@@ -227,7 +209,7 @@ def _is_path(command: ShellCommand) -> bool:
 
 
 def _suspected(command: ShellCommand) -> Iterator[ShellCommand | str | NestedCode]:
-    """Look at the arguments of a program that the table does not know: it may run them."""
+    """Yield the arguments of an unknown program that are hard-line commands: it may run them."""
     project = is_project(command)
     for index, word in enumerate(command.words[1:], 1):
         if _SHELL_PATH.match(word.text):

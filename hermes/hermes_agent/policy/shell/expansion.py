@@ -1,12 +1,12 @@
-"""What a command prints, where that can be told from its text alone: `echo rm`, `… | base64 -d`, `… | rev`.
+"""Expansion of words, and the output of commands where their text shows it.
 
-What the words of a script stand for: quotes, variables, substitutions, braces, the home directory.
+`Expander` expands quotes, variables, substitutions, braces and the home directory. `output_of` returns what a command
+prints, such as `echo rm`, `… | base64 -d` or `… | rev`.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import codecs
 import itertools
 import posixpath
@@ -25,21 +25,22 @@ from hermes_agent.policy.shell.script import (
     unescape,
     unshift_quoted,
 )
+from hermes_agent.policy.shell.syntax import node_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 
 DISK = f"/dev/{UNKNOWN}"
-"""Stands for the disks that a program lists."""
+"""Placeholder for the disks that a program lists."""
 EVERY_PROCESS = "[0-9]*"
-"""Stands for the numbers of all processes."""
+"""Placeholder for the ids of all processes."""
 LONGEST = 100_000
-"""Characters of an output that repeats what it is given."""
+"""Most characters of an output that repeats its arguments."""
 
 
 def output_of(command: ShellCommand) -> str | None:
-    """Return the standard output, None when it cannot be told."""
+    """Return the standard output of a command, or None when it is not known."""
     maker = _MAKERS.get(command.name)
     return None if maker is None else maker(command)
 
@@ -85,8 +86,8 @@ def _cat(command: ShellCommand) -> str | None:
 
 
 def _found(command: ShellCommand) -> str | None:
-    """Return the roots of a `find` that leaves nothing out: whoever gets them gets what is below them."""
-    whole = ("-print", "-print0", "-type", "-xdev", "-mount", "-depth")  # whose files go, goes
+    """Return the roots of a `find` without tests: they stand for all files below them."""
+    whole = ("-print", "-print0", "-type", "-xdev", "-mount", "-depth")  # with all files gone, the tree is gone
     tests = [a for a in command.args if a.startswith("-") and a not in whole]
     roots = [o for before, o in itertools.pairwise(("", *command.args)) if before != "-type" and o[:1] != "-"]
     return None if tests else "\n".join(roots or (".",))
@@ -100,31 +101,21 @@ def _pwd(command: ShellCommand) -> str | None:
     return command.cwd or None
 
 
-def _base64(command: ShellCommand) -> str | None:
-    if not command.has_flag("dD", "--decode") or command.stdin is None or UNKNOWN in command.stdin:
-        return None
-    try:
-        return base64.b64decode("".join(command.stdin.split()) + "==").decode("utf-8", "replace")
-    except (binascii.Error, ValueError):
-        return None
+def _decoder(decode: Callable[[str], bytes], flags: str, option: str) -> Callable[[ShellCommand], str | None]:
+    """Return a maker for a program that decodes its input when an option is given."""
+
+    def maker(command: ShellCommand) -> str | None:
+        if not command.has_flag(flags, option) or command.stdin is None:
+            return None
+        try:
+            return decode(command.stdin).decode("utf-8", "replace")
+        except ValueError:
+            return None
+
+    return maker
 
 
-def _base32(command: ShellCommand) -> str | None:
-    if not command.has_flag("d", "--decode") or command.stdin is None:
-        return None
-    try:
-        return base64.b32decode("".join(command.stdin.split())).decode("utf-8", "replace")
-    except (binascii.Error, ValueError):
-        return None
-
-
-def _xxd(command: ShellCommand) -> str | None:
-    if not command.has_flag("r", "-revert") or command.stdin is None:
-        return None
-    try:
-        return bytes.fromhex(command.stdin).decode("utf-8", "replace")
-    except ValueError:
-        return None
+_base64 = _decoder(lambda text: base64.b64decode("".join(text.split()) + "=="), "dD", "--decode")
 
 
 def _rev(command: ShellCommand) -> str | None:
@@ -144,7 +135,7 @@ def _tr(command: ShellCommand) -> str | None:
 
 
 def _set(text: str) -> str:
-    """Expand `a-z` and the classes of tr."""
+    """Return a set of `tr` with ranges (`a-z`) and classes expanded."""
     lower, upper = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     text = decode_ansi_c(text).replace("[:lower:]", lower).replace("[:upper:]", upper).replace("[:space:]", " \t\n")
     found, index = "", 0
@@ -159,7 +150,7 @@ def _set(text: str) -> str:
 
 
 def _named(command: ShellCommand) -> str | None:
-    """Return what `which rm` and `command -v rm` print: the name serves."""
+    """Return the output of `which rm` and `command -v rm`: the name is enough."""
     return "\n".join(command.operands)
 
 
@@ -168,12 +159,12 @@ def _rot13(command: ShellCommand) -> str | None:
 
 
 def matches_all(pattern: str) -> bool:
-    """Say whether a regular expression leaves no name out."""
+    """Return whether a regular expression matches every name."""
     return re.fullmatch(r"\^?(?:\.|\[\^ \])?[*+]?\$?", pattern) is not None
 
 
 def _disks(command: ShellCommand) -> str | None:
-    """Return the disks that a program lists by their paths."""
+    """Return the placeholder for disks when a program lists disks by path."""
     args = " ".join(command.args)
     if command.name == "lsblk":
         return DISK if re.search(r"(?:^|\s)-[a-zA-Z]*p|--paths|\bPATH\b", args) else None
@@ -184,7 +175,7 @@ def _disks(command: ShellCommand) -> str | None:
 
 
 def _processes(command: ShellCommand) -> str | None:
-    """Return the numbers of all processes where none is left out."""
+    """Return the placeholder for process ids when a program lists all processes."""
     if command.name == "ps":
         first = "".join(a for a in command.args[:1] if re.fullmatch(r"-?[A-Za-z]+", a))
         each = re.match(r"-[A-Za-z]*[eA]|-?[a-z]*a[a-z]*x|-?[a-z]*x[a-z]*a", first)
@@ -200,7 +191,7 @@ def _listed(command: ShellCommand) -> str | None:
 
 
 def _passed(command: ShellCommand) -> str | None:
-    """Return what a filter leaves of disks and of processes: the same, where it leaves one of each line."""
+    """Return the output of a filter on a list of disks or processes: the same, if it keeps them."""
     given, args = (command.stdin or "").strip(), " ".join(command.args)
     if command.name == "awk" and (printed := re.fullmatch(r"BEGIN\s*\{\s*print\s+(.+?)\s*;?\s*\}", args)):
         texts = re.findall(r'"((?:\\.|[^"\\])*)"', printed[1])
@@ -228,8 +219,8 @@ _MAKERS: dict[str, Callable[[ShellCommand], str | None]] = {
     "realpath": lambda command: "\n".join(command.operands) or None,
     "readlink": lambda command: "\n".join(command.operands) if command.has_flag("fem") else None,
     "base64": _base64,
-    "base32": _base32,
-    "xxd": _xxd,
+    "base32": _decoder(lambda text: base64.b32decode("".join(text.split())), "d", "--decode"),
+    "xxd": _decoder(bytes.fromhex, "r", "-revert"),
     "rev": _rev,
     "tr": _tr,
     "yes": lambda command: " ".join(command.operands) or "y",
@@ -249,11 +240,11 @@ _MAKERS: dict[str, Callable[[ShellCommand], str | None]] = {
 Substitute = Callable[["Node"], tuple[str, tuple[ShellCommand, ...]]]
 
 MOST_EXPANDED = 1_000_000
-"""Characters that all variables of a script may become: `a=$a$a` doubles."""
+"""Most characters of all expanded variables of a script; `a=$a$a` doubles."""
 
 
 class Expander:
-    """Expands words with the variables that the script itself set.
+    """Expansion of words with the variables that the script itself sets.
 
     Args:
         substitute: returns the output of a substitution, as far as known, and its commands.
@@ -262,22 +253,22 @@ class Expander:
     def __init__(self, substitute: Substitute) -> None:
         self.variables: dict[str, str] = {"HOME": "~", "HERMES_HOME": "~/.hermes", "IFS": " "}
         self.positional: list[str] | None = []
-        """`$1`, `$2`, …; None where they are not known."""
+        """`$1`, `$2`, …; None when they are not known."""
         self.arrays: dict[str, list[ShellWord]] = {}
         self.references: dict[str, str] = {}
-        """Names that stand for another variable (`declare -n`)."""
+        """Names that refer to another variable (`declare -n`)."""
         self.room = MOST_EXPANDED
-        """What is left of that; below zero nothing is expanded any more."""
+        """Characters left of `MOST_EXPANDED`; below zero nothing is expanded."""
         self._in_quotes = False
         self._substitute = substitute
         self._sources: list[ShellCommand] = []
         self._substituted: list[ShellCommand] = []
 
     def words(self, node: Node) -> list[ShellWord]:
-        """Return the words that a node of the tree becomes; often one, none when it expands to nothing."""
-        if _text(node) in ('"$@"', "$@", "$*") and self.positional:
+        """Return the words to which a node expands; an empty expansion has none."""
+        if node_text(node) in ('"$@"', "$@", "$*") and self.positional:
             return self._taken([ShellWord(value) for value in self.positional])
-        whole = re.fullmatch(r'"?\$\{(\w+)\[[@*]\]\}"?', _text(node))
+        whole = re.fullmatch(r'"?\$\{(\w+)\[[@*]\]\}"?', node_text(node))
         if whole is not None and (array := self._referred(whole[1])) in self.arrays:
             return self._taken(self.arrays[array])
         outer = self._sources, self._substituted
@@ -293,7 +284,7 @@ class Expander:
 
     def document(self, node: Node) -> str:
         """Return the text of a here-document."""
-        position, text = node.start_byte, _bytes(node)
+        position, text = node.start_byte, node.text or b""
         parts: list[bytes] = []
         for child in node.named_children:
             if child.type != "heredoc_content":
@@ -303,12 +294,12 @@ class Expander:
         return b"".join([*parts, text[position - node.start_byte :]]).decode("utf-8", "replace")
 
     def assign(self, node: Node) -> None:
-        """Take up `name=value`."""
+        """Set a variable from `name=value`."""
         self.variables |= self.assignment(node)
 
     def assignment(self, node: Node) -> dict[str, str]:
-        """Return what `name=value` sets; `+=` appends."""
-        name = self._referred(_text(node.child_by_field_name("name")))
+        """Return the variable of `name=value` with its value; `+=` appends."""
+        name = self._referred(node_text(node.child_by_field_name("name")))
         value = node.child_by_field_name("value")
         if value is not None and value.type == "array":
             self.arrays[name] = [word for child in value.named_children for word in self.words(child)]
@@ -319,8 +310,8 @@ class Expander:
         return {name: text}
 
     def _raw(self, node: Node) -> str:
-        """Return the node's text expanded, with what was quoted shifted (see `words`)."""
-        text = _text(node)
+        """Return the expanded text of a node with quoted characters shifted (`shift_quoted`)."""
+        text = node_text(node)
         match node.type:
             case "word" | "extglob_pattern" | "regex":
                 return unescape(text)
@@ -353,15 +344,15 @@ class Expander:
         return (" " if node.type == "array" else "").join(self._raw(child) for child in node.named_children)
 
     def _string(self, node: Node) -> str:
-        """Return the text of `"…"`; white space between its parts is in no node of the tree."""
-        raw, start = _bytes(node), node.start_byte
+        """Return the text of `"…"`; no node of the tree has the white space between its parts."""
+        raw, start = node.text or b"", node.start_byte
         position, parts = start + 1, list[str]()
         outer, self._in_quotes = self._in_quotes, True
         for child in node.named_children:
             parts.append(
                 shift_quoted(_in_quotes(raw[position - start : child.start_byte - start].decode("utf-8", "replace")))
             )
-            inner = _in_quotes(_text(child)) if child.type == "string_content" else self._raw(child)
+            inner = _in_quotes(node_text(child)) if child.type == "string_content" else self._raw(child)
             parts.append(shift_quoted(inner))
             position = child.end_byte
         self._in_quotes = outer
@@ -373,7 +364,7 @@ class Expander:
         return "".join(parts)
 
     def _variable(self, name: str) -> str:
-        """Return a variable's value; outside of quotes it falls apart at what `IFS` has."""
+        """Return the value of a variable; outside quotes, characters of `IFS` become spaces."""
         value = self._value(name)
         self.room -= len(value)
         if self.room < 0:
@@ -381,7 +372,7 @@ class Expander:
         return value if self._in_quotes else value.translate(dict.fromkeys(map(ord, self.variables["IFS"]), " "))
 
     def _referred(self, name: str) -> str:
-        """Return the variable that a name stands for."""
+        """Return the variable to which a name refers."""
         for _ in self.references:
             name = self.references.get(name, name)
         return name
@@ -397,8 +388,8 @@ class Expander:
         return UNKNOWN
 
     def _expansion(self, node: Node) -> str:
-        """Return `${name}` and its forms as far as they can be told."""
-        body = _text(node)[2:-1]
+        """Return the value of `${…}` as far as known."""
+        body = node_text(node)[2:-1]
         cut = re.fullmatch(r"(!?\w+)(%%?|##?|:(?=[ \d(])|//?|\^\^?|,,?|@|$)(.*)", body, re.DOTALL)
         if cut is not None and (cut[2] or cut[1][0] == "!"):
             for child in node.named_children:
@@ -421,7 +412,7 @@ class Expander:
 
 
 def _in_quotes(text: str) -> str:
-    """Take out the backslashes that mean something within double quotes."""
+    """Return a text without the backslashes that have a meaning within double quotes."""
     return re.sub(r'\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], text)
 
 
@@ -429,11 +420,3 @@ def _is_quoted(node: Node) -> bool:
     while node.type == "command_name" and node.named_child_count == 1:
         node = node.named_children[0]
     return node.type in ("string", "raw_string", "ansi_c_string", "translated_string")
-
-
-def _bytes(node: Node) -> bytes:
-    return node.text or b""
-
-
-def _text(node: Node | None) -> str:
-    return _bytes(node).decode("utf-8", "replace") if node is not None else ""

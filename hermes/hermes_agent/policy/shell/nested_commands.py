@@ -1,4 +1,7 @@
-"""Programs that run commands in a syntax of their own: `find -exec rm {} +`, `xargs rm`, `ssh host rm`, `git alias`."""
+"""Commands within commands: programs with a syntax of their own, such as `find -exec` and `xargs`.
+
+`nested_parts` is the entry. Programs that take a plain command line are rows of `programs.txt`.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,19 @@ from dataclasses import replace
 
 from hermes_agent.policy.shell.expansion import DISK
 from hermes_agent.policy.shell.programs import find_program, is_a, parse_arguments, split_subcommand
-from hermes_agent.policy.shell.script import MOST, UNDETERMINED, UNKNOWN, NestedCode, ShellCommand, ShellWord
+from hermes_agent.policy.shell.script import MOST, UNDETERMINED, UNKNOWN, NestedCode, ShellCommand, ShellWord, word_set
 
 LONGEST = 100_000
-"""Characters of an argument that `xargs` fills in."""
+"""Most characters of an argument that `xargs` fills in."""
 Part = ShellCommand | str | NestedCode
 
 
 def nested_parts(command: ShellCommand, below: tuple[ShellWord, ...] = ()) -> Iterator[Part]:
-    """Yield the commands, and the texts that are scripts, in the arguments of a program.
+    """Yield the commands in the arguments of a program, and the texts that are scripts.
 
     Args:
-        below: the words from its subcommand on.
+        command: the command of the program.
+        below: the words from its subcommand on; empty for the program itself.
     """
     maker = _MAKERS.get(f"{command.name}|{below[0].text}" if below else command.name)
     if maker is not None:
@@ -35,7 +39,7 @@ def nested_parts(command: ShellCommand, below: tuple[ShellWord, ...] = ()) -> It
 
 
 def inner_command(command: ShellCommand, words: Iterable[ShellWord]) -> ShellCommand:
-    """Return a command that another one runs."""
+    """Return the command with these words that `command` runs."""
     return replace(command, words=tuple(words), via=(*command.via, command.name), marks=frozenset())
 
 
@@ -44,7 +48,7 @@ def _texts(words: Iterable[ShellWord]) -> str:
 
 
 def _after(command: ShellCommand, letters: str) -> Iterator[int]:
-    """Yield where the value of `-c` stands, also within a bundle: `-lc`."""
+    """Yield the index of the value of an option, also in a bundle: `-lc`."""
     for index, arg in enumerate(command.args[:-1]):
         if re.fullmatch(rf"[-+][A-Za-z]*[{letters}][A-Za-z]*", arg):
             yield index + 1
@@ -52,7 +56,7 @@ def _after(command: ShellCommand, letters: str) -> Iterator[int]:
 
 
 def _shell(command: ShellCommand) -> Iterator[Part]:
-    """Yield the script of `sh -c SCRIPT NAME ARGUMENTS`, with the arguments in their places."""
+    """Yield the script of `sh -c SCRIPT NAME ARGUMENTS`, with the arguments set."""
     args = list(command.args)
     for place in _after(command, "c"):
         while place < len(args) - 1 and args[place].startswith(("-", "+")):  # `sh -c -e SCRIPT`
@@ -62,7 +66,7 @@ def _shell(command: ShellCommand) -> Iterator[Part]:
         return
     program = find_program(command.name)
     operands = parse_arguments(command, program).operands if program is not None else ()
-    operands = tuple(one for one in operands if one[0].text != "-")
+    operands = tuple(operand for operand in operands if operand[0].text != "-")
     if (
         not command.has_input
         and not operands
@@ -85,7 +89,7 @@ def _find(command: ShellCommand) -> Iterator[Part]:
             rest = list(words[index + 1 :])
             end = next((i for i, w in enumerate(rest) if w.text in (";", "+", "\\;")), len(rest))
             made = rest[:end]
-            for place in [i for i, w in enumerate(made) if w.text == "{}"][:1]:  # what else has it gets no other
+            for place in [i for i, w in enumerate(made) if w.text == "{}"][:1]:  # one place is enough for a verdict
                 made[place : place + 1] = roots
             if fd and made and not any("{" in w.text or w in roots for w in made[1:]):
                 made += (roots if below else roots[1:]) or [ShellWord(".")]
@@ -126,7 +130,7 @@ def _trap(command: ShellCommand) -> Iterator[Part]:
 
 
 def _login(command: ShellCommand) -> Iterator[Part]:
-    """Yield the shell that `sudo -s`, `sudo -i` and `su` open, where it reads something."""
+    """Yield the shell of `sudo -s`, `sudo -i` and `su` when it has input."""
     program = find_program(command.name)
     operands = parse_arguments(command, program).operands if program is not None else ()
     shell = command.name == "su" or (command.has_flag("si", "--shell", "--login") and not operands)
@@ -137,7 +141,7 @@ def _login(command: ShellCommand) -> Iterator[Part]:
 
 
 def _whole(command: ShellCommand) -> Iterator[Part]:
-    """Yield what follows the program's own operands: one word is a text for a shell, several are a command."""
+    """Yield the command after the program's own operands; a single word is a shell script."""
     program = find_program(command.name)
     own = {"flock": 1}.get(command.name, 0)
     operands = parse_arguments(command, program).operands if program is not None else ()
@@ -147,7 +151,7 @@ def _whole(command: ShellCommand) -> Iterator[Part]:
 
 
 def _xargs(command: ShellCommand) -> Iterator[Part]:
-    """Yield the command lines of `xargs` and `parallel`; `UNKNOWN` stands for what cannot be told."""
+    """Yield the command lines of `xargs` and `parallel`, with `UNKNOWN` for unknown arguments."""
     words, valued = list(command.words[1:]), "InLPsadEjJ"
     while words and words[0].text.startswith("-"):
         text = words.pop(0).text
@@ -240,7 +244,7 @@ def _tmux(command: ShellCommand) -> Iterator[Part]:
 
 
 def _scheduled(command: ShellCommand) -> Iterator[Part]:
-    """Yield what `at` and `batch` are given to run later."""
+    """Yield the script that `at` and `batch` run later."""
     if command.stdin:
         yield command.stdin
 
@@ -252,13 +256,13 @@ def _crontab(command: ShellCommand) -> Iterator[Part]:
 
 
 _PLAIN = re.compile(r"-[itdTP]+$|--(?:rm|privileged|init|read-only|detach|interactive|tty)$")
-"""Options of containers without a value."""
+"""Options of container engines that take no value."""
 _BIND = re.compile(r"(?:--volume=|-v)?(/[^:,]*|~[^:,]*):(/[^:,]*)")
 _MOUNT = re.compile(r"(?=.*\b(?:source|src)=([^,]+))(?=.*\b(?:target|dst|destination)=([^,]+))")
 
 
 def _container(command: ShellCommand) -> Iterator[Part]:
-    """Yield what runs in a container that runs already or is given this machine's files, as if it ran here."""
+    """Yield the command in a running container, or in one with files of this machine, as if local."""
     words, _ = split_subcommand(command)
     words = words[1:] if words and words[0].text in ("container", "compose") else words
     verb, rest = words[0].text if words else "", list(words[1:])
@@ -284,7 +288,7 @@ def _container(command: ShellCommand) -> Iterator[Part]:
 
 
 def _node(command: ShellCommand) -> Iterator[Part]:
-    """Yield what `kubectl debug node/N -- COMMAND` runs: the node's root is at `/host`."""
+    """Yield the command of `kubectl debug node/N -- COMMAND`; `/host` is the root of the node."""
     if "--" in command.args:
         words = command.words[2 + command.args.index("--") :]
         there = [w._replace(text=re.sub(r"(?<![\w/.])/host(?=/|\s|$)/?", "/", w.text)) for w in words]
@@ -295,7 +299,7 @@ _ENDS = re.compile(r"(?:[\w.]+\.)?(?:reboot|shutdown|poweroff|halt|win_reboot)$"
 
 
 def _managed(command: ShellCommand) -> Iterator[Part]:
-    """Yield what modules of `ansible` and functions of `salt` come to: deletions, commands, a reboot."""
+    """Yield commands equal to modules of `ansible` and functions of `salt`, such as a deletion."""
     pairs = dict(itertools.pairwise(command.args))
     named = {n: v for arg in command.args for n, v in re.findall(r"(\w+)=(\S+)", arg)}
     function = pairs.get("-m") or pairs.get("--module-name") or ""
@@ -313,7 +317,7 @@ def _managed(command: ShellCommand) -> Iterator[Part]:
 
 
 def _nix(command: ShellCommand) -> Iterator[Part]:
-    """Yield what runs in a shell of nix: `nix develop -c COMMAND`, `nix-shell --run SCRIPT`."""
+    """Yield the command in a shell of nix: `nix develop -c COMMAND`, `nix-shell --run SCRIPT`."""
     for index, arg in enumerate(command.args):
         if command.name == "nix-shell" and arg in ("--run", "--command"):
             yield from command.args[index + 1 : index + 2]
@@ -328,7 +332,7 @@ def _nix(command: ShellCommand) -> Iterator[Part]:
 
 
 def _git(command: ShellCommand) -> Iterator[Part]:
-    """Yield what `bisect run`, `submodule foreach`, `config` and aliases run."""
+    """Yield the commands of `bisect run`, `submodule foreach`, `config` and aliases."""
     words, aliases = split_subcommand(command)
     verb, rest = words[0].text if words else "", list(words[1:])
     if verb in aliases and not aliases[verb].startswith("!"):
@@ -368,7 +372,7 @@ def _cmake(command: ShellCommand) -> Iterator[Part]:
 
 
 def _bwrap(command: ShellCommand) -> Iterator[Part]:
-    """Yield the command in a box; its options take none, one or two arguments."""
+    """Yield the command of `bwrap`, after options with none, one or two arguments."""
     words = list(command.words[1:])
     while words and words[0].text.startswith("--"):
         option = words.pop(0).text
@@ -380,7 +384,7 @@ def _bwrap(command: ShellCommand) -> Iterator[Part]:
 
 
 def _capsh(command: ShellCommand) -> Iterator[Part]:
-    """Yield the shell that `--` begins."""
+    """Yield the shell that `--` starts."""
     for mark in ("--", "-+"):
         if mark in command.args:
             yield inner_command(command, [ShellWord("bash"), *command.words[2 + command.args.index(mark) :]])
@@ -404,20 +408,18 @@ def _nc(command: ShellCommand) -> Iterator[Part]:
 
 
 def _make(command: ShellCommand) -> Iterator[Part]:
-    """Yield the shell that a makefile's recipes are given."""
+    """Mark a makefile that is read from an unknown input."""
     for before, value in itertools.pairwise(("", *command.args)):
         if before in ("-f", "--file") and value in ("-", "/dev/stdin") and command.stdin is None:
             yield NestedCode(marks=frozenset({UNDETERMINED}) if not command.before else frozenset())
 
 
-_PUBLISHERS = frozenset(
-    {"flit", "hatch", "maturin", "pdm", "pip", "pipx", "poetry", "twine", "uv", "ansible", "awscli"}
-)
-"""Modules that are programs with power; `python -m` runs them."""
+_PUBLISHERS = word_set("python-programs")
+"""Modules of Python that `python -m` runs as programs with power."""
 
 
 def _module(command: ShellCommand) -> Iterator[Part]:
-    """Yield what `python -m MODULE` does that runs code or reaches the network."""
+    """Yield the code that `python -m MODULE` runs; mark modules that use the network."""
     for before, value in itertools.pairwise(command.args):
         if before == "-m" and value in ("timeit", "trace", "pdb", "cProfile", "profile", "code"):
             rest = [a for a in command.args[command.args.index(value) + 1 :] if not a.startswith("-")]

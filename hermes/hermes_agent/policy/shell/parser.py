@@ -1,4 +1,8 @@
-"""Parse shell text to a `ShellScript`, with tree-sitter's grammar; expand words as far as the text tells."""
+"""Parser of shell text: `read_script` returns the `ShellScript` that a text would run.
+
+It walks the syntax tree in the order of execution, expands words as far as the text shows their values, and follows
+nested code: functions, aliases, substitutions, scripts that the text itself writes. All branches count as executed.
+"""
 
 from __future__ import annotations
 
@@ -34,26 +38,31 @@ if TYPE_CHECKING:
 
 
 LONGEST = 100_000
-"""Characters of a text that is looked at; a longer one cannot be told."""
+"""Most characters of a text that is parsed."""
 DEEPEST = 12
-"""How deep scripts in scripts are followed."""
+"""Most levels of scripts within scripts."""
 MOST_COMMANDS = 2_000
 MOST_STEPS = 20_000
-"""Statements that are looked at, however often each: functions and loops within each other multiply."""
+"""Most visits of statements; nested functions and loops multiply them."""
 TURNS = 16
-"""Values of a `for` loop that are tried one by one."""
+"""Most values of a `for` loop that are tried one by one."""
 SUBSTITUTIONS = ("command_substitution", "process_substitution")
 _EVALUATE = frozenset({"let", "test", "[", "printf", "read", "unset", "mapfile", "readarray", "set"})
-"""Builtins that evaluate the subscript of a name that they are given."""
+"""Builtins that evaluate the subscript of a name among their arguments."""
 _RUN_SOURCES = frozenset({"go", "java", "rust-script", "runghc", "tcc", "zig"})
-"""Programs that compile a source and run it."""
+"""Programs that compile a source file and run the result."""
 _SUBSCRIPT = re.compile(r"\b[A-Za-z_]\w*\[[^\]]*?(?:\$\((.+)\)|`([^`]+)`)", re.DOTALL)
 _UNREAD = re.compile(r"(?<!\\)`([^`]+)`|\$\((.+)\)", re.DOTALL)
-"""A substitution in a part of `${x:-…}` that the grammar leaves as it stands."""
+"""A substitution in a part of `${x:-…}` that the grammar does not parse."""
 
 
 def read_script(text: str, *, guessed: bool = False) -> ShellScript:
-    """Return what `text` would run; `guessed`: it only may be a script (`PossibleScript`). Never raises."""
+    """Return the commands that `text` would run. Never raises.
+
+    Args:
+        text: the script.
+        guessed: the text may not be a script (`PossibleScript`).
+    """
     if len(text) > LONGEST:
         return ShellScript((), problem=f"it is longer than {LONGEST} characters")
     reader = _Reader(guessed)
@@ -67,7 +76,7 @@ def read_script(text: str, *, guessed: bool = False) -> ShellScript:
 
 
 class _Reader:
-    """Walks a tree in the order in which the shell would run it; what may run counts as run."""
+    """Walk over a syntax tree in the order of execution; every branch counts as executed."""
 
     def __init__(self, guessed: bool) -> None:
         self.out: list[ShellCommand] = []
@@ -79,35 +88,35 @@ class _Reader:
         self._functions: dict[str, Node] = {}
         self._aliases: dict[str, str] = {}
         self._files: dict[str, str] = {}
-        """What the script itself wrote into files, as far as known."""
+        """The content of files that the script itself writes, as far as known."""
         self._links = Links()
         self._compiled: dict[str, str] = {}
-        """The sources of programs that the script compiled."""
+        """The source texts of programs that the script compiles."""
         self._depth = 0
         self._steps = 0
         self._substituted: set[int] = set()
-        """The substitutions of this text that were read."""
+        """The ids of the substitutions of this text that were read."""
         self._calling: list[str] = []
         self._guessing = guessed
-        """Whether the text only may be a command."""
+        """Whether the text may not be a command."""
         self._endless = False
-        """Whether a loop without an end runs what is read."""
+        """Whether the current code is in an endless loop."""
         self._running: list[str] = []
-        """The files whose scripts are read."""
+        """The script files that are being read."""
 
     def read_text(self, text: str, *, depth: int, before: tuple[ShellCommand, ...] = ()) -> list[ShellCommand]:
-        """Read a script, or one within a script."""
+        """Read a script, or a script within a script; return its commands."""
         if depth > DEEPEST or len(self.out) > MOST_COMMANDS:
             self.problem = self.problem or "it is nested too deep, or too long"
             return []
         root = parse_tree(text)
-        if root.has_error and "{" in text:  # the grammar takes no list of braces for a command's name
+        if root.has_error and "{" in text:  # the grammar accepts no brace list as a command name
             expanded = re.sub(r"(?<![$\w])\{([^{}\s]*,[^{}\s]*)\}", lambda m: m[1].replace(",", " "), text)
             root = parse_tree(expanded)
-        if root.has_error and "<>" in text:  # nor a redirect that opens for both
+        if root.has_error and "<>" in text:  # nor a redirect that opens for reading and writing
             root = parse_tree(re.sub(r"(?<![<>])<>(?![<>])", ">>", text))
         if root.has_error:
-            self.problem = self.problem or "it is no shell script that can be read"
+            self.problem = self.problem or "it is not a valid shell script"
         self.fork_bomb |= self._endless and syntax.leaves_running(root)
         outer = self._depth, self._substituted
         self._depth, self._substituted = depth, set()
@@ -120,7 +129,7 @@ class _Reader:
             self._depth, self._substituted = outer
 
     def _read_substitutions(self, root: Node) -> None:
-        """Read the substitutions that are no part of a command: `$(($(rm)))`, `case $(rm) in`, `export $(rm)`."""
+        """Read substitutions outside commands: `$(($(rm)))`, `case $(rm) in`, `export $(rm)`."""
         for node in descendants(root, (*SUBSTITUTIONS, "word", "regex")):
             if node.type not in SUBSTITUTIONS:
                 for bare in _UNREAD.finditer(node_text(node)):
@@ -132,7 +141,7 @@ class _Reader:
         return [c for child in node.named_children for c in self._node(child, before)]
 
     def _node(self, node: Node, before: tuple[ShellCommand, ...] = ()) -> list[ShellCommand]:
-        """Return the commands that the node runs; all of them, and what is nested, are in `out` as well."""
+        """Return the commands that a node runs; `out` has them and the nested ones."""
         self._steps += 1
         if len(self.out) > MOST_COMMANDS or self._steps > MOST_STEPS:
             self.problem = self.problem or "it is too long"
@@ -198,7 +207,7 @@ class _Reader:
             return []
         self._functions[name] = body
         self.fork_bomb |= syntax.forks_itself(name, body)
-        return self._call(name, None)  # judged even when nobody calls it: another command of the session may
+        return self._call(name, None)  # judged without a call, too: a later command of the session may call it
 
     def _call(self, name: str, args: Sequence[ShellWord] | None) -> list[ShellCommand]:
         if name in self._calling:
@@ -218,7 +227,7 @@ class _Reader:
             self._calling.pop()
 
     def _on_redirected_statement(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
-        """A here-document may be followed by more of the pipeline, which the grammar hangs below it."""
+        """Read a command with redirects; the grammar puts the pipeline after a here-document below it."""
         body = node.child_by_field_name("body")
         redirects, stdin, rest = self._redirects(node)
         start, found = len(self.out), self._node(body, before) if body is not None else []
@@ -230,22 +239,21 @@ class _Reader:
             last = len(found) - 1
             swapped: list[ShellCommand] = []
             for index, command in enumerate(found):
-                changed = replace(
-                    command, redirects=(*command.redirects, *redirects) if index == last else command.redirects
-                )
+                changed = command
+                if index == last:
+                    changed = replace(changed, redirects=(*command.redirects, *redirects))
                 if stdin is not None:
                     changed = replace(changed, stdin=stdin, heredoc=True)
                 swapped.append(changed)
-            again = reads and body is not None and body.type == "command"  # what it runs is read with its input
-            kept = [c for c in self.out[start:] if id(c) not in mine and not (again and c.via)]
-            self.out[start:] = kept
+            again = reads and body is not None and body.type == "command"  # nested code is read again, with the input
+            self.out[start:] = [c for c in self.out[start:] if id(c) not in mine and not (again and c.via)]
             found = [self._add_command(command, nested=reads) for command in swapped]
         for child in rest:
             found += self._node(child, (*before, *found))
         return found
 
     def _redirects(self, node: Node) -> tuple[tuple[ShellRedirect, ...], str | None, list[Node]]:
-        """Return the redirects that hang on a node, what they bring to stdin, and what else hangs below them."""
+        """Return the redirects of a node, the input that they give, and other nodes below them."""
         redirects: list[ShellRedirect] = []
         stdin: str | None = None
         rest: list[Node] = []
@@ -262,7 +270,7 @@ class _Reader:
                 bodies = [c for c in child.named_children if c.type == "heredoc_body"]
                 stdin = "".join(self.expander.document(c) for c in bodies)
                 if any(node_text(c).startswith("\n") for c in child.named_children if c.type == "word"):
-                    # the grammar takes a first line that begins with a backslash for words of the command
+                    # the grammar parses a first line that begins with a backslash as words of the command
                     stdin = node_text(child).partition("\n")[2].rpartition("\n")[0]
                 for part in child.named_children:
                     if part.type == "file_redirect":
@@ -276,7 +284,7 @@ class _Reader:
 
     def _on_variable_assignment(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
         self.assigns = True
-        self._assigned(self.expander.assignment(node))
+        self._assign(self.expander.assignment(node))
         return []
 
     def _on_unset_command(self, node: Node, before: tuple[ShellCommand, ...]) -> list[ShellCommand]:
@@ -290,20 +298,17 @@ class _Reader:
             if child.type == "variable_assignment" and refers:
                 self.expander.references |= self.expander.assignment(child)
             elif child.type == "variable_assignment":
-                self._assigned(self.expander.assignment(child))
+                self._assign(self.expander.assignment(child))
             elif child.type in ("string", "raw_string", "concatenation"):
                 for word in self.expander.words(child):
                     name, given, value = word.text.partition("=")
-                    self._assigned({name: value} if given else {})
+                    self._assign({name: value} if given else {})
         listing = re.fullmatch(r"(?:export|declare|typeset|readonly)(?:\s+-[px]+)?", node_text(node).strip())
-        return (
-            self._run(ShellCommand(tuple(map(ShellWord, node_text(node).split())), before=before, cwd=self.cwd))
-            if listing
-            else []
-        )
+        words = tuple(map(ShellWord, node_text(node).split()))
+        return self._run(ShellCommand(words, before=before, cwd=self.cwd)) if listing else []
 
-    def _assigned(self, values: dict[str, str], *, lasting: bool = True) -> None:
-        """Set variables; a program that evaluates one is as good as run."""
+    def _assign(self, values: dict[str, str], *, lasting: bool = True) -> None:
+        """Set variables, and read the code that programs run because of their values."""
         if lasting:
             self.expander.variables |= values
         for name, value in values.items():
@@ -315,7 +320,7 @@ class _Reader:
             self._read_parts(found, ("",))
 
     def _subscript(self, value: str) -> None:
-        """Read the substitution in a subscript: arithmetic and `test -v` run it when they evaluate the value."""
+        """Read the substitution in a subscript, which arithmetic and `test -v` evaluate."""
         for match in _SUBSCRIPT.finditer(value):
             self.out.append(ShellCommand((), cwd=self.cwd, marks=frozenset({UNDETERMINED})))
             self._read_parts(NestedCode((PossibleScript(match[1] or match[2]),)), ("",))
@@ -335,7 +340,7 @@ class _Reader:
             elif not child.type.endswith("_redirect") and not is_descriptor(child):
                 words += self.expander.words(child)
         redirects, stdin, _ = self._redirects(node)
-        self._assigned(local, lasting=not words)
+        self._assign(local, lasting=not words)
         if local and not words:
             return []
         if prints_secret(node, self.expander.variables):
@@ -346,7 +351,7 @@ class _Reader:
         return self._run(command)
 
     def _run(self, command: ShellCommand) -> list[ShellCommand]:
-        """Take a command up; an alias or function stands for what it was set to."""
+        """Add a command, or the code of the alias or function that it names; return the commands."""
         name = command.words[0].text if command.words else ""
         if name in self._aliases and name not in self._calling:
             self._calling.append(name)
@@ -363,7 +368,7 @@ class _Reader:
         return [self._add_command(command, nested=True)]
 
     def _add_command(self, command: ShellCommand, *, nested: bool) -> ShellCommand:
-        """Take a command into the script, with its marks and what it runs in its turn."""
+        """Add a command to the script, with its marks and its nested code."""
         found = find_effects(command, self._written) + self._from_source(command)
         command = replace(command, marks=found.marks - {UNLISTED} if self._guessing else found.marks)
         self.out.append(command)
@@ -381,7 +386,7 @@ class _Reader:
         return command
 
     def _effects(self, command: ShellCommand) -> None:
-        """Follow what changes the meaning of later commands: `cd`, `alias`, `set --`."""
+        """Apply commands that change the meaning of later ones: `cd`, `alias`, `set --`."""
         if command.name in ("cd", "pushd"):
             target = next(iter(command.operands), "~")
             to = UNKNOWN if target == "-" or UNKNOWN in target else target
@@ -394,28 +399,27 @@ class _Reader:
         elif command.name == "set" and "--" in command.args:
             self.expander.positional = list(command.args[command.args.index("--") + 1 :])
         elif command.name in ("read", "mapfile", "readarray"):
-            told = (command.stdin or UNKNOWN).strip() if len(command.operands) == 1 else UNKNOWN
-            self._subscript(told)
+            value = (command.stdin or UNKNOWN).strip() if len(command.operands) == 1 else UNKNOWN
+            self._subscript(value)
             for operand in command.operands:
-                self.expander.variables[operand] = told
+                self.expander.variables[operand] = value
         elif command.name == "printf" and command.args[:1] == ("-v",) and len(command.args) > 1:
             self.expander.variables[command.args[1]] = output_of(command) or UNKNOWN
-        self._keep_written(command)
+        self._record_written(command)
 
     def _from_source(self, command: ShellCommand) -> NestedCode:
-        """Return what a program runs that this script compiled; of a compiler, note what it makes."""
+        """Return the code of a program that this script compiled; record the outputs of a compiler."""
         for name, source in compiled_programs(command):
             text = self._written(command, source)
             if text is not None:
                 self._compiled[name] = text
         texts = [self._compiled.get(path) for path in compiled_files(command)]
-        texts += (
-            [self._written(command, operand) for operand in command.operands] if command.name in _RUN_SOURCES else []
-        )
+        if command.name in _RUN_SOURCES:
+            texts += [self._written(command, operand) for operand in command.operands]
         return NestedCode.of(read_source(text) for text in texts if text is not None)
 
-    def _keep_written(self, command: ShellCommand) -> None:
-        """Remember what goes into files: a later command may run them."""
+    def _record_written(self, command: ShellCommand) -> None:
+        """Record the content of written files, which a later command may run."""
         text = output_of(command)
         targets = [r.target.text for r in command.redirects if r.writes]
         if text is not None and (targets or command.name == "tee"):
@@ -430,33 +434,29 @@ class _Reader:
                 self._read_parts(autostart_commands(path, self._files[path]), command.via)
 
     def _written(self, command: ShellCommand, name: str) -> str | None:
-        """Return the text of a file, where this script wrote it."""
-        if name == "/dev/fd/63":  # what `<(…)` prints
-            made = next((word for word in command.words if word.text == name and word.sources), None)
-            return output_of(made.sources[-1]) if made is not None else None
+        """Return the text of a file that this script wrote, or None."""
+        if name == "/dev/fd/63":  # the output of `<(…)`
+            word = next((word for word in command.words if word.text == name and word.sources), None)
+            return output_of(word.sources[-1]) if word is not None else None
         return command.stdin if name in ("/dev/stdin", "-") else self._files.get(resolve_place(command, name))
 
     def _read_file(self, command: ShellCommand) -> None:
-        """Read the script that a command runs out of a file which this text wrote, or out of `<(…)`."""
+        """Read the script that a command runs from a file of this script or from `<(…)`."""
         shell = is_a(command.name, "shell")
         runs = command.words[1:] if shell or command.name in ("source", ".") else command.words[:1]
         operand = next((w for w in runs if not w.text.startswith("-")), None)
         if operand is None or (shell and command.has_flag("c")):
             return
         if command.name == "run-parts":
-            below = [
-                text
-                for path, text in self._files.items()
-                if path.startswith(f"{resolve_place(command, command.args[-1])}/")
-            ]
-            for text in below:
+            folder = resolve_place(command, command.args[-1])
+            for text in [text for path, text in self._files.items() if path.startswith(f"{folder}/")]:
                 self.read_text(text, depth=self._depth + 1)
         known = output_of(operand.sources[-1]) if operand.sources else self._written(command, operand.text)
         if known:
             self._read_script(known, resolve_place(command, operand.text))
 
     def _read_script(self, text: str, path: str) -> None:
-        """Read the script in a file, once where it runs itself."""
+        """Read the script in a file; when it runs itself, only once."""
         if path in self._running:
             return
         self.fork_bomb |= syntax.restarts(parse_tree(text), path)
@@ -467,7 +467,7 @@ class _Reader:
             self._running.pop()
 
     def _nested(self, command: ShellCommand, found: NestedCode) -> None:
-        """Read what a command runs in its turn: `sudo rm`, `bash -c …`, `xargs rm`, a script on its standard input."""
+        """Read the nested code of a command: `sudo rm`, `bash -c …`, `xargs rm`, a script as input."""
         self._read_parts(found, command.via)
         self._read_file(command)
         if is_a(command.name, "shell") and command.reads_code:
@@ -490,7 +490,7 @@ class _Reader:
                 self._run(part)
 
     def _substitution(self, node: Node) -> tuple[str, tuple[ShellCommand, ...]]:
-        """Read `$(…)` or `<(…)`: what it puts into the word as far as that can be told, and its commands."""
+        """Read `$(…)` or `<(…)`; return its text in the word as far as known, and its commands."""
         self._substituted.add(node.id)
         cwd = self.cwd
         found = self._children(node, ())

@@ -1,6 +1,6 @@
-"""Which place a path of a command names.
+"""Paths in commands: which place they name, and what kind of place it is.
 
-Other names that a script gives to a place: links and mounts, through which its later commands write and delete.
+`Links` holds the links and mounts that a script makes, through which its later commands write and delete.
 """
 
 from __future__ import annotations
@@ -10,44 +10,9 @@ import re
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from hermes_agent.policy.shell.script import ShellCommand, ShellWord
+from hermes_agent.policy.shell.script import ShellCommand, ShellWord, word_set
 
-SYSTEM_DIRECTORIES = frozenset(
-    [
-        "/bin",
-        "/boot",
-        "/dev",
-        "/etc",
-        "/home",
-        "/lib",
-        "/lib32",
-        "/lib64",
-        "/nix",
-        "/opt",
-        "/proc",
-        "/root",
-        "/run",
-        "/sbin",
-        "/srv",
-        "/sys",
-        "/usr",
-        "/var",
-        "/Applications",
-        "/Library",
-        "/System",
-        "/Users",
-        "/usr/bin",
-        "/usr/lib",
-        "/usr/local",
-        "/usr/local/bin",
-        "/usr/sbin",
-        "/usr/share",
-        "/var/lib",
-        "/var/log",
-        "/nix/store",
-        "/etc/nixos",
-    ]
-)
+SYSTEM_DIRECTORIES = word_set("system-directories")
 _SAFE_DEVICES = re.compile(
     r"/dev/(?:null|zero|full|random|urandom|tty\w*|pts(?:/.*)?|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|ptmx|(?:tcp|udp)/.*|video\w*"
     r"|dri(?:/.*)?|kvm|snd(?:/.*)?|i2c.*|fuse|net(?:/.*)?|input(?:/.*)?|rtc\w*|log|console|nvidia.*|bus(?:/.*)?|serial/.*|hidraw\w*|vhost.*"
@@ -80,11 +45,11 @@ _SYSTEM = re.compile(
 
 _ABOVE = re.compile(r"(?:\.\.(?:/|$)){3,}")
 _TOP = re.compile(r"(?:etc|usr|boot|proc|sys|root)(?:/|$)")
-"""So far above the working directory that it is taken for the root, or where the root's own names stand."""
+"""Names in the root directory: a path that goes up and then names one of them starts at the root."""
 
 
 def resolve_place(command: ShellCommand, path: str) -> str:
-    """Return the path without detours, absolute where the command's directory is known."""
+    """Return a path normalized, and absolute when the directory of the command is known."""
     if command.cwd and not path.startswith(("/", "~")):
         path = posixpath.join(command.cwd, path)
     trailing = path.endswith("/")
@@ -100,18 +65,18 @@ def resolve_place(command: ShellCommand, path: str) -> str:
 
 
 def _whole(path: str) -> str:
-    """Return the directory that `dir/*`, `dir/.*`, `dir/{*,.*}` empties; other paths as they are."""
+    """Return the directory that a path like `dir/*` or `dir/.*` empties; other paths unchanged."""
     base = re.sub(r"/(?:\*\*?|\.\*|\.\[\^?!?\.\]\*|\.\.\?\*|\?+\*)$", "", path)
     return (base or "/") if base != path else path
 
 
 def is_root(path: str) -> bool:
-    """Say whether it is the root directory or everything in it."""
+    """Return whether a path is the root directory or everything in it."""
     return _whole(path) == "/"
 
 
 def is_system_directory(path: str) -> bool:
-    """Say whether it is a directory that the system cannot do without, or everything in it."""
+    """Return whether a path is a directory that the system needs, or everything in it."""
     whole = _whole(path).rstrip("/")
     if whole in SYSTEM_DIRECTORIES:
         return True
@@ -121,59 +86,59 @@ def is_system_directory(path: str) -> bool:
 
 
 def is_home(path: str) -> bool:
-    """Say whether it is somebody's whole home directory."""
+    """Return whether a path is the home directory of a user."""
     return bool(re.fullmatch(r"~[\w-]*|/home/[^/*]+|/Users/[^/*]+|/root", _whole(path.rstrip("/") or "/")))
 
 
 def is_block_device(path: str) -> bool:
-    """Say whether it is a device that holds data."""
+    """Return whether a path is a device that holds data."""
     return path.startswith("/dev/") and not _SAFE_DEVICES.match(path)
 
 
 def is_system(path: str) -> bool:
-    """Say whether it belongs to the operating system."""
+    """Return whether a path belongs to the operating system."""
     return bool(_SYSTEM.match(path)) and not path.startswith("/usr/local/src")
 
 
 def is_sensitive(path: str) -> bool:
-    """Say whether it holds credentials, or what a login shell runs."""
+    """Return whether a path holds credentials, or code that a login shell runs."""
     return bool(_SENSITIVE.search(path))
 
 
 def is_credential(path: str) -> bool:
-    """Say whether it is a file that holds keys, passwords or tokens."""
+    """Return whether a path is a file with keys, passwords or tokens."""
     return bool(_CREDENTIAL.search(path))
 
 
 def is_project_env(path: str) -> bool:
-    """Say whether it holds a project's settings or keys."""
+    """Return whether a path has the settings or keys of a project."""
     return bool(_PROJECT_ENV.search(path))
 
 
 def is_hermes_config(path: str) -> bool:
-    """Say whether it is the agent's own configuration."""
+    """Return whether a path is a configuration file of the agent."""
     return bool(_HERMES.search(path))
 
 
 def is_temporary(path: str) -> bool:
-    """Say whether it lies where nothing is kept."""
+    """Return whether a path is in a directory of temporary files."""
     return bool(re.match(r"(?:/tmp|/var/tmp|/private/tmp|/dev/shm)/[^*?\[]", path))
 
 
 _OF_LINKS = frozenset({"ln", "ls", "mv", "readlink", "rm", "rmdir", "stat", "unlink"})
-"""Programs that take a link for itself, and not for what it leads to."""
+"""Programs that act on a link itself, and not on its target."""
 MOST_STEPS = 8
 
 
 class Links:
-    """The links and mounts that the commands of a script made so far."""
+    """The links and mounts that the commands of a script have made so far."""
 
     def __init__(self) -> None:
         self._targets: dict[str, str] = {}
         self._mounted: set[str] = set()
 
     def record(self, command: ShellCommand) -> None:
-        """Remember what a command links or mounts."""
+        """Record the links and mounts of a command."""
         operands = command.operands
         if command.name == "ln" and command.has_flag("s", "--symbolic") and operands:
             name = operands[1] if len(operands) > 1 else posixpath.basename(operands[0])
@@ -184,13 +149,13 @@ class Links:
 
     def _add(self, command: ShellCommand, target: str, name: str) -> None:
         link = resolve_place(command, name)
-        beside = posixpath.join(posixpath.dirname(link), target)
-        self._targets[link] = target if target.startswith(("/", "~")) else posixpath.normpath(beside)
+        from_link = posixpath.join(posixpath.dirname(link), target)
+        self._targets[link] = target if target.startswith(("/", "~")) else posixpath.normpath(from_link)
         if name.endswith("/"):
             self._targets[posixpath.join(link, posixpath.basename(target))] = self._targets[link]
 
     def resolve(self, command: ShellCommand) -> ShellCommand | None:
-        """Return the command with the places that its paths lead to; None where it names no link."""
+        """Return the command with links replaced by their targets, or None when it names no link."""
         if not self._targets or not command.words:
             return None
         words = tuple(word._replace(text=self._resolve_path(command, word)) for word in command.words[1:])

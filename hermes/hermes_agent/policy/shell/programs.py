@@ -1,8 +1,8 @@
-"""The table of programs (`programs.txt`, `keepers.txt`): what each does with its arguments, and which it is given.
+"""The tables of programs: effects of their arguments, and which programs and words are known.
 
-The spellings of a parsed command: without the directory of its program and the options before its subcommand.
+`programs.txt` describes effects. `known.txt` lists the programs that are known; the user is asked about
 
-Which programs are known (`known.txt`): what no line of it names may do anything, so that somebody is asked.
+any other. `parse_arguments` splits the arguments of a command by what the table says of its program.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ from hermes_agent.policy.shell.script import UNKNOWN, ShellCommand, ShellWord
 
 
 class ProgramEffect(NamedTuple):
-    """One thing that a program does, with the slots of the arguments that it does it with."""
+    """An effect of a program, with the slots of the arguments that it concerns."""
 
     kind: str
     slots: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
-    """Slots that must not be given."""
+    """Slots that exclude the effect when they are given."""
 
 
 class Program(NamedTuple):
-    """What the table says of a program or of a subcommand."""
+    """The rows of a program or of a subcommand in the table."""
 
     effects: tuple[ProgramEffect, ...] = ()
     valued: frozenset[str] = frozenset()
     """Options that take the next argument."""
     known: frozenset[str] = frozenset()
-    """Options that an effect names: they are no bundles of letters."""
+    """Options that an effect names: they are not bundles of letters."""
     own: float = float("inf")
-    """Operands before the command that it runs; what follows belongs to that."""
+    """Number of operands before the command that the program runs."""
 
     def has(self, kind: str) -> bool:
-        """Say whether there is an effect of that kind."""
+        """Return whether the program has an effect of a kind."""
         return any(effect.kind == kind for effect in self.effects)
 
 
 class Arguments(NamedTuple):
-    """The arguments of a command, told apart by what the table says of its program."""
+    """The arguments of a command, split into options and operands by the table."""
 
     options: tuple[tuple[str, str | None, int], ...]
-    """Name, value and place of what follows."""
+    """Name, value, and index of the next word, of each option."""
     operands: tuple[tuple[ShellWord, int], ...]
-    """Operands and their places."""
+    """Operands and their indexes."""
     words: tuple[ShellWord, ...]
 
     def option(self, name: str) -> Iterator[tuple[str | None, int]]:
-        """Yield value and place of an option; a long one may be cut short."""
+        """Yield value and index of an option; a long option may be abbreviated."""
         for given, value, index in self.options:
             if given == name or (len(given) > 5 and given.startswith("--") and name.startswith(given)):
                 yield value, index
 
     def values(self, slot: str) -> Iterator[str]:
-        """Yield the texts that a slot has here."""
+        """Yield the texts in a slot."""
         if slot.isdigit():
             yield from (word.text for word, _ in self.operands[int(slot) : int(slot) + 1])
         elif slot[:-1].isdigit():
@@ -77,7 +77,7 @@ class Arguments(NamedTuple):
             yield from (value for value, _ in self.option(slot.removesuffix("+")) if value is not None)
 
     def rest(self, slot: str) -> tuple[ShellWord, ...]:
-        """Return the words that `3+` or `-x+` mean."""
+        """Return the words of a slot `3+` or `-x+`."""
         if slot[:-1].isdigit():
             place = int(slot[:-1])
             return self.words[self.operands[place][1] :] if place < len(self.operands) else ()
@@ -87,7 +87,7 @@ class Arguments(NamedTuple):
         return ()
 
     def has(self, slot: str) -> bool:
-        """Say whether a slot has anything here."""
+        """Return whether a slot is given."""
         if slot.startswith(("-", "+")):
             return any(True for _ in self.option(slot.removesuffix("+")))
         if slot.startswith("/") or slot[0].isdigit():
@@ -97,11 +97,9 @@ class Arguments(NamedTuple):
 
 @functools.cache
 def _lines() -> dict[str, list[str]]:
-    """Return what the table says of each name, as text: what is not asked for is not taken apart."""
+    """Return the rows of each name as text; they are parsed on demand."""
     found: dict[str, list[str]] = {}
-    folder = files("hermes_agent.policy.shell")
-    texts = [(folder / name).read_text("utf-8") for name in ("programs.txt", "keepers.txt")]
-    for line in "\n".join(texts).splitlines():
+    for line in (files("hermes_agent.policy.shell") / "programs.txt").read_text("utf-8").splitlines():
         names, separator, effects = line.partition(" | ")
         if separator and not line.startswith("#"):
             for name in names.split():
@@ -111,7 +109,7 @@ def _lines() -> dict[str, list[str]]:
 
 @functools.cache
 def find_program(name: str) -> Program | None:
-    """Return what the table says of a program, a `program|subcommand` or a `$VARIABLE`; None when it knows it not."""
+    """Return the entry of a program, a `program|subcommand` or a `$VARIABLE`, or None."""
     lines = _lines()
     known = lines.get(name) or lines.get(name.lower().removesuffix(".exe"))
     if known is None and "|" not in name and not name.startswith("$"):
@@ -144,18 +142,18 @@ def _regex(text: str) -> re.Pattern[str]:
 
 
 def find_variable(name: str) -> Program | None:
-    """Return what is done with the value of an environment variable; None when nothing runs it."""
+    """Return what programs do with the value of an environment variable, or None."""
     return find_program(f"${name}")
 
 
 def is_a(name: str, kind: str) -> bool:
-    """Say whether a program is of a kind: `shell`, `interpreter`, `sql`, `downloader`, `editor`."""
+    """Return whether a program is of a kind: `shell`, `interpreter`, `sql`, `downloader`, `editor`."""
     found = find_program(name)
     return found is not None and any(effect.kind == "is" and kind in effect.slots for effect in found.effects)
 
 
 def parse_arguments(command: ShellCommand, program: Program, words: tuple[ShellWord, ...] | None = None) -> Arguments:
-    """Tell options, their values and operands apart."""
+    """Split arguments into options with their values, and operands."""
     given = command.words[1:] if words is None else words
     if words is None and command.name in ("tar", "gtar", "bsdtar"):
         given = _dashed(given, program.valued)
@@ -185,7 +183,7 @@ def parse_arguments(command: ShellCommand, program: Program, words: tuple[ShellW
 
 
 def _dashed(given: tuple[ShellWord, ...], valued: frozenset[str]) -> tuple[ShellWord, ...]:
-    """Return the arguments of tar with options of their own for a first word of letters: `cfI x.tar COMMAND`."""
+    """Return the arguments of `tar` with a first word of letters (`cfI x.tar`) as separate options."""
     if not given or not re.fullmatch(r"[A-Za-z]+", given[0].text):
         return given
     rest, made = list(given[1:]), list[ShellWord]()
@@ -197,7 +195,7 @@ def _dashed(given: tuple[ShellWord, ...], valued: frozenset[str]) -> tuple[Shell
 
 
 def _options(text: str, following: str | None, valued: frozenset[str]) -> tuple[int, list[tuple[str, str | None]]]:
-    """Return how many further arguments an option takes, and the options with their values."""
+    """Return the number of further arguments that an option takes, and the options with values."""
     name, equals, value = text.partition("=")
     if text in valued:
         return (0 if following is None else 1), [(text, following)]
@@ -220,7 +218,7 @@ def _options(text: str, following: str | None, valued: frozenset[str]) -> tuple[
 
 
 def split_subcommand(command: ShellCommand) -> tuple[tuple[ShellWord, ...], dict[str, str]]:
-    """Return the words from the subcommand on, and the aliases that `-c alias.x=…` of git defines."""
+    """Return the words from the subcommand on, and the aliases of git (`-c alias.x=…`)."""
     words = list(command.words[1:])
     program = find_program(command.name)
     valued = frozenset[str]() if program is None else program.valued
@@ -241,7 +239,7 @@ def split_subcommand(command: ShellCommand) -> tuple[tuple[ShellWord, ...], dict
 
 
 def subcommand_args(command: ShellCommand) -> tuple[str, ...]:
-    """Return the arguments from the subcommand on; of git an alias given with `-c` is replaced."""
+    """Return the arguments from the subcommand on; aliases of git are replaced."""
     words, aliases = split_subcommand(command)
     args = [word.text for word in words]
     if args and args[0] in aliases:
@@ -250,7 +248,7 @@ def subcommand_args(command: ShellCommand) -> tuple[str, ...]:
 
 
 def spellings(command: ShellCommand) -> Iterator[str]:
-    """Yield the command as written, by the name of its program, and without the options before its subcommand."""
+    """Yield the command as written, without the directory, and without options before the subcommand."""
     yield command.text
     if command.name:
         yield " ".join((command.name, *command.args))
@@ -259,16 +257,16 @@ def spellings(command: ShellCommand) -> Iterator[str]:
 
 _INSTALLED = re.compile(r"/(?:(?:usr|opt|nix/store|snap|run/current-system)/|s?bin/)|~/\.(?:local|cargo|npm)")
 _RUNNERS = frozenset({"poetry", "pdm", "hatch", "rye", "pixi", "pipenv", "uv", "bundle", "bundler", "rbenv", "tox"})
-"""Programs that run what belongs to the project."""
+"""Programs that run programs of a project."""
 _HELP = frozenset({"--help", "--version", "-h", "-V", "-version", "-help"})
 _VERSION = re.compile(r"[-.\d]+$")
 _TARGET = re.compile(r"^\w+-(?:\w+-)*(?:gnu\w*|eabi\w*|elf|musl\w*|mingw32|none)-")
-"""What compilers for another machine have before their name."""
+"""The prefix of a cross compiler."""
 
 
 @functools.cache
 def _table() -> dict[str, tuple[str, ...]]:
-    """Return the known programs with the words that are known of each; none where any is."""
+    """Return the known programs, each with its known words; () allows any words."""
     found: dict[str, tuple[str, ...]] = {}
     for line in (files("hermes_agent.policy.shell") / "known.txt").read_text("utf-8").splitlines():
         if not line.startswith("#"):
@@ -278,19 +276,19 @@ def _table() -> dict[str, tuple[str, ...]]:
 
 
 def _words(name: str) -> tuple[str, ...] | None:
-    """Return the words that are known of a program; None for an unknown one."""
+    """Return the known words of a program, or None for an unknown program."""
     table, plain = _table(), name.lower().removesuffix(".exe")
     spellings = (name, plain, _VERSION.sub("", plain), _VERSION.sub("", _TARGET.sub("", plain)))
     return next((table[spelled] for spelled in spellings if spelled in table), None)
 
 
 def is_installed(path: str) -> bool:
-    """Say whether a path lies where programs of the machine or the user are installed."""
+    """Return whether a path is in a directory where programs are installed."""
     return _INSTALLED.match(path) is not None
 
 
 def is_project(command: ShellCommand) -> bool:
-    """Say whether the program is the project's: it lies below the working directory, or a project's tool runs it."""
+    """Return whether a program belongs to the project: by its path, or because a project tool runs it."""
     path = command.words[0].text
     if "/" in path:
         return not path.startswith(("/", "~")) or is_temporary(resolve_place(command, path))
@@ -298,15 +296,15 @@ def is_project(command: ShellCommand) -> bool:
 
 
 def is_harmless_use(command: ShellCommand) -> bool:
-    """Say whether a program that has power is used in a way that is known to have none."""
+    """Return whether a program with power is used with known words only."""
     return bool(_words(command.name)) and _allowed(command)
 
 
 def is_known(command: ShellCommand) -> bool:
-    """Say whether the program is known, with what it is told to do."""
+    """Return whether a program and the words that decide what it does are known."""
     name = command.name
     if not name or UNKNOWN in name or re.search(r"[*?]|\[.+\]", name) or is_project(command):
-        return True  # no program, one that other rules ask about, or a project's own
+        return True  # no program, a name for other rules, or a program of the project
     if command.args[-1:] and command.args[-1] in _HELP and len(command.args) < 4:
         return _words(name) is not None or not any(arg.startswith("-") for arg in command.args[:-1])
     path = resolve_place(command, command.words[0].text)
@@ -316,7 +314,7 @@ def is_known(command: ShellCommand) -> bool:
 
 
 def is_undecided(command: ShellCommand) -> bool:
-    """Say whether what a program that has power is told is only known when it runs: `git "$WHAT"`."""
+    """Return whether the deciding word of a program with power is a variable: `git "$WHAT"`."""
     if not _words(command.name) or _allowed(command):
         return False
     operands = parse_arguments(command, find_program(command.name) or Program()).operands
@@ -324,7 +322,7 @@ def is_undecided(command: ShellCommand) -> bool:
 
 
 def unknown_label(command: ShellCommand) -> str:
-    """Return what is unknown: the name of a program, or of one that has power with the word that decides."""
+    """Return what is unknown: a program, or a program with power and its deciding word."""
     words = _words(command.name)
     if not words:
         return command.name
@@ -344,7 +342,7 @@ def _allowed(command: ShellCommand) -> bool:
     if not command.args or "--dry-run" in command.args:
         return True
     if operands and operands[0] in split_subcommand(command)[1]:
-        return True  # an alias, which stands for what it was set to
+        return True  # the meaning of the alias is judged
     below = _words(f"{command.name}|{operands[0]}") if operands else None
     if below is not None:
         rest = given.words[given.operands[0][1] + 1 :]
@@ -354,7 +352,7 @@ def _allowed(command: ShellCommand) -> bool:
 
 
 def _fits(words: Sequence[str], operands: Sequence[str], args: Sequence[str]) -> bool:
-    """Say whether the first operands are known, or each option is."""
+    """Return whether the first operands are known, or each option is."""
     if any(_is_prefix(word.split("/"), operands) for word in words if word[0] != "-"):
         return True
     options = [arg for arg in args if arg.startswith("-") and len(arg) > 1]

@@ -1,4 +1,8 @@
-"""Code of Python, read by its grammar: which calls run, delete, write or reach something, and what cannot be told."""
+"""Python code: the commands that its calls amount to, and marks for what is not known.
+
+`read` parses the code with `ast` and follows imports, constants, loops and names, but runs nothing. The effects of
+calls are rows of `languages.txt`.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +23,25 @@ from hermes_agent.policy.shell.python_walks import find_deletions
 from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNDETERMINED, UNKNOWN, NestedCode
 
 LONGEST = 10_000
-"""Characters that a text of the code may become."""
+"""Most characters of a text that the code computes."""
 DEEPEST = 3
 _EXECS = ("os.exec", "os.spawn", "os.posix_spawn")
 
 
 @functools.cache
 def _of(kind: str) -> frozenset[str]:
-    """Return the names of a kind that the table has for Python."""
+    """Return the words of a kind for Python in the table."""
     return frozenset(code.table()["python"].get(kind, ()))
 
 
 @functools.cache
 def _scripts() -> dict[str, str]:
-    """Return what calls do, as commands of the shell; `{0}` is the first argument."""
+    """Return calls as shell commands, where `{0}` is the first argument."""
     return {name: " ".join(words) for name, words in code.table()["python-call"].items()}
 
 
 def read(text: str, depth: int = 0) -> NestedCode:
-    """Return what code of Python runs; texts are taken from it as far as they are constant."""
+    """Return the commands that Python code runs, with arguments as far as they are constant."""
     try:
         tree = ast.parse(text.strip("\n"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -53,23 +57,23 @@ def read(text: str, depth: int = 0) -> NestedCode:
 
 
 class _Reader:
-    """Walks over the code once, in its order."""
+    """Walk over code that collects its commands and marks."""
 
     def __init__(self, depth: int) -> None:
         self.parts: list[str] = []
         self.marks: set[str] = set()
         self._depth = depth
         self._names: dict[str, str] = {}
-        """What names were imported as: dotted paths."""
+        """Dotted paths of imported names."""
         self._values: dict[str, Any] = {}
-        """Constants that names were set to; several values make it unknown."""
+        """Values of names that are constant; None or absent when unknown."""
         self._called: set[int] = set()
         self._opened: list[str] = []
         self._looped: list[str] = []
-        """Texts that loops go through; the code may run each of them."""
+        """Texts through which loops iterate; the code may run each of them."""
 
     def visit(self, tree: ast.AST) -> None:
-        """Look at every statement and call."""
+        """Read every statement and call."""
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._import(node)
@@ -85,7 +89,7 @@ class _Reader:
         self.parts += find_deletions(tree, self._text, self._path)
         if self.parts:
             self.parts += self._looped
-        if NETWORK in self.marks:  # what is read may be sent
+        if NETWORK in self.marks:  # the content may be sent
             self.parts += [f"nc {UNKNOWN} 1 < {shlex.quote(path)}" for path in self._opened if UNKNOWN not in path]
         self.parts += [f"cat {shlex.quote(path)}" for path in self._opened if is_credential(path)]
         for node in ast.walk(tree):
@@ -157,7 +161,7 @@ class _Reader:
                 self._values[target.id] = known
 
     def _changed(self, node: ast.For | ast.comprehension | ast.AugAssign) -> None:
-        """Note what a loop sets a name to (of several values the shortest: it reaches furthest), or what `+=` adds."""
+        """Bind the variable of a loop to its shortest value, which reaches furthest, or apply `+=`."""
         walked = self._walked(node)
         first = node.target.elts[0] if walked and isinstance(node.target, ast.Tuple) else node.target
         if not isinstance(first, ast.Name):
@@ -173,7 +177,7 @@ class _Reader:
             self._values[node.target.id] = min(items, key=len)
 
     def _walked(self, node: ast.For | ast.comprehension | ast.AugAssign) -> str:
-        """Return the directory that a loop goes through; empty for other loops."""
+        """Return the directory through which a loop iterates; empty for other loops."""
         if isinstance(node, ast.AugAssign) or not isinstance(node.iter, ast.Call):
             return ""
         path, func = self._path(node.iter.func), node.iter.func
@@ -184,7 +188,7 @@ class _Reader:
         return ""
 
     def _path(self, node: ast.AST | None) -> str:
-        """Return the dotted path of an expression, as far as imports tell it; `Path(x)` is `pathlib.Path()`."""
+        """Return the dotted path of an expression by the imports; `Path(x)` is `pathlib.Path()`."""
         match node:
             case ast.Name(id=name):
                 return self._names.get(name, name)
@@ -245,7 +249,7 @@ class _Reader:
             self.marks.add(UNDETERMINED)
 
     def _passed(self, path: str, node: ast.Call) -> None:
-        """Look at functions that are given to others, and at names that are put together."""
+        """Mark functions that are passed to others, and computed names."""
         runs = _of("texts") | _of("argv") | set(_scripts()) | {"exec", "eval"}
         if path in ("getattr", "setattr", "builtins.getattr", "delattr") and len(node.args) > 1:
             whole = self._path(node)
@@ -256,7 +260,7 @@ class _Reader:
             self.marks.add(UNDETERMINED)
 
     def _exec(self, path: str, node: ast.Call) -> None:
-        """`os.execl(path, arg0, arg1, …)`, `os.execv(path, [arg0, …])`, `os.spawnl(mode, path, …)`."""
+        """Add the command of `os.execl(path, arg0, …)`, `os.execv(path, [arg0, …])` or `os.spawnl`."""
         given = node.args[1:] if "spawn" in path and "posix" not in path else node.args
         program = self._text(given[0]) if given else UNKNOWN
         listed = len(given) > 1 and isinstance(given[1], ast.List | ast.Tuple)
@@ -273,7 +277,7 @@ class _Reader:
         self.parts.append(_scripts()[path].format(*values))
 
     def _place(self, node: ast.AST) -> str:
-        """Return the path of a `Path(…)`, through a name that was set to it."""
+        """Return the path of `Path(…)`, also through a variable."""
         match node:
             case ast.Call(args=[first, *more]):
                 return "/".join([self._text(first), *map(self._text, more)])
@@ -314,7 +318,7 @@ class _Reader:
         self.marks |= found.marks
 
     def _named(self, node: ast.Name | ast.Attribute) -> None:
-        """Look at a name that is not called: it may be called under another one."""
+        """Mark a name that is not called here but may be called under another name."""
         path = self._path(node)
         last = path.rpartition(".")[2]
         hidden = last.startswith("__") and last.endswith("__") and last not in _of("attributes") and path != last
@@ -327,7 +331,7 @@ class _Reader:
             self.marks.add(UNDETERMINED)
 
     def _line(self, node: ast.AST) -> str:
-        """Return the command line of a text or of a list of words."""
+        """Return the command line of a string or a list of words."""
         if isinstance(node, ast.List | ast.Tuple):
             return shlex.join(self._text(item) for item in node.elts)
         if isinstance(node, ast.Name) and isinstance(self._values.get(node.id), list):
@@ -339,7 +343,7 @@ class _Reader:
         return self._text(node)
 
     def _text(self, node: ast.AST) -> str:
-        """Return a text as far as it is constant; `UNKNOWN` stands for the rest."""
+        """Return a text as far as it is constant, with `UNKNOWN` for the rest."""
         value = self._constant(node)
         if isinstance(value, bytes):
             return value.decode("utf-8", "replace")
@@ -383,7 +387,7 @@ class _Reader:
         return None
 
     def _several(self, node: ast.AST | None) -> list[Any]:
-        """Return the values of a list or of `chr(c) for c in LIST`; none when one is not constant."""
+        """Return the values of a list or of `chr(c) for c in LIST`; [] unless all are constant."""
         if isinstance(node, ast.GeneratorExp | ast.ListComp) and len(node.generators) == 1:
             made = self._path(node.elt.func) if isinstance(node.elt, ast.Call) else ""
             numbers = self._several(node.generators[0].iter)
@@ -399,7 +403,7 @@ class _Reader:
         return [self._constant(item) or UNKNOWN for item in node.elts] if isinstance(node, ast.List | ast.Tuple) else []
 
     def _constant(self, node: ast.AST | None) -> Any:
-        """Return the value of an expression that is made of constants; None when it is not."""
+        """Return the value of a constant expression, or None."""
         match node:
             case ast.Constant(value=value):
                 return value
@@ -425,7 +429,7 @@ class _Reader:
         return None
 
     def _made(self, func: ast.AST, args: list[ast.expr]) -> Any:
-        """Return what a call makes of constants: `chr`, `join`, `decode`, `b64decode`, …"""
+        """Return the result of a call with constants (`chr`, `join`, `decode`, `b64decode`), or None."""
         path = self._path(func)
         first = self._constant(args[0]) if args else None
         if path == "os.getenv" or path == "os.environ.get":
@@ -467,7 +471,7 @@ def _added(left: Any, right: Any) -> Any:
 
 def _formatted(form: Any, values: list[Any]) -> Any:
     try:
-        plain = isinstance(form, str) and not re.search(r"%[^a-zA-Z%]*[\d*]", form)  # a width may be any length
+        plain = isinstance(form, str) and not re.search(r"%[^a-zA-Z%]*[\d*]", form)  # a width could make it huge
         return (form % tuple(values))[:LONGEST] if plain and values else None
     except (TypeError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""Loops of Python through a directory that delete what they find: which directory, and whether all of it goes."""
+"""Loops of Python code that delete files of a directory: which directory, and whether all of it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _WHOLE = re.compile(r"\*\*?(?:/\*(?:\.\*)?)?|\*\.\*")
 
 
 class _Walk(NamedTuple):
-    """What a name goes through."""
+    """The directory through which a variable iterates."""
 
     place: str
     relative: bool = False
-    """Whether it is the name of an entry alone, without its directory."""
+    """Whether the variable is the name of an entry, without its directory."""
     part: bool = False
-    """Whether entries were left out."""
+    """Whether entries are left out."""
 
 
 class _Finder:
@@ -34,7 +34,7 @@ class _Finder:
         self._tree, self._text, self._path = tree, text, path
         self._walks: dict[str, _Walk] = {}
         self._places: dict[str, str] = {}
-        """Directories that functions are given."""
+        """Directories among the arguments of functions, by parameter."""
         self._above = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
     def found(self) -> Iterator[str]:
@@ -69,7 +69,7 @@ class _Finder:
             self._walks.setdefault(name, walk._replace(relative=walk.relative or (len(names) == 3 and index > 0)))
 
     def _call(self, node: ast.Call) -> None:
-        """Give the parameters of a function what it is called with."""
+        """Bind the parameters of a function to the arguments of a call."""
         taken = node.args
         function: ast.AST | None = None
         if isinstance(node.func, ast.Name):
@@ -95,7 +95,7 @@ class _Finder:
         return node
 
     def _walk(self, node: ast.AST | None) -> _Walk | None:
-        """Return what an expression goes through; None for other ones."""
+        """Return the directory through which an expression iterates, or None."""
         match node:
             case ast.Name(id=name):
                 return self._walks.get(name)
@@ -154,13 +154,13 @@ class _Finder:
         return self._text(node)
 
     def _narrows(self, test: ast.AST) -> bool:
-        """Say whether a test leaves entries out by more than their kind."""
+        """Return whether a test excludes entries by more than their kind."""
         calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]
         other = any(not (isinstance(c.func, ast.Attribute) and c.func.attr in _KINDS) for c in calls)
         return other or any(isinstance(n, ast.Compare) for n in ast.walk(test))
 
     def _left_out(self, node: ast.AST) -> bool:
-        """Say whether a test stands between a loop and what it deletes."""
+        """Return whether a test excludes entries between a loop and the deletion in it."""
         above: ast.AST | None = self._above.get(id(node))
         while above is not None:
             if isinstance(above, ast.If | ast.IfExp) and self._narrows(above.test):
@@ -205,10 +205,11 @@ class _Finder:
 
 
 def find_deletions(tree: ast.AST, text: Callable[[ast.AST], str], path: Callable[[ast.AST | None], str]) -> list[str]:
-    """Return the deletions of loops as commands of the shell.
+    """Return the deletions in loops as shell commands.
 
-    Args:
-        text: returns the text of an expression as far as it is constant.
-        path: returns the dotted path of one.
+        Args:
+    tree: the code.
+            text: returns the text of an expression as far as it is constant.
+            path: returns the dotted path of an expression.
     """
     return list(dict.fromkeys(_Finder(tree, text, path).found()))

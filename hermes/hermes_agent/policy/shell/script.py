@@ -1,50 +1,63 @@
-"""A shell script as values: the commands that it runs, with their words as far as they can be known.
+"""A parsed shell script: the commands that it runs, with their words as far as the text shows them.
 
-Texts as the shell sees them: quoting, braces, white space, escapes.
+`ShellScript`, `ShellCommand` and `ShellWord` are the result of `policy.shell.parser`; a `ShellRule` tests a command.
 
-While a word is put together its quoted characters are shifted into a private range of Unicode, so that braces, white
-space, globs and tildes that are quoted are told from those that mean something.
-
-One rule.
+While a word is expanded, its quoted characters are shifted into a private range of Unicode. So quoted braces, white
+space, globs and tildes differ from those with a meaning for the shell (`shift_quoted`, `unshift_quoted`).
 """
 
 from __future__ import annotations
 
 import fnmatch
+import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import NamedTuple
 
 UNKNOWN = "\N{OBJECT REPLACEMENT CHARACTER}"
-"""Stands in a word for a part that only the running shell knows."""
+"""Placeholder in a word for a part that only the running shell knows."""
 UNDETERMINED, LIBRARY, NETWORK, CHANGES = "unknown", "library", "network", "changes"
-"""Marks of a command: it runs what its text does not tell, loads a library, reaches the network, changes the system."""
+"""Marks: the command runs code that its text does not show, loads a library, uses the network, changes the system."""
 INSTALLS, REVEALS, DESTROYS, LATER = "installs", "reveals", "destroys", "later"
-"""Further ones: it installs programs, shows secrets that are kept, destroys data, runs something later."""
+"""Marks: the command installs programs, shows stored secrets, destroys data, runs a command later."""
 SENDS, UNLISTED = "sends", "unlisted"
-"""It sends a file to another machine; it is a program that nobody listed."""
+"""Marks: the command sends a file to another machine; its program is not in the tables."""
+
+
+@functools.cache
+def word_list(name: str) -> tuple[str, ...]:
+    """Return a list of words in `words.txt`."""
+    lines = (files("hermes_agent.policy.shell") / "words.txt").read_text("utf-8").splitlines()
+    rows = (line.partition(" | ") for line in lines)
+    return tuple(word for key, _, words in rows if key == name for word in words.split())
+
+
+def word_set(name: str) -> frozenset[str]:
+    """Return a list of words in `words.txt` as a set."""
+    return frozenset(word_list(name))
 
 
 class ShellWord(NamedTuple):
     """One argument after expansion."""
 
     text: str
-    """`~` for the home directory, `UNKNOWN` for what cannot be told."""
+    """The text, with `~` for the home directory and `UNKNOWN` for parts that are not known."""
     sources: tuple[ShellCommand, ...] = ()
     """The commands of a process substitution that this word is: `<(curl x)`."""
     substituted: tuple[ShellCommand, ...] = ()
-    """The commands whose output became part of the word: `$(curl x)`."""
+    """The commands of a substitution that is part of the word: `$(curl x)`."""
 
     @property
     def is_known(self) -> bool:
-        """Whether the whole text is."""
+        """Whether the whole text is known."""
         return UNKNOWN not in self.text
 
 
 class ShellRedirect(NamedTuple):
-    """`> target` and its siblings."""
+    """A redirect, such as `> target`."""
 
     operator: str
     """`>`, `>>`, `>|`, `&>`, `<`, …"""
@@ -66,15 +79,15 @@ class ShellCommand:
     before: tuple[ShellCommand, ...] = ()
     """The earlier stages of its pipeline."""
     stdin: str | None = None
-    """What it reads, as far as known: here-document, here-string, or text of the stage before."""
+    """Its input as far as known: a here-document, a here-string, or the output of the stage before."""
     heredoc: bool = False
     """Whether `stdin` comes from a here-document or here-string."""
     cwd: str = ""
-    """Where an earlier `cd` went; empty when it is the shell's own directory."""
+    """The target of an earlier `cd`; empty for the directory in which the shell starts."""
     via: tuple[str, ...] = ()
-    """What runs it: `sudo`, `xargs`, `find -exec`, …"""
+    """The wrappers that run it: `sudo`, `xargs`, `find -exec`, …"""
     marks: frozenset[str] = frozenset()
-    """`UNDETERMINED`, `LIBRARY`, `NETWORK`."""
+    """`UNDETERMINED`, `LIBRARY`, `NETWORK` and the other marks."""
 
     @property
     def name(self) -> str:
@@ -88,7 +101,7 @@ class ShellCommand:
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """The arguments that are no options."""
+        """The arguments that are not options."""
         found, only = [], False
         for arg in self.args:
             if arg == "--" and not only:
@@ -98,7 +111,7 @@ class ShellCommand:
         return tuple(found)
 
     def has_flag(self, short: str = "", *long: str) -> bool:
-        """Say whether a short option (also within a bundle: `-rf`) or a long one (also cut short) is there.
+        """Return whether a short option (also in a bundle: `-rf`) or a long one (also abbreviated) is given.
 
         Args:
             short: letters, any of which counts.
@@ -117,12 +130,12 @@ class ShellCommand:
 
     @property
     def reads_code(self) -> bool:
-        """Whether a shell with these arguments runs what it reads."""
+        """Whether a shell with these arguments runs its input."""
         return not [o for o in self.operands if o not in ("-", "/dev/stdin")] and not self.has_flag("c")
 
     @property
     def has_input(self) -> bool:
-        """Whether it reads something else than a terminal."""
+        """Whether its input is something other than a terminal."""
         files = (r.target.text for r in self.redirects if r.operator == "<")
         return (
             self.stdin is not None
@@ -132,18 +145,18 @@ class ShellCommand:
 
     @property
     def text(self) -> str:
-        """Its words, for rules that look at what an argument says."""
+        """Its words in one line."""
         return " ".join(word.text for word in self.words)
 
 
 class PossibleScript(str):
-    """A text that may be a command: what is dangerous in it counts, but not that its words name no known program."""
+    """A text that may not be a command: dangerous commands in it count, unknown programs do not."""
 
     __slots__ = ()
 
 
 class NestedCode(NamedTuple):
-    """What a command or a piece of code runs in its turn."""
+    """The code that a command or a piece of code runs."""
 
     parts: tuple[ShellCommand | str, ...] = ()
     """Commands, and texts that are shell scripts."""
@@ -155,7 +168,7 @@ class NestedCode(NamedTuple):
 
     @classmethod
     def of(cls, parts: Iterable[ShellCommand | str | NestedCode]) -> NestedCode:
-        """Return one of many."""
+        """Combine several parts into one."""
         found = cls()
         for part in parts:
             found += part if isinstance(part, NestedCode) else cls((part,))
@@ -163,23 +176,23 @@ class NestedCode(NamedTuple):
 
 
 class ShellScript(NamedTuple):
-    """Everything that a text would run, in order, whatever is nested in it included."""
+    """All commands that a text would run, in order, with nested ones."""
 
     commands: tuple[ShellCommand, ...]
     fork_bomb: bool = False
     problem: str = ""
-    """Why it cannot be told what the text does; empty when it can."""
+    """Why the text cannot be analysed; empty when it can."""
     assigns: bool = False
-    """Whether it sets variables: what a command does may depend on them."""
+    """Whether the script sets variables, on which its commands may depend."""
 
 
 SHIFT = 0xF0000
 SPECIAL = frozenset("{},*?[]~ \t\n")
 MOST = 64
-"""Words that one brace expression may become; more are not needed to judge it."""
+"""Most words of one brace expansion."""
 
 MOST_CUT = 1_000
-"""Characters of a value that is cut by a pattern; a replaced one becomes no longer than their square."""
+"""Most characters of a value that a pattern cuts; a replacement result has at most their square."""
 
 _LOOKALIKES = str.maketrans("асеорхуіјѕԁһկոսаВЕКМНОРСТХ", "aceopxyijsdhknsaBEKMHOPCTX")
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\u00ad]")
@@ -188,35 +201,35 @@ _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "
 
 
 def shift_quoted(text: str) -> str:
-    """Shift the special characters of a text that stood in quotes."""
+    """Shift the special characters of a quoted text."""
     return "".join(chr(ord(c) + SHIFT) if c in SPECIAL else c for c in text)
 
 
 def unshift_quoted(text: str) -> str:
-    """Undo `quoted`."""
+    """Undo `shift_quoted`."""
     return "".join(chr(ord(c) - SHIFT) if ord(c) >= SHIFT and chr(ord(c) - SHIFT) in SPECIAL else c for c in text)
 
 
 def unescape(text: str) -> str:
-    """Take the backslashes out of an unquoted text; what they protect is shifted."""
+    """Remove the backslashes from an unquoted text and shift the characters that they protect."""
     return re.sub(r"\\(.)", lambda m: "" if m[1] == "\n" else shift_quoted(m[1]), text, flags=re.DOTALL)
 
 
 def decode_ansi_c(text: str) -> str:
-    r"""Return what stands between the quotes of `$'…'`: `\x41`, `\101`, `\u0041`, `\n`."""
+    r"""Decode the escapes of an ANSI-C string, such as `\x41` and `\u0041`."""
 
-    def one(match: re.Match[str]) -> str:
+    def decode(match: re.Match[str]) -> str:
         hexadecimal, octal, letter = match[1] or match[2] or match[3], match[4], match[5]
         if hexadecimal:
             return chr(min(int(hexadecimal, 16), 0x10FFFF))
         return chr(int(octal, 8) & 0xFF) if octal else _SIMPLE.get(letter, letter)
 
     pattern = r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|(.))"
-    return re.sub(pattern, one, text, flags=re.DOTALL)
+    return re.sub(pattern, decode, text, flags=re.DOTALL)
 
 
 def expand_braces(text: str) -> list[str]:
-    """Expand `a{b,c}d`; a text without such a list is returned alone."""
+    """Return the expansion of `a{b,c}d`; for a text without such a list, the text alone."""
     found, done = [text], list[str]()
     while found and len(found) + len(done) < MOST:
         item = found.pop(0)
@@ -229,7 +242,7 @@ def expand_braces(text: str) -> list[str]:
 
 
 def apply_expansion(value: str, operator: str, argument: str) -> str:
-    """Return what `${name OPERATOR argument}` makes of a value."""
+    """Return the result of `${name OPERATOR argument}` for a value."""
     match operator:
         case "%" | "%%" | "#" | "##":
             return _cut(value, operator, argument)
@@ -253,7 +266,7 @@ def apply_expansion(value: str, operator: str, argument: str) -> str:
 
 
 def _cut(value: str, operator: str, pattern: str) -> str:
-    """Return a value without the shortest or longest beginning or end that a pattern fits."""
+    """Return a value without the shortest or longest prefix or suffix that matches a pattern."""
     fits = re.compile(_glob(pattern), re.DOTALL)
     places = range(len(value) + 1) if len(value) <= MOST_CUT else ()
     if operator[0] == "#":
@@ -270,26 +283,26 @@ def _glob(pattern: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Return the text without colours, invisible characters and wide forms of letters."""
+    """Return a text without terminal colours, invisible characters and width variants of letters."""
     return unicodedata.normalize("NFKC", _INVISIBLE.sub("", _ANSI.sub("", text)))
 
 
 def fold_names(text: str) -> str:
-    """Return the text with the letters of other alphabets that look like Latin ones made Latin."""
+    """Return a text with look-alikes of Latin letters replaced by Latin letters."""
     return text.translate(_LOOKALIKES)
 
 
 class ShellRule(NamedTuple):
-    """What is dangerous, and how it is told."""
+    """A kind of danger, and the test for it."""
 
     key: str
-    """What a person reads, and what `command_allowlist` holds."""
+    """The text for the user, and an entry of `command_allowlist`."""
     test: Callable[[ShellCommand], bool]
     detail: Callable[[ShellCommand], str] | None = None
-    """What follows the key, where that is about one program and not about a kind of harm."""
+    """Returns a suffix of the key, for keys about one program."""
 
     def key_for(self, command: ShellCommand) -> str:
-        """Return the key where the command is dangerous in this way, else an empty text."""
+        """Return the key when the command is dangerous in this way, else ""."""
         if not self.test(command):
             return ""
         return self.key if self.detail is None else f"{self.key}: {self.detail(command)}"

@@ -1,10 +1,8 @@
-"""Files that the machine runs by itself, and sources that a script writes and builds: what their text runs.
+"""Readers of small languages: which commands a text in them runs.
 
-Programs that a script writes, compiles and runs: which file comes of which source, and whether that is harmless.
-
-Small languages that are read: awk, sed, SQL, makefiles, options in variables.
-
-Languages of lines with a word for a shell: editors, debuggers, file transfer, databases (`languages.txt`).
+- `READERS`: awk, sed, SQL, makefiles, build files, options in variables, …
+- `read_line_language`: editors, debuggers, file transfer, databases; their words are in `languages.txt`.
+- `autostart_commands`, `read_source`: units and crontabs, and sources that a script writes, compiles and runs.
 """
 
 from __future__ import annotations
@@ -36,17 +34,17 @@ _LIST = re.compile(r"\b(?:Command(?:::new)?|execl[pe]*|execv[pe]*|ProcessBuilder
 
 
 def autostart_commands(path: str, text: str) -> NestedCode:
-    """Return what a file that is written to this place runs, by systemd, cron or an init script."""
+    """Return the commands that a file at this path runs through systemd, cron or an init script."""
     if _UNIT.search(path):
         return NestedCode(tuple(_EXEC.findall(text)))
     if _TABLE.match(path):
-        lines = _LINE.findall(text)  # the line of a user's own table has no name of a user
+        lines = _LINE.findall(text)  # a line in the table of a user has no user name
         return NestedCode((*lines, *(line.partition(" ")[2] for line in lines if path.startswith("/etc/"))))
     return NestedCode((text,)) if _SCRIPT.match(path) else NestedCode()
 
 
 def build_commands(text: str) -> NestedCode:
-    """Return the commands that the source of a compiled program starts, as far as they stand in it."""
+    """Return the commands that the source of a compiled program starts, as far as they are literals."""
     calls = [call.replace('\\"', '"') for call in _CALL.findall(text)]
     lists = [" ".join(re.findall(r'"((?:\\.|[^"\\])*)"', given)) for given in _LIST.findall(text)]
     return NestedCode((*calls, *filter(None, lists)))
@@ -76,7 +74,7 @@ _FORKS = re.compile(r"(?:while|for)\s*\([^{};]*(?:;[^{};]*;[^{};]*)?\)\s*\{?[^{}
 
 
 def compiled_programs(command: ShellCommand) -> Iterator[tuple[str, str]]:
-    """Yield the programs that a compiler makes, and the source of each; `-` is what it reads."""
+    """Yield the programs that a compiler makes, each with its source; `-` is the standard input."""
     if _COMPILERS.match(command.name):
         sources = [o for o in command.operands if o == "-" or _SOURCE.search(o)]
         named = [b for a, b in zip(command.args, command.args[1:], strict=False) if a == "-o"]
@@ -103,7 +101,7 @@ def compiled_files(command: ShellCommand) -> tuple[str, ...]:
 
 
 def read_source(text: str) -> NestedCode:
-    """Return what a source runs, once it is compiled: nothing, where it only calculates and prints."""
+    """Return the commands of a compiled source; none when it only calculates and prints."""
     found = build_commands(text)
     if _FORKS.search(text):
         found += NestedCode((":(){ :|:& };:",))
@@ -121,7 +119,7 @@ _UNTOLD = frozenset({UNDETERMINED})
 
 
 def _awk(text: str) -> NestedCode:
-    """Commands of awk are texts: after `system(`, before `| getline`, after `print |`; files stand after `>`."""
+    """Read awk: commands after `system(`, before `| getline`, after `print |`; files after `>`."""
     bare = re.sub(r'#[^\n]*(?=\n|$)|"(?:\\.|[^"\\])*"', lambda m: '"' if m[0][0] == '"' else "", text)
     bare = re.sub(r"(?:(?<=[~(,{};!&|\n])|(?<=^)|(?<=[~(,{};!&|\n]\s))\s*/(?:\\.|\[[^\]]*\]|[^/\\\n])+/", " 0 ", bare)
     parts: list[str] = []
@@ -131,11 +129,11 @@ def _awk(text: str) -> NestedCode:
         return NestedCode(tuple(code.texts(text)), _UNTOLD)
     if runs:
         parts += code.texts(text)
-        told = re.fullmatch(
+        is_literal = re.fullmatch(
             r'(?s)(?:[^|]|\|\|)*?(?:system\s*\(\s*"[^"]*"\s*\)|"[^"]*"\s*\|&?\s*getline|\|&?\s*"[^"]*")(?:(?!system|\||@).)*',
             text,
         )
-        marks |= set() if told else _UNTOLD
+        marks |= set() if is_literal else _UNTOLD
     if "/inet" in text:
         marks |= {NETWORK, UNDETERMINED}
     parts += [f": > '{m[1]}'" for m in re.finditer(r'(?:print|printf)\b[^;\n}]*>{1,2}\s*"([^"\']*)"', text)]
@@ -145,7 +143,7 @@ def _awk(text: str) -> NestedCode:
 
 
 def _sed(text: str) -> NestedCode:
-    """The command `e` of GNU sed runs its argument or what the line holds; `w` writes a file."""
+    """Read sed: the command `e` of GNU sed runs its argument or the line; `w` writes a file."""
     parts: list[str] = []
     marks: set[str] = set()
     rest = text
@@ -210,7 +208,7 @@ _SQL_FILE = re.compile(
 
 
 def _sql(text: str) -> NestedCode:
-    """Clients of databases have words for a shell; statements are for the rules about databases."""
+    """Read the shell escapes of SQL clients; rules judge the statements."""
     parts = [
         next(g for g in m.groups() if g).strip("'\" |").replace("''", "'")
         for m in _SQL_SHELL.finditer(text)
@@ -226,7 +224,7 @@ def _sql(text: str) -> NestedCode:
 
 
 def _make(text: str) -> NestedCode:
-    """Recipes, `$(shell …)` and `!=` of a makefile."""
+    """Read the recipes, `$(shell …)` and `!=` of a makefile."""
     parts = [match[1] for match in re.finditer(r"\$[({](?:shell)\s+(.+?)[)}](?=[^)}]|$)", text)]
     parts += [match[1] for match in re.finditer(r"(?m)^\s*[\w.-]+\s*!=\s*(.+)$", text)]
     parts += [match[1] for match in re.finditer(r"(?m)^(?:override\s+|export\s+)?SHELL\s*:?=\s*(.+)$", text)]
@@ -246,23 +244,23 @@ _DECLARES = re.compile(
     |println!\("[^"\\{}]*"\);|\})\s*$""",
     re.VERBOSE,
 )
-"""Lines of build files that only name what is built, or print."""
+"""Lines of build files that only name targets, or print."""
 
 
 def _just(text: str) -> NestedCode:
-    """Recipes of a justfile, whatever they are indented with."""
+    """Read the recipes of a justfile, with any indentation."""
     return _make(re.sub(r"(?m)^[ \t]+", "\t", text))
 
 
 def _hcl(text: str) -> NestedCode:
-    """A configuration of Terraform: only some blocks run programs."""
+    """Read a Terraform configuration: some blocks run programs."""
     parts = re.findall(r'(?m)\bcommand\s*=\s*"((?:\\.|[^"\\])*)"', text)
     runs = re.search(r'"(?:local-exec|remote-exec|external)"|\bexec\s*\{', text)
     return NestedCode(tuple(parts), _UNTOLD) if runs else NestedCode()
 
 
 def _build(text: str) -> NestedCode:
-    """A build file of another tool: what runs stands in it in pieces, if at all."""
+    """Read a build file of another tool, which may have its commands in pieces."""
     if all(map(_DECLARES.match, filter(str.strip, text.splitlines()))):
         return NestedCode()
     strings = re.findall(r'"([^"]*)"', text)
@@ -286,7 +284,7 @@ def _go_flags(text: str) -> NestedCode:
 
 
 def _substitutions(text: str) -> NestedCode:
-    """Prompts are expanded like a text in double quotes."""
+    """Read a prompt, which is expanded like a text in double quotes."""
     escaped = text.replace('"', '\\"')
     return NestedCode((f'echo "{escaped}"',)) if "$(" in text or "`" in text else NestedCode()
 
@@ -308,7 +306,7 @@ def _rpm(text: str) -> NestedCode:
 
 
 def _tcl(text: str) -> NestedCode:
-    """The commands of `exec` and `spawn`, and what code of Tcl cannot tell."""
+    """Read Tcl: the commands of `exec` and `spawn`."""
     parts = [
         m[1].strip("\"'{}[]")
         for m in re.finditer(r"(?:^|[\[;{\n]|\b)\s*(?:spawn|exec|open\s+[\"{]?\|)\s*(?:-\w+\s+)*([^;\n\]]+)", text)
@@ -375,23 +373,23 @@ _WRITES = ("e", "edit", "w", "write", "sav", "saveas", "x", "wq", "W", "up", "up
 
 @functools.cache
 def line_languages() -> frozenset[str]:
-    """Return the languages of lines."""
+    """Return the names of the line languages."""
     return frozenset(name for name, row in code.table().items() if "shell" in row or name in ("mongo", "redis"))
 
 
 def read_line_language(language: str, text: str) -> NestedCode:
-    """Return what commands of a language run."""
+    """Return the commands that the lines of a text run."""
     if language == "mongo":
         runs = re.search(
             r"\b(?:require|import|eval|load|process|Function|constructor|child_process|fs|run\w*Program)\b", text
         )
-        return NestedCode(marks=frozenset({UNDETERMINED}) if runs else frozenset())  # what it does to data, rules say
+        return NestedCode(marks=frozenset({UNDETERMINED}) if runs else frozenset())  # rules judge changes of data
     row = code.table()[language]
     strip = r"[\d" + re.escape("".join(row.get("strip", ()))) + r"\s]*" if "strip" in row else r"\s*"
     found = NestedCode()
     splits = "|".join([r"\n", *(re.escape(mark) for mark in row.get("split", ()))])
     at = 0
-    while at <= len(text):  # what is for a shell goes to the end of the line
+    while at <= len(text):  # a command for a shell extends to the end of the line
         end = re.compile(splits).search(text, at)
         line, rest = text[at : end.start() if end else len(text)], text[at:].partition("\n")[0]
         given = re.sub(rf"^:?{strip}:*\s*(?:sil(?:ent)?!?\s+)?", "", line)
@@ -403,7 +401,7 @@ def read_line_language(language: str, text: str) -> NestedCode:
 
 
 def _command(language: str, given: str, whole: str, row: dict[str, tuple[str, ...]]) -> tuple[bool, NestedCode]:
-    """Return whether the rest of the line belongs to a command, and what it runs."""
+    """Return whether the rest of the line belongs to a command, and the code that it runs."""
     if not given.strip() or given.startswith(("#", '"')):
         return False, NestedCode()
     for word in sorted(row.get("shell", ()), key=len, reverse=True):

@@ -1,10 +1,8 @@
-"""The syntax tree of a shell script, as tree-sitter makes it.
+"""The syntax tree of a shell script, by tree-sitter, and what is read from the tree itself.
 
-Complete commands as argument lists: texts whose words the shell does not change.
-
-Fork bombs by their shape: what starts itself again and again, and loops without an end that wait for nothing.
-
-Secrets in the environment: which names have them, and where a script prints one.
+- `plain_words`: the arguments of a text without expansions.
+- Fork bombs: functions and scripts that start themselves repeatedly, and endless loops that do not wait.
+- `prints_secret`: commands that print a variable which holds a secret.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from hermes_agent.policy.shell.script import ShellCommand
+from hermes_agent.policy.shell.script import ShellCommand, word_set
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def _parser() -> Parser:
-    import tree_sitter_bash  # 30 ms, and most processes never judge a command
+    import tree_sitter_bash  # takes 30 ms, and most processes never judge a command
     from tree_sitter import Language, Parser
 
     return Parser(Language(tree_sitter_bash.language()))
@@ -51,26 +49,26 @@ def descendants(node: Node, kinds: Iterable[str]) -> Iterator[Node]:
 
 
 def node_text(node: Node | None) -> str:
-    """Return the text of a node; empty without one."""
+    """Return the text of a node; empty for None."""
     return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""
 
 
 def is_descriptor(node: Node) -> bool:
-    """Say whether a number is the `2` of `2>&1`, which the grammar takes for an argument in some places."""
+    """Return whether a number is the `2` of `2>&1`; the grammar may parse it as an argument."""
     after = (node.parent and node.parent.next_sibling) or None
     following = node.next_sibling or after
-    beside = following is not None and following.start_byte == node.end_byte and following.type == "file_redirect"
-    return node.type in ("number", "word") and node_text(node).isdigit() and beside
+    adjoins = following is not None and following.start_byte == node.end_byte and following.type == "file_redirect"
+    return node.type in ("number", "word") and node_text(node).isdigit() and adjoins
 
 
 CHANGING = frozenset("*?[]{}~\\!#^")
-"""Characters outside of quotes that may mean something to the shell."""
+"""Characters that may have a meaning for the shell outside quotes."""
 _QUOTED = frozenset({"$", "`", "\\", "!"})
-"""Characters within double quotes that may."""
+"""Characters that may have a meaning within double quotes."""
 
 
 def plain_words(text: str) -> tuple[str, ...] | None:
-    """Return the arguments of a text that is one simple command without expansions; None for any other text."""
+    """Return the arguments of a text that is one simple command without expansions, or None."""
     text = text.strip()
     if not text or not text.isprintable():
         return None
@@ -102,11 +100,9 @@ def _word(node: Node) -> str | None:
 
 
 _ITSELF = re.compile(r"\"?\$(?:0|\{0\}|BASH_SOURCE|\{BASH_SOURCE(?:\[0\])?\})\"?$")
-_STARTERS = frozenset(
-    {"bash", "sh", "dash", "zsh", "ksh", "exec", "nohup", "setsid", "sudo", "env", "source", ".", "command", "time"}
-)
+_STARTERS = word_set("starters")
 _ENDS = re.compile(r"\$\{?[1-9#@*]|\b(?:case|getopts|break|return)\b")
-"""What makes it depend on an argument, or on something else, whether a script goes on."""
+"""Code that makes it depend on a condition whether a script continues."""
 _TRUE = re.compile(
     r"(?:command |builtin |/(?:usr/)?bin/)?(?:true|:)|\(\(\s*[1-9]\d*\s*\)\)|!\s*(?:/(?:usr/)?bin/)?false|test [\w\"']+"
     r"|sleep 0(?:\.\d+)?"
@@ -125,7 +121,7 @@ _SHORT = frozenset({"", "echo", "printf", "true", ":", "test", "[", "false"})
 
 
 def forks_itself(name: str, body: Node) -> bool:
-    """Say whether a function starts itself more than once, or in the background: it doubles for ever."""
+    """Return whether a function starts itself more than once, or in the background: a fork bomb."""
 
     def calls(node: Node) -> int:
         return sum(node_text(n) == name for n in descendants(node, ("command_name",)))
@@ -138,7 +134,7 @@ def _backgrounds(node: Node) -> bool:
 
 
 def restarts(root: Node, path: str) -> bool:
-    """Say whether the script in a file starts that file in the background, in a loop, or more than once."""
+    """Return whether a script starts its own file in the background, in a loop, or more than once."""
     starts = [node for node in descendants(root, ("command",)) if _starts(node, path)]
     if not starts or _ENDS.search(node_text(root)):
         return False
@@ -173,7 +169,7 @@ def _within(node: Node, kinds: Iterable[str]) -> bool:
 
 
 def loops_for_ever(node: Node) -> bool:
-    """Say whether nothing ends a loop, nor holds up its turns."""
+    """Return whether a loop neither ends nor waits."""
     body = node.child_by_field_name("body")
     if body is None:
         return False
@@ -186,7 +182,7 @@ def loops_for_ever(node: Node) -> bool:
 
 
 def _holds_up(node: Node) -> bool:
-    """Say whether a command of a loop waits for something, or ends the loop."""
+    """Return whether a command of a loop waits, or ends the loop."""
     words = node_text(node).split()
     behind = node.next_sibling
     if not words or (behind is not None and behind.type == "&"):
@@ -199,13 +195,13 @@ def _holds_up(node: Node) -> bool:
 
 
 def leaves_running(node: Node) -> bool:
-    """Say whether a piece of script leaves processes in the background."""
+    """Return whether a piece of script leaves processes in the background."""
     waits = any(node_text(n) == "wait" for n in descendants(node, ("command_name",)))
     return not waits and (_backgrounds(node) or _DETACHES.search(node_text(node)) is not None)
 
 
 def endless_input(stage: Node, made: Iterable[ShellCommand]) -> bool:
-    """Say whether a stage of a pipeline writes for ever."""
+    """Return whether a stage of a pipeline writes without end."""
     for command in made:
         zero = any(arg in ("/dev/zero", "/dev/urandom", "/dev/random") for arg in command.args)
         if (
@@ -220,7 +216,7 @@ def endless_input(stage: Node, made: Iterable[ShellCommand]) -> bool:
 
 
 def floods(made: Iterable[ShellCommand]) -> bool | None:
-    """Say whether a stage starts a process for all that it reads at once; None where it lets only a part through."""
+    """Return whether a stage starts processes for all its input at once; None when it limits the input."""
     commands = list(made)
     if any(c.name in _CUTS or (c.name == "sed" and re.search(r"\dq\b", c.text)) for c in commands):
         return None
@@ -242,22 +238,21 @@ SECRET = re.compile(
     r"|(?<![a-z])(?:keys?|pass|pw|pwd_?hash|auth)(?![a-z])"
 )
 """Names of variables that hold secrets."""
-_FILTERS = frozenset(
-    "awk base32 base64 basenc cat cut fold grep head hexdump less more od rev sed sort tail tee tr xxd".split()  # noqa: SIM905 - a table
-)
+_FILTERS = word_set("filters")
 _PRINTERS = frozenset({"echo", "printf", "print"})
 
 
 def prints_secret(node: Node, known: Container[str]) -> bool:
-    """Say whether a command prints a variable of the environment that holds a secret.
+    """Return whether a command prints an environment variable that holds a secret.
 
     Args:
-        known: the variables that the script sets itself.
+        node: the command.
+        known: the variables that the script itself sets.
     """
-    if node_text(node.child_by_field_name("name")) not in _PRINTERS or _goes_elsewhere(node):
+    if node_text(node.child_by_field_name("name")) not in _PRINTERS or _is_captured(node):
         return False
     kinds = ("simple_expansion", "expansion")
-    return any(_reveals(node_text(one), known) for one in descendants(node, kinds))
+    return any(_reveals(node_text(expansion), known) for expansion in descendants(node, kinds))
 
 
 def _reveals(text: str, known: Container[str]) -> bool:
@@ -267,8 +262,8 @@ def _reveals(text: str, known: Container[str]) -> bool:
     return SECRET.search(match[1]) is not None
 
 
-def _goes_elsewhere(node: Node) -> bool:
-    """Say whether what it prints goes into a file, a variable or a program that is no filter."""
+def _is_captured(node: Node) -> bool:
+    """Return whether the output goes into a file, a variable or a program that is not a filter."""
     above: Node | None = node.parent
     inner: Node = node
     while above is not None:

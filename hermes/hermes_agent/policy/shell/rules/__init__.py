@@ -1,32 +1,26 @@
-"""What makes a command dangerous, a module per kind of harm. The keys are those of plugin contract §10.4.
+"""The rules that make a command dangerous. The keys are those of plugin contract §10.4.
 
-Operators keep keys in `command_allowlist`, so a key never changes its text.
+Operators list keys in `command_allowlist`, so a key never changes.
 """
 
 from hermes_agent.policy.shell.rules import files, machine, processes, remote, secrets, services
-from hermes_agent.policy.shell.rules import files as deletion
-from hermes_agent.policy.shell.rules import processes as hardline
-from hermes_agent.policy.shell.rules import processes as own
-from hermes_agent.policy.shell.rules import remote as code
-from hermes_agent.policy.shell.rules import services as publishing
 from hermes_agent.policy.shell.script import ShellRule
 
 __all__ = ["HARDLINE", "RULES", "ShellRule"]
 
 RULES: tuple[ShellRule, ...] = (
-    *(
-        *deletion.DELETION_RULES,
-        *files.RULES,
-        *processes.RULES,
-        *remote.RULES,
-        *services.RULES,
-        *own.OWN_RULES,
-        *machine.RULES,
-    ),
+    *files.DELETION_RULES,
+    *files.RULES,
+    *processes.RULES,
+    *remote.RULES,
+    *services.RULES,
+    *processes.OWN_RULES,
+    *machine.RULES,
     *secrets.RULES,
-    *publishing.PUBLISHING_RULES,
+    *services.PUBLISHING_RULES,
     *secrets.SEARCH_RULES,
     *machine.REACH_RULES,
-    *code.UNKNOWN_CODE_RULES,
+    *remote.UNKNOWN_CODE_RULES,
 )
-HARDLINE: tuple[ShellRule, ...] = hardline.HARDLINE_RULES
+"""The rules in the order of the keys in a verdict."""
+HARDLINE: tuple[ShellRule, ...] = processes.HARDLINE_RULES

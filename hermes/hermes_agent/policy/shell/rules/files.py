@@ -1,7 +1,4 @@
-"""Things that are gone afterwards.
-
-Permissions, disks, and files that other things depend on.
-"""
+"""Rules about files: deletion, permissions, disks, and files on which other things depend."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ WINDOWS = re.compile(r"(?i)(?:cmd(?:\.exe)?)$")
 
 
 def deletes(command: ShellCommand) -> bool:
-    """Say whether the command removes files."""
+    """Return whether a command deletes files."""
     return command.name in REMOVERS
 
 
@@ -86,7 +83,7 @@ def _find_delete(command: ShellCommand) -> bool:
 
 
 def _statements(command: ShellCommand) -> str:
-    """Return what an SQL client is given."""
+    """Return the statements for an SQL client."""
     if not is_a(command.name, "sql"):
         return ""
     return " ".join([command.text, command.stdin or ""])
@@ -111,7 +108,7 @@ def _drop(command: ShellCommand) -> bool:
 
 
 def _without_literals(text: str) -> str:
-    """Return statements without what stands in quotes, where none of them runs that."""
+    """Return statements without quoted text, unless one of them runs it."""
     runs = re.search(r"(?i)\b(?:execute|exec|do|prepare|call)\b", text)
     return text if runs or text.count("'") % 2 else re.sub(r"'[^']*'", "''", text)
 
@@ -127,7 +124,7 @@ def _update_all(command: ShellCommand) -> bool:
 
 
 def _wipes_traces(command: ShellCommand) -> bool:
-    """Say whether the history of a shell or a log of the system is emptied."""
+    """Return whether the history of a shell or a log of the system is emptied."""
     if command.name == "history":
         return command.has_flag("c")
     if command.name == "unset":
@@ -170,7 +167,7 @@ EDITORS = ("sed", "gsed", "ssed")
 
 
 def write_targets(command: ShellCommand) -> Iterator[str]:
-    """Yield the files that redirects write, and those that the options of programs name (`curl -o`)."""
+    """Yield the files that redirects write, and those that options name (`curl -o`)."""
     for redirect in command.redirects:
         if redirect.writes and not redirect.target.text.isdigit():
             yield resolve_place(command, redirect.target.text)
@@ -183,7 +180,7 @@ def write_targets(command: ShellCommand) -> Iterator[str]:
 
 
 def copy_target(command: ShellCommand) -> str:
-    """Return where `cp`, `mv` and the like put something; empty for other commands."""
+    """Return the target of `cp`, `mv` and the like; empty for other commands."""
     if command.name not in COPIERS or not command.operands:
         return ""
     for index, arg in enumerate(command.args[:-1]):
@@ -241,7 +238,7 @@ def _disk_copy(command: ShellCommand) -> bool:
 
 
 def _disks(command: ShellCommand) -> bool:
-    """Say whether an argument is a disk, also as a value: `of=/dev/sda`, `--output=/dev/sda`."""
+    """Return whether an argument is a disk, also as a value: `of=/dev/sda`, `--output=/dev/sda`."""
     return _names_disk(command, command.args)
 
 
@@ -251,7 +248,7 @@ def _names_disk(command: ShellCommand, args: Sequence[str]) -> bool:
 
 
 def _device(command: ShellCommand) -> str:
-    """Return what a program does with the disks that it is given: `reads`, `asks`, or `writes` where no line says."""
+    """Return what a program does with disks among its arguments: `reads`, `asks` or `writes`."""
     program = find_program(command.name)
     if program is None:
         return "writes" if command.name else "reads"
@@ -275,7 +272,7 @@ def _holds(effect: ProgramEffect, given: Arguments) -> bool:
 
 
 def overwrites_disk(command: ShellCommand) -> bool:
-    """Say whether a disk is written to beside its file system, by any program."""
+    """Return whether a program writes to a disk directly and not through its file system."""
     if any(map(is_block_device, (*tee_targets(command), copy_target(command)))):
         return True
     if command.name in COPIERS or command.name in ("dd", "dcfldd"):
@@ -323,7 +320,7 @@ _SAVES = re.compile(
 
 
 def _edits(command: ShellCommand) -> bool:
-    """Say whether an editor or a filter that is given its commands writes a file of the system."""
+    """Return whether an editor or a filter writes a file of the system by its command arguments."""
     name, args = command.name, command.args
     if not any(
         is_system(resolve_place(command, o)) or is_sensitive(resolve_place(command, o)) for o in command.operands
@@ -349,7 +346,7 @@ def _edits(command: ShellCommand) -> bool:
 
 
 def _given(command: ShellCommand) -> Iterator[str]:
-    """Yield the commands that an editor is given as arguments."""
+    """Yield the commands for an editor in its arguments."""
     for before, value in zip(("", *command.args), command.args, strict=False):
         if before in ("-c", "--cmd", "--eval", "-eval", "--execute", "-sc") or value.startswith(("+", "-c")):
             yield value.removeprefix("-c").lstrip("+")
@@ -364,7 +361,7 @@ def _vital(path: str) -> bool:
 
 
 def _begins(command: ShellCommand) -> bool:
-    """Say whether a link that replaces nothing is made, or a project's settings begin as a copy of their example."""
+    """Return whether a new link is made, or settings of a project start as a copy of an example."""
     if command.name == "ln":
         return not command.has_flag("f", "--force")
     sources = command.operands[:-1]
@@ -376,7 +373,7 @@ def _env(path: str) -> bool:
 
 
 def _unpacks_into(command: ShellCommand) -> bool:
-    """Say whether an archive is unpacked over the system."""
+    """Return whether an archive is unpacked into a system directory."""
     program = find_program(command.name)
     if program is None or not program.has("into"):
         return False
@@ -390,7 +387,7 @@ def _unpacks_into(command: ShellCommand) -> bool:
 
 
 def _moves_system(command: ShellCommand) -> bool:
-    """Say whether a directory of the system or a home gets another place, mode or owner, with all in it."""
+    """Return whether a system directory or a home is moved, or its mode or owner changes recursively."""
     places = [resolve_place(command, operand) for operand in command.operands]
     if command.name in ("mv", "gmv"):
         places = places[:-1]

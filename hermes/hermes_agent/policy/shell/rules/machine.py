@@ -1,6 +1,7 @@
-"""What the table marks: programs that are installed, secrets that are shown, data that goes, what runs later.
+"""Rules about the machine: installed programs, shown secrets, destroyed data, later commands.
 
-What reaches out of a project: installed builds, edited trees, stores of keys, the environment, addresses of code.
+The first rules test the marks of the table. The others are about commands that act outside the project: installed
+builds, edited trees, stores of keys, the environment, code from addresses.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ import re
 from hermes_agent.policy.shell.paths import is_system, is_temporary, resolve_place
 from hermes_agent.policy.shell.programs import is_a, subcommand_args
 from hermes_agent.policy.shell.rules.files import EDITORS
-from hermes_agent.policy.shell.script import DESTROYS, INSTALLS, LATER, REVEALS, UNKNOWN, ShellCommand, ShellRule
+from hermes_agent.policy.shell.script import (
+    DESTROYS,
+    INSTALLS,
+    LATER,
+    REVEALS,
+    UNKNOWN,
+    ShellCommand,
+    ShellRule,
+    word_set,
+)
 from hermes_agent.policy.shell.syntax import SECRET
 
 _DATA = re.compile(r"\.(?:sql|db|sqlite3?|csv|tsv|parquet|json|jsonl|xlsx?|mdb|dump|bak|tar|t?gz|zip|img|qcow2)$")
@@ -23,7 +33,7 @@ _PORTS = re.compile(
 _QUERY = re.compile(
     r"_delete_by_query|<delete>|/api/v\d/delete|/flush_?all\b|\?query=(?:drop|truncate|alter|delete)", re.IGNORECASE
 )
-"""How services of data are told to delete over HTTP, and their ports."""
+"""Requests that delete data in database services over HTTP; `_PORTS` has their ports."""
 _TASKS = frozenset({"alembic", "flask", "manage.py", "php", "python", "python3", "rails", "rake"})
 _NOTHING = ("", ":", "true")
 _FLUSHES = re.compile(
@@ -36,7 +46,7 @@ MODES = ("chmod", "chown", "chgrp", "setfacl", "chattr", "chcon")
 
 
 def _empties(command: ShellCommand) -> bool:
-    """Say whether a file of data is left with nothing in it."""
+    """Return whether a data file is emptied."""
     nothing = command.name in _NOTHING or (command.name == "cat" and command.args == ("/dev/null",))
     nothing = nothing and command.stdin is None and not command.before
     nothing = nothing and not any(r.operator == "<" for r in command.redirects)
@@ -55,7 +65,7 @@ def _empties(command: ShellCommand) -> bool:
 
 
 def _deletes_documents(command: ShellCommand) -> bool:
-    """Say whether a service of data is told to delete over HTTP."""
+    """Return whether a request deletes data in a database service over HTTP."""
     if not is_a(command.name, "downloader"):
         return False
     deletes = re.search(r"(?:-X|--request|--method)[= ]?DELETE\b|^\w+ (?:-\S+ )*DELETE ", command.text)
@@ -74,7 +84,7 @@ def _flushes(command: ShellCommand) -> bool:
 
 
 def _opens_tree(command: ShellCommand) -> bool:
-    """Say whether rights or owner change for a tree outside of the working directory, or for the system."""
+    """Return whether mode or owner change for a tree outside the working directory, or for the system."""
     if command.name not in MODES:
         return False
     places = [resolve_place(command, operand) for operand in command.operands]
@@ -84,7 +94,7 @@ def _opens_tree(command: ShellCommand) -> bool:
 
 
 def _machine_wide(command: ShellCommand) -> bool:
-    """Say whether pip changes the packages of the machine."""
+    """Return whether pip changes the packages of the machine."""
     if not re.fullmatch(r"pip[\d.]*", command.name) or command.operands[:1] not in (("install",), ("uninstall",)):
         return False
     root = {"sudo", "doas", "run0", "pkexec", "su"} & set(command.via) and not {"docker", "podman"} & set(command.via)
@@ -107,7 +117,7 @@ def _opens_environment(command: ShellCommand) -> bool:
 
 
 def _lists_environment(command: ShellCommand) -> bool:
-    """Say whether a name of a secret is looked for in the environment."""
+    """Return whether the environment is searched for the name of a secret."""
     if command.name == "printenv":
         return any(map(SECRET.search, command.operands))
     if command.name not in ("grep", "egrep", "fgrep", "rg", "ag", "ack", "awk", "gawk", "sed", "perl"):
@@ -166,9 +176,7 @@ _BROWSER = re.compile(
     r"|[^/]+\.keychain(?:-db)?"
     r"|[^/]+\.kwl|[^/]+\.keyring)$"
 )
-_READERS = frozenset(
-    {"cat", "cp", "gcp", "mv", "base64", "xxd", "strings", "jq", "head", "tail", "less", "tar", "zip", "dd"}
-)
+_READERS = word_set("store-readers")
 _ENVIRONMENT = (
     re.compile(
         r"(?:print|dumps?|post|put|send\w*|write|urlencode|request|urlopen)\s*\((?!\s*len\()"
@@ -179,13 +187,13 @@ _ENVIRONMENT = (
     re.compile(r"\b(?:pp?|puts|print|post\w*|write)\b[^;\n]*\bENV\b(?!\s*\[|\.fetch|\{)"),
     re.compile(r"\b(?:print|say|post|Dumper)\b[^;\n]*%\{?\$?\{?ENV\b"),
 )
-"""The whole environment that is printed or handed to what sends, in Python, JavaScript, Ruby and Perl."""
+"""Code in Python, JavaScript, Ruby and Perl that prints or sends the whole environment."""
 _DECIDES = re.compile(r"(?:init|telinit|runit-init|shutdown|mkfs(?:\.\w+)?|mke2fs|wipefs|blkdiscard)$")
 _FETCHES = re.compile(r"(?:git\+)?(?:https?|ssh|git)://|(?:github|gitlab|bitbucket|gist):|npm:|jsr:")
 
 
 def _installs_build(command: ShellCommand) -> bool:
-    """Say whether what was built goes into the machine."""
+    """Return whether a build is installed on the machine."""
     operands = command.operands
     install = command.name in _MAKES and any(re.match(r"install(?:-\w+|/\w+)?$", o) for o in operands)
     install = install or (command.name == "cmake" and "--install" in command.args)
@@ -204,7 +212,7 @@ def _installs_build(command: ShellCommand) -> bool:
 
 
 def _edits_tree(command: ShellCommand) -> bool:
-    """Say whether many files outside of the working directory are changed in place."""
+    """Return whether many files outside the working directory are changed in place."""
     if not {"find -exec", "xargs", "parallel"} & set(command.via):
         return False
     edits = command.name in EDITORS and (
@@ -219,7 +227,7 @@ def _edits_tree(command: ShellCommand) -> bool:
 
 
 def _takes_store(command: ShellCommand) -> bool:
-    """Say whether a whole directory of keys is copied, or what a browser or a ring of keys stores is read."""
+    """Return whether a directory of keys is copied, or a store of a browser or a keyring is read."""
     named = [resolve_place(command, operand) for operand in command.operands]
     sources = named[:-1] if command.name in ("cp", "gcp", "mv", "gmv", "rsync", "install") else named
     if command.name in _TAKERS and any(map(_STORE.search, (path.rstrip("/") for path in sources))):
@@ -233,7 +241,7 @@ def _takes_store(command: ShellCommand) -> bool:
 
 
 def _makes_key(command: ShellCommand) -> bool:
-    """Say whether ssh-keygen writes a key among those of the user."""
+    """Return whether ssh-keygen writes a key to the keys of the user."""
     if command.name != "ssh-keygen" or command.has_flag("lyBFHR"):
         return False
     files = [b for a, b in itertools.pairwise(command.args) if re.fullmatch(r"-\w*f", a)]
@@ -246,7 +254,7 @@ def _shows_environment(command: ShellCommand) -> bool:
 
 
 def _decided_later(command: ShellCommand) -> bool:
-    """Say whether a program that ends the machine or a disk is told only when it runs what to do."""
+    """Return whether a variable decides what a program does that can end the machine or a disk."""
     if _DECIDES.match(command.name):
         return any(UNKNOWN in operand for operand in command.operands)
     if command.name in ("dd", "dcfldd"):
@@ -259,7 +267,7 @@ def _decided_later(command: ShellCommand) -> bool:
 
 
 def _from_address(command: ShellCommand) -> bool:
-    """Say whether code from an address is fetched and run at once."""
+    """Return whether code from an address is fetched and run at once."""
     operands = command.operands
     if command.name == "go":
         return operands[:1] == ("run",) and any(re.match(r"[\w.-]+\.\w+/.*@", o) for o in operands[1:2])

@@ -1,8 +1,8 @@
-"""Processes that end, the agent's own among them.
+"""Rules about processes, about the agent itself, and the hard-line list.
 
-The agent's own command line and state: what would change the rules that it works under.
-
-What never happens, whatever anybody allowed. Source: plugin contract §10.3.
+- `RULES`: processes that are killed, also those of the agent.
+- `OWN_RULES`: the command line and state of the agent, which hold the rules under which it works.
+- `HARDLINE_RULES`: commands that never run, whatever is allowed. Source: plugin contract §10.3.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from hermes_agent.policy.shell.paths import (
 )
 from hermes_agent.policy.shell.programs import is_a, subcommand_args
 from hermes_agent.policy.shell.rules.files import copy_target, overwrites_disk, tee_targets, write_targets
-from hermes_agent.policy.shell.script import ShellCommand, ShellRule
+from hermes_agent.policy.shell.script import ShellCommand, ShellRule, word_set
 
 HERMES = re.compile(r"hermes|\bgateway\b")
 HARMLESS_SIGNALS = frozenset(("0", "1", "HUP", "10", "USR1", "12", "USR2", "17", "CHLD", "18", "CONT", "19", "STOP"))
-"""Signals that process 1 outlives: it reads its settings again, or ignores them."""
+"""Signals that do not end process 1: it loads its settings again, or ignores them."""
 BACKGROUND = frozenset({"nohup", "setsid", "disown", "screen", "tmux"})
 
 
 def kills_all(command: ShellCommand) -> bool:
-    """Say whether every process is meant."""
+    """Return whether a command kills every process."""
     if command.name == "kill":
         each = any(operand.removeprefix("/proc/") == EVERY_PROCESS for operand in command.operands)
         return each or ("-1" in command.args[1:] and "-l" not in command.args)
@@ -43,7 +43,7 @@ def kills_all(command: ShellCommand) -> bool:
 
 
 def ends_first_process(command: ShellCommand) -> bool:
-    """Say whether process 1 gets a signal that makes it end, or the machine with it."""
+    """Return whether process 1 gets a signal that ends it or the machine."""
     if command.name != "kill" or command.has_flag("lL", "--list", "--table"):
         return False
     args = [arg for arg in command.args if arg != "--"]
@@ -133,7 +133,7 @@ RULES = (
 
 
 OWN = "change the agent's own settings, permissions or state"
-"""Key of such a command; the user is asked about each."""
+"""Key of a command that changes the agent itself; the user is asked about each call."""
 
 _READS: dict[str, frozenset[str]] = {
     "config": frozenset({"check", "show", "get", "path"}),
@@ -152,25 +152,20 @@ _READS: dict[str, frozenset[str]] = {
     "rollback": frozenset({"list", "diff"}),
     "state": frozenset({"check", "restore-points"}),
 }
-"""Subcommands of `hermes` that change nothing; an action that is not listed counts as a change."""
+"""Subcommands of `hermes` with the actions that change nothing; any other action counts as a change."""
 _READ_ALL = frozenset({"completion", "doctor", "insights", "logs", "send"})
 _PROGRAMS = frozenset({"hermes", ".hermes-wrapped", "hermes_agent"})
 _STATE = re.compile(
     r"(?:^|[/\"'(=,:@\s])\.hermes(?:/profiles/[^/]+)?(?:/?$|/?[\"'*]|/(?:config\.yaml|\.env|auth\.json|api_server\.key"
     r"|plugins_trust\.json|state\.db|pairing|cron|hooks|plugins|scripts|profiles|restore-points)(?![\w-]))"
 )
-_READERS = frozenset(
-    """
-    basename cat cd cmp cut diff dirname du echo egrep fgrep file grep head jq ls md5sum nl popd printf pushd readlink
-    realpath rg sha256sum stat strings tail test tree wc yq [
-    """.split()  # noqa: SIM905 - a table
-)
-"""Programs that change no file that they are given."""
+_READERS = word_set("home-readers")
+"""Programs that change no file among their arguments."""
 _FIND_ACTIONS = ("-delete", "-exec", "-ok", "-fprint", "-fls")
 
 
 def _changes(args: Sequence[str]) -> bool:
-    """Say whether `hermes` with these arguments may change something: it does so unless it is known to read."""
+    """Return whether `hermes` with these arguments may change something."""
     if args[:1] in (["--version"], ["--help"], ["-h"]) or (args[-1:] in (["--help"], ["-h"]) and "--" not in args):
         return False
     group = args[0] if args else ""
@@ -197,7 +192,7 @@ def _runs_itself(command: ShellCommand) -> bool:
 
 
 def _after_options(args: list[str]) -> list[str]:
-    """Return the arguments without the profile before the subcommand."""
+    """Return the arguments without a profile option before the subcommand."""
     while args and args[0].startswith("-p"):
         args = args[2:] if args[0] == "-p" else args[1:]
     return args
@@ -239,26 +234,26 @@ _METHOD = re.compile(
     r"|ksmserver.*\blogout\b",
     re.IGNORECASE | re.DOTALL,
 )
-"""What managers of the machine are told over D-Bus."""
+"""Calls over D-Bus that end or suspend the machine."""
 
 
 _FORMAT = re.compile(
     r"UDisks2.*\b(?:Format|CreatePartition\w*|DeletePartition|Erase|SecureErase|Sanitize)\b", re.DOTALL
 )
 _MACHINE = frozenset({"/proc/sysrq-trigger", "/sys/power/state", "/sys/power/disk"})
-"""Files that put the machine to sleep or end it, whatever is written."""
+"""Files in which any write suspends or ends the machine."""
 BUS = ("dbus-send", "busctl", "gdbus", "qdbus", "qdbus6", "qdbus-qt5")
 
 
 def _removed(command: ShellCommand, which: Callable[[str], bool]) -> bool:
-    """Say whether a whole tree of that kind goes."""
+    """Return whether a whole tree of a kind is removed."""
     if command.name in ("mv", "gmv", "rename", "prename", "file-rename", "perl-rename", "rename.ul"):
         return _moved(command, which)
     if command.name in ("rm", "grm", "srm", "shred"):
         whole = (
             command.has_flag("rR", "--recursive", "--no-preserve-root")
             or (command.name == "shred" and "find -exec" in command.via)
-            or "xargs" in command.via  # what `find` lists stands for all below it
+            or "xargs" in command.via  # the output of `find` stands for all files below
         )
         return whole and any(which(resolve_place(command, operand)) for operand in command.operands)
     if command.name == "find" and ("-delete" in command.args or any(a == "rm" for a in command.args)):
@@ -285,7 +280,7 @@ def _removed(command: ShellCommand, which: Callable[[str], bool]) -> bool:
 
 
 def _takes_away(command: ShellCommand) -> bool:
-    """Say whether what is named goes into an archive, to another machine, the trash or another place."""
+    """Return whether files move into an archive, to another machine, the trash or another place."""
     args, verb = command.args, command.operands[:1]
     if command.name == "rsync":
         return "--remove-source-files" in args and not command.has_flag("n", "--dry-run")
@@ -303,7 +298,7 @@ def _takes_away(command: ShellCommand) -> bool:
 
 
 def _loses_home(command: ShellCommand) -> bool:
-    """Say whether a user's home goes with the user, or to another place."""
+    """Return whether the home of a user is removed with the user, or moved."""
     if command.name in ("userdel", "deluser"):
         return command.has_flag(
             "r" if command.name == "userdel" else "", "--remove", "--remove-home", "--remove-all-files"
@@ -312,7 +307,7 @@ def _loses_home(command: ShellCommand) -> bool:
 
 
 def _moved(command: ShellCommand, which: Callable[[str], bool]) -> bool:
-    """Say whether it goes from where it belongs; what only lies in it may, but for that of the root and the system."""
+    """Return whether a place of a kind is moved; files in it may move, but not those of the root."""
     places = [resolve_place(command, operand) for operand in command.operands]
     named = command.has_flag("t", "--target-directory") or not command.name.endswith("mv")
     places = places if named else places[:-1]
@@ -332,7 +327,7 @@ def _mkfs(command: ShellCommand) -> bool:
 
 
 def _volumes(command: ShellCommand) -> bool:
-    """Say whether a pool takes disks that are named without their directory, or a group of volumes goes unasked."""
+    """Return whether a pool takes over disks without `/dev/`, or a volume group is removed by force."""
     if command.name == "zpool" and command.operands[:1] == ("labelclear",):
         return True
     if command.name == "zpool":
@@ -347,7 +342,7 @@ def _dd(command: ShellCommand) -> bool:
 
 
 def _bomb(command: ShellCommand) -> bool:
-    """Say whether a program in another language forks for ever."""
+    """Return whether code in another language forks without end."""
     loops = r"fork\s*(?:\(\))?\s*while|while\s*\(?\s*(?:1|True|true)\s*\)?.*\bfork\b|loop\s*\{\s*fork"
     return is_a(command.name, "interpreter") and bool(re.search(loops, command.text, re.DOTALL))
 

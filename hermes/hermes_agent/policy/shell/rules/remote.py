@@ -1,7 +1,4 @@
-"""Code that the detector does not read, and programs that it does not know: they may do anything.
-
-Code that nobody has read: downloaded, decoded, or made up while the command runs.
-"""
+"""Rules about code that is not judged: unknown, downloaded, decoded, or computed at run time."""
 
 from __future__ import annotations
 
@@ -14,7 +11,16 @@ from hermes_agent.policy.shell.expansion import output_of
 from hermes_agent.policy.shell.paths import is_project_env, is_sensitive, resolve_place
 from hermes_agent.policy.shell.programs import is_a, is_undecided, unknown_label
 from hermes_agent.policy.shell.rules.files import write_targets
-from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNDETERMINED, UNKNOWN, UNLISTED, ShellCommand, ShellRule
+from hermes_agent.policy.shell.script import (
+    LIBRARY,
+    NETWORK,
+    UNDETERMINED,
+    UNKNOWN,
+    UNLISTED,
+    ShellCommand,
+    ShellRule,
+    word_set,
+)
 
 PROGRAM = "unknown program"
 _CODE = (
@@ -23,53 +29,21 @@ _CODE = (
 )
 UNKNOWN_CODE_RULES = (*_CODE, ShellRule(PROGRAM, lambda command: UNLISTED in command.marks, unknown_label))
 UNKNOWN_KEYS = frozenset(rule.key for rule in _CODE)
-"""Keys of commands whose text does not tell what runs."""
+"""Keys of commands for which the text does not show what runs."""
 
 
 def is_unknown(key: str) -> bool:
-    """Say whether a key is that of a command neither known to be dangerous nor to be harmless."""
+    """Return whether a key means that a command is not known, and not that it is dangerous."""
     return key in UNKNOWN_KEYS or key.startswith(f"{PROGRAM}: ")
 
 
-WELL_KNOWN = frozenset(
-    [
-        "ssh-agent",
-        "gpg-agent",
-        "keychain",
-        "dircolors",
-        "direnv",
-        "pyenv",
-        "rbenv",
-        "nodenv",
-        "fnm",
-        "brew",
-        "starship",
-        "zoxide",
-        "opam",
-        "conda",
-        "luarocks",
-        "mise",
-        "minikube",
-        "docker-machine",
-        "thefuck",
-        "atuin",
-        "register-python-argcomplete",
-        "pip",
-        "npm",
-        "kubectl",
-        "gh",
-        "resize",
-        "tset",
-        "locale",
-        "getopt",
-    ]
-)
-"""Programs whose output is made to be evaluated."""
+WELL_KNOWN = word_set("shell-setup")
+"""Programs with output for `eval`."""
 SOURCING = frozenset({"source", ".", "eval"})
 
 
 def _runs_stdin(command: ShellCommand) -> bool:
-    """Say whether the command runs what it reads."""
+    """Return whether a command runs its input."""
     runner = is_a(command.name, "shell") or is_a(command.name, "interpreter")
     if not runner:
         return command.name in ("source", ".") and command.operands[:1] in (("/dev/stdin",), ("-",))
@@ -123,7 +97,7 @@ def _encoded_powershell(command: ShellCommand) -> bool:
 
 
 def download_targets(command: ShellCommand) -> Iterator[str]:
-    """Yield the files that a download is written to."""
+    """Yield the files to which a download is written."""
     if is_a(command.name, "downloader"):
         yield from write_targets(command)
         if command.name == "wget" or command.has_flag("O", "--remote-name"):
@@ -139,7 +113,7 @@ def _evaluates_download(command: ShellCommand) -> bool:
 
 
 def _opens_shell(command: ShellCommand) -> bool:
-    """Say whether a shell's input and output go to another machine."""
+    """Return whether input and output of a shell are connected to another machine."""
     if command.name in ("nc", "ncat", "netcat"):
         fed = any(is_a(c.name, "shell") for c in command.before)
         return fed or command.has_flag("e", "--exec", "--sh-exec") or (command.name == "ncat" and command.has_flag("c"))
@@ -153,7 +127,7 @@ def _opens_shell(command: ShellCommand) -> bool:
 
 
 def _forwards(command: ShellCommand) -> bool:
-    """Say whether a connection opens a port of this machine to another one, or stays as a channel in the background."""
+    """Return whether a connection forwards a port to this machine, or stays open in the background."""
     options = "".join(a[1:] for a in command.args if re.fullmatch(r"-[46AfgNnTqvCRLDk]+\d*", a))
     return "R" in options or ("f" in options and bool({"L", "D"} & set(options)))
 
@@ -171,7 +145,7 @@ def _is_secret(command: ShellCommand, text: str) -> bool:
 
 
 def _shows_secrets(command: ShellCommand) -> bool:
-    """Say whether what a command prints is secret."""
+    """Return whether the output of a command is secret."""
     if command.name in ("env", "printenv", "set") and not command.operands:
         return True
     exports = any(arg.startswith("--export-secret") for arg in command.args)
@@ -198,7 +172,7 @@ def _sends_secrets(command: ShellCommand) -> bool:
 
 
 def _piped_unknown(command: ShellCommand) -> bool:
-    """Say whether a shell runs what another command writes, and that cannot be told."""
+    """Return whether a shell runs the unknown output of another command."""
     if not (is_a(command.name, "shell") or command.name in ("source", ".")):
         return False
     sources = [
@@ -213,7 +187,7 @@ def _piped_unknown(command: ShellCommand) -> bool:
 
 
 def _computed(command: ShellCommand) -> bool:
-    """Say whether what runs is only known when it runs."""
+    """Return whether the running command decides what runs."""
     if _piped_unknown(command):
         return True
     made = {c.name for word in command.words[1:] for c in word.substituted}

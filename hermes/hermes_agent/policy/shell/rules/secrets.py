@@ -1,7 +1,4 @@
-"""Credentials that are looked for over a home or the machine.
-
-Files that leave the machine, and files of credentials that are read.
-"""
+"""Rules about secrets: searches for credentials, reads of credential files, uploads of files."""
 
 from __future__ import annotations
 
@@ -12,14 +9,14 @@ from collections.abc import Iterator
 from hermes_agent.policy.shell.expansion import output_of
 from hermes_agent.policy.shell.paths import is_credential, is_temporary, resolve_place
 from hermes_agent.policy.shell.programs import is_a
-from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, ShellCommand, ShellRule
+from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, ShellCommand, ShellRule, word_set
 
 _SHAPES = re.compile(
     r"AKIA|ASIA\[|BEGIN .*KEY|BEGIN.{0,20}PRIVATE|PRIVATE KEY|passw|passwd|secret|api.{0,6}key|access.{0,6}key|token"
     r"|gh[pousr]_|github_pat|xox[a-z\[]|sk-|AIza|credential|ssh-rsa|aws_|mnemonic|seed phrase",
     re.IGNORECASE,
 )
-"""What is searched for in texts by who wants keys."""
+"""Patterns of a search for keys in texts."""
 _FILES = re.compile(
     r"id_(?:rsa|dsa|ecdsa|ed25519)|\.kdbx?\b|credentials?\b|[._]netrc|wallet|keystore|\.ppk\b|\.p12\b|\.pfx\b|\.jks\b|\.pgpass"
     r"|\.git-credentials|\.htpasswd|authorized_keys|\.gnupg|secring|\.ovpn\b|passwords?\b|secrets?\b|tokens?\b|login.?data|key[34]\.db"
@@ -27,18 +24,13 @@ _FILES = re.compile(
     re.IGNORECASE,
 )
 _MAYBE = re.compile(r"\.pem\b|\.key\b|\.env\b|\.npmrc|\.crt\b|\.asc\b|_history|\.conf\b", re.IGNORECASE)
-"""Files that hold keys or not: it counts when they are read."""
+"""Files that may hold keys: a search counts when it also reads them."""
 _OUTSIDE = re.compile(r"/$|/\*|~|\.\.|/(?:home|root|etc|var|opt|srv|mnt|media|run|Users|proc|data|boot|backup)(?:/|$)")
 _ALWAYS = frozenset({"rg", "ag", "ack", "ugrep", "rgrep", "ripgrep"})
 _GREPS = frozenset({"grep", "egrep", "fgrep", "zgrep", "pcregrep"})
 _FINDS = frozenset({"find", "gfind", "fd", "fdfind", "locate", "mlocate", "plocate", "mdfind"})
 _TESTS = frozenset({"-name", "-iname", "-path", "-ipath", "-wholename", "-regex", "-iregex", "-lname"})
-_SEARCH_READERS = frozenset(
-    """
-    cat bat head tail less more strings grep egrep rg cp mv tar zip
-    base64 xxd od awk sed rsync scp curl openssl
-    """.split()  # noqa: SIM905 - a table
-)
+_SEARCH_READERS = word_set("search-readers")
 _RUNS = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
 
 
@@ -48,7 +40,7 @@ def _outside(command: ShellCommand, path: str) -> bool:
 
 
 def _greps(command: ShellCommand) -> bool:
-    """Say whether texts outside of the working directory are searched for keys."""
+    """Return whether texts outside the working directory are searched for keys."""
     whole = command.name in _ALWAYS or (command.name in _GREPS and command.has_flag("rR", "--recursive"))
     found = "find -exec" in command.via or "xargs" in command.via
     if not whole and not (found and command.name in _GREPS):
@@ -60,7 +52,7 @@ def _greps(command: ShellCommand) -> bool:
 
 
 def _named(command: ShellCommand, which: re.Pattern[str]) -> bool:
-    """Say whether files of some names are looked for outside of the working directory."""
+    """Return whether files with certain names are searched outside the working directory."""
     if command.name not in _FINDS or "-delete" in command.args:
         return False
     if command.name in ("find", "gfind"):
@@ -85,14 +77,8 @@ def _finds(command: ShellCommand) -> bool:
 SEARCH_RULES = (ShellRule("search for credentials outside the working directory", lambda c: _greps(c) or _finds(c)),)
 
 
-_READERS = frozenset(
-    """
-    . ack ag awk base32 base64 basenc bat batcat bzip2 cat column cp cut dd diff egrep fgrep fold gawk gcp gpg grep gzip
-    head hexdump install jq less ln mapfile more mv nano nl od openssl pandoc paste pr readarray rev rg rsync sed shuf
-    sort split strings tac tail tar tee tr tsort uniq vi view vim xclip xsel xxd xz yq zip zstd 7z pbcopy wl-copy
-    """.split()  # noqa: SIM905 - a table
-) - {"."}
-"""Programs that show or copy the content of a file that they are given."""
+_READERS = word_set("file-readers")
+"""Programs that print or copy the content of a file."""
 _COPIERS = frozenset({"cp", "gcp", "mv", "ln", "install", "rsync"})
 _UPLOADS = re.compile(r"(?:-T|--upload-file|--post-file|--body-file)(?:=|$)|-T.")
 _FORMS = re.compile(r"(?:-F|--form|-d|--data|--data-binary|--data-raw|--data-urlencode|--json)$")
@@ -107,7 +93,7 @@ def _reads_credential(command: ShellCommand) -> bool:
     if command.name not in _READERS:
         return False
     if command.name == "diff" and any(re.search(r"\.(?:example|sample|template|dist)$", o) for o in command.operands):
-        return False  # which settings are missing
+        return False  # it shows which settings are missing
     given = command.operands[:-1] if command.name in _COPIERS else command.operands
     if command.name == "dd":
         given = tuple(arg[3:] for arg in command.args if arg.startswith("if="))
@@ -115,14 +101,14 @@ def _reads_credential(command: ShellCommand) -> bool:
 
 
 def _fed_from_file(command: ShellCommand) -> bool:
-    """Say whether the content of a file comes in."""
+    """Return whether the input is the content of a file."""
     if any(r.operator == "<" and r.target.text != "/dev/null" for r in command.redirects):
         return True
     return bool(command.before) and command.stdin is None and output_of(command.before[-1]) is None
 
 
 def _bodies(command: ShellCommand) -> Iterator[str]:
-    """Yield what the options of an HTTP client give as a body or a part of a form."""
+    """Yield the bodies and form parts in the options of an HTTP client."""
     yield from (b for a, b in itertools.pairwise(command.args) if _FORMS.match(a))
     yield from (match[1] for arg in command.args if (match := _FORM.match(arg)))
 
@@ -156,7 +142,7 @@ def _copies_out(command: ShellCommand) -> bool:
 
 
 def _in_name(command: ShellCommand) -> bool:
-    """Say whether the content of a file is asked for as the name of a host, or stands in an address."""
+    """Return whether the content of a file becomes part of a host name or an address."""
     words = command.words[1:] if command.name in _DNS else ()
     if is_a(command.name, "downloader"):
         given = zip(command.words, command.words[1:], strict=False)

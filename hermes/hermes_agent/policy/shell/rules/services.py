@@ -1,6 +1,6 @@
-"""Services, containers, version control, other users.
+"""Rules about services, containers, version control, users, and what leaves the machine.
 
-What leaves the machine for everybody, or reaches many machines: packages, images, objects, servers.
+`PUBLISHING_RULES` are about packages, images, objects and servers that others reach, and commands on many machines.
 """
 
 from __future__ import annotations
@@ -11,21 +11,16 @@ from collections.abc import Iterator
 
 from hermes_agent.policy.shell.paths import is_home, is_root, is_system_directory, resolve_place
 from hermes_agent.policy.shell.programs import is_a, subcommand_args
-from hermes_agent.policy.shell.script import CHANGES, ShellCommand, ShellRule
+from hermes_agent.policy.shell.script import CHANGES, ShellCommand, ShellRule, word_set
 
 STOPPING = frozenset(["stop", "restart", "disable", "mask", "kill", "try-restart", "reload-or-restart", "isolate"])
 LIFECYCLE = frozenset({"restart", "stop", "kill", "down", "rm"})
-ACCOUNTS = frozenset(
-    (
-        *("useradd", "adduser", "usermod", "userdel", "deluser", "passwd", "chpasswd", "chsh"),
-        *("groupadd", "groupdel", "groupmod", "gpasswd", "visudo", "vipw"),
-    )
-)
+ACCOUNTS = word_set("account-programs")
 _RIGHTS = re.compile(
     r"--privileged$|--cap-add[= ]?(?:ALL|SYS_\w+)|--pid[= ]?host|--security-opt[= ]?(?:apparmor|seccomp)[=:]unconfined"
     r"|(?:--volume=|-v)?(?:/|/etc|/root|/dev|/proc|/sys|/boot|(?:/var)?/run/docker\.sock)/?:|.*(?:source|src)=/(?:,|$)"
 )
-"""Options of a container that give it the machine."""
+"""Options that give a container control over the machine."""
 ENGINES = ("docker", "podman", "nerdctl")
 
 
@@ -54,7 +49,7 @@ def _container(command: ShellCommand) -> bool:
 
 
 def _git(command: ShellCommand) -> tuple[str, ...]:
-    """Return the subcommand and its arguments; empty for other programs."""
+    """Return the subcommand of git with its arguments; empty for other programs."""
     if command.name != "git":
         return ()
     return subcommand_args(command)
@@ -84,7 +79,7 @@ _REMOTE_SETTING = re.compile(r"(?:remote\..+\.(?:push)?url|url\..+\.(?:push)?ins
 
 
 def _pushes_elsewhere(command: ShellCommand) -> bool:
-    """Say whether git pushes everything or to an address, or a remote gets another one."""
+    """Return whether git pushes all branches or to an address, or changes the address of a remote."""
     operands = [arg for arg in _git(command) if not arg.startswith("-")]
     if operands[:2] == ["remote", "set-url"]:
         return True
@@ -164,7 +159,7 @@ def _destroys_resources(command: ShellCommand) -> bool:
 
 
 def _owns_machine(command: ShellCommand) -> bool:
-    """Say whether a container is given the rights or the files of the machine."""
+    """Return whether a container gets the rights or the files of the machine."""
     if command.name not in ENGINES or command.operands[:1] not in (("run",), ("create",)):
         return False
     pairs = [*command.args, *(" ".join(pair) for pair in itertools.pairwise(command.args))]
@@ -199,7 +194,7 @@ def _lowers_guard(command: ShellCommand) -> bool:
 
 
 def _sudo_shell(command: ShellCommand) -> bool:
-    """Say whether sudo opens a shell to work on in."""
+    """Return whether sudo opens an interactive shell."""
     return "sudo" in command.via[-1:] and (
         (command.name == "su" and not command.has_flag("c", "--command"))
         or (is_a(command.name, "shell") and not command.args and command.stdin is None and not command.before)
@@ -213,7 +208,7 @@ def _schedules(command: ShellCommand) -> bool:
 
 
 def _sudo_flags(command: ShellCommand) -> str:
-    """Return the short options that come before the command of sudo."""
+    """Return the short options of sudo before its command."""
     found = ""
     if command.name == "sudo":
         args = list(command.args)
@@ -238,7 +233,7 @@ NEW_REMOTE = "git push to a new place, or of everything"
 
 
 def git_remotes(command: ShellCommand) -> tuple[str, str]:
-    """Return the remote that a command adds, and the one that it pushes to; empty for none."""
+    """Return the remote that a command adds, and the one to which it pushes; "" for none."""
     operands = [arg for arg in _git(command) if not arg.startswith("-")]
     added = operands[2] if operands[:2] == ["remote", "add"] and len(operands) > 3 else ""
     return added, operands[1] if operands[:1] == ["push"] and len(operands) > 1 and _push(command) else ""
@@ -308,23 +303,12 @@ _PUSHES = {
     "s5cmd": r"(?:cp|mv|sync)\b.* s3://\S*$",
     "azcopy": r"(?:copy|cp|sync)\b",
 }
-"""What programs are told to put where others have it; arguments are matched from the first that is no option."""
+"""Arguments with which programs publish something, matched from the first that is not an option."""
 _NAMED = {name: re.compile(pattern) for names, pattern in _PUSHES.items() for name in names.split()}
 _DRY = ("--dry-run", "--dryrun", "-n", "--help", "-h", "--version")
-_HOSTS = frozenset(
-    """
-    parallel-ssh pssh pdsh clush dsh mussh cssh csshx clusterssh
-    prsync pnuke parallel-scp parallel-rsync gsh taktuk
-    """.split()  # noqa: SIM905 - a table
-)
+_HOSTS = word_set("parallel-shells")
 _ONLY_SHOWS = ("--syntax-check", "--check", "-C", "--version", "--help", "-h", "--list", "-l")
-_SERVERS = frozenset(
-    """
-    serve http-server live-server browser-sync darkhttpd webfsd webfs
-    miniserve httpd thttpd twistd caddy ruby rclone dufs sfz updog
-    droopy gohttpserver simple-http-server static-web-server lighttpd
-    """.split()  # noqa: SIM905 - a table
-)
+_SERVERS = word_set("file-servers")
 _ENGINE = re.compile(
     r"(?:docker|podman|containerd|crio|lxd|incus|unix\.socket)[\w./-]*\.sock(?:et)?|/(?:lxd|incus)/unix\.socket"
 )
@@ -367,7 +351,7 @@ def _uploads_packages(command: ShellCommand) -> bool:
 
 
 def _many_hosts(command: ShellCommand) -> bool:
-    """Say whether a command runs on several machines at once."""
+    """Return whether a command runs on several machines at once."""
     if command.name in _HOSTS:
         return bool(command.operands) and not {"--help", "--version", "-V"} & set(command.args)
     if command.name in ("ansible", "ansible-playbook"):
@@ -383,7 +367,7 @@ def _many_hosts(command: ShellCommand) -> bool:
 
 
 def _drives_engine(command: ShellCommand) -> bool:
-    """Say whether a container engine is told over its socket to change something."""
+    """Return whether a request to the socket of a container engine changes something."""
     text = command.text
     if command.name in ("nc", "ncat", "socat", "nc.openbsd"):
         return _ENGINE.search(text) is not None
@@ -396,7 +380,7 @@ def _drives_engine(command: ShellCommand) -> bool:
 
 
 def _serves_home(command: ShellCommand) -> bool:
-    """Say whether a server shows a home, the root or a directory of the system to other machines."""
+    """Return whether a server offers a home, the root or a system directory to other machines."""
     args, text = command.args, command.text
     if re.search(r"(?:localhost|127\.0\.0\.1|\[?::1\]?)(?=[:\s]|$)", text):
         return False
