@@ -11,9 +11,11 @@
   detect-secrets,
   httpx,
   jsonschema,
+  markdown-it-py,
   openai,
   prompt-toolkit,
   publicsuffixlist,
+  pygments,
   pyyaml,
   # For published plugins that import it without saying so; the agent does not.
   requests,
@@ -58,9 +60,11 @@ buildPythonPackage {
     detect-secrets
     httpx
     jsonschema
+    markdown-it-py
     openai
     prompt-toolkit
     publicsuffixlist
+    pygments
     pyyaml
     requests
     rich

@@ -177,7 +177,7 @@ def test_every_package_has_its_unit_tests() -> None:
 DECLARING = {
     "agent/session_commands.py",
     "app/control_operations.py",
-    "console/console.py",
+    "console/slash_commands.py",
     "gateway/chat_commands.py",
     "host/features.py",
     "mcp/servers.py",

@@ -8,62 +8,63 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import pexpect
 import pytest
 
 from attack.test_secrets import FORMS, MARKER, Peer, inner, kept, served, settle, squeezed
-from worlds import HERMES, environment
+from terminal_screen import PROMPT, SPINNER, TerminalScreen
 
-PROMPT = "❯"
-OPENS, CLOSES = "\x1b[?2004h", "\x1b[?2004l"
-"""Sent when a line begins to be typed, and when it is done."""
-EDITED = re.compile(rf"{re.escape(OPENS)}.*?{re.escape(CLOSES)}", re.DOTALL)
-"""The line while it is typed, which shows what is typed."""
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[()][A-Z0-9]|[\r\x07]")
 TRIED = list(FORMS) if os.environ.get("HERMES_ATTACK_FULL") == "1" else ["plain", "base64"]
 TYPED = ("my key is {} today", "/title {}", "/model {}", "/resume {}", "/{}", "/undo", "/context", "/usage", "/status")
 """What a user types; `{}` is the secret on one line."""
 
 
 class Console:
-    """A user at `hermes` in a terminal of 200 columns."""
+    """A user at `hermes` in a terminal that is too wide for a line to wrap."""
 
-    def __init__(self, home: Path, *arguments: str) -> None:
-        self.process = pexpect.spawn(
-            HERMES,
-            list(arguments),
-            env=environment(home, TERM="xterm", PROMPT_TOOLKIT_NO_CPR="1"),  # type: ignore[arg-type]
-            cwd=str(home.parent),
-            encoding="utf-8",
-            dimensions=(40, 200),
-            timeout=60,
-        )
-        self.raw = ""
+    def __init__(self, home: Path) -> None:
+        self._terminal = TerminalScreen(home, columns=900, rows=50)
+        self._rows: dict[str, None] = {}
+        """All rows that were ever shown, but for the input, which shows what is typed."""
+        self._ready()
 
-    def _until(self, *texts: str) -> int:
-        found = self.process.expect_exact(list(texts))
-        self.raw += self.process.before + self.process.after
-        return int(found)
+    def _ready(self) -> None:
+        """Wait for the end of the turn or command, and allow what is asked on the way."""
+        while True:
+            self._terminal.until(self._sees_prompt_or_question, "the prompt")
+            if not any("[o] Allow once" in row for row in self._terminal.visible()):
+                return
+            self._terminal.type("o")
+            self._terminal.until(lambda: self._note() and not self._asks(), "the end of the question")
 
-    def ready(self) -> None:
-        """Wait for the prompt, and allow what is asked on the way."""
-        self._until(OPENS)
-        while self._until("Allow?", PROMPT) == 0:
-            self.say("o")
-            self._until(OPENS)
+    def _asks(self) -> bool:
+        return any("[o] Allow once" in row for row in self._terminal.visible())
+
+    def _note(self) -> bool:
+        self._rows |= dict.fromkeys(row for row in self._terminal.visible() if not row.startswith(PROMPT))
+        return True
+
+    def _sees_prompt_or_question(self) -> bool:
+        self._note()
+        rows = self._terminal.visible()
+        is_working = any(c in SPINNER for row in rows for c in row)
+        return self._asks() or (not is_working and PROMPT in rows)
 
     def say(self, line: str) -> None:
-        """Type a line."""
-        self.process.send(line + "\r")
-        self._until(CLOSES)
+        """Type a line, and wait until it was handled."""
+        count = self._prompts()
+        self._terminal.type(line + "\r")
+        self._terminal.until(lambda: self._note() and self._prompts() > count, "the message")
+        self._ready()
+
+    def _prompts(self) -> int:
+        """Return the number of messages that are shown, and of inputs."""
+        return sum(row.startswith(PROMPT) for row in self._terminal.text().splitlines())
 
     def leave(self) -> str:
-        """Leave; return all that was shown but for the lines while they were typed."""
-        self.process.sendeof()
-        self.process.expect(pexpect.EOF)
-        self.raw += self.process.before
-        self.process.close()
-        return ESCAPES.sub("", EDITED.sub("\n", self.raw))
+        """Leave; return all that was shown but for the input."""
+        self._terminal.leave()
+        self._note()
+        return "\n".join([self._terminal.text(), *self._rows])
 
 
 @pytest.mark.attack("secrets")
@@ -82,16 +83,14 @@ def test_the_console_shows_and_keeps_no_secret_in_any_form(
             secret = " ".join(FORMS[form](MARKER).split("\n"))
             console = Console(home)
             for line in TYPED:
-                console.ready()
                 console.say(line.format(secret))
-            console.ready()
             shown[form] = console.leave()
         typed = (home / "history").read_text()
     assert "my key is [redacted] today" in typed
     assert "/title [redacted]" in typed
     for form in TRIED:
         assert re.search(r"The key is \S*\[redacted\]\S* as you know", shown[form]), shown[form]
-        assert all(f"⚡ {tool} " in shown[form] for tool in ("terminal", "memory", "todo", "cronjob"))
+        assert all(word in shown[form] for word in ("Ran ", "Remembered ", "Planned ", "Scheduled "))
         assert all(text in shown[form] for text in ("wants to run a command", "Title: ", "model: ", "no session"))
         attempt(inner(form) not in squeezed(shown[form]), f"{form}: the console")
         attempt(inner(form) not in squeezed(typed), f"{form}: the history of the console")

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.agent.compressor import count_tokens, rough_tokens, text_tokens
 from hermes_agent.agent.settings import CompressionSettings
@@ -54,6 +54,22 @@ class _TokenCount:
             self.text += text_tokens(new)
             self._count, self._last = len(history), history[-1]
         return grew
+
+
+class ContextUsage(NamedTuple):
+    """What fills the context of a conversation, in approximate tokens."""
+
+    window: int
+    """Context window; 0 if unknown."""
+    tokens: int
+    """Tokens of the next request."""
+    system_prompt: int
+    tools: int
+    messages: int
+    tool_count: int
+    message_count: int
+    threshold: int
+    """Tokens at which the conversation is compacted; 0 if that is off or unknown."""
 
 
 class SessionCompaction:
@@ -222,28 +238,38 @@ class SessionCompaction:
         size = self.size(context, await context.load_definitions())
         return await self._compact(context, size, focus=focus, wanted=True)
 
+    async def usage(self, context: TurnContext) -> ContextUsage:
+        """Return what fills the context window."""
+        length = await self._know_model(context)
+        tools, messages = await context.load_definitions(), context.history.messages
+        threshold = int((self.engine.get_status() or {}).get("threshold_tokens") or 0)
+        return ContextUsage(
+            length,
+            self.size(context, tools),
+            count_tokens(context.history.system_prompt),
+            count_tokens(json.dumps(tools, ensure_ascii=False)),
+            rough_tokens(m.to_dict() for m in messages),
+            len(tools),
+            len(messages),
+            threshold if self._settings.enabled and length else 0,
+        )
+
     async def describe(self, context: TurnContext) -> str:
         """Return for the user how full the context window is."""
-        length = await self._know_model(context)
-        tools = await context.load_definitions()
-        size, of_tools = self.size(context, tools), count_tokens(json.dumps(tools, ensure_ascii=False))
-        status = self.engine.get_status() or {}
-        threshold = int(status.get("threshold_tokens") or 0)
-        messages = context.history.messages
-        room = f" of {length} ({100 * size // length} %)" if length else ""
+        usage = await self.usage(context)
+        room = f" of {usage.window} ({100 * usage.tokens // usage.window} %)" if usage.window else ""
         lines = [
-            f"{context.model.name}: about {size} tokens{room}",
-            f"  system prompt  about {count_tokens(context.history.system_prompt)}",
-            f"  {len(tools)} tools  about {of_tools}",
-            f"  {len(messages)} messages  about {rough_tokens(m.to_dict() for m in messages)}",
+            f"{context.model.name}: about {usage.tokens} tokens{room}",
+            f"  system prompt  about {usage.system_prompt}",
+            f"  {usage.tool_count} tools  about {usage.tools}",
+            f"  {usage.message_count} messages  about {usage.messages}",
             f"context engine: {self.engine.name}" + (f", of plugin `{self.plugin}`" if self.plugin else ""),
         ]
         if not self._settings.enabled:
             lines.append("The conversation is not made shorter by itself (compression.enabled is false).")
-        elif threshold and length:
-            lines.append(
-                f"It is made shorter at {threshold} tokens; {status.get('compression_count') or 0} time(s) so far."
-            )
+        elif usage.threshold:
+            count = (self.engine.get_status() or {}).get("compression_count") or 0
+            lines.append(f"It is made shorter at {usage.threshold} tokens; {count} time(s) so far.")
         else:
             lines.append("How much the model can see is not known here; `model.context_length` says it.")
         return "\n".join(lines)

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from hermes_agent.agent.compaction import ContextUsage
 from hermes_agent.agent.services import ConversationServices
 from hermes_agent.agent.session_lifecycle import BOUNDARY
 from hermes_agent.agent.settings import SubagentPolicy
@@ -394,6 +395,12 @@ class Conversation:
         context = self._new_context()
         compaction = await self.services.context_engines.for_session(context)
         return await compaction.describe(context)
+
+    async def context_usage(self) -> ContextUsage:
+        """Return what fills the context window."""
+        context = self._new_context()
+        compaction = await self.services.context_engines.for_session(context)
+        return await compaction.usage(context)
 
     async def close(self, reason: str, *, successor: str = "") -> None:
         """End the conversation: `on_session_finalize`, and the end in the transcript.

@@ -185,6 +185,10 @@ class Subagents:
             self._attempts.discard(work.id)
             logger.warning("nobody takes the reports of %s now: its conversation is closed", work.id)
 
+    def count_background(self, session_id: str) -> int:
+        """Return the number of delegations of a session that run in the background."""
+        return sum(work.session_id == session_id for work in list(self._background.values()))
+
     def cancel_background(self, session_id: str) -> None:
         """Cancel what runs in the background for a conversation that is closed."""
         self._recovered.discard(session_id)

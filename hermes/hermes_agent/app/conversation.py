@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from hermes_agent import __version__
 from hermes_agent.app.start import start_host, start_warnings
-from hermes_agent.console import Console, answer_once
+from hermes_agent.console import answer_once
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.host import Host
 from hermes_agent.sessions import LOCAL
@@ -29,12 +28,14 @@ def run(*, oneshot: str | None, first: str | None, continue_last: bool, resume: 
     try:
         host = start_host()
     except ConfigError as error:
-        # 78 is the daemon's; a person or a script at a terminal knows 2
+        # 78 is the daemon's; a user or a script at a terminal knows 2
         raise UserError(error.message, hint=error.hint, exit_status=EXIT_USAGE) from error
     session_id = _find_session(host, continue_last=continue_last, resume=resume)
     if question is not None:
         return asyncio.run(_ask_once(host, question.strip(), session_id, model))
-    return asyncio.run(_run_console(host, first, session_id, model))
+    from hermes_agent.app.chat import run_chat  # one question needs none of it
+
+    return asyncio.run(run_chat(host, first, session_id, model))
 
 
 async def _ask_once(host: Host, question: str, session_id: str | None, model: str | None) -> int:
@@ -46,17 +47,6 @@ async def _ask_once(host: Host, question: str, session_id: str | None, model: st
         print(f"hermes: {line}", file=sys.stderr)
     try:
         return await answer_once(host.agent, host.slash, question, session_id=session_id, model=model)
-    finally:
-        await host.aclose()
-
-
-async def _run_console(host: Host, first: str | None, session_id: str | None, model: str | None) -> int:
-    host.mcp.start()
-    try:
-        banner = [f"hermes-agent {__version__}", *host.plugins.banner_lines(), *host.plugins.hints()]
-        banner += start_warnings(host)
-        screen = Console(host.agent, host.slash, home=host.home, banner=banner, session_id=session_id, model=model)
-        return await screen.run(first_question=first, prompt=sys.stdin.isatty())
     finally:
         await host.aclose()
 

@@ -1,6 +1,5 @@
-"""The terminal front door: a conversation with a prompt, or one question."""
+"""The console, the interactive terminal of `hermes`, and the answer to one question."""
 
-from hermes_agent.console.console import Console
 from hermes_agent.console.output import answer_once
 
-__all__ = ["Console", "answer_once"]
+__all__ = ["answer_once"]

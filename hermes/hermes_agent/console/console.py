@@ -1,4 +1,4 @@
-"""The console: prompt, streamed answer, tool lines, and the slash commands that only a terminal has."""
+"""The console: one conversation in a terminal, until the user leaves."""
 
 from __future__ import annotations
 
@@ -6,78 +6,118 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from functools import partial
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from hermes_agent.agent import Agent
 from hermes_agent.agent.command_router import CommandCall, CommandRouter, RunSkill, UnknownCommand
 from hermes_agent.agent.conversation import Conversation
-from hermes_agent.agent.session_commands import find_session, set_title
-from hermes_agent.commands import HelpRow, help_text, parse_command
-from hermes_agent.console.input import InputQueue, LinePrompt, PromptCancelled, QueuedInput, TypedLines
-from hermes_agent.console.output import Renderer, TerminalApprover, printable
-from hermes_agent.contracts.command import SlashCommand, Where
-from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
+from hermes_agent.commands import HelpRow, parse_command
+from hermes_agent.console.approver import MenuApprover
+from hermes_agent.console.input import (
+    InputQueue,
+    PasteStore,
+    QueuedInput,
+    UserCommand,
+    content_with_images,
+    mentioned_images,
+)
+from hermes_agent.console.overview import Banner, Status, banner_lines, status_line
+from hermes_agent.console.screen import Screen
+from hermes_agent.console.slash_commands import ConsoleCommands
+from hermes_agent.console.styled import DEFAULT_THEME, THEMES, printable
+from hermes_agent.console.transcript_view import TranscriptView
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, ToolFailed, UserError
+from hermes_agent.core.messages import fold
+from hermes_agent.models.model_catalog import ModelInfo
 from hermes_agent.policy import NoApprover
-from hermes_agent.sessions import LOCAL
+from hermes_agent.sessions import UsageLedger
 
-PROMPT = "❯ "
 PLATFORM = "cli"
-
-TERMINAL: frozenset[Where] = frozenset({"terminal"})
 LEAVE = ("exit", "quit")
 """Lines that leave without a slash, too: no question consists of them."""
+LEAVE_AGAIN_S = 2.0
+"""Time in which a second Ctrl-C between turns leaves."""
+
+
+class ConsoleDeps(NamedTuple):
+    """What the console uses of its host."""
+
+    home: Path
+    directory: Path
+    """The working directory."""
+    ledger: UsageLedger
+    setting: Callable[[str], Any]
+    save_setting: Callable[[str, Any], None]
+    """Writes a setting into the config. Raises UserError."""
+    list_models: Callable[[], list[ModelInfo]]
+    """Returns the models of the configured provider. Blocks; raises ModelsUnavailable."""
+    add_note: Callable[[str], None]
+    """Adds a note to the agent's memory. Raises HermesError."""
+    background: Callable[[str], int] = lambda session_id: 0
+    """Returns the number of background processes and subagents of a session."""
+    has_local_files: bool = True
+    theme: str = DEFAULT_THEME
 
 
 class Console:
-    """One conversation in a terminal, until the user leaves.
+    """One conversation in a terminal.
 
     Args:
-        banner: lines that are shown at the start.
+        make_screen: makes the screen; called once, when the console runs.
     """
 
     def __init__(
         self,
         agent: Agent,
         slash: CommandRouter,
+        deps: ConsoleDeps,
         *,
-        home: Path,
-        banner: Sequence[str],
+        banner: Banner,
+        make_screen: Callable[[Console], Screen],
         session_id: str | None = None,
         model: str | None = None,
     ) -> None:
-        self._agent = agent
-        self._slash = slash
-        self._commands = slash.commands
+        self.agent = agent
+        self.slash = slash
+        self.deps = deps
+        self.model = model
+        self.pastes = PasteStore(deps.directory)
+        self.skill_rows: list[HelpRow] = []
+        self.conversation: Conversation | None = None
+        self.screen: Screen
+        self.view: TranscriptView
+        self._make_screen = make_screen
         self._banner = banner
         self._session_id = session_id
-        self._model = model
-        self._prompt = LinePrompt(home / "history", self._help_rows)
         self._queue = InputQueue(self._on_injected)
-        self._typed_lines = TypedLines(sys.stdin.fileno(), self._on_typed_line) if sys.stdin.isatty() else None
-        self._renderer = Renderer(sys.stdout, sys.stdout)
-        self._running: set[asyncio.Task[None]] = set()
-        """Commands that were typed while the agent worked."""
-        self._skill_rows: list[HelpRow] = []
+        self._wakeup = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Commands that run in parallel with a turn."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._leaving = False
-        self._busy = False
-        self._screen = asyncio.Lock()
-        """Held by whoever reads from the terminal: the prompt, or a question."""
-        self._conversation: Conversation | None = None
-        for command in self._declarations():
-            self._commands.register(command)
+        self._is_leaving = False
+        self._depth = 0
+        """Number of `_working` blocks."""
+        self._is_interrupted = False
+        self._interrupted_at = 0.0
+        self._exit_status = EXIT_OK
+        self._shell: UserCommand | None = None
+        self._shell_outputs: list[str] = []
+        """Output of the user's own commands, for the next message."""
+        self._commands = ConsoleCommands(self)
+        self._commands.register(slash.commands)
 
-    # -- what plugins see of it (`agent.inbox.Front`) ----------------------------------------------------------
+    # -- injected messages (`agent.injected_messages.PromptedFrontEnd`) ------------------------------------------
 
     @property
     def session_id(self) -> str:
-        """The session that is in front now."""
-        return "" if self._conversation is None else self._conversation.session_id
+        """The session of the conversation."""
+        return "" if self.conversation is None else self.conversation.session_id
 
     def push(self, text: str) -> bool:
-        """Say this next, and stop the running turn for it; from any thread. False when too much waits."""
+        """Interrupt the running turn and start one with this message, from any thread; False if the queue is full."""
         return self._queue.add_injected(text)
 
     def _on_injected(self) -> None:
@@ -86,10 +126,9 @@ class Console:
             self._loop.call_soon_threadsafe(self._yield_to_injected)
 
     def _yield_to_injected(self) -> None:
-        if self._busy and self._conversation is not None:
-            self._conversation.interrupt()
-        else:
-            self._prompt.cancel()
+        if self._is_busy and self.conversation is not None:
+            self.conversation.interrupt()
+        self._wakeup.set()
 
     # -- the conversation --------------------------------------------------------------------------------------
 
@@ -97,234 +136,325 @@ class Console:
         """Converse and return the exit status.
 
         Args:
-            first_question: asked before the prompt is shown.
-            prompt: whether to go on with the prompt.
+            first_question: asked before input is read.
+            prompt: whether input is read.
 
         Raises:
-            UserError: no model can be had.
+            UserError: no model is available.
         """
-        renderer = self._renderer
         self._loop = asyncio.get_running_loop()
-        self._conversation = await self._open(self._session_id)
-        for line in self._start_lines():
-            renderer.note(line)
-        status = EXIT_OK
-        self._agent.injected.front_end = self
-        # while the person reads and types; the first answer need not wait for it
-        warming = asyncio.ensure_future(self._agent.warm_up(self._conversation.model_state.chosen.client))
+        self.screen = self._make_screen(self)
+        is_raw = not sys.stdout.isatty()
+        deps = self.deps
+        self.view = TranscriptView(self.screen, deps.directory, has_local_files=deps.has_local_files, is_raw=is_raw)
+        self.conversation = await self.open(self._session_id)
+        self._show_banner()
+        self.agent.injected.front_end = self
+        # while the user reads and types; the first answer need not wait for it
+        warming = asyncio.ensure_future(self.agent.warm_up(self.conversation.model_state.chosen.client))
+        reading = asyncio.ensure_future(self._read_input())
         try:
-            if first_question is not None:
-                renderer.note(f"\n{PROMPT}{first_question}")
-                status = await self._turn(first_question)
-            elif self._session_id and await self._agent.unfinished_turns(self._session_id):
-                renderer.note("The last turn was cut off; it goes on.")
-                status = await self._turn(None)
-            while not prompt and (said := self._queue.take()) is not None:
-                status = await self._turn(self._echo(said))
-            if prompt:
-                await self._converse()
-                status = EXIT_OK
+            with self._signals():
+                await self._converse(first_question, reading, prompt=prompt)
         finally:
-            self._agent.injected.front_end = None
-            for task in (warming, *self._running):
+            self.agent.injected.front_end = None
+            self.screen.stop()
+            for task in (warming, *self._tasks):
                 task.cancel()
-            await asyncio.gather(warming, *self._running, return_exceptions=True)
-            await self._conversation.close("cli_close")
-        return status
+            await asyncio.gather(warming, reading, *self._tasks, return_exceptions=True)
+            await self.conversation.close("cli_close")
+        if not reading.cancelled() and (error := reading.exception()) is not None:
+            raise error
+        return self._exit_status
 
-    async def _converse(self) -> None:
-        while not self._leaving:
-            said = self._queue.take()
-            if said is not None:
-                self._echo(said)
+    async def _read_input(self) -> None:
+        try:
+            await self.screen.run(self)
+        finally:
+            self._is_leaving = True
+            self._wakeup.set()
+
+    async def _converse(self, first_question: str | None, reading: asyncio.Task[None], *, prompt: bool) -> None:
+        status = EXIT_OK
+        if first_question is not None:
+            self.view.user_message(first_question)
+            status = await self.run_turn(first_question)
+        elif self._session_id and await self.agent.unfinished_turns(self._session_id):
+            self.view.note("The last turn was interrupted by a crash; it resumes.")
+            status = await self.run_turn(None)
+        if prompt:
+            self._start_background(self._prepare())
+        while not self._is_leaving:
+            self._wakeup.clear()
+            item = self._queue.take()
+            self._show_queue()
+            if item is not None:
+                status = await self._submit(item)
+            elif not prompt:
+                self._exit_status = status
+                return
             else:
-                try:
-                    await self._load_skills()
-                    async with self._screen:
-                        said = QueuedInput(await self._prompt.read(PROMPT, is_wanted=lambda: not self._queue))
-                except (PromptCancelled, KeyboardInterrupt):
-                    continue
-                except EOFError:
-                    return
-            if not said.text.strip():
-                continue
-            await self._submit(said)
+                await self._wakeup.wait()
+        if not prompt:
+            self._exit_status = status
 
-    def _echo(self, said: QueuedInput) -> str:
-        self._renderer.note(f"\n{PROMPT}{printable(said.text)}")
-        return said.text
+    async def _prepare(self) -> None:
+        """Load what the first answer and the completion need, while the user reads and types."""
+        from hermes_agent.console.markdown_view import load_renderer
 
-    async def _submit(self, said: QueuedInput) -> None:
-        assert self._conversation is not None
-        if not said.is_typed:
-            await self._turn(said.text)
-            return
-        if is_leaving(said.text):
-            await self._quit("")
-            return
-        meaning = await self._slash.resolve(
-            said.text, where="terminal", session_id=self.session_id, platform=PLATFORM, prefixes=True
+        await self.load_skills()
+        await self.agent.bridge.run(load_renderer)
+        await self.refresh_status()
+
+    async def _submit(self, item: QueuedInput) -> int:
+        """Run a message or a command; return the exit status of its turn."""
+        async with self._working():
+            return await self._run_input(item)
+
+    @contextlib.asynccontextmanager
+    async def _working(self) -> AsyncIterator[None]:
+        """Show that the agent works while the block lasts; blocks may be nested."""
+        self._depth += 1
+        if self._depth == 1:
+            self._is_interrupted = False
+            self.view.begin_turn()
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                await self.view.end_turn()
+                self._start_background(self.refresh_status())
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._depth > 0
+
+    async def _run_input(self, item: QueuedInput) -> int:
+        text = item.text
+        if not item.is_typed:
+            self.view.user_message(text)
+            return await self.run_turn(text)
+        if not text.strip():
+            return EXIT_OK
+        self.view.user_message(text)
+        if is_leaving(text):
+            self.leave()
+            return EXIT_OK
+        if text.startswith("!") and text[1:].strip():
+            await self._run_shell(text[1:].strip())
+            return EXIT_OK
+        if text.startswith("#") and "\n" not in text and text.strip("# "):
+            await self._add_note(text.lstrip("#").strip())
+            return EXIT_OK
+        line = self.pastes.expand(text)
+        found = await self.slash.resolve(
+            line, where="terminal", session_id=self.session_id, platform=PLATFORM, prefixes=True
         )
-        match meaning:
+        match found:
             case CommandCall():
-                await self._command(meaning)
+                await self._run_command(found)
             case RunSkill(message):
-                await self._turn(message)
+                return await self.run_turn(message)
             case UnknownCommand():
-                self._renderer.error(meaning.reply())
+                self.view.error(found.reply())
             case None:
-                await self._turn(said.text)
-
-    async def _turn(self, text: str | None) -> int:
-        """Say something; None goes on with the turn that was cut off."""
-        assert self._conversation is not None
-        self._busy = True
-        with (
-            _sigint(self._conversation),
-            self._typed_lines.reading() if self._typed_lines else contextlib.nullcontext(),
-        ):
-            try:
-                async for event in self._conversation.resume_turn() if text is None else self._conversation.turn(text):
-                    self._renderer.show(event)
-            except UserError as error:
-                self._renderer.error(str(error))
-                return EXIT_FAILED
-            finally:
-                self._busy = False
+                return await self.send(line)
         return EXIT_OK
 
-    def _on_typed_line(self, line: str | None) -> None:
-        """Take a line that was typed while the agent works: a command runs at once, anything else is said next."""
-        if line is None:
-            self._leaving = True
-            return
-        if not line.strip():
-            return
-        parsed = parse_command("/quit" if is_leaving(line) else line)
-        command = None if parsed is None else self._commands.find(parsed[0], "terminal")
-        if command is not None and parsed is not None and command.during_turn:
-            task = asyncio.ensure_future(self._command(CommandCall(command, parsed[1])))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-        elif self._queue.add_typed(line):
-            self._renderer.note(f"(after this: {printable(line)})")
-        else:
-            self._renderer.error("Too much waits already; this line is dropped.")
+    async def send(self, text: str) -> int:
+        """Run a turn for a message of the user, with the images that it names and the output of their commands."""
+        outputs, self._shell_outputs = self._shell_outputs, []
+        whole = "\n\n".join([*outputs, text])
+        images = mentioned_images(text, self.deps.directory)
+        if not images:
+            return await self.run_turn(whole)
+        content, warnings = await self.agent.bridge.run(content_with_images, whole, images)
+        for warning in warnings:
+            self.view.note(warning, "warning")
+        return await self.run_turn(content)
 
-    async def _command(self, called: CommandCall) -> None:
-        command = called.command
-        assert self._conversation is not None
-        await self._slash.announce(called, self._conversation.scope())
-        if command.is_of_one_front_end:
+    async def run_turn(self, content: Any) -> int:
+        """Run a turn and return its exit status; None resumes the turn that a crash interrupted."""
+        assert self.conversation is not None
+        conversation = self.conversation
+        async with self._working():
             try:
-                answer = await command.handler(called.arguments)
+                await fold(conversation.resume_turn() if content is None else conversation.turn(content), self.view)
             except UserError as error:
-                self._renderer.error(str(error))
+                await self.view.show_waiting()
+                self.view.error(str(error))
+                return EXIT_FAILED
+        return EXIT_OK
+
+    # -- input (`screen.InputHandler`) ---------------------------------------------------------------------------
+
+    def on_line(self, text: str) -> None:
+        """Take a submitted text: during a turn, a command runs at once and anything else waits."""
+        if self._is_busy and (parsed := parse_command("/quit" if is_leaving(text) else text)) is not None:
+            command = self.slash.commands.find(parsed[0], "terminal")
+            if command is not None and command.during_turn:
+                self._start_background(self._run_command(CommandCall(command, parsed[1])))
                 return
+        if not self._queue.add_typed(text):
+            self.view.error("The input queue is full; this message was ignored.")
+            return
+        if self._is_busy and not self.screen.is_live:
+            self.view.note(f"(queued: {printable(text)})", "dim")
+        self._show_queue()
+        self._wakeup.set()
+
+    def on_interrupt(self) -> None:
+        """Stop what runs; the second time, leave."""
+        now = time.monotonic()
+        if self._shell is not None:
+            self._shell.stop()
+        elif self._is_busy and self.conversation is not None and not self._is_interrupted:
+            self._is_interrupted = True
+            self.view.waits_for = ""
+            self.conversation.interrupt()
+        elif now - self._interrupted_at < LEAVE_AGAIN_S or self._is_busy:
+            self.leave()
         else:
-            answer = await self._slash.run(called, self._conversation.scope())
-        if answer:
-            await self._prompt.print_above(lambda: self._renderer.note(answer))
+            self.view.note("Press Ctrl-C again to leave.", "dim")
+            self._interrupted_at = now
 
-    async def _ask(self, prompt: str) -> str:
-        from prompt_toolkit import PromptSession  # 100 ms to import; an answer must not land in the history
+    def on_end(self) -> None:
+        """Leave."""
+        self.leave()
 
-        self._prompt.cancel()  # a command that is not done yet may ask while the person types the next line
-        async with self._screen:
-            with self._typed_lines.paused() if self._typed_lines else contextlib.nullcontext():
-                return await PromptSession[str]().prompt_async(prompt)
+    def take_back(self) -> str:
+        """Remove the last message from the queue and return it."""
+        text = self._queue.take_back()
+        self._show_queue()
+        return text
 
-    async def _open(self, session_id: str | None, after: str = "") -> Conversation:
+    def toggle_verbose(self) -> None:
+        """Show tool results, or hide them."""
+        self.view.verbose = not self.view.verbose
+        self.view.note(f"Tool results are {'shown' if self.view.verbose else 'hidden'}.", "dim")
+
+    def leave(self, status: int = EXIT_OK) -> None:
+        """End the console after the running turn, which is interrupted."""
+        self._is_leaving, self._exit_status = True, status
+        self.stop_turn()
+        if self._shell is not None:
+            self._shell.stop()
+        self._wakeup.set()
+
+    def fill_input(self, text: str) -> None:
+        """Put a text into the input."""
+        self.screen.fill_input(text)
+
+    def stop_turn(self) -> bool:
+        """Interrupt the running turn; return whether there is one."""
+        if not self._is_busy or self.conversation is None:
+            return False
+        self.conversation.interrupt()
+        return True
+
+    # -- parts -------------------------------------------------------------------------------------------------
+
+    async def open(self, session_id: str | None, after: str = "") -> Conversation:
+        """Open a session for this console; None opens a new one."""
         interactive = sys.stdin.isatty()
-        approver = TerminalApprover(self._ask, print) if interactive else NoApprover("without a terminal")
-        return await self._agent.open(session_id, platform=PLATFORM, approver=approver, model=self._model, after=after)
+        approver = MenuApprover(self.screen, self.view) if interactive else NoApprover("without a terminal")
+        return await self.agent.open(session_id, platform=PLATFORM, approver=approver, model=self.model, after=after)
 
-    def _start_lines(self) -> list[str]:
-        assert self._conversation is not None
-        lines = [*self._banner, f"model: {self._conversation.model} ({self._conversation.provider})"]
-        if self._conversation.history:
-            count = len(self._conversation.history)
-            lines.append(f"session {self._conversation.session_id}, {count} messages so far")
-        return lines
+    async def _run_command(self, called: CommandCall) -> None:
+        command = called.command
+        assert self.conversation is not None
+        await self.slash.announce(called, self.conversation.scope())
+        try:
+            if command.is_of_one_front_end:
+                answer = await command.handler(called.arguments)
+            else:
+                answer = await self.slash.run(called, self.conversation.scope())
+        except UserError as error:
+            self.view.error(str(error))
+            return
+        if answer:
+            self.view.note(answer)
 
-    # -- commands ----------------------------------------------------------------------------------------------
+    async def _run_shell(self, command: str) -> None:
+        """Run a command of the user, and offer its output to the model with the next message."""
+        self._shell = UserCommand(command, self.deps.directory)
+        try:
+            self._shell_outputs.append(await self._shell.run(lambda text: self.view.note(text, "dim")))
+        finally:
+            self._shell = None
 
-    async def _load_skills(self) -> None:
+    async def _add_note(self, text: str) -> None:
+        try:
+            await self.agent.bridge.run(self.deps.add_note, text)
+        except (UserError, ToolFailed) as error:
+            self.view.error(str(error))
+        else:
+            self.view.note(f"Noted: {text}", "dim")
+
+    async def load_skills(self) -> None:
         """Read which skills there are, for completion and `/help`."""
-        found = await self._agent.bridge.run(self._slash.skills.offered, PLATFORM)
-        self._skill_rows = [
+        found = await self.agent.bridge.run(self.slash.skills.offered, PLATFORM)
+        self.skill_rows = [
             HelpRow(name, "[what to do]", skill.document.description)
             for name, skill in found.items()
-            if self._commands.find(name, "terminal") is None
+            if self.slash.commands.find(name, "terminal") is None
         ]
 
-    def _help_rows(self) -> list[HelpRow]:
-        return [*self._commands.help_rows("terminal"), *self._skill_rows]
+    def help_rows(self) -> list[HelpRow]:
+        """Return the commands and skills, for `/help` and completion."""
+        return [*self.slash.commands.help_rows("terminal"), *self.skill_rows]
 
-    def _declarations(self) -> tuple[SlashCommand, ...]:
-        during_turn = partial(SlashCommand, where=TERMINAL)
-        between_turns = partial(SlashCommand, where=TERMINAL, during_turn=False)
-        return (
-            during_turn("help", self._help, "List the commands"),
-            between_turns("new", self._new, "Start a new session"),
-            between_turns("clear", self._clear, "Clear the screen and start a new session"),
-            between_turns("model", self._use_model, "Show the model, or use another", "[NAME]"),
-            between_turns("resume", self._resume, "List your sessions, or resume one", "[ID or TITLE]"),
-            between_turns("title", self._title, "Show or set the session's title", "[TEXT]"),
-            during_turn("stop", self._stop, "Stop the agent; so does Ctrl-C"),
-            during_turn("quit", self._quit, "Leave; so do exit and Ctrl-D", aliases=("exit",)),
+    async def refresh_status(self) -> None:
+        """Show the status bar as it is now."""
+        conversation = self.conversation
+        if conversation is None or not self.screen.is_live:
+            return
+        session_id = conversation.session_id
+        totals = await self.agent.bridge.run(lambda: self.deps.ledger.totals(session_id=session_id))
+        background = await self.agent.bridge.run(self.deps.background, session_id)
+        usage = await conversation.context_usage()
+        status = Status(
+            conversation.model,
+            usage.tokens if usage.messages else 0,
+            usage.window,
+            totals,
+            str(self.deps.setting("approvals.mode") or "off"),
+            background,
         )
+        self.screen.show_status(status_line(status, self.screen.width - 1))
 
-    async def _help(self, arguments: str) -> str:
-        return help_text(row._replace(description=printable(row.description)) for row in self._help_rows())
+    def _show_banner(self) -> None:
+        assert self.conversation is not None
+        conversation, width = self.conversation, self.screen.width
+        address = str(getattr(conversation.model_state.chosen.client, "base_url", "") or "")
+        lines = banner_lines(
+            self._banner, conversation.model, conversation.provider, address, self.deps.directory, width
+        )
+        self.view.lines(lines)
+        if conversation.history:
+            self.view.note(f"session {conversation.session_id}, {len(conversation.history)} messages so far")
 
-    async def _new(self, arguments: str) -> str:
-        assert self._conversation is not None
-        fresh = await self._open(None, self.session_id)
-        await fresh.replace(self._conversation)
-        self._conversation = fresh
-        return f"New session {self._conversation.session_id}."
+    def _show_queue(self) -> None:
+        self.screen.set_queue(self._queue.texts() if self._is_busy else [])
 
-    async def _clear(self, arguments: str) -> str:
-        await self._prompt.print_above(self._renderer.clear)
-        return await self._new(arguments)
+    def _start_background(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _resume(self, arguments: str) -> str:
-        assert self._conversation is not None
-        chosen = await find_session(self._agent, arguments, LOCAL)
-        if isinstance(chosen, str):
-            return chosen
-        if chosen.id == self.session_id:
-            return "You are in it."
-        fresh = await self._open(chosen.id)
-        await self._conversation.close("resumed_other", successor=chosen.id)
-        self._conversation = fresh
-        self._renderer.note(f"Going on with {chosen.id}" + (f": {printable(chosen.title)}" if chosen.title else "."))
-        if await self._agent.unfinished_turns(chosen.id):
-            self._renderer.note("The last turn was cut off; it goes on.")
-            await self._turn(None)
-        return ""
-
-    async def _title(self, arguments: str) -> str:
-        return await set_title(self._agent, self.session_id, arguments)
-
-    async def _use_model(self, arguments: str) -> str:
-        assert self._conversation is not None
-        if arguments:
-            self._conversation.use_model(arguments.split()[0].strip("'\""))
-            self._model = self._conversation.model
-        return f"model: {self._conversation.model} ({self._conversation.provider})"
-
-    async def _stop(self, arguments: str) -> str:
-        if not self._busy or self._conversation is None:
-            return "Nothing runs."
-        self._conversation.interrupt()
-        return ""
-
-    async def _quit(self, arguments: str) -> None:
-        self._leaving = True
-        if self._busy and self._conversation is not None:
-            self._conversation.interrupt()
+    @contextlib.contextmanager
+    def _signals(self) -> Any:
+        """Handle signals while the block lasts: SIGINT interrupts, SIGTERM and SIGHUP leave."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self.on_interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.leave, 128 + number)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(number)
 
 
 def is_leaving(line: str) -> bool:
@@ -332,12 +462,6 @@ def is_leaving(line: str) -> bool:
     return line.strip().lower() in LEAVE
 
 
-@contextlib.contextmanager
-def _sigint(talk: Conversation) -> Iterator[None]:
-    """Ctrl-C interrupts the turn, not the program."""
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, talk.interrupt)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
+def theme_name(configured: object) -> str:
+    """Return the theme for the setting `display.skin`; a name of another program's theme gives the default."""
+    return str(configured) if configured in THEMES else DEFAULT_THEME

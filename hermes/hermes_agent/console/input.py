@@ -1,148 +1,26 @@
-"""The prompt: a line that the person types, given up for a while when something else comes first.
-
-Lines that are typed while the agent works: the terminal stays in its ordinary mode, and gives whole lines.
-
-What is said next: lines that were typed while the agent worked, and what plugins push. From any thread.
-"""
+"""What the user sends: the queue of messages, long pastes, images, and the output of the user's own commands."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import mimetypes
 import os
+import re
+import secrets
+import shlex
+import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
-
-    from hermes_agent.commands import HelpRow
-
-
-class PromptCancelled(Exception):
-    """The prompt was taken away; what was typed is kept for the next one."""
-
-
-class LinePrompt:
-    """Reads lines with history and completion. For the core loop.
-
-    Args:
-        entries: what can be completed.
-    """
-
-    def __init__(self, history: Path, entries: Callable[[], list[HelpRow]]) -> None:
-        self._history = history
-        self._entries = entries
-        self._session: PromptSession[str] | None = None
-        self._draft = ""
-
-    async def read(self, prompt: str, *, is_wanted: Callable[[], bool]) -> str:
-        """Return the line.
-
-        Args:
-            is_wanted: asked once the prompt can be given up: whether it is still to be shown.
-
-        Raises:
-            PromptCancelled: `give_up` was called, or it was not wanted.
-            EOFError: the person left.
-            KeyboardInterrupt: Ctrl-C.
-        """
-        if self._session is None:
-            from hermes_agent.console.line_editor import line_editor  # prompt_toolkit costs 100 ms to import
-
-            self._session = line_editor(self._history, self._entries)
-        kept, self._draft = self._draft, ""
-
-        def look_again() -> None:
-            if not is_wanted():
-                self.cancel()
-
-        return await self._session.prompt_async(prompt, default=kept, pre_run=look_again)
-
-    async def print_above(self, show: Callable[[], None]) -> None:
-        """Write something, above the prompt if it is there."""
-        app: Any = None if self._session is None else self._session.app
-        if app is None or not app.is_running or app.is_done:
-            show()
-            return
-        from prompt_toolkit.application import run_in_terminal  # loaded with the session
-        from prompt_toolkit.application.current import set_app
-
-        with set_app(app):
-            await run_in_terminal(show)
-
-    def cancel(self) -> None:
-        """Take the prompt away, if it is there."""
-        app: Any = None if self._session is None else self._session.app
-        if app is not None and app.is_running and not app.is_done:
-            assert self._session is not None
-            self._draft = self._session.default_buffer.text
-            app.exit(exception=PromptCancelled())
-
-
-READ_BYTES = 64 * 1024
-
-
-class TypedLines:
-    """Reads lines from a terminal while the block lasts. What is half typed at its end is left to the prompt.
-
-    Args:
-        on_line: called on the loop with each line; with None when the person ended the input (Ctrl-D).
-    """
-
-    def __init__(self, fd: int, on_line: Callable[[str | None], None]) -> None:
-        self._fd = fd
-        self._on_line = on_line
-        self._depth = 0
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """Read while the block lasts."""
-        self._depth += 1
-        self._listen()
-        try:
-            yield
-        finally:
-            self._depth -= 1
-            self._loop.remove_reader(self._fd)
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leave the terminal to somebody else, a question for instance, while the block lasts."""
-        depth, self._depth = self._depth, 0
-        if depth:
-            self._loop.remove_reader(self._fd)
-        try:
-            yield
-        finally:
-            self._depth = depth
-            if depth:
-                self._listen()
-
-    @property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        return asyncio.get_running_loop()
-
-    def _listen(self) -> None:
-        self._loop.add_reader(self._fd, self._ready)
-
-    def _ready(self) -> None:
-        try:
-            data = os.read(self._fd, READ_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:  # the terminal is gone
-            data = b""
-        if not data:
-            self._loop.remove_reader(self._fd)
-            self._on_line(None)
-            return
-        for line in data.decode("utf-8", "replace").splitlines():
-            self._on_line(line)
-
+from hermes_agent.core.messages import Content
+from hermes_agent.core.redaction import redactor
+from hermes_agent.core.untrusted import mark_untrusted
+from hermes_agent.system.processes import tool_environment
 
 MAX_QUEUED = 32
 
@@ -152,14 +30,14 @@ class QueuedInput(NamedTuple):
 
     text: str
     is_typed: bool = True
-    """By the person; a plugin's text is never taken for a command."""
+    """Whether the user typed it; a text of a plugin is never read as a command."""
 
 
 class InputQueue:
-    """A bounded queue.
+    """A bounded queue, safe for threads.
 
     Args:
-        on_plugin: called, in the thread that pushes, when a plugin has pushed something.
+        on_plugin: called, in the thread of the caller, when a plugin has injected a text.
     """
 
     def __init__(self, on_plugin: Callable[[], None]) -> None:
@@ -168,7 +46,7 @@ class InputQueue:
         self._lock = threading.Lock()
 
     def add_typed(self, line: str) -> bool:
-        """Let a line of the person wait; false when too much waits."""
+        """Add a message of the user; return False if the queue is full."""
         with self._lock:
             if len(self._items) >= MAX_QUEUED:
                 return False
@@ -176,19 +54,171 @@ class InputQueue:
             return True
 
     def add_injected(self, text: str) -> bool:
-        """Let a plugin's text come next, after those of plugins that wait already; false when too much waits."""
+        """Add a text of a plugin, before the messages of the user; return False if the queue is full."""
         with self._lock:
             if len(self._items) >= MAX_QUEUED:
                 return False
-            place = next((i for i, said in enumerate(self._items) if said.is_typed), len(self._items))
+            place = next((i for i, item in enumerate(self._items) if item.is_typed), len(self._items))
             self._items.insert(place, QueuedInput(text, is_typed=False))
         self._on_plugin()
         return True
 
     def take(self) -> QueuedInput | None:
-        """Return what comes next, or None."""
+        """Remove and return the next input, or None."""
         with self._lock:
             return self._items.popleft() if self._items else None
 
+    def take_back(self) -> str:
+        """Remove and return the last message of the user, or ""."""
+        with self._lock:
+            if self._items and self._items[-1].is_typed:
+                return self._items.pop().text
+            return ""
+
+    def texts(self) -> list[str]:
+        """Return the texts that wait, in order."""
+        with self._lock:
+            return [item.text for item in self._items]
+
     def __len__(self) -> int:
         return len(self._items)
+
+
+FOLDED_LINES = 8
+"""A paste of more lines is shown folded."""
+FOLDED_CHARS = 2_000
+MAX_IMAGE_BYTES = 5_000_000
+MAX_IMAGES = 8
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+
+_FOLD = re.compile(r"\[pasted [\d,]+ (?:lines|characters) #(\w+)\]")
+_MENTION = re.compile(r'(?:(?<=\s)|^)@(?:"([^"\n]+)"|(\S+))')
+
+
+class PasteStore:
+    """Long pastes, shown as `[pasted 5,000 lines #a1b2]` until the text is sent.
+
+    Args:
+        directory: where relative paths of dropped files begin.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._texts: dict[str, str] = {}
+
+    def fold(self, text: str) -> str:
+        """Return what is inserted for a paste: the text, a mark for a long one, `@path` for dropped files."""
+        files = dropped_files(text, self._directory)
+        if files:
+            return "".join(_mention(path, self._directory) for path in files)
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if lines <= FOLDED_LINES and len(text) <= FOLDED_CHARS:
+            return text
+        mark = secrets.token_hex(2)
+        self._texts[mark] = text
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        return f"[pasted {size} #{mark}]"
+
+    def expand(self, text: str) -> str:
+        """Return a text with its pastes in place of their marks."""
+        return _FOLD.sub(lambda match: self._texts.get(match[1], match[0]), text)
+
+
+def dropped_files(text: str, directory: Path) -> list[Path]:
+    """Return the files that a paste names, as terminals paste what is dropped on them; [] for other text."""
+    text = text.strip()
+    if "\n" in text or len(text) > 4_096 or not re.match(r"['\"]?(?:/|~|\./|file://)", text):
+        return []
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return []
+    paths = [directory / Path(word.removeprefix("file://")).expanduser() for word in words]
+    try:
+        return paths if all(path.is_file() for path in paths) else []
+    except OSError:
+        return []
+
+
+def _mention(path: Path, directory: Path) -> str:
+    shown = str(path.relative_to(directory)) if path.is_relative_to(directory) else str(path)
+    return f'@"{shown}" ' if " " in shown else f"@{shown} "
+
+
+def mentioned_images(text: str, directory: Path) -> list[Path]:
+    """Return the image files that a message names with `@`."""
+    found = []
+    for match in _MENTION.finditer(text):
+        name = match[1] or match[2]
+        if name.lower().endswith(IMAGE_SUFFIXES):
+            path = directory / Path(name).expanduser()
+            if path.is_file() and path not in found:
+                found.append(path)
+    return found[:MAX_IMAGES]
+
+
+def content_with_images(text: str, images: list[Path]) -> tuple[Content, list[str]]:
+    """Return the content of a user message, and a warning for each image that is left out. Reads files."""
+    parts, warnings = [], []
+    for path in images:
+        kind = mimetypes.guess_type(path.name)[0] or "image/png"
+        try:
+            size = path.stat().st_size
+            data = path.read_bytes() if size <= MAX_IMAGE_BYTES else b""
+        except OSError as exc:
+            warnings.append(f"{path}: {exc.strerror or exc}; the image is not sent")
+            continue
+        if not data:
+            warnings.append(f"{path} has {size:,} bytes; an image of at most {MAX_IMAGE_BYTES:,} is sent")
+            continue
+        url = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+        parts.append({"type": "image_url", "image_url": {"url": url}})
+    return ([{"type": "text", "text": text}, *parts] if parts else text), warnings
+
+
+MAX_OUTPUT_CHARS = 20_000
+"""The end of the output that the model is offered."""
+LINE_BYTES = 1 << 20
+
+
+class UserCommand:
+    """One run of a command, in a process group of its own.
+
+    The environment has none of the agent's credentials. The command has no input, since the chat has the terminal.
+    """
+
+    def __init__(self, command: str, directory: Path) -> None:
+        self._command = command
+        self._directory = directory
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def run(self, show: Callable[[str], None]) -> str:
+        """Run it and return what the model is told; `show` gets each line of output."""
+        self._process = process = await asyncio.create_subprocess_shell(
+            self._command,
+            cwd=self._directory,
+            env=tool_environment(os.environ),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            limit=LINE_BYTES,
+        )
+        assert process.stdout is not None
+        output = ""
+        while data := await process.stdout.read(LINE_BYTES):
+            text = data.decode("utf-8", "replace")
+            output = (output + text)[-MAX_OUTPUT_CHARS:]
+            show(text.rstrip("\n"))
+        status = await process.wait()
+        if status:
+            show(f"(exit status {status})")
+        told = mark_untrusted(redactor(output.strip()), "a command of the user")
+        return f"[The user ran this command (exit status {status}): {redactor(self._command)}]\n{told}"
+
+    def stop(self) -> None:
+        """Terminate it."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)

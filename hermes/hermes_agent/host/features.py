@@ -299,6 +299,13 @@ class ProcessNotices:
                 )
             return self._watcher
 
+    def count_running(self, session_id: str) -> int:
+        """Return the number of background processes of a session that run; in a worker."""
+        if not self._has_processes():
+            return 0
+        processes = self.watcher().processes
+        return sum(processes.status(process) == "running" for process in processes.processes_of(session_id))
+
     async def start(self) -> None:
         """Open the inbox of each stored session whose processes are watched; the console's wait for a user."""
         if not self._has_processes():

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.caches import LruDict
+from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import Owner
 from hermes_agent.memory.feature import TOOLSET, MemoryTool, register_memory
 from hermes_agent.memory.notes import NoteChange, Notes, NoteSettings, notes_folder
@@ -250,6 +251,17 @@ class MemoryManager:
     def _person(self, principal: str) -> str:
         """Return the name that the notes of a principal go by; empty for the owner of the home."""
         return self._people.notes_name(principal)
+
+    def add_note(self, principal: str, text: str) -> None:
+        """Add an entry to the notes of a principal; in a worker.
+
+        Raises:
+            ToolFailed: the notes are off or full, or the text may not be kept.
+        """
+        if "memory" not in self._limits:
+            raise ToolFailed("the agent keeps no notes (`memory.memory_enabled` is false)")
+        notes = Notes(notes_folder(self._home, self._person(principal)), self._limits)
+        notes.change("memory", [NoteChange.from_arguments({"action": "add", "content": text})])
 
     def _notes_of(self, session_id: str) -> Notes | None:
         person = self._notes_names.get(session_id)

@@ -146,6 +146,11 @@ class TaintTracker:
         with self._pending_lock:
             self._conversations[child] = self._conversation(parent)
 
+    def copy_session(self, session_id: str, copy: str) -> None:
+        """Give the copy of a session its tracked texts; in a worker."""
+        with self._lock:
+            self.store.add(copy, self.store.texts(self._load(session_id).id))
+
     def is_tainted(self, session_id: str) -> bool:
         """Return whether a conversation or an item has untrusted text, or may have it (not loaded yet)."""
         conversation = self._conversations.get(session_id)

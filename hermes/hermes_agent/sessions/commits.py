@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import AccessDenied
-from hermes_agent.core.messages import Message, ToolCall, Usage
+from hermes_agent.core.messages import Message, ToolCall, Usage, new_session_id
+from hermes_agent.core.redaction import redactor
 from hermes_agent.core.text import shorten
 from hermes_agent.sessions.principals import LOCAL
 from hermes_agent.sessions.turn_journal import TurnRecord
@@ -130,6 +131,19 @@ def append_messages(
             *(_title(next((m.text for m in messages if m.role == "user"), "")), session_id),
         ),
     )
+
+
+def copy_session(db: sqlite3.Connection, session_id: str, messages: Sequence[Message], title: str) -> str:
+    """Add a session with these messages and the rest of another session, inside a transaction; return its id."""
+    copy, now = new_session_id(), time.time()
+    db.execute(
+        "INSERT INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at, principal,"
+        " parent_session_id, title) SELECT ?, source, model, system_prompt, cwd, ?, ?, principal, '', ?"
+        " FROM sessions WHERE id = ?",
+        (copy, now, now, plain_title(redactor.mask_known(title)), session_id),
+    )
+    append_messages(db, copy, messages, Usage(), "")
+    return copy
 
 
 def plain_title(text: str) -> str:

@@ -24,6 +24,7 @@ from hermes_agent.sessions.commits import (
     SessionCommit,
     add_compaction,
     append_messages,
+    copy_session,
     last_compaction_id,
     load_compaction,
     message_from_row,
@@ -342,6 +343,12 @@ class Transcript:
         """
         with self._db.write() as db:
             add_compaction(db, session_id, list(map(row_from_message, messages)), tokens)
+
+    def branch(self, session_id: str, title: str) -> str:
+        """Copy a session under another title, and return the id of the copy."""
+        messages = self.history(session_id)
+        with self._db.write() as db:
+            return copy_session(db, session_id, messages, title)
 
     def history(self, session_id: str) -> list[Message]:
         """Return what the model goes on with: the last compaction and what was said since, or everything."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from hermes_agent.app.control_operations import MemberCommands
 from hermes_agent.commands import CommandTable
 from hermes_agent.console.console import Console
+from hermes_agent.console.slash_commands import ConsoleCommands
 from hermes_agent.contracts.command import EVERYWHERE, SlashCommand
 from hermes_agent.testing.chat import chat_host
 
@@ -21,7 +22,7 @@ def page_table() -> str:
     with chat_host() as chat:
         host = chat.host.host
         chat.gateway.session_store  # noqa: B018 - declares the commands of chats
-        Console(host.agent, host.slash, home=host.home, banner=())
+        ConsoleCommands(Console.__new__(Console)).register(host.commands)
         MemberCommands(host.slash)
         return markdown(host.commands)
 

@@ -1,27 +1,40 @@
-"""What is typed, completed and waited for at the terminal."""
+"""What is typed, completed, pasted and queued in the console."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import pty
+from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from hermes_agent.commands import HelpRow
-from hermes_agent.console.input import MAX_QUEUED, InputQueue, QueuedInput, TypedLines
-from hermes_agent.console.line_editor import SlashCompleter, hint_for
+from hermes_agent.console.input import (
+    MAX_QUEUED,
+    InputQueue,
+    PasteStore,
+    QueuedInput,
+    content_with_images,
+    dropped_files,
+    mentioned_images,
+)
+from hermes_agent.console.line_editor import ChatCompleter, CompletionSource, hint_for
 
 ENTRIES = [
     HelpRow("scan", "<pattern>", "Find files"),
     HelpRow("scandal", "", "Tell"),
     HelpRow("help", "", "Help"),
 ]
+PIXEL = bytes.fromhex("89504e470d0a1a0a")
 
 
-def completions(text: str) -> list[tuple[str, str]]:
-    found = SlashCompleter(lambda: ENTRIES).get_completions(Document(text), CompleteEvent())
+def completions(text: str, directory: Path = Path("/nonexistent")) -> list[tuple[str, str]]:
+    source = CompletionSource(
+        commands=lambda: ENTRIES,
+        arguments=lambda name: [("dark", ""), ("light", "")] if name == "theme" else [],
+        sessions=lambda: [("20260102_1", "plans for the garden")],
+        directory=directory,
+    )
+    found = ChatCompleter(source).get_completions(Document(text), CompleteEvent())
     return [(c.text, c.display_text) for c in found]
 
 
@@ -31,16 +44,32 @@ def test_names_are_completed_with_what_may_follow() -> None:
     assert completions("scan") == []
 
 
+def test_arguments_are_completed_by_their_command() -> None:
+    assert completions("/theme li") == [("light", "light")]
+    assert [text for text, _ in completions("/theme ")] == ["dark", "light"]
+    assert completions("/scan x") == []
+
+
 def test_beside_a_whole_name_stands_what_may_follow() -> None:
     hints = [hint_for(text, lambda: ENTRIES) for text in ("/scan ", "/SCAN x", "/scandal ", "/scan", "/no ", "scan ")]
     assert hints == ["<pattern>  Find files", "<pattern>  Find files", "Tell", "", "", ""]
-    assert completions("/scan ") == []
+
+
+def test_files_and_sessions_are_found_by_parts_of_their_names(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    for name in ("src/main.py", "src/menu.py", "my notes.txt", ".hidden"):
+        (tmp_path / name).write_text("")
+    assert [text for text, _ in completions("look at @mai", tmp_path)] == ["@src/main.py"]
+    assert [text for text, _ in completions("@notes", tmp_path)] == ['@"my notes.txt"']
+    assert completions("@session:garden", tmp_path) == [("@session:20260102_1", "@session:20260102_1")]
+    assert completions("mail@mai", tmp_path) == []
 
 
 def test_plugins_come_before_what_was_typed_and_too_much_is_refused() -> None:
     called: list[int] = []
     waiting = InputQueue(lambda: called.append(1))
     assert waiting.add_typed("typed") and waiting.add_injected("first") and waiting.add_injected("second")
+    assert waiting.texts() == ["first", "second", "typed"]
     assert [waiting.take() for _ in range(4)] == [
         QueuedInput("first", False),
         QueuedInput("second", False),
@@ -55,25 +84,47 @@ def test_plugins_come_before_what_was_typed_and_too_much_is_refused() -> None:
     assert len(called) == 2
 
 
-def test_whole_lines_are_read_while_the_block_lasts_and_none_in_a_pause() -> None:
-    async def work() -> list[str | None]:
-        keyboard, terminal = pty.openpty()
-        lines: asyncio.Queue[str | None] = asyncio.Queue()
-        beside = TypedLines(terminal, lines.put_nowait)
-        seen = []
-        with beside.reading():
-            os.write(keyboard, b"one\ntw")
-            seen.append(await asyncio.wait_for(lines.get(), 5))
-            with beside.paused():
-                os.write(keyboard, b"o\n")
-                for _ in range(5):
-                    await asyncio.sleep(0)
-                assert lines.empty()
-            seen.append(await asyncio.wait_for(lines.get(), 5))
-            os.write(keyboard, b"\x04")
-            seen.append(await asyncio.wait_for(lines.get(), 5))
-        os.close(keyboard)
-        os.close(terminal)
-        return seen
+def test_the_last_typed_message_is_taken_back_and_no_text_of_a_plugin() -> None:
+    waiting = InputQueue(lambda: None)
+    waiting.add_injected("plugin")
+    waiting.add_typed("one")
+    waiting.add_typed("two")
+    assert [waiting.take_back() for _ in range(3)] == ["two", "one", ""]
+    assert waiting.texts() == ["plugin"]
 
-    assert asyncio.run(work()) == ["one", "two", None]
+
+def test_a_long_paste_is_folded_and_expanded_when_it_is_sent(tmp_path: Path) -> None:
+    pastes = PasteStore(tmp_path)
+    assert pastes.fold("short\r\ntext") == "short\ntext"
+    long = "\n".join(f"line {number}" for number in range(5_000))
+    mark = pastes.fold(long)
+    assert mark.startswith("[pasted 5,000 lines #")
+    assert pastes.expand(f"look: {mark}!") == f"look: {long}!"
+    assert pastes.fold("x" * 3_000).startswith("[pasted 3,000 characters #")
+    assert pastes.expand("[pasted 5,000 lines #ffff]") == "[pasted 5,000 lines #ffff]"
+
+
+def test_a_dropped_file_becomes_a_mention_and_an_image_is_sent(tmp_path: Path) -> None:
+    picture, text = tmp_path / "my cat.png", tmp_path / "notes.txt"
+    picture.write_bytes(PIXEL)
+    text.write_text("x")
+    pastes = PasteStore(tmp_path)
+    assert pastes.fold(f"'{picture}'") == '@"my cat.png" '
+    assert pastes.fold(f"{text} ") == "@notes.txt "
+    assert dropped_files("/etc/no-such-file", tmp_path) == []
+    images = mentioned_images('what is on @"my cat.png"? and @notes.txt', tmp_path)
+    assert images == [picture]
+    content, warnings = content_with_images("what?", images)
+    assert warnings == []
+    assert isinstance(content, list)
+    assert content[0] == {"type": "text", "text": "what?"}
+    assert content[1]["image_url"]["url"].startswith("data:image/png;base64,iVBORw0KGgo")
+
+
+def test_an_image_that_is_too_large_or_gone_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    large = tmp_path / "large.png"
+    large.write_bytes(b"0" * 5_000_001)
+    content, warnings = content_with_images("what?", [large, tmp_path / "gone.png"])
+    assert content == "what?"
+    assert warnings[0] == f"{large} has 5,000,001 bytes; an image of at most 5,000,000 is sent"
+    assert "No such file" in warnings[1]

@@ -1,0 +1,91 @@
+"""Asks the user of the console: approvals and clarifications as menus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hermes_agent.console.menus import Menu, MenuOption
+from hermes_agent.console.screen import Screen
+from hermes_agent.console.styled import Line, Piece, line, printable, wrap
+from hermes_agent.console.transcript_view import TranscriptView
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.policy import Choice, Refusal
+
+MAX_DETAIL_LINES = 30
+_OTHER = "\0other"
+
+_OPTIONS = {
+    "once": MenuOption("Allow once", "once", "o"),
+    "session": MenuOption("Allow for this session", "session", "s", "the same kind of action is not asked about again"),
+    "always": MenuOption("Always allow", "always", "a", "stored in the config"),
+    "deny": MenuOption("Deny", "deny", "d"),
+}
+_REASON = MenuOption("Deny, and say why", "reason", "r", asks="Reason: ")
+_DIFF_TOOLS = ("patch", "write_file")
+
+
+class MenuApprover:
+    """Shows approval requests and questions of the agent as menus of a screen."""
+
+    def __init__(self, screen: Screen, view: TranscriptView) -> None:
+        self._screen = screen
+        self._view = view
+
+    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
+        """Return the user's decision; a cancelled menu denies."""
+        options = [*(_OPTIONS[answer] for answer in request.answers), _REASON]
+        self._view.waits_for = "Waiting for your approval"
+        try:
+            chosen = await self._screen.choose(Menu(self._title(request), options))
+        finally:
+            self._view.waits_for = ""
+        value = "deny" if chosen is None else chosen.value
+        subject = " ".join(printable(request.detail).split())[:60]
+        if value == "reason":
+            reason = chosen.text.strip() if chosen is not None else ""
+            self._view.note(f"denied: {subject}" + (f" ({reason})" if reason else ""), "dim")
+            if reason:
+                return Refusal(f"The user denied {request.tool} ({request.summary}) and says: {reason}")
+            return "deny"
+        words = {"once": "allowed once", "session": "allowed for this session", "always": "always allowed"}
+        self._view.note(f"{words.get(value, 'denied')}: {subject}", "dim")
+        return next((answer for answer in ("once", "session", "always") if answer == value), "deny")
+
+    async def clarify(self, question: str, choices: Sequence[str] = ()) -> str | Refusal:
+        """Return the user's answer to a question of the agent: a choice, or other words."""
+        width = self._screen.width
+        title: list[Line] = [(), *wrap([Piece("strong", printable(question))], width - 1)]
+        self._view.waits_for = "Waiting for your answer"
+        try:
+            if choices:
+                options = [MenuOption(printable(choice), choice) for choice in choices]
+                options.append(MenuOption("Another answer", _OTHER, asks="Answer: "))
+                chosen = await self._screen.choose(Menu(title, options))
+                text = "" if chosen is None else chosen.text if chosen.value == _OTHER else chosen.value
+            else:
+                self._screen.print(title)
+                text = await self._screen.ask("Answer: ") or ""
+        finally:
+            self._view.waits_for = ""
+        if not text.strip():
+            return Refusal("the user gave no answer")
+        self._view.note(f"{' '.join(printable(question).split())} {printable(text.strip())}", "dim")
+        return text.strip()
+
+    def _title(self, request: ApprovalRequest) -> list[Line]:
+        width = self._screen.width - 1
+        who = f"plugin `{request.plugin}`: {request.tool}" if request.plugin else request.tool
+        lines: list[Line] = [(), *wrap([Piece("alert", f"{who} wants to {printable(request.summary)}:")], width)]
+        details = printable(request.detail).expandtabs(4).splitlines() or [""]
+        for number, each in enumerate(details[:MAX_DETAIL_LINES]):
+            lines += wrap([Piece(_detail_style(request.tool, number, each), each)], width, line("    "))
+        if len(details) > MAX_DETAIL_LINES:
+            lines.append(line(f"    … {len(details) - MAX_DETAIL_LINES} more lines", "dim"))
+        lines.append(line("Allow?", "strong"))
+        return lines
+
+
+def _detail_style(tool: str, number: int, text: str) -> str:
+    if tool in _DIFF_TOOLS:
+        return {"+": "added", "-": "removed", "@": "hunk"}.get(text[:1], "")
+    return "dim" if number and text.startswith("in ") else "command"

@@ -1,0 +1,406 @@
+"""The slash commands of the console."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from hermes_agent.agent import Agent
+from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.session_commands import find_session, set_title
+from hermes_agent.commands import CommandTable, HelpRow
+from hermes_agent.console.menus import Menu, MenuOption
+from hermes_agent.console.overview import context_lines, cost_text
+from hermes_agent.console.screen import Screen
+from hermes_agent.console.session_export import FORMATS, export_session, export_target
+from hermes_agent.console.styled import THEMES, Line, Piece, Theme, line, printable, width_of, wrap
+from hermes_agent.console.tool_lines import duration
+from hermes_agent.console.transcript_view import TranscriptView
+from hermes_agent.contracts.command import SlashCommand, Where
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.text import nearest_name
+from hermes_agent.models.model_catalog import ModelInfo, ModelsUnavailable
+from hermes_agent.sessions import LOCAL, SessionInfo, UsageLedger
+from hermes_agent.system.files import write_atomic
+
+TERMINAL: frozenset[Where] = frozenset({"terminal"})
+LISTED_SESSIONS = 200
+MODES = ("emacs", "vi")
+
+
+class KeyHelp(NamedTuple):
+    """A row of `/keys`."""
+
+    keys: str
+    does: str
+
+
+KEYS = (
+    KeyHelp("Enter", "send the message, or choose in a menu"),
+    KeyHelp("Alt-Enter, Shift-Enter, Ctrl-J", "begin a new line; so does \\ at the end of a line"),
+    KeyHelp("Tab", "complete a command, an argument, @file or @session"),
+    KeyHelp("Up, Down", "move in the text, then to other messages; Up takes back a queued message"),
+    KeyHelp("Ctrl-R", "search the messages of all sessions"),
+    KeyHelp("Ctrl-X Ctrl-E", "write the message in $EDITOR (vi: v)"),
+    KeyHelp("Ctrl-C", "stop the turn; clear the input; twice: leave"),
+    KeyHelp("Ctrl-D", "leave, if the input is empty"),
+    KeyHelp("Ctrl-L", "clear the screen"),
+    KeyHelp("Ctrl-O", "show tool results, or hide them"),
+    KeyHelp("Ctrl-Z", "suspend"),
+    KeyHelp("Esc", "close a menu"),
+)
+
+
+class _Settings(Protocol):
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def ledger(self) -> UsageLedger: ...
+    def setting(self, key: str, /) -> Any: ...
+    def save_setting(self, key: str, value: Any, /) -> None: ...
+    def list_models(self) -> list[ModelInfo]: ...
+
+
+class CommandedConsole(Protocol):
+    """The parts of the console that its commands use."""
+
+    agent: Agent
+    conversation: Conversation | None
+    screen: Screen
+    view: TranscriptView
+    model: str | None
+
+    @property
+    def deps(self) -> _Settings: ...
+    async def open(self, session_id: str | None, after: str = "") -> Conversation: ...
+    async def run_turn(self, content: Any) -> int: ...
+    async def send(self, text: str) -> int: ...
+    async def load_skills(self) -> None: ...
+    async def refresh_status(self) -> None: ...
+    def help_rows(self) -> list[HelpRow]: ...
+    def fill_input(self, text: str) -> None: ...
+    def stop_turn(self) -> bool: ...
+    def leave(self, status: int = 0) -> None: ...
+
+
+class ConsoleCommands:
+    """Handlers of the commands that only the console has."""
+
+    def __init__(self, console: CommandedConsole) -> None:
+        self._console = console
+
+    def register(self, commands: CommandTable) -> None:
+        """Register the commands."""
+        for command in self._declarations():
+            commands.register(command)
+
+    def _declarations(self) -> tuple[SlashCommand, ...]:
+        during_turn = partial(SlashCommand, where=TERMINAL)
+        between_turns = partial(SlashCommand, where=TERMINAL, during_turn=False)
+        return (
+            during_turn("help", self._help, "List the commands"),
+            during_turn("keys", self._keys, "List the keys, or use those of emacs or vi", "[emacs|vi]"),
+            between_turns("new", self._new, "Start a new session"),
+            between_turns("clear", self._clear, "Clear the screen and start a new session"),
+            between_turns("model", self._use_model, "Show the models, or use another", "[NAME]"),
+            between_turns("resume", self._resume, "List your sessions, or resume one", "[ID or TITLE]"),
+            between_turns("sessions", self._resume, "Search your sessions and resume one", "[ID or TITLE]"),
+            between_turns("branch", self._branch, "Continue in a copy of this session", "[TITLE]", aliases=("fork",)),
+            between_turns("title", self._title, "Show or set the session's title", "[TEXT]"),
+            between_turns("retry", self._retry, "Ask the last question again"),
+            between_turns("edit", self._edit, "Take the last question back into the input"),
+            during_turn("context", self._context, "Show what fills the model's context"),
+            during_turn("cost", self._cost, "Show what this session and today cost, by model"),
+            between_turns("save", self._export, "Write this session into a Markdown file", "[FILE]"),
+            between_turns("export", self._export, "Write this session into a file", "[markdown|html|json] [FILE]"),
+            during_turn("theme", self._theme, "Show the colour themes, or use one", "[NAME]", aliases=("skin",)),
+            during_turn("verbose", self._verbose, "Show tool results, or hide them"),
+            during_turn("stop", self._stop, "Stop the agent; so does Ctrl-C"),
+            during_turn("quit", self._quit, "Leave; so do exit and Ctrl-D", aliases=("exit",)),
+        )
+
+    @property
+    def _conversation(self) -> Conversation:
+        assert self._console.conversation is not None
+        return self._console.conversation
+
+    # -- help --------------------------------------------------------------------------------------------------
+
+    async def _help(self, arguments: str) -> str:
+        rows = sorted(self._console.help_rows())
+        names = [f"/{row.name} {row.hint}".rstrip() for row in rows]
+        width = self._console.screen.width
+        column = min(max(map(width_of, names), default=0), max(width // 2 - 4, 14))
+        lines: list[Line] = []
+        for name, row in zip(names, rows, strict=True):
+            first = line(f"  {name:<{column}}  ", "code")
+            if width_of(name) > column:
+                lines.append(line(f"  {name}", "code"))
+                first = line(" " * (column + 4))
+            lines += wrap([Piece("", printable(row.description))], width, first, line(" " * (column + 4)))
+        more = "!COMMAND runs a command of yours, #NOTE adds a note, @ names a file or session."
+        self._console.view.lines([*lines, *wrap([Piece("dim", more)], width)])
+        return ""
+
+    async def _keys(self, arguments: str) -> str:
+        screen = self._console.screen
+        if arguments in MODES:
+            self._console.deps.save_setting("display.editing_mode", arguments)
+            screen.set_editing_mode(arguments)
+            return f"Keys of {arguments}."
+        if arguments:
+            raise UserError(f"there are no keys named {arguments!r}", hint="/keys emacs, /keys vi")
+        if screen.width < 60:
+            return "\n".join(f"{row.keys}\n  {row.does}" for row in KEYS)
+        column = max(width_of(row.keys) for row in KEYS)
+        return "\n".join(f"  {row.keys}{' ' * (column - width_of(row.keys))}  {row.does}" for row in KEYS)
+
+    # -- sessions ----------------------------------------------------------------------------------------------
+
+    async def _new(self, arguments: str) -> str:
+        fresh = await self._console.open(None, self._conversation.session_id)
+        await fresh.replace(self._conversation)
+        self._console.conversation = fresh
+        await self._console.refresh_status()
+        return f"New session {fresh.session_id}."
+
+    async def _clear(self, arguments: str) -> str:
+        self._console.screen.clear()
+        return await self._new(arguments)
+
+    async def _resume(self, arguments: str) -> str:
+        if not arguments and self._console.screen.is_live:
+            arguments = await self._pick_session()
+            if not arguments:
+                return ""
+        chosen = await find_session(self._console.agent, arguments, LOCAL)
+        if isinstance(chosen, str):
+            return chosen
+        if chosen.id == self._conversation.session_id:
+            return "This is the current session."
+        return await self._switch(chosen.id, chosen.title)
+
+    async def _switch(self, session_id: str, title: str) -> str:
+        console = self._console
+        fresh = await console.open(session_id)
+        await self._conversation.close("resumed_other", successor=session_id)
+        console.conversation = fresh
+        console.view.note(f"Resumed {session_id}" + (f": {printable(title)}" if title else "."))
+        await console.refresh_status()
+        if await console.agent.unfinished_turns(session_id):
+            console.view.note("The last turn was interrupted by a crash; it resumes.")
+            await console.run_turn(None)
+        return ""
+
+    async def _pick_session(self) -> str:
+        agent = self._console.agent
+        seen = agent.principals.visible_to(LOCAL)
+        found: list[SessionInfo] = await agent.call_transcript("recent", LISTED_SESSIONS, of=seen)
+        if not found:
+            self._console.view.note("There are no sessions yet.")
+            return ""
+        now = time.time()
+        options = [
+            MenuOption(
+                printable(each.title) or "(no title)",
+                each.id,
+                details=f"{_age(now - each.updated_at)}, {each.message_count} messages, {each.source}",
+            )
+            for each in found
+        ]
+        chosen = await self._console.screen.choose(Menu([line("Resume a session", "strong")], options, has_search=True))
+        return "" if chosen is None else chosen.value
+
+    async def _branch(self, arguments: str) -> str:
+        conversation, agent = self._conversation, self._console.agent
+        title = await agent.call_transcript("title", conversation.session_id)
+        if title is None or not conversation.history:
+            return "There is no session yet."
+        name = arguments.strip() or f"{title or 'session'} (branch)"
+        copy: str = await agent.call_transcript("branch", conversation.session_id, name)
+        if agent.provenance is not None:
+            await agent.bridge.run(agent.provenance.copy_session, conversation.session_id, copy)
+        return await self._switch(copy, name)
+
+    async def _title(self, arguments: str) -> str:
+        return await set_title(self._console.agent, self._conversation.session_id, arguments)
+
+    async def _retry(self, arguments: str) -> str:
+        text = await self._drop_last()
+        if not text:
+            return "There is no question to ask again."
+        self._console.view.user_message(text)
+        await self._console.run_turn(text)
+        return ""
+
+    async def _edit(self, arguments: str) -> str:
+        text = await self._drop_last()
+        if not text:
+            return "There is no question to edit."
+        self._console.fill_input(text)
+        return "The last question and its answer were removed; edit it and send it again."
+
+    async def _drop_last(self) -> str:
+        """Remove the last question with its answer, and return its text."""
+        conversation, agent = self._conversation, self._console.agent
+        async with conversation.between_turns():
+            agent.forget_sent(conversation.session_id)
+            text: str = await agent.call_transcript("drop_last_turn", conversation.session_id)
+            if text:
+                await conversation.reload_history()
+        return text
+
+    async def _export(self, arguments: str) -> str:
+        conversation, agent = self._conversation, self._console.agent
+        title = await agent.call_transcript("title", conversation.session_id)
+        if title is None:
+            return "There is no session yet."
+        messages = await agent.call_transcript("messages", conversation.session_id)
+        form, path = export_target(arguments, conversation.session_id, self._console.deps.directory)
+
+        def write() -> None:
+            text = export_session(messages, form, title=title or "", session_id=conversation.session_id)
+            try:
+                write_atomic(path, text, mode=0o600)
+            except OSError as exc:
+                raise UserError(f"{path}: {exc.strerror or exc}", hint="Name another file.") from exc
+
+        await agent.bridge.run(write)
+        return f"Written: {path}"
+
+    # -- model -------------------------------------------------------------------------------------------------
+
+    async def _use_model(self, arguments: str) -> str:
+        name = arguments.split()[0].strip("'\"") if arguments.split() else ""
+        models = await self._models()
+        if not name and self._console.screen.is_live and models:
+            chosen = await self._console.screen.choose(self._model_menu(models))
+            name = "" if chosen is None else chosen.value
+        known = [model.id for model in models]
+        is_whole = self._conversation.model in known  # a server may have more models than it lists
+        if name and is_whole and name not in known:
+            near = nearest_name(name, known)
+            hint = f"Did you mean {near}?" if near else "/model lists the models."
+            raise UserError(f"{self._conversation.provider} has no model {name!r}", hint=hint)
+        if name:
+            self._conversation.use_model(name)
+            self._console.model = self._conversation.model
+            await self._console.refresh_status()
+        return f"model: {self._conversation.model} ({self._conversation.provider})"
+
+    async def _models(self) -> list[ModelInfo]:
+        try:
+            return await self._console.agent.bridge.run(self._console.deps.list_models)
+        except (ModelsUnavailable, UserError):
+            return []
+
+    def _model_menu(self, models: list[ModelInfo]) -> Menu:
+        options = [MenuOption(printable(model.id), model.id, details=_model_details(model)) for model in sorted(models)]
+        current = next((i for i, option in enumerate(options) if option.value == self._conversation.model), 0)
+        title = [line(f"Models of {self._conversation.provider}", "strong")]
+        return Menu(title, options, has_search=True, cursor=current)
+
+    async def _context(self, arguments: str) -> str:
+        usage = await self._conversation.context_usage()
+        self._console.view.lines(context_lines(usage, self._conversation.model, self._console.screen.width))
+        return ""
+
+    async def _cost(self, arguments: str) -> str:
+        ledger, session_id = self._console.deps.ledger, self._conversation.session_id
+
+        def read() -> str:
+            totals = ledger.totals(session_id=session_id)
+            if not totals.requests:
+                return "This session has no model requests yet."
+            rows = [f"This session: {cost_text(totals)}, {totals.tokens:,} tokens, {duration(totals.seconds)}"]
+            rows += [
+                f"  {model}: {cost_text(spent)}, {spent.input_tokens:,} in ({spent.cached_tokens:,} cached), "
+                f"{spent.output_tokens:,} out, {spent.requests} requests"
+                for model, spent in ledger.totals_by("model", session_id=session_id).items()
+            ]
+            days = ledger.totals_by("day", days=1)
+            rows += [f"Today, all sessions: {cost_text(spent)}, {spent.tokens:,} tokens" for spent in days.values()]
+            return "\n".join(rows)
+
+        return await self._console.agent.bridge.run(read)
+
+    # -- views -------------------------------------------------------------------------------------------------
+
+    async def _theme(self, arguments: str) -> str:
+        console, name = self._console, arguments.strip().lower()
+        if not name:
+            options = [
+                MenuOption(each, each, details="in use" if each == console.screen.theme.name else "") for each in THEMES
+            ]
+            chosen = await console.screen.choose(Menu([line("Colour themes", "strong")], options))
+            if chosen is None:
+                return f"theme: {console.screen.theme.name}"
+            name = chosen.value
+        if name not in THEMES:
+            raise UserError(f"there is no theme {name!r}", hint=f"There are: {', '.join(THEMES)}.")
+        console.screen.set_theme(Theme(name, has_colour=console.screen.theme.may_colour))
+        await console.agent.bridge.run(console.deps.save_setting, "display.skin", name)
+        console.view.lines([(Piece("heading", f"theme: {name}"), Piece("code", "  code"), Piece("added", "  added"))])
+        return ""
+
+    async def _verbose(self, arguments: str) -> str:
+        self._console.view.verbose = not self._console.view.verbose
+        return f"Tool results are {'shown' if self._console.view.verbose else 'hidden'}."
+
+    async def _stop(self, arguments: str) -> str:
+        return "" if self._console.stop_turn() else "No turn is running."
+
+    async def _quit(self, arguments: str) -> None:
+        self._console.leave()
+
+
+def argument_values(console: CommandedConsole, name: str) -> list[tuple[str, str]]:
+    """Return the values and descriptions that complete the argument of a command; in a worker."""
+    fixed = {
+        "theme": THEMES,
+        "skin": THEMES,
+        "keys": MODES,
+        "export": FORMATS,
+        "rollback": ("diff",),
+    }
+    if name in fixed:
+        return [(value, "") for value in fixed[name]]
+    if name in ("model", "resume", "sessions"):
+        return _known_models(console) if name == "model" else known_sessions(console)
+    return []
+
+
+def _known_models(console: CommandedConsole) -> list[tuple[str, str]]:
+    try:
+        return [(model.id, _model_details(model)) for model in sorted(console.deps.list_models())]
+    except (ModelsUnavailable, UserError):
+        return []
+
+
+def known_sessions(console: CommandedConsole) -> list[tuple[str, str]]:
+    """Return ids and titles of the user's sessions; in a worker."""
+    agent = console.agent
+    work: Coroutine[Any, Any, list[SessionInfo]] = agent.call_transcript(
+        "recent", LISTED_SESSIONS, of=agent.principals.visible_to(LOCAL)
+    )
+    return [(each.id, printable(each.title)) for each in agent.bridge.wait_core(work)]
+
+
+def _model_details(model: ModelInfo) -> str:
+    window = f"{model.context_length:,} tokens" if model.context_length else ""
+    price = ""
+    if model.input_price is not None and model.output_price is not None:
+        price = f"${model.input_price * 1e6:.2f} / ${model.output_price * 1e6:.2f}"
+    abilities = " ".join(word for word, has in (("images", model.vision), ("tools", model.tools)) if has)
+    return ", ".join(filter(None, (window, price, abilities)))
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {unit}{'s' if count != 1 else ''} ago"
+    return "now"
