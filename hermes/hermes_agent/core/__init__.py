@@ -1,1 +1,1 @@
-"""Values and pure functions that every other package may use; imports nothing of ours."""
+"""Values and pure functions for every other package; imports nothing of this project."""

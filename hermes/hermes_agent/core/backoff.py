@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 
 class Backoff(NamedTuple):
-    """A delay that grows with each failure, a little different each time: many callers do not come back at once."""
+    """A delay that grows with each failure and varies randomly.
+
+    The variation keeps many callers from retrying at the same moment.
+    """
 
     first_s: float = 1.0
     longest_s: float = 600.0
@@ -16,6 +19,6 @@ class Backoff(NamedTuple):
     """Largest share by which a delay is longer or shorter."""
 
     def after(self, failures: int) -> float:
-        """Return the seconds to wait after so many failures in a row, from 1."""
+        """Return the delay in seconds after this number of consecutive failures (1 or more)."""
         delay_s = min(self.first_s * self.factor ** min(failures - 1, 30), self.longest_s)
         return float(delay_s * random.uniform(1 - self.jitter, 1 + self.jitter))

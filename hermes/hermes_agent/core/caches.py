@@ -1,4 +1,7 @@
-"""Caches: `LruDict` of a limited size, and the answers of `check_fn` of tools. Source: plugin contract §4.3."""
+"""Caches: a dictionary of limited size, and the results of tool checks.
+
+Source: plugin contract §4.3.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,22 @@ logger = logging.getLogger(__name__)
 
 TTL_S = 30.0
 GRACE_S = 60.0
-"""A check that said yes this recently may fail once in a while."""
+"""Seconds in which a check may fail after a success without an effect."""
 
 LIMIT_S = 5.0
-"""Longest wait for a check; the turn waits for it."""
+"""Longest wait for a check in seconds; the turn waits for it."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class LruDict(OrderedDict[K, V]):
-    """A dictionary that drops what was set or used longest ago when it has more than `limit` entries.
+    """A dictionary of at most `limit` entries.
 
-    Reading does not count as a use; `use` does.
+    A new entry drops the one that was set or used least recently. Reading does not count as a use; `use` does.
 
     Args:
-        on_drop: called with each entry that is dropped for want of room.
+        on_drop: called with each entry that is dropped to make room.
     """
 
     def __init__(self, limit: int, on_drop: Callable[[K, V], object] | None = None) -> None:
@@ -45,7 +48,7 @@ class LruDict(OrderedDict[K, V]):
                 self._on_drop(*dropped)
 
     def use(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value of a key, which `make` returns for a new one, and count it as used just now."""
+        """Return the value of a key, made by `make` if there is none, and count it as used now."""
         value = self[key] if key in self else make()
         self[key] = value
         return value
@@ -56,7 +59,7 @@ Fault = Callable[[str], None]
 
 
 Bounded = Callable[[Callable[[], bool], float], bool]
-"""Calls a function and returns its answer; raises `TimeoutError` after so many seconds, and leaves it behind."""
+"""Calls a function and returns its answer; raises `TimeoutError` after this number of seconds and abandons the call."""
 
 
 def _unbounded(call: Callable[[], bool], limit_s: float) -> bool:
@@ -64,27 +67,28 @@ def _unbounded(call: Callable[[], bool], limit_s: float) -> bool:
 
 
 class CheckCache:
-    """Remembers each check's answer for `TTL_S`; an exception counts as no, and so does no answer within `LIMIT_S`.
+    """The results of checks (`check_fn` of tools), each remembered for `TTL_S` seconds.
 
-    A check that was left behind is not asked again before it has ended.
+    An exception or an overrun of `LIMIT_S` seconds counts as False. A check that was abandoned is not called again
+    before it ends.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.bounded: Bounded = _unbounded
-        """How a check is called; the host gives it a deadline."""
+        """Calls a check; the host sets a function that enforces the time limit."""
         self._asked: set[Check] = set()
         """Checks that run now."""
         self._stuck: set[Check] = set()
-        """Those of them that nobody waits for any more."""
+        """Running checks that were abandoned."""
         self._answers: dict[Check, tuple[float, bool]] = {}
         self._last_yes: dict[Check, float] = {}
 
     def ask(self, check: Check | None, fault: Fault | None = None) -> bool:
-        """Return the answer; no check means yes.
+        """Return the result of a check; True without a check.
 
         Args:
-            fault: told why it gave none.
+            fault: called with the reason if the check fails.
         """
         if check is None:
             return True
@@ -100,7 +104,7 @@ class CheckCache:
             logger.warning("the check %r failed: %r", check, exc)
             if isinstance(exc, TimeoutError) and check in self._asked:
                 self._stuck.add(check)
-                self._stuck &= self._asked  # it may have ended meanwhile
+                self._stuck &= self._asked  # a check may have ended meanwhile
             if fault is not None:
                 fault(f"check_fn: {exc!r}")
             answer = False
@@ -120,6 +124,6 @@ class CheckCache:
             self._stuck.discard(check)
 
     def forget(self) -> None:
-        """Ask again next time."""
+        """Remove all results, so that each check is called again."""
         self._answers.clear()
         self._last_yes.clear()

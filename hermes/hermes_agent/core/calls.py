@@ -1,4 +1,4 @@
-"""Calls of plugin functions, which take fewer arguments than a later release offers."""
+"""Calls of plugin functions that may take fewer arguments than this release offers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...] | None:
-    """Return the parameters of a function, or None if it shows none (some built-in ones)."""
+    """Return the parameters of a function, or None if its signature is unknown (some built-in functions)."""
     try:
         return tuple(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -19,7 +19,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]
 
 
 def keywords_of(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
-    """Return the keywords that a function names, and whether it takes any other; one that shows none takes all."""
+    """Return the keywords that a function names, and whether it takes any other (also without a signature)."""
     parameters = parameters_of(function)
     if parameters is None:
         return frozenset(), True
@@ -28,19 +28,19 @@ def keywords_of(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
 
 
 def supported(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the offered keywords that a function takes."""
+    """Return the offered keywords that a function takes."""
     names, takes_any = keywords_of(function)
     return {name: value for name, value in offered.items() if takes_any or name in names}
 
 
 def accepts(function: Callable[..., Any], name: str) -> bool:
-    """Say whether a function has a parameter of that name, or takes any keyword; False if it shows none."""
+    """Return whether a function has this parameter or takes any keyword; False without a signature."""
     parameters = parameters_of(function) or ()
     return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 def required_arguments(function: Callable[..., Any]) -> int | None:
-    """Return how many positional arguments a function must be given, or None if it shows no parameters."""
+    """Return the number of required positional arguments of a function, or None without a signature."""
     parameters = parameters_of(function)
     if parameters is None:
         return None
@@ -48,7 +48,7 @@ def required_arguments(function: Callable[..., Any]) -> int | None:
 
 
 def takes_positional(function: Callable[..., Any]) -> bool:
-    """Say whether a function takes a positional argument; True if it shows no parameters."""
+    """Return whether a function takes a positional argument; True without a signature."""
     parameters = parameters_of(function)
     return parameters is None or any(p.kind in (*_BY_POSITION, p.VAR_POSITIONAL) for p in parameters)
 
@@ -56,7 +56,7 @@ def takes_positional(function: Callable[..., Any]) -> bool:
 def call_supported(
     function: Callable[..., Any], positional: Iterable[tuple[str, Any]] = (), optional: Mapping[str, Any] | None = None
 ) -> Any:
-    """Call a function with all positional arguments, and with those of the optional ones that it takes.
+    """Call a function with all positional arguments and with the optional ones that it takes.
 
     Args:
         positional: name and value; given by keyword where the function takes them only so.

@@ -1,15 +1,15 @@
-"""Every error of ours, by what the next actor does.
+"""The errors of this package, by what the next actor does.
 
 HermesError
-├── UserError       shown to the person with its hint; the process ends with `exit_status`
+├── UserError       shown to the user with its hint; the process ends with `exit_status`
 │   ├── ConfigError     a setting is wrong: file, line and key path are named
-│   ├── ModelError      a model could not answer: one sentence, its `kind` says why
-│   │   ├── ContextTooLong  the conversation does not fit: whoever can make it shorter asks again
-│   │   └── UnsupportedOption  the caller set something that the model cannot be asked with
-│   ├── NotYours        it is somebody else's
-│   └── LockHeld        another daemon has this home
-├── PluginError     a plugin is at fault; it is named, the host goes on
-├── ToolFailed      a tool could not do it; the model is told and adapts
+│   ├── ModelError      a model gave no answer; `kind` says why
+│   │   ├── ContextTooLong  the conversation does not fit: compaction, then a retry
+│   │   └── UnsupportedOption  the caller set an option that the model does not have
+│   ├── AccessDenied    the object belongs to another principal
+│   └── LockHeld        another daemon uses this home
+├── PluginError     a plugin failed; it is named, and the host continues
+├── ToolFailed      a tool failed; the model gets the text and adapts
 └── RetryLater      the same request may work after `after_s` seconds
 """
 
@@ -27,19 +27,19 @@ EXIT_USAGE = 2
 EXIT_LOCKED = 75
 """EX_TEMPFAIL: another daemon holds the lock of this home."""
 EXIT_CONFIG = 78
-"""EX_CONFIG: the daemon does not start with this configuration, and a restart will not help."""
+"""EX_CONFIG: the daemon does not start with this configuration, and a restart does not help."""
 
 
 class HermesError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of the errors that this package raises on purpose."""
 
 
 class UserError(HermesError):
-    """Something that the person at the front door can put right.
+    """An error that the user or the operator can fix.
 
     Args:
-        message: one sentence: what happened, with the value.
-        hint: what to do next; empty when the message says it.
+        message: what happened, with the value, in one sentence.
+        hint: what to do next; empty if the message says it.
     """
 
     exit_status = EXIT_FAILED
@@ -56,17 +56,17 @@ class UserError(HermesError):
 
 
 class AccessDenied(UserError):
-    """What was asked for is somebody else's."""
+    """Access to an object of another principal."""
 
 
 class ConfigError(UserError):
-    """One or more settings are wrong. The message has a line per finding, ready to be printed."""
+    """One or more wrong settings; the message has one line for each finding."""
 
     exit_status = EXIT_CONFIG
 
 
 class LockHeld(UserError):
-    """Another daemon runs with the same home."""
+    """Another daemon that uses the same home."""
 
     exit_status = EXIT_LOCKED
 
@@ -84,17 +84,20 @@ ModelErrorKind = Literal[
     "empty",
     "refused",
 ]
-"""`payment`: the account has no credit; `overloaded`: a fault on its side (5xx, 408); `empty`: an answer with
-neither a word nor a call; `refused`: it will say the same again."""
+"""Why a model gave no answer.
+
+`payment`: the account has no credit. `overloaded`: an error of the server (5xx, 408). `empty`: an answer without text
+and without a tool call. `refused`: a retry gets the same answer.
+"""
 
 
 class ModelError(UserError):
-    """The model could not answer.
+    """A model request without an answer.
 
     Args:
-        kind: why, for the code that decides whether to retry or to fall back.
-        retry_after_s: seconds that the provider asked to wait; None when it said nothing.
-        status: HTTP status of the answer; None when there was none.
+        kind: the reason, which decides on a retry or a fallback.
+        retry_after_s: seconds that the provider asks to wait, or None.
+        status: HTTP status of the answer, or None without an answer.
     """
 
     def __init__(
@@ -111,16 +114,16 @@ class ModelError(UserError):
         self.retry_after_s = retry_after_s
         self.status = status
         self.finish_reason = ""
-        """Why an answer without a word is one all the same: `length` or `content_filter`; empty when it is none."""
+        """`length` or `content_filter` if an answer without text ended so; else empty."""
         self.usage: Usage | None = None
-        """The tokens of that answer."""
+        """Tokens that the answer used, or None."""
 
 
 class UnsupportedOption(ModelError):
-    """A model cannot be asked with something that the caller of a turn set.
+    """An option of the caller that the model does not support.
 
     Args:
-        option: its name.
+        option: name of the option.
     """
 
     def __init__(self, option: str, message: str) -> None:
@@ -129,10 +132,10 @@ class UnsupportedOption(ModelError):
 
 
 class ContextTooLong(ModelError):
-    """The conversation does not fit into the model's context; the same one never will.
+    """A conversation that does not fit into the context window of the model.
 
     Args:
-        limit_tokens: what the model can see, where the provider said it.
+        limit_tokens: the context window, if the provider named it.
     """
 
     def __init__(
@@ -143,10 +146,10 @@ class ContextTooLong(ModelError):
 
 
 class PluginError(HermesError):
-    """A plugin did something that it may not, or failed.
+    """A failure of a plugin, or an action that it may not take.
 
     Args:
-        plugin: its key as `hermes plugins list` shows it.
+        plugin: key of the plugin, as in `hermes plugins list`.
     """
 
     def __init__(self, plugin: str, message: str) -> None:
@@ -155,11 +158,11 @@ class PluginError(HermesError):
 
 
 class ToolFailed(HermesError):
-    """A tool could not do what was asked; the text goes to the model as the result's `error`."""
+    """A failure of a tool; the text goes to the model as the `error` of the result."""
 
 
 class RetryLater(HermesError):
-    """The same request may work after `after_s` seconds."""
+    """A request that may work after `after_s` seconds."""
 
     def __init__(self, message: str, *, after_s: float) -> None:
         super().__init__(message)

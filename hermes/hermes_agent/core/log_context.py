@@ -1,4 +1,4 @@
-"""What a log line is about: fields that belong to the running task, added by every handler."""
+"""Fields of a log line that belong to the running task; every handler adds them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import MappingProxyType
 _NONE: Mapping[str, str] = MappingProxyType({})
 _FIELDS: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar("hermes_log_fields", default=_NONE)
 _PLUGINS: dict[str, str] = {}
-"""Key of the plugin by the name of a module whose loggers are its own."""
+"""Plugin key by the name of the module that the plugin's loggers are named after."""
 _EXTRA = re.compile(r"HERMES_([A-Z0-9_]{1,56})")
 _PLAIN = re.compile(r"[^\s\"=]+")
 
@@ -25,9 +25,10 @@ def log_context(
     plugin: str | None = None,
     tool: str | None = None,
 ) -> Iterator[None]:
-    """Add fields to every log line of this task, and of the tasks and worker calls that it starts.
+    """Add fields to each log line of this task, and of the tasks and worker calls that it starts.
 
-    Args: None leaves what an outer context set; an empty text takes the field away.
+    Args:
+        session, turn, plugin, tool: None keeps the value of the outer context, an empty text removes the field.
     """
     given = {"session": session, "turn": turn, "plugin": plugin, "tool": tool}
     merged = {**_FIELDS.get(), **{name: value for name, value in given.items() if value is not None}}
@@ -35,30 +36,33 @@ def log_context(
     try:
         yield
     finally:
-        # An async generator that is closed by another task ends in that task's context: nothing to take back there.
+        # An async generator that another task closes ends in the context of that task, which does not have this token.
         with contextlib.suppress(ValueError):
             _FIELDS.reset(token)
 
 
 def log_fields() -> dict[str, str]:
-    """Return the fields in force: keys among session, turn, plugin and tool."""
+    """Return the current fields: keys among session, turn, plugin and tool."""
     return dict(_FIELDS.get())
 
 
 def clear_attributions() -> None:
-    """Attribute no logger to a plugin any more, when a log of its own begins or ends."""
+    """Attribute no logger to a plugin, when a separate log begins or ends."""
     _PLUGINS.clear()
 
 
 def attribute_loggers(module: str, plugin: str) -> None:
-    """Attribute the records of the logger `module`, and of those below it, to a plugin where no context does."""
+    """Attribute the records of the logger `module` and its children to a plugin.
+
+    A plugin in the log context counts instead.
+    """
     _PLUGINS[module] = plugin
 
 
 def record_fields(record: logging.LogRecord) -> dict[str, str]:
-    """Return the fields of a record: the context's, the plugin of its logger, and those of `extra` in lower case.
+    """Return the fields of a record: of the context, the plugin of its logger, and those in `extra`.
 
-    Keys of `extra` are those that begin with `HERMES_`.
+    The latter have keys `HERMES_…`; their names are in lower case, without `HERMES_`.
     """
     fields = log_fields()
     if "plugin" not in fields and (plugin := _plugin_of(record.name)):

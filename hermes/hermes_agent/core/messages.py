@@ -1,16 +1,11 @@
-"""Ids of sessions, turns and calls: sortable by time, readable in a log.
+"""Messages of a conversation, the event stream of a turn, and ids of sessions, turns and calls.
 
-Messages of a conversation as plain values, free of identity and storage.
+`Message.to_dict` and `Message.from_dict` convert to and from the chat-completions form. Plugins get that form as
+`conversation_history` (plugin contract §3.3), and the transcript stores it.
 
-The dict form (`to_dict`, `from_dict`) is the chat-completions shape: it is what plugins are given as
-`conversation_history` (plugin contract §3.3) and what the transcript stores.
-
-The events of a turn: the one stream that terminal, HTTP, chat platforms and tests fold.
-
-A turn yields any number of `TextDelta`, `ToolStarted`, `ToolFinished` and `Notice`, and ends with exactly one
-`TurnFinished`, or raises a `UserError` (the session is consistent then, too).
-
-How a tool result says that the call failed: a JSON object with a non-empty `error`.
+A turn yields any number of `TextDelta`, `ToolStarted`, `ToolFinished` and `Notice` events. It ends with exactly one
+`TurnFinished` or raises a `UserError`; the session is consistent in both cases. Ids can be sorted by time and read in a
+log.
 
 Source: plugin contract §3.2, §4.4.
 """
@@ -28,35 +23,35 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 _random = random.Random()
-"""An id is no secret, and asking the kernel for each has its price."""
+"""Ids are no secrets, and a system call for each costs time."""
 os.register_at_fork(after_in_child=_random.seed)
 
 
 def new_session_id(now: float | None = None) -> str:
-    """Return `YYYYMMDD_HHMMSS_xxxxxx` (UTC), the form that upstream's sessions have."""
+    """Return a date, a time and six hex digits (UTC), the form of upstream's session ids."""
     stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime(time.time() if now is None else now))
     return f"{stamp}_{secrets.token_hex(3)}"
 
 
 def new_id(prefix: str) -> str:
-    """Return `prefix_` and 16 hex digits of randomness."""
+    """Return the prefix, an underscore and 16 random hex digits."""
     return f"{prefix}_{_random.getrandbits(64):016x}"
 
 
 Role = Literal["system", "user", "assistant", "tool"]
 
 Content = str | list[dict[str, Any]]
-"""Text, or a list of parts as the chat-completions protocol has them (`{"type": "text", "text": …}`, …)."""
+"""Text, or a list of parts of the chat-completions protocol (`{"type": "text", "text": …}`, …)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the model asked for."""
+    """A tool call that the model requests."""
 
     id: str
     name: str
     arguments: str
-    """JSON text exactly as the model wrote it; it may not parse."""
+    """JSON text exactly as the model wrote it; it may be invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +61,24 @@ class Message:
     role: Role
     content: Content = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    """Calls of an assistant message, in the model's order."""
+    """Tool calls of an assistant message, in the model's order."""
     tool_call_id: str = ""
-    """Which call a tool message answers."""
+    """Id of the call that a tool message answers."""
     tool_name: str = ""
     """Name of the tool of a tool message; not sent to the provider."""
     extras: Mapping[str, Any] | None = field(default=None, compare=False)
-    """What a provider wants back with an assistant message (its thoughts, with their signatures), by provider name.
-    Only the wire protocol that read it knows its form; other providers are not sent it, nor is it in `to_dict`."""
+    """Data that a provider wants back with an assistant message (thoughts with their signatures), by provider name.
+
+    Only the wire protocol that read it knows its form. Other providers do not get it, and `to_dict` leaves it out.
+    """
     last_encoding: tuple[object, Sequence[bytes]] | None = field(default=None, init=False, compare=False, repr=False)
-    """What it was last encoded as, and for whom (`models.encoding`)."""
+    """The encoder that encoded this message last, and the result (`models.wire_protocol`)."""
     run: tuple[object, Sequence[Message], bytes] | None = field(default=None, init=False, compare=False, repr=False)
-    """Where a run of messages ends with it: for whom they were encoded, those messages, and what they became."""
+    """The encoder, the messages and the bytes of an encoded run of messages that ends with this one."""
 
     @property
     def text(self) -> str:
-        """The text of the content; parts that are not text are left out."""
+        """The text of the content, without parts of other types."""
         return text_content(self.content)
 
     def to_dict(self) -> dict[str, Any]:
@@ -102,7 +99,7 @@ class Message:
         """Read the chat-completions form.
 
         Raises:
-            ValueError: the role is unknown, the content is neither text nor a list of parts, or a tool call is none.
+            ValueError: the role is unknown, the content is neither text nor a list of parts, or a tool call is invalid.
         """
         role = value.get("role")
         if role == "developer":
@@ -134,17 +131,17 @@ def _call(item: Any) -> ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one request, or the sum over a turn."""
+    """Tokens of one request, or the sum of a turn."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    """Part of the input that the provider read from its prompt cache."""
+    """Part of the input tokens that the provider read from its prompt cache."""
     details: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def total_tokens(self) -> int:
-        """Input and output together."""
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -156,7 +153,7 @@ class Usage:
 
 
 def assistant_text(messages: Iterable[Message]) -> str:
-    """Return what the assistant said in messages."""
+    """Return the text of the assistant messages."""
     return "\n\n".join(m.text for m in messages if m.role == "assistant" and m.text)
 
 
@@ -168,16 +165,21 @@ def text_content(content: Content) -> str:
 
 
 ToolStatus = Literal["ok", "error", "blocked", "cancelled", "timeout"]
-"""How a tool call ended; the values of `post_tool_call`'s `status` (plugin contract §3.2)."""
+"""How a tool call ended; the values of `status` of `post_tool_call` (plugin contract §3.2)."""
 
 TurnEnd = Literal["answered", "interrupted", "budget", "stopped"]
-"""`budget`: the steps or tokens were spent and the last answer was given without tools; `stopped`: the agent ended the
-turn with a sentence of its own, because the model repeated itself or a limit of the operator was reached."""
+"""Why a turn ended.
+
+`budget`: the steps or tokens are spent, and the last answer has no tool calls. `stopped`: the agent ended the turn with
+its own sentence, because the model repeated itself or reached a limit of the operator.
+"""
 
 
 FinishReason = Literal["stop", "length", "content_filter"]
-"""In the words of chat completions: the model had said everything, a limit of tokens or steps ended the answer, or the
-provider withheld the rest of it."""
+"""Why an answer ended, in the terms of chat completions.
+
+`stop`: the model finished. `length`: a limit of tokens or steps. `content_filter`: the provider withheld the rest.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +191,12 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class StopSentence(TextDelta):
-    """The sentence of the agent's own with which it ends a turn (`stopped`)."""
+    """The sentence with which the agent itself ends a turn (`stopped`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool is about to run."""
+    """A tool call that is about to run."""
 
     call_id: str
     name: str
@@ -203,7 +205,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool call has ended and its result goes to the model."""
+    """The result of a tool call, which goes to the model."""
 
     call_id: str
     name: str
@@ -214,7 +216,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A sentence for the person; not part of the answer."""
+    """A sentence for the user that is not part of the answer."""
 
     text: str
     level: Literal["info", "warning"] = "info"
@@ -225,18 +227,18 @@ class TurnFinished:
     """The end of the turn."""
 
     text: str
-    """The whole reply, after `transform_llm_output`; empty when interrupted before any text."""
+    """The whole reply after `transform_llm_output`; empty if the turn was interrupted before any text."""
     reason: TurnEnd
     usage: Usage
     model: str
     turn_id: str = ""
-    """The same when a turn that was cut off goes on and ends."""
+    """Stays the same when an interrupted turn resumes."""
     finish_reason: FinishReason = "stop"
     """How the last answer of the model ended."""
 
     @property
     def reply_finish_reason(self) -> FinishReason:
-        """Whether the reply is whole: a limit that ends the turn cuts it, whatever the last answer says."""
+        """`length` if a limit ended the turn, otherwise how the last answer ended."""
         return self.finish_reason if self.reason == "answered" else "length"
 
 
@@ -246,7 +248,7 @@ Event = TurnEvent
 
 
 class TurnSink:
-    """A reader of the event stream, one method for each kind of event; a method that is not overridden ignores it."""
+    """A reader of the event stream with a method for each kind of event; the default ignores it."""
 
     def event(self, event: TurnEvent) -> None:
         """Handle one event: call the method of its kind. Override it to see each event."""
@@ -289,10 +291,12 @@ IGNORE_EVENTS = TurnSink()
 
 
 async def fold(events: AsyncGenerator[TurnEvent, None], sink: TurnSink = IGNORE_EVENTS) -> TurnFinished | None:
-    """Read an event stream to its end and give each event to `sink`. The stream is closed also after an exception.
+    """Read an event stream to its end and give each event to `sink`.
+
+    The stream is closed also after an exception.
 
     Returns:
-        The end of the turn, or None if there was no turn to resume.
+    The end of the turn, or None if there was no turn to resume.
 
     Raises:
         UserError: the turn failed.

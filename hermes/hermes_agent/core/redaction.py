@@ -1,9 +1,4 @@
-"""Mask secrets in a text: by the value of every secret that is known, and by the look of common keys.
-
-Known secrets in a text that comes in pieces: what may be the beginning of one is held back until it is certain.
-
-Messages without known secrets, as they are stored, sent and shown.
-"""
+"""Masking of secrets in texts, streams and messages, by known value and by form."""
 
 from __future__ import annotations
 
@@ -27,12 +22,12 @@ from hermes_agent.core.secret_forms import (
 )
 
 SHORTEST_SECRET = 8
-"""Shorter values (`1`, `true`) would mask ordinary words."""
+"""Shorter values (`1`, `true`) are not masked, since they are ordinary words."""
 
 LONGEST_PARTIAL = 128
-"""Of a longer value the squeezed form tells that it has begun."""
+"""Characters of a partial secret to compare; for longer secrets the encoded forms detect the beginning."""
 LONG_LINE = 16
-"""From this length on, a line of a secret of several lines is masked by itself."""
+"""A line of a multi-line secret with at least this length is masked on its own."""
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -40,12 +35,12 @@ def _forms(value: str) -> Iterator[str]:
         yield text
         yield json.dumps(text)[1:-1]
         yield json.dumps(text, ensure_ascii=False)[1:-1]
-        if len(set(text)) >= LEAST_VARIETY:  # `00000001` the other way round is an amount
+        if len(set(text)) >= LEAST_VARIETY:  # the reverse of `00000001` is an ordinary number
             yield text[::-1]
 
 
 def _texts(value: str) -> Iterator[str]:
-    """Yield `value` and, of several lines (a private key), each long one."""
+    """Yield `value`, and each long line of a multi-line value (a private key)."""
     yield value
     lines = value.splitlines()
     if len(lines) > 1:
@@ -56,14 +51,14 @@ class _Finder(NamedTuple):
     automaton: Any
     """Finds marks and values in one pass."""
     runs: re.Pattern[str] | None
-    """Finds values of one character."""
+    """Finds values that repeat one character."""
     disguises: EncodedSecrets
     values: tuple[str, ...]
-    """Sorted: of which a text may end with the beginning."""
+    """Sorted values, to find those that the end of a text begins."""
 
 
 class _KnownSecrets:
-    """The known secrets, and what finds them, which is made when it is first needed."""
+    """The known secrets and their finder, which is made at its first use."""
 
     __slots__ = ("_finder", "secrets")
 
@@ -73,10 +68,10 @@ class _KnownSecrets:
 
     @property
     def finder(self) -> _Finder:
-        """What finds them. Two threads may make it at once, and then make the same.
+        """The finder of the known secrets. Two threads may make it at the same time, with the same result.
 
-        No lock is held meanwhile: the garbage collector may run here, and with it a `__del__` that logs, which masks
-        what it logs; and another thread that logs waits for this one.
+        No lock is held meanwhile. The garbage collector may run here, and a `__del__` that logs would mask its line
+        with the same redactor; a thread that logs would wait for this one.
         """
         if self._finder is None:
             self._finder = _build_finder(self.secrets)
@@ -84,7 +79,7 @@ class _KnownSecrets:
 
 
 class Redactor:
-    """Masks the secrets that it was told of, and what looks like one. Safe for threads."""
+    """Masks known secrets and values that have the form of a secret. Safe for threads."""
 
     def __init__(self) -> None:
         self._known = _KnownSecrets(frozenset())
@@ -92,10 +87,10 @@ class Redactor:
         """Held while the secrets change, never while a text is masked."""
 
     def learn(self, values: Iterable[str]) -> None:
-        """Add secrets by value; those under `SHORTEST_SECRET` characters are left out.
+        """Add secrets by value; values under `SHORTEST_SECRET` characters are left out.
 
-        A secret is also known as JSON writes it, encoded and split (`core.disguises`), and one of several lines (a
-        private key) by each long line.
+        The forms of a secret in JSON, encoded and split, are found as well (`core.secret_forms`), and so is each long
+        line of a multi-line secret.
         """
         with self._lock:
             fresh = {value for value in values if len(value) >= SHORTEST_SECRET}
@@ -103,7 +98,7 @@ class Redactor:
                 self._known = _KnownSecrets(self._known.secrets | fresh)
 
     def forget(self, values: Iterable[str]) -> None:
-        """Remove values that turned out to be no secrets."""
+        """Remove values that are no secrets."""
         with self._lock:
             gone = frozenset(values)
             if gone & self._known.secrets:
@@ -114,7 +109,7 @@ class Redactor:
         return self._known.secrets
 
     def restore(self, state: frozenset[str]) -> None:
-        """Go back to a `snapshot`: what a test made known is forgotten with it."""
+        """Return to the state of a `snapshot`."""
         with self._lock:
             self._known = _KnownSecrets(state)
 
@@ -125,15 +120,18 @@ class Redactor:
         return _mask_spans(text, finder.disguises.find_spans(text))
 
     def mask_known(self, text: str) -> str:
-        """Return `text` with the known secrets replaced by `MASK`; what only looks like a secret stays."""
+        """Return `text` with the known secrets replaced by `MASK`.
+
+        Values that only have the form of a secret stay.
+        """
         finder = self._known.finder
         text = _mask_spans(text, _find_secrets(finder, text, looks=False))
         return _mask_spans(text, finder.disguises.find_spans(text))
 
     def find_certain_end(self, text: str) -> int:
-        """Return where the end of a text begins that may be, or go on as, a known secret; its length for none.
+        """Return where the end of `text` begins that may become a known secret.
 
-        Nothing that is known reaches over that place.
+        No known secret extends over that position. It is the length of `text` if there is none.
         """
         finder = self._known.finder
         if not finder.values:
@@ -151,20 +149,20 @@ def _build_finder(secrets: frozenset[str]) -> _Finder:
     from ahocorasick_rs import AhoCorasick  # compiled code, which most commands never need
 
     values = {form for secret in secrets for form in _forms(secret)}
-    # One character repeated is found at each place of a longer run: a million times in a million.
+    # A repeated character matches at each position of a longer run: a million matches in a million characters.
     runs = {value for value in values if len(set(value)) == 1}
     pattern = "|".join(f"{re.escape(run[0])}{{{len(run)},}}" for run in sorted(runs, key=len))
-    # It leaves out, without a word, what comes after a pattern that cannot be encoded.
+    # The automaton silently ignores all patterns after one that cannot be encoded.
     automaton = AhoCorasick([*MARKS, *map(_encodable, values - runs)])
     disguises = EncodedSecrets(text for secret in secrets for text in _texts(secret))
     return _Finder(automaton, re.compile(pattern) if runs else None, disguises, tuple(sorted(values)))
 
 
 def _find_secrets(finder: _Finder, text: str, *, looks: bool) -> Iterable[tuple[int, int]]:
-    """Return where secrets stand in `text` as they are; with `looks`, what looks like one, too."""
+    """Return the spans of unencoded secrets in `text`; with `looks`, also of values with their form."""
     try:
         hits = finder.automaton.find_matches_as_indexes(text, overlapping=True)
-    except UnicodeEncodeError:  # a lone surrogate; the places stay what they are
+    except UnicodeEncodeError:  # a lone surrogate; the replacement keeps the positions
         hits = finder.automaton.find_matches_as_indexes(_encodable(text), overlapping=True)
     if not hits and finder.runs is None and not (looks and search_unmarked(text)):
         return ()
@@ -177,7 +175,7 @@ def _find_secrets(finder: _Finder, text: str, *, looks: bool) -> Iterable[tuple[
 
 
 def _find_partial(text: str, values: tuple[str, ...]) -> int:
-    """Return where the longest end of `text` begins that one of the sorted `values` begins with."""
+    """Return where the longest end of `text` begins that is the beginning of one of the sorted `values`."""
     for length in range(min(LONGEST_PARTIAL, len(text)), 0, -1):
         if has_prefix(values, text[-length:]):
             return len(text) - length
@@ -198,22 +196,25 @@ def _encodable(text: str) -> str:
 
 
 redactor = Redactor()
-"""The process's redactor: `credentials` teaches it, the log handlers and the tool results use it."""
+"""The redactor of the process: `credentials` adds secrets, log handlers and tool results use it."""
 
 
 LONGEST_HELD = 8_192
-"""Characters that are held back at most; the rest of a longer secret is masked by itself."""
+"""Most characters that are held back; the rest of a longer secret is masked separately."""
 
 
 class StreamMask:
-    """The text of one answer, on its way to who reads along."""
+    """Masks known secrets in a text that arrives in pieces; a possible beginning of a secret is held back."""
 
     def __init__(self, by: Redactor = redactor) -> None:
         self._by = by
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Return what may be shown now that `piece` has come; often a few characters less or more than it."""
+        """Add a piece and return the text that may be shown now.
+
+        It is often a few characters less or more than the piece.
+        """
         text = self._held + piece
         cut = self._by.find_certain_end(text)
         if len(text) - cut > LONGEST_HELD:
@@ -222,13 +223,13 @@ class StreamMask:
         return self._by.mask_known(text[:cut])
 
     def end(self) -> str:
-        """Return what is left when nothing follows."""
+        """Return the text that was held back, at the end of the stream."""
         rest, self._held = self._held, ""
         return self._by.mask_known(rest)
 
 
 def mask_content(content: Content) -> Content:
-    """Return `content` with known secrets masked in its text; pictures and files stay."""
+    """Return `content` with known secrets masked in its text; images and files stay."""
     if isinstance(content, str):
         return redactor.mask_known(content)
     return [
@@ -238,7 +239,10 @@ def mask_content(content: Content) -> Content:
 
 
 def mask_message(message: Message) -> Message:
-    """Return `message` with known secrets masked in its text and in the arguments of its calls; itself without any."""
+    """Return `message` with known secrets masked in its text and call arguments.
+
+    It is the same object if there are none.
+    """
     content = mask_content(message.content)
     calls = tuple(_mask_call(call) for call in message.tool_calls)
     if content == message.content and calls == message.tool_calls:
@@ -247,7 +251,7 @@ def mask_message(message: Message) -> Message:
 
 
 def mask_arguments(arguments: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the arguments of a call as they are shown."""
+    """Return the arguments of a call with known secrets masked."""
     if not arguments:
         return {}
     text = json.dumps(arguments, default=str)

@@ -44,7 +44,10 @@ def describe_owner(owner: str) -> str:
 
 
 class EntryStore(Generic[E]):
-    """Entries by name, of which each has an owner. The base of `Registry` and `ListenerStore`; safe for threads."""
+    """Entries by name, each with an owner: the base of `Registry` and `ListenerStore`.
+
+    Safe for threads.
+    """
 
     def __init__(self) -> None:
         self.entries: dict[str, E] = {}

@@ -1,6 +1,6 @@
-"""Decide which values are secrets: by declaration, by name, by form. Length alone makes no secret.
+"""Decide which values are secrets: by declaration, by name, by form; never by length alone.
 
-Keys of known vendors are not listed here: `shapes` masks them in every text, whether they were learnt or not.
+Keys of known vendors are not listed here: `core.secret_forms` finds them in every text, also unknown ones.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 MASK = "[redacted]"
-"""What stands in place of a secret."""
+"""Replaces a secret."""
 
 NameKind = Literal["secret", "vague", "public", ""]
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SECRET_WORDS = ("token", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "passcode", "pwd")
 _SECRET_ENDS = ("token", "secret", "password", "passwd", "passphrase", "apikey", "privatekey", "secretkey", "accesskey")
-"""A word that ends so, written without a separator (`GITHUBTOKEN`)."""
+"""Ends of words that are written without a separator."""
 _VAGUE_WORDS = (
     *("key", "keys", "tokens", "auth", "authorization", "credential", "credentials", "cookie", "cookies"),
     *("private", "pass", "pat", "psk", "jwt", "creds"),
 )
-"""Also in names of files, modes and amounts: the value must not be plainly public."""
+"""Words that also occur in names of files, modes and amounts: the value must not be plainly public."""
 _SECRET_PAIRS = {
     *(("api", "key"), ("access", "key"), ("private", "key"), ("secret", "key"), ("signing", "key")),
     ("secret", "id"),  # of AppRoles
@@ -38,7 +38,7 @@ _PUBLIC_ENDS = frozenset(
     size sock socket store strategy suffix timeout ttl type uri url user username variable verify version
     """.split()  # noqa: SIM905 - five lines instead of ninety
 )
-"""Last words of names that say something about a secret, or have nothing to do with one."""
+"""Last words of names of public values, which describe a secret or are unrelated to one."""
 _PUBLIC_WORDS = frozenset(("public", "pub"))
 _AMOUNTS = frozenset("budget context input limit max maximum min minimum num output per total used".split())  # noqa: SIM905
 
@@ -62,8 +62,8 @@ _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 def name_kind(name: str) -> NameKind:
     """Return what the name of a setting or variable says about its value.
 
-    `secret`: it is one; `vague`: it is one unless it is plainly public (a path, a mode, a number); `public`: it says
-    something about a secret, or is an ordinary setting; empty: the name says nothing.
+    `secret`: it is a secret. `vague`: it is a secret unless it is plainly public (a path, a mode, a number). `public`:
+    it describes a secret, or is an ordinary setting. Empty: the name says nothing.
     """
     if name in ("PWD", "OLDPWD"):  # directories, which every shell exports
         return "public"
@@ -84,12 +84,12 @@ def name_kind(name: str) -> NameKind:
 
 
 def looks_like_secret_name(name: str) -> bool:
-    """Say whether a setting or variable of this name is to be treated as a secret."""
+    """Return whether to treat a setting or variable of this name as a secret."""
     return name_kind(name) in ("secret", "vague")
 
 
 def is_public_value(value: str) -> bool:
-    """Say whether a value is no secret even under a vague name: a switch, path, host, address, media type, URL."""
+    """Return whether a value is public even under a vague name: a switch, path, host, address or URL."""
     text = value.strip()
     plain = (_SWITCH, _PATH, _HOST, _ADDRESS, _MEDIA_TYPE)
     if any(pattern.fullmatch(text) for pattern in plain):
@@ -98,7 +98,10 @@ def is_public_value(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Say whether a value looks generated, as keys do: letters and digits mixed as no word, host or name mixes them."""
+    """Return whether a value looks generated, as keys do.
+
+    Its mix of letters and digits occurs in no word, host or name.
+    """
     text = value.strip()
     if is_public_value(text) or _UUID.fullmatch(text):
         return False
@@ -108,10 +111,10 @@ def is_random(value: str) -> bool:
 
 
 def find_secrets(name: str, value: str, *, declared: bool | None = None) -> Iterator[str]:
-    """Yield the secrets that a setting or variable holds: its value, what is in an address, a header's credentials.
+    """Yield the secrets in a setting or variable: its value, parts of a URL, the credentials of a header.
 
     Args:
-        declared: what its plugin, its schema or its place says of it; None where nothing does.
+        declared: whether its plugin or its schema declares it as a secret; None if neither does.
     """
     kind = name_kind(name)
     if declared is None:
@@ -129,13 +132,16 @@ def find_secrets(name: str, value: str, *, declared: bool | None = None) -> Iter
 
 
 def _address_secrets(value: str) -> Iterator[str]:
-    """Yield the password of an address, and the parameters and parts of its path that are keys (a webhook's)."""
+    """Yield the password of a URL, and the query parameters and path segments that are keys.
+
+    Webhooks have such segments.
+    """
     if "://" not in value:
         return
     try:
         parts = urlsplit(value.strip())
         password = parts.password
-    except ValueError:  # no address after all
+    except ValueError:  # not a URL
         return
     if password:
         yield password
@@ -147,7 +153,7 @@ def _address_secrets(value: str) -> Iterator[str]:
 
 
 def _is_mixed(text: str, each: int) -> bool:
-    """Say whether the kind of character changes at least once in `each` characters."""
+    """Return whether the kind of character changes at least once in `each` characters."""
     kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in text if c.isalnum()]
     changes = sum(a != b and (a, b) != ("u", "l") for a, b in itertools.pairwise(kinds))
     return changes * each >= len(kinds)

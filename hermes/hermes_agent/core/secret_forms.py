@@ -1,15 +1,13 @@
-"""What secrets look like: the detectors of the library `detect_secrets`, and shapes that it does not know.
+"""Forms of secrets: the formats of vendors' keys, and encoded or split forms of known secrets.
 
-A shape has marks, one of which stands in each of its secrets; its pattern runs over a text that has one. The library is
-imported for the first text that may have a shape of its own: it costs a quarter of a second and 20 MB, which a process
-that meets no such key never pays. Which of its detectors are left out, and why:
-docs/decisions/0005-detectors-of-secrets.md.
+A format has marks, and each secret of it contains one of them. Its pattern runs only over texts with a mark. The
+library `detect_secrets` brings a part of the formats. It costs 0.25 s and 20 MB, so it is imported for the first text
+that may contain one. docs/decisions/0005-detectors-of-secrets.md says which of its detectors are left out.
 
-Encoded and split forms of known secrets, and where a text contains them.
-
-A text is squeezed: everything but letters and digits is removed. Each form of a secret is squeezed likewise, so that
-one form stands for every separator, every line length and both alphabets of base64. One Aho-Corasick pass over the
-squeezed text finds the heads of the forms; only for a head that was found is the text itself searched.
+To find encoded and split secrets, a text is squeezed: everything but letters and digits is removed. The forms of a
+secret are squeezed likewise, so one form stands for every separator, line length and alphabet of base64. One
+Aho-Corasick pass over the squeezed text finds the heads of the forms; only for a head that was found is the text itself
+searched.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ def _any(value: str) -> bool:
 
 
 _EXPANDED = re.compile(r"[<>{}()\[\]…]|^[$%*.=|&\\]|\.\.\.|^(.)\1*$")
-"""What a template, a shell or a program puts in, and rows of one character (`***`, `xxxxxxxx`)."""
+"""Placeholders of templates, shells and programs, and repeated characters."""
 _PLACEHOLDER = re.compile(
     r"(?i)(?:your|my|the|some|an?|new|old|db|user|test|example|sample|dummy|fake)?[-_ ]?"
     r"(?:pass|passwd|passphrase|secret|token|credentials|(?:pass|secret|token|change|replace|example|placeholder|redacted|base64)\w*"
@@ -39,44 +37,47 @@ _PLACEHOLDER = re.compile(
 _WORDS = re.compile(
     r"!?[A-Za-z_.:/\\=|?-]*|0x[0-9a-fA-F]+|[a-z]+\d?(?:_[a-z]+\d?)+|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|true|false|null"
 )
-"""Words and names of a program: no secrets where anything may follow the name."""
+"""Words and identifiers of a program: no secrets where any text may follow the name."""
 
 
 def _is_literal(value: str) -> bool:
-    """Say whether a value is written out, and no placeholder for one."""
+    """Return whether a value is literal, not a placeholder."""
     return not (_EXPANDED.search(value) or _PLACEHOLDER.fullmatch(value))
 
 
 def _is_assigned(value: str) -> bool:
-    """Say whether a value that a name of secrets is given is one: no placeholder, no word, no expression."""
+    """Return whether a value after the name of a secret is one: no placeholder, no word, no expression."""
     return _is_literal(value) and not _WORDS.fullmatch(value)
 
 
 def _is_credential(value: str) -> bool:
-    """Say the same of what follows a scheme in a header: base64 needs no digit."""
+    """Return whether the text after the scheme of a header is a secret: base64 needs no digit."""
     return _is_literal(value) and (not _WORDS.fullmatch(value) or re.search(r"[a-z][A-Z]", value) is not None)
 
 
 def _is_login(value: str) -> bool:
-    """Say the same of `user:password`."""
+    """Return whether `user:password` contains a literal password."""
     return _is_literal(value.partition(":")[2])
 
 
 def _has_cookie(value: str) -> bool:
-    """Say whether one of the pairs of a header of cookies has a value that may be a key."""
+    """Return whether one of the pairs of a cookie header has a value that may be a key."""
     pairs = (pair.partition("=")[2].strip() for pair in value.split(";"))
     return any(len(pair) >= 8 and _is_literal(pair) and not _WORDS.fullmatch(pair) for pair in pairs)
 
 
 class _Shape(NamedTuple):
-    """`what` is a pattern, or a detector of the library as `module.Class`; one of `marks` stands in every match."""
+    """A format of secrets, of which each match contains a mark.
+
+    `what` is a pattern, or a detector of the library as `module.Class`.
+    """
 
     marks: tuple[str, ...]
     what: str
     near: str = ""
-    """A cheap pattern that each match has, too: for shapes without a mark, and where other words have it."""
+    """A cheap pattern that each match has, too: for formats without a mark, and for marks that other words contain."""
     is_secret: Callable[[str], bool] = _any
-    """Says of what was found whether it is a secret."""
+    """Decides whether a match is a secret."""
 
 
 _DETECTORS = (
@@ -96,7 +97,7 @@ _DETECTORS = (
 _HEAD = r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 _TAIL = r"-{0,2}-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 _LINE = r"(?:[\s|\"',>-]|\\[nr]|\d{1,6}[|:])*+[A-Za-z0-9+/=]{40,}+"
-"""A line of a key, as files, JSON, listings with line numbers, diffs and quotes show it."""
+"""A line of a key in files, JSON, listings with line numbers, diffs and quotes."""
 
 _QUOTE = r"\\{0,3}[\"']"
 _IS = rf"(?:{_QUOTE})?\s{{0,3}}[:=]{{1,2}}>?\s{{0,3}}"
@@ -106,7 +107,7 @@ _PAIRS = rf"\s{{0,3}}:?\s{{0,3}}(?:{_QUOTE})?({_PAIR}(?:; ?{_PAIR})*)"
 
 
 def _assigned(least: int) -> str:
-    """Return the pattern of what follows a name: `=` or `:`, and a value in quotes or without."""
+    """Return the pattern of an assignment: `=` or `:`, and a value with or without quotes."""
     quoted = (rf"\\{{0,3}}{quote}([^{quote}\n\\]{{{least},200}})\\{{0,3}}{quote}" for quote in "\"'")
     return rf"{_IS}(?:{'|'.join(quoted)}|([^\s\"'`,;&)\\]{{{least},200}}))"
 
@@ -124,14 +125,14 @@ _AWS_VALUE = r"(?![0-9a-f]{40})([0-9A-Za-z/+]{40})(?![0-9A-Za-z/+])"
 _AWS_KEY = rf"{_IS}(?:{_QUOTE})?{_AWS_VALUE}"
 
 _OWN_SHAPES = (
-    # It knows OpenAI's older keys alone; other vendors' begin so, too. With a digit or without a dash: CSS classes.
-    # Here and below, what is before it is no part of a word, or a line's end as JSON writes it.
+    # The library knows only OpenAI's older keys; keys of other vendors have the same beginning. A digit, or no dash,
+    # excludes CSS classes. Here and below a match begins at the start of a word, or after a line end as in JSON.
     _Shape(
         ("sk-",),
         r"sk-(?!ecdsa-sha2-|ssh-ed25519)(?:(?<![A-Za-z0-9_-]sk-)|(?<=\\[nrt]sk-)|(?<=-sk-)(?=(?:ant|or|proj|svcacct|admin)-|[A-Za-z0-9]{20}))"
         r"(?:(?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{16,}|(?:[a-z]{2,4}-)?[A-Za-z0-9]{20,})",
     ),
-    # Vendors that it does not know.
+    # Vendors that the library does not know.
     _Shape(("AIza",), r"AIza[0-9A-Za-z_-]{30,}"),
     _Shape(("github_pat_",), r"github_pat_[A-Za-z0-9_]{30,}"),
     _Shape(("hf_",), r"hf_(?:(?<![A-Za-z0-9]hf_)|(?<=\\[nrt]hf_))[A-Za-z0-9]{30,}"),
@@ -147,7 +148,7 @@ _OWN_SHAPES = (
     _Shape(("shpat_", "shpss_", "shppa_", "shpca_"), r"shp(?:at|ss|pa|ca)_[a-fA-F0-9]{32}"),
     _Shape(("ya29.",), r"ya29\.[A-Za-z0-9_-]{24,}"),
     _Shape(("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[A-Z0-9]{40,}"),
-    # Kinds of tokens of vendors that it knows.
+    # Kinds of tokens of vendors that the library knows.
     _Shape(
         ("xapp-", "xoxe", "xoxc-", "xoxd-", "xoxa-", "xoxp-", "xoxr-", "xoxs-", "xoxb-"),
         r"(?:xapp|xoxe(?:\.xox[bp])?|xox[a-dp-s])-[A-Za-z0-9%-]{20,}",
@@ -158,7 +159,7 @@ _OWN_SHAPES = (
         r"(?:[rs]k_(?:test|live)_|whsec_)[A-Za-z0-9]{16,}",
     ),
     _Shape(("sq0atp-",), r"sq0atp-[0-9A-Za-z_-]{22,}"),
-    # It stops at 50 characters, and finds nothing of what is longer: GitLab's tokens carry where they belong.
+    # The library stops at 50 characters and finds no longer token: GitLab's tokens end with routing data.
     _Shape(
         (
             *("glpat-", "gldt-", "glft-", "glsoat-", "glrt-", "glcbt-", "glimt-", "glptt-", "glagent-", "gloas-"),
@@ -166,26 +167,26 @@ _OWN_SHAPES = (
         ),
         r"(?:gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas)-|GR1348941)[A-Za-z0-9_-]{20,}(?:\.[0-9a-z]{2}\.[0-9a-z]{9})?",
     ),
-    # It wants 88 characters, as storage has them.
+    # The library needs 88 characters, the length of a storage key.
     _Shape(("AccountKey=",), r"AccountKey=[A-Za-z0-9+/=]{40,}"),
-    # It wants the line of an .npmrc around it, and takes the square of a line's length.
+    # The library needs the line of an .npmrc around the token, and takes quadratic time in the length of a line.
     _Shape(("npm_",), r"npm_[A-Za-z0-9]{36}"),
-    # It takes the square of the length of a base64 text without a dot: seconds for a page of encoded JSON.
+    # The library takes quadratic time for base64 text without a dot: seconds for a page of encoded JSON.
     _Shape(
         ("eyJ",),
         r"eyJ(?:(?<![A-Za-z0-9_-]eyJ)|(?<=\\[nrt]eyJ))[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)?",
     ),
-    # It finds the head alone, and not the key; and none whose end is cut off.
+    # The library finds only the header line, not the key, and no key with a truncated end.
     _Shape(("PRIVATE KEY",), rf"{_HEAD}(?=(?:(?!-----)[\s\S]){{20}})(?:[^-]*(?:-(?!----)[^-]*)*{_TAIL}|(?:{_LINE})+)"),
     _Shape(("Private-Lines:",), rf"Private-Lines: \d{{1,4}}((?:{_LINE})+)"),
-    # Its password ends before characters that passwords have (`!`, `$`, `&`).
+    # The library ends a password before characters that passwords contain (`!`, `$`, `&`).
     _Shape(("://",), r"://([^\s/:@\"']{0,100}:[^\s/@\"']{4,200})(?=@)", is_secret=_is_login),
-    # Headers, also as JSON and programs write them.
+    # Headers, also in JSON and program code.
     _Shape(("earer ",), r"[Bb]earer ([A-Za-z0-9._~+/=-]{16,})"),
     *(_Shape((mark,), mark + _SCHEME, is_secret=_is_credential) for mark in ("uthorization", "UTHORIZATION")),
     *(_Shape((mark,), mark + _PAIRS, is_secret=_has_cookie) for mark in ("ookie:", "OOKIE:", "ookie\"", "ookie'")),
-    # Names of secrets with a value, in addresses, forms, settings, command lines and JSON. One pattern for each mark:
-    # what begins with plain letters is searched for ten times faster.
+    # Names of secrets with a value, in URLs, forms, settings, command lines and JSON. One pattern for each mark, since
+    # a pattern that begins with plain letters is ten times faster.
     *(_Shape((mark,), mark + _assigned(8), is_secret=_is_assigned) for mark in _TOKENS),
     *(_Shape((mark,), mark + _assigned(6), is_secret=_is_assigned) for mark in _PASSWORDS),
     _Shape(("--password ", "--passwd "), r"--passw(?:or)?d ([^\s\"'`,;&)\\]{6,200})", is_secret=_is_assigned),
@@ -198,17 +199,17 @@ MARKS = tuple(mark for mark, _ in _OF_MARK)
 _NEAR = {shape: re.compile(shape.near) for shape in _DETECTORS if shape.near}
 _WITHOUT = tuple(shape for shape in _DETECTORS if not shape.marks)
 search_unmarked = re.compile("|".join(shape.near for shape in _WITHOUT)).search
-"""Says whether a secret may be in a text in which no mark is."""
+"""Finds whether a text without marks may contain a secret."""
 _REST = re.compile(r"[A-Za-z0-9_+/=-]*")
 LEAST_GROUP = 8
-"""A shorter group of a detector's pattern is a part of the token, and not the secret in it."""
+"""A shorter group in a detector's pattern is a part of the token, not the secret itself."""
 
 
 def secret_spans(text: str, marks: Collection[int]) -> Iterator[tuple[int, int]]:
-    """Yield where something in `text` looks like a secret, unordered; spans may overlap.
+    """Yield the spans in `text` that have the form of a secret, unordered; spans may overlap.
 
     Args:
-        marks: which of `MARKS` are in it, as indices.
+        marks: indices of the `MARKS` that the text contains.
     """
     for shape in _WITHOUT:
         if _NEAR[shape].search(text):
@@ -225,7 +226,7 @@ def _shape_spans(shape: _Shape, text: str) -> Iterator[tuple[int, int]]:
             if not shape.is_secret(match[match.lastindex or 0]):
                 continue
             group = match.lastindex if match.lastindex and len(match[match.lastindex]) >= least else 0
-            # A detector stops at the least length; what a longer token ends with would stay to be read.
+            # A detector stops at the minimum length; the rest of a longer token would stay readable.
             yield match.start(group), _REST.match(text, match.end(group)).end()  # type: ignore[union-attr]
 
 
@@ -233,7 +234,7 @@ def _shape_spans(shape: _Shape, text: str) -> Iterator[tuple[int, int]]:
 def _patterns(shape: _Shape) -> tuple[re.Pattern[str], ...]:
     if shape not in _DETECTORS:
         return (re.compile(shape.what),)
-    import importlib  # the library brings an HTTP client, see the module's docstring
+    import importlib  # the library imports an HTTP client, see the docstring of this module
 
     module, _, name = shape.what.partition(".")
     detector = getattr(importlib.import_module(f"detect_secrets.plugins.{module}"), name)
@@ -241,39 +242,39 @@ def _patterns(shape: _Shape) -> tuple[re.Pattern[str], ...]:
 
 
 LONGEST_ENCODED = 1_024
-"""Encoded forms cover this many characters of a secret."""
+"""Characters of a secret that the encoded forms cover."""
 
 HEAD = 40
-"""Characters of a form that the search knows: they bound its memory."""
+"""Characters of a form in the automaton; they limit its memory."""
 
 HEAD_TWICE = 20
-"""Of what was encoded twice, which has many forms."""
+"""The same for forms that are encoded twice, of which there are many."""
 
 SHORTEST_FORM = 10
-"""Shorter squeezed forms are not searched: they occur in ordinary words."""
+"""Shorter squeezed forms are not searched, since they occur in ordinary words."""
 SHORTEST_WORDS = 12
-"""A shorter secret must be spelled letter by letter: `admin123` is no secret in `admin: 123`."""
+"""A shorter secret is found only without gaps, since its parts are words."""
 SHORTEST_SPELLED = 8
 SHORTEST_DIGITS = 16
 """Shorter forms of digits alone occur in tables of numbers."""
 LEAST_VARIETY = 4
-"""A secret of fewer different characters has no encoded forms: it would be found at each place of a long run."""
+"""A secret of fewer different characters has no encoded forms: they would match at each position of a long run."""
 
 _INVISIBLE = "\xa0\xad\u2009\u200b\u200c\u200d\u2028\u2029\u202f\u2060\u3000\ufeff"
 _BYTES_OF_INVISIBLE = tuple(character.encode() for character in _INVISIBLE)
 _DELETED = bytes(code for code in range(128) if not chr(code).isalnum())
 _GAP = rf"(?:\\+[nrt]|[\x00-/:-@\[-`{{-\x7f{_INVISIBLE}])"
-"""What squeezing removes; the ends of lines also as JSON writes them."""
+"""Characters that squeezing removes, and line ends as in JSON."""
 _WIDEST = 40
-"""Characters of one gap: what lies further apart belongs to different things."""
+"""Characters of one gap; parts with more distance do not belong together."""
 
 
 class _Form(NamedTuple):
     head: str
-    """Squeezed, as the rest."""
+    """Squeezed, like the rest."""
     rest: str
     spelled: bool
-    """Only found letter by letter."""
+    """Found only without gaps."""
 
 
 class EncodedSecrets:
@@ -290,10 +291,13 @@ class EncodedSecrets:
         self._finder: Any = AhoCorasick(self._heads, implementation=Implementation.ContiguousNFA)
 
     def find_partial(self, text: str) -> int:
-        """Return where the longest end of `text` begins that may be the beginning of a form; its length for none."""
+        """Return where the longest end of `text` begins that may be the beginning of a form.
+
+        It is the length of `text` if there is none.
+        """
         if not self._heads:
             return len(text)
-        # a gap is bounded, and so is the window
+        # a gap is limited, so the window is, too
         start = max(0, len(text) - HEAD * (_WIDEST + 1))
         places = [m.start() for m in _SIGNIFICANT.finditer(text, start) if m[1] is not None][-HEAD:]
         letters = "".join(text[place] for place in places)
@@ -303,7 +307,7 @@ class EncodedSecrets:
         return len(text)
 
     def find_spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where `text` contains a form of a secret, unordered; spans may overlap."""
+        """Yield the spans of forms of secrets in `text`, unordered; spans may overlap."""
         if not self._heads or len(text) < SHORTEST_SPELLED:
             return
         hits = self._finder.find_matches_as_indexes(_squeeze(text), overlapping=True)
@@ -316,11 +320,11 @@ class EncodedSecrets:
 
 
 _SIGNIFICANT = re.compile(rf"{_GAP}|(.)", re.DOTALL)
-"""What squeezing removes, or, as the group, keeps."""
+"""A gap, or a significant character as the group."""
 
 
 def has_prefix(texts: Sequence[str], beginning: str) -> bool:
-    """Say whether one of the sorted `texts` has this beginning."""
+    """Return whether one of the sorted `texts` has this beginning."""
     place = bisect.bisect_left(texts, beginning)
     return place < len(texts) and texts[place].startswith(beginning)
 
@@ -330,7 +334,7 @@ def _squeeze(text: str) -> str:
     if len(raw) != len(text):
         for invisible in _BYTES_OF_INVISIBLE:
             raw = raw.replace(invisible, b"")
-    if b"\\" in raw:  # ends of lines, as JSON writes them
+    if b"\\" in raw:  # line ends as in JSON
         raw = raw.replace(b"\\n", b"").replace(b"\\r", b"").replace(b"\\t", b"")
     return raw.translate(None, _DELETED).decode()
 
@@ -343,12 +347,12 @@ _ONE_GAP = re.compile(f"{_GAP}{{0,{_WIDEST}}}")
 
 
 def ends_in_gap(text: str, at: int) -> bool:
-    """Say whether nothing but one gap follows a place of a text."""
+    """Return whether the text ends with one gap that begins at `at`."""
     return _ONE_GAP.match(text, at).end() == len(text)  # type: ignore[union-attr]
 
 
 def _end(text: str, at: int, rest: str) -> int:
-    """Return where the form ends of which `rest` follows, as far as it is there."""
+    """Return the end of the form with this `rest`, which begins at `at`, as far as the text goes."""
     end = at
     for character in rest:
         at = _ONE_GAP.match(text, at).end()  # type: ignore[union-attr]
@@ -359,7 +363,7 @@ def _end(text: str, at: int, rest: str) -> int:
 
 
 def _forms(secret: str) -> Iterator[_Form]:
-    """Yield the forms in which `secret` is searched for; those that are too short are left out."""
+    """Yield the forms of `secret` to search; forms that are too short are left out."""
     secret = secret[:LONGEST_ENCODED].encode("utf-8", "replace").decode()
     if len(set(secret)) < LEAST_VARIETY:
         return
@@ -411,7 +415,7 @@ def _encoded(secret: str) -> Iterator[str]:
 
 
 def _encoded_twice(secret: str) -> Iterator[str]:
-    """Yield the forms of a secret that was encoded in base64 and then once more, or in base64 after another code."""
+    """Yield forms that are encoded in base64 after base64 or after another encoding."""
     raw = secret.encode()
     for shift in range(3):
         once = _base64(raw, shift)
@@ -432,7 +436,11 @@ def _in_base64(text: str) -> Iterator[str]:
 
 
 def _base64(data: bytes, shift: int) -> str:
-    """Return what of the base64 of `data` after so many bytes is the same whatever stands around it."""
+    """Return the part of the base64 of `data` that no bytes around it change.
+
+    Args:
+        shift: number of bytes before `data` in the encoded block.
+    """
     return _inner(base64.b64encode(bytes(shift) + data + bytes(2)).decode(), shift, len(data), 6)
 
 
@@ -445,5 +453,5 @@ _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"
 
 
 def _inner(encoded: str, shift: int, length: int, bits: int) -> str:
-    """Return the characters that depend on nothing but `length` bytes after the first `shift` ones."""
+    """Return the characters that depend only on `length` bytes after the first `shift` ones."""
     return encoded[-(-8 * shift // bits) : 8 * (shift + length) // bits]

@@ -1,16 +1,9 @@
-"""Which known name somebody may have meant.
+"""Texts for users: similar names, shortened and printable texts, colour; the names of subcommands.
 
-A key that nobody declares is allowed where plugins keep theirs, so a typo must be told from a plugin's name.
-Measured by the Damerau-Levenshtein distance (an inserted, missing, wrong or swapped letter), because that is
-what slips of the fingers make; a ratio such as difflib's calls `modal` and `model` alike as readily as `modle`.
-One rule comes on top: a single *wrong* letter is how real names differ (`modal`, `memori`), so it counts only in
-a long name or when the value looks like the known key's.
-
-Texts cut to a length, and without characters that hide a part of them.
-
-Whether escape sequences may be written to a stream.
-
-The agent's own `hermes NAME`.
+`is_near_miss` decides between a typo and the name of a plugin, since the config may have keys that no schema declares.
+It uses the Damerau-Levenshtein distance, because typing errors are inserted, missing, wrong or swapped letters; a ratio
+as in `difflib` calls a wrong letter as similar as swapped ones. Real names differ by a single wrong letter ("modal" and
+"model"). So a wrong letter counts only in a long name, or if the value has the type of the known key.
 """
 
 from __future__ import annotations
@@ -22,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, TextIO
 
 SHORTEST_FOR_A_SLIP = 4
-"""Characters below which one edit makes another word (`tts`, `stt`)."""
+"""Length below which one edit makes another word (`tts`, `stt`)."""
 SHORTEST_FOR_A_WRONG_LETTER = 8
 SHORTEST_FOR_TWO_SLIPS = 9
 
@@ -42,7 +35,7 @@ def distance(left: str, right: str) -> int:
 
 
 def _plain(name: str) -> str:
-    """Drop what people vary without noticing: case, accents, and `-` for `_`."""
+    """Return a name without differences that users overlook: case, accents, and `-` for `_`."""
     if not name.isascii():
         name = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     return name.lower().replace("-", "_").replace(" ", "_").strip("_")
@@ -66,10 +59,10 @@ def _is_slip(name: str, known: str, *, looks_alike: bool) -> bool:
 
 
 def is_near_miss(name: str, known: str, *, looks_alike: bool = False) -> bool:
-    """Say whether `name` is a misspelled `known` rather than a name of its own.
+    """Return whether `name` is a misspelled `known` and not another name.
 
     Args:
-        looks_alike: the value has the shape of the known key's, which settles the doubtful cases.
+        looks_alike: the value has the type of the known key, which decides doubtful cases.
     """
     if name == known:
         return False
@@ -78,7 +71,7 @@ def is_near_miss(name: str, known: str, *, looks_alike: bool = False) -> bool:
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is at most a third of its length away; None when nothing is."""
+    """Return the known name within a third of its length, or None."""
     plain = _plain(name)
     ranked = sorted((distance(plain, _plain(other)), other) for other in known)
     if not ranked:
@@ -88,7 +81,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def shorten(text: str, limit: int, *, keep: Literal["start", "ends"] = "start", mark: str = "…") -> str:
-    """Return a text of at most `limit` characters; `mark` stands for what is left out.
+    """Return a text of at most `limit` characters; `mark` replaces the removed part.
 
     Args:
         keep: the start of the text, or both of its ends.
@@ -103,16 +96,16 @@ def shorten(text: str, limit: int, *, keep: Literal["start", "ends"] = "start", 
 
 
 _HIDING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-"""What makes a text look other than it is: control characters, changes of direction, zero width."""
+"""Characters that hide or reorder text: control characters, changes of direction, zero width."""
 
 
 def printable(text: str) -> str:
-    """Return a text for a user to judge: characters that would hide or reorder a part of it are written out."""
+    """Return a text for a user to judge: characters that would hide or reorder a part of it are escaped."""
     return _HIDING.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
 
 
 def has_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether text for this stream may be coloured: it is a terminal, and `NO_COLOR` is unset or empty.
+    """Return whether text for this stream may have colours: a terminal, and no `NO_COLOR`.
 
     Args:
         environ: None means the environment of this process.
@@ -124,5 +117,7 @@ SUBCOMMANDS = (
     "auth", "completion", "config", "cron", "doctor", "gateway", "insights", "logs", "mcp", "memory", "model",
     "pairing", "plugins", "profile", "rollback", "send", "sessions", "setup", "skills", "state", "tools",
 )  # fmt: skip
-"""The subcommands of `hermes`; `app/command_line.py` says where each is. A plugin's command of such a name would never
-be reached, and is refused."""
+"""The subcommands of `hermes`; `app/command_line.py` names the module of each.
+
+A command of a plugin with such a name could not be reached, and is refused.
+"""

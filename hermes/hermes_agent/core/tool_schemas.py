@@ -1,8 +1,8 @@
-"""Schemas of tools as each provider takes them: what one refuses is left out, said otherwise, or written out.
+"""Tool schemas in the form that each provider accepts.
 
-One refused schema makes a provider refuse the whole request. What comes out describes at least what went in: an
-argument that the original allows is allowed still, as far as the words of the provider reach; arguments that it
-forbids may be let through, and the tool answers. Pure. Source: plugin contract §4.7 (4).
+Unsupported parts are removed, rewritten or expanded, since one rejected schema makes a provider reject the whole
+request. The result allows at least what the original allows, as far as the provider can express it. Arguments that the
+original forbids may pass; the tool rejects them. Source: plugin contract §4.7 (4).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 Schema = dict[str, Any]
 DEEPEST = 24
-"""Levels of a schema; what lies deeper may be anything."""
+"""Levels of a schema; deeper ones allow any value."""
 MOST_PARTS = 10_000
-"""Parts of a schema, written out: references that double with each level would make millions of a few lines."""
+"""Parts of an expanded schema: references that double with each level would make millions from a few lines."""
 
 _PLAIN = frozenset(
     {
@@ -38,20 +38,20 @@ _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 class SchemaDialect(NamedTuple):
-    """What a provider takes."""
+    """The JSON schema subset of a provider."""
 
     refused: frozenset[str] = frozenset()
-    """Keywords that are left out."""
+    """Keywords that are removed."""
     open_api: bool = False
-    """`nullable` in place of null; one type each; enumerations of texts; no object and no array of nothing."""
+    """`nullable` instead of null, one type each, enumerations of texts, no object and no array without content."""
     formats: frozenset[str] | None = None
-    """The values of `format`; None takes all."""
+    """Allowed values of `format`; None allows all."""
     whole_patterns: bool = False
-    """Patterns are translated into a grammar: whole ones without look-around."""
+    """Patterns become a grammar: anchored ones without look-around."""
     most: float = float("inf")
-    """The highest count in `maxLength` and its like."""
+    """Highest value of `maxLength` and similar keywords."""
     names: re.Pattern[str] | None = None
-    """What a property may be called."""
+    """Allowed names of properties."""
 
 
 OPENAI = SchemaDialect()
@@ -69,22 +69,22 @@ GRAMMAR = SchemaDialect(
     whole_patterns=True,
     most=2_000,
 )
-"""llama.cpp and what is built on it: a schema becomes a grammar."""
+"""llama.cpp and servers on top of it, which make a grammar of a schema."""
 
 
 BY_NAME = {"openai": OPENAI, "gemini": GEMINI, "grammar": GRAMMAR}
-"""What a provider's profile says (`schemas`)."""
+"""Dialects by the value of `schemas` in a provider profile."""
 
 
 def adapt_schema(parameters: Any, dialect: SchemaDialect) -> Schema:
-    """Return the schema of a tool's parameters, an object at the top; a new one, and the given one is not changed.
+    """Return the schema of a tool's parameters with an object at the top; the given schema is not changed.
 
-    What was made of a schema is remembered by its content: every list of tools has most of them again.
+    Results are cached by the content of the schema, since most lists of tools repeat them.
     """
     root = parameters if isinstance(parameters, dict) else {}
     try:
         given = marshal.dumps(root, 2)  # without references, so that equal schemas are equal bytes
-    except ValueError:  # something that is no JSON, or deeper than it goes
+    except ValueError:  # not JSON, or nested too deeply
         return _adapt(root, dialect)
     found: Schema = marshal.loads(_adapt_cached(given, dialect))
     return found
@@ -98,14 +98,14 @@ def _adapt_cached(given: bytes, dialect: SchemaDialect) -> bytes:
 def _adapt(root: Schema, dialect: SchemaDialect) -> Schema:
     found = _Cleaner(root, dialect).node(root, (), 0)
     found = _open_api(found) if dialect.open_api else found
-    if found.get("type") == "string":  # an object of nothing, in the words of OpenAPI
+    if found.get("type") == "string":  # an object without content, in OpenAPI
         found = {}
     found = _one_object(found)
     return {**found, "type": "object", "properties": found.get("properties") or {}}
 
 
 def _one_object(schema: Schema) -> Schema:
-    """Make one object of the alternatives at the top, which no provider takes there."""
+    """Merge the alternatives at the top into one object; no provider accepts alternatives there."""
     branches = [_one_object(b) for b in schema.get("anyOf", ()) if b.get("type", "object") == "object"]
     own = {k: v for k, v in schema.items() if k not in ("anyOf", "enum", "nullable", "type", "items")}
     if not branches:
@@ -145,7 +145,7 @@ class _Cleaner:
         """Return one schema.
 
         Args:
-            within: the references that led here; one that leads to itself ends in "anything".
+            within: the references that led here; a reference to itself becomes "anything".
         """
         self._parts += 1
         if not isinstance(schema, dict) or depth > DEEPEST or self._parts > MOST_PARTS:
@@ -179,7 +179,7 @@ class _Cleaner:
         return found
 
     def _merged(self, schema: Schema, within: tuple[str, ...], depth: int) -> Schema:
-        """Write the parts of `allOf` into one; where two say different things, the first counts."""
+        """Merge the parts of `allOf`; of contradicting parts the first counts."""
         parts = [self.node(part, within, depth + 1) for part in _list(schema, "allOf")]
         if not parts:
             return schema
@@ -253,7 +253,7 @@ class _Cleaner:
 
 
 def _open_api(schema: Schema) -> Schema:
-    """Say it in the words of OpenAPI 3.0, as Gemini wants it."""
+    """Return the schema in OpenAPI 3.0, as Gemini expects it."""
     kinds = [schema["type"]] if isinstance(schema.get("type"), str) else list(schema.get("type") or ())
     branches = [_open_api(b) for b in schema.get("anyOf", ()) if b.get("type") != "null"]
     nullable = "null" in kinds or len(branches) < len(schema.get("anyOf", ()))
@@ -278,7 +278,10 @@ def _open_api(schema: Schema) -> Schema:
 
 
 def _without_nothing(out: Schema) -> Schema:
-    """Leave out what an OpenAPI schema cannot say: other values than texts in a list, objects and arrays of nothing."""
+    """Remove what an OpenAPI schema cannot express.
+
+    These are enumerations of other types than text, and objects and arrays without content.
+    """
     values = out.get("enum")
     if values is not None:
         texts = [v for v in values if isinstance(v, str)]
@@ -288,7 +291,7 @@ def _without_nothing(out: Schema) -> Schema:
         if len(texts) == len([v for v in values if v is not None]) and out.get("type", "string") == "string":
             out |= {"type": "string", "enum": texts}
     if "type" not in out and "anyOf" not in out:
-        out.pop("nullable", None)  # anything is allowed, null too
+        out.pop("nullable", None)  # any value is allowed, null as well
     if out.get("type") == "array" and not out.get("items"):
         out["items"] = {"type": "string"}
     if out.get("type") == "object" and not out.get("properties") and "anyOf" not in out:

@@ -1,6 +1,6 @@
-"""Text of strangers (a web page, a mail, a file from elsewhere), marked as data for the model.
+"""Marks around untrusted text, and phrases that look like prompt injection.
 
-Text that tries to change the agent's rules, as far as its words give it away. It is a net with holes, not a wall.
+The phrases catch known attacks only; the guarantee is the sandbox and the approval of tool calls.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 TAG = "foreign-text"
-"""In every mark."""
+"""The name of the tag in each mark."""
 _LETTERS = TAG.replace("-", "")
 _BRACKET = re.compile(r"[<＜﹤‹〈⟨〈《«˂≺❮❰⧼](?=(.{0,80}))", re.DOTALL)
 _MARK = re.compile(rf'<{TAG} from="([^"]*)">\n?|\n?</{TAG}>')
@@ -23,24 +23,24 @@ class TextPiece(NamedTuple):
 
     text: str
     source: str | None
-    """Where a stranger's text comes from; None: it stands between no marks. Empty: it is nobody's."""
+    """Source of untrusted text; None outside of marks, empty for text of no known source."""
 
 
 def mark_untrusted(text: str, source: str) -> str:
     """Return `text` between marks that it cannot close.
 
-    Whatever could pass for a mark, to us or to a reader who is not strict, loses its bracket.
+    Brackets that could begin a mark, also for a tolerant reader, are replaced.
 
     Args:
-        source: where it comes from, in a few characters; no place for quotes or line ends. Empty: it is nobody's, such
-            as a report of the agent's own, and not the person's either.
+        source: where the text comes from, in a few characters; quotes and line ends are removed. Empty for text that is
+            neither the user's nor from a known source, such as a report of the agent itself.
     """
     safe = _BRACKET.sub(" ", re.sub(r'[\s"<>]+', " ", source))
     return f'<{TAG} from="{safe}">\n{_BRACKET.sub(_escape_bracket, text)}\n</{TAG}>'
 
 
 def _escape_bracket(match: re.Match[str]) -> str:
-    """Return the bracket, or a sign that opens nothing when what follows reads like our tag."""
+    """Return the bracket, or a harmless character if the text after it resembles the tag."""
     after = unicodedata.normalize("NFKC", match[1]).casefold()
     letters = [c for c in after if c.isalpha()][: len(_LETTERS)]
     alike = sum(a == b for a, b in zip(letters, _LETTERS, strict=False))
@@ -48,9 +48,9 @@ def _escape_bracket(match: re.Match[str]) -> str:
 
 
 def split_marked(text: str) -> list[TextPiece]:
-    """Take a text apart at the marks; texts inside of a JSON document count one by one.
+    """Split a text at the marks; each text in a JSON document is split on its own.
 
-    A mark without its fellow counts to the end, or from the beginning: a text that was cut stays foreign.
+    An unpaired mark extends to the end or from the beginning: a truncated text stays untrusted.
     """
     found: list[TextPiece] = []
     for part in _texts(text) if TAG in text else [text]:
@@ -72,7 +72,7 @@ def _texts(text: str) -> Iterator[str]:
         try:
             yield from _leaves(json.loads(text))
             return
-        except (ValueError, RecursionError):  # cut, or followed by a notice: read what was escaped as it was meant
+        except (ValueError, RecursionError):  # truncated, or followed by a notice: undo the escapes of JSON
             text = text.replace('\\"', '"').replace("\\n", "\n")
     yield text
 
@@ -131,14 +131,14 @@ _THREATS = tuple(
 
 _IN_COMMENTS = re.compile(r"\b(?:ignore|override|system\s+prompt|do\s+not\s+tell|secretly)\b", re.IGNORECASE)
 
-# An England flag is a black flag and such tags; apart from those they are only good for hiding text.
+# An England flag consists of a black flag and such tags; otherwise they only hide text.
 _INVISIBLE = re.compile(
     "[\u200b\u2060-\u2064\u202a-\u202e\u2066-\u2069]|(?<![\U0001f3f4\U000e0000-\U000e007f])[\U000e0000-\U000e007f]"
 )
 
 
 def find_injection(text: str) -> str:
-    """Return why `text` looks like an attempt to take the agent over, with the words; empty when it does not."""
+    """Return why `text` looks like prompt injection, with the phrase; empty if it does not."""
     for what, pattern in _THREATS:
         if found := pattern.search(text):
             return f"{what} ({' '.join(found[0].split())[:80]!r})"
@@ -150,7 +150,7 @@ def find_injection(text: str) -> str:
 
 
 def _find_comment(text: str) -> str:
-    """Return the first comment with words for a model; found by hand: one pattern takes the cube of the length."""
+    """Return the first comment with words for a model; one pattern for it would take cubic time."""
     begin = text.find("<!--")
     while begin >= 0 and (end := text.find("-->", begin)) >= 0:
         if _IN_COMMENTS.search(text, begin, end):
