@@ -19,7 +19,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]
 
 
 def keywords_of(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
-    """Return the keywords that a function names, and whether it takes any other (also without a signature)."""
+    """Return the keywords that a function names, and whether it takes others; all without a signature."""
     parameters = parameters_of(function)
     if parameters is None:
         return frozenset(), True

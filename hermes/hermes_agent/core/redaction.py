@@ -70,7 +70,7 @@ class _KnownSecrets:
     def finder(self) -> _Finder:
         """The finder of the known secrets. Two threads may make it at the same time, with the same result.
 
-        No lock is held meanwhile. The garbage collector may run here, and a `__del__` that logs would mask its line
+        No lock is held meanwhile. The garbage collector may run here, and a finalizer that logs would mask its line
         with the same redactor; a thread that logs would wait for this one.
         """
         if self._finder is None:

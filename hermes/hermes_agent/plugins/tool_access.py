@@ -60,7 +60,7 @@ def dispatch_tool(
         arguments = inner
     ground.dispatcher.coerce(name, arguments)
     scope = current_scope.get()
-    nobody_waits = scope is None
+    may_block = scope is None
     if scope is None:
         scope = _PluginScope.of(ground, plugin, keywords)
     elif keywords:
@@ -71,7 +71,7 @@ def dispatch_tool(
     token = _depth.set(depth + 1)
     try:
         identity = call_id or new_id("call")
-        return ground.dispatcher.run_inline(identity, name, arguments, scope, nobody_waits=nobody_waits).result
+        return ground.dispatcher.run_inline(identity, name, arguments, scope, may_block=may_block).result
     except Exception as exc:
         logger.exception("dispatch_tool(%s) of plugin %s failed", name, plugin)
         return failure(f"Error executing {name}: {exc}")

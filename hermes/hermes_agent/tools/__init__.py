@@ -1,4 +1,4 @@
-"""Tools: who has which name, what the model is shown, and running one call."""
+"""Tools: the registry, the definitions that a model gets, and the dispatch of one call."""
 
 from hermes_agent.tools.call_scope import CallScope, current_scope
 from hermes_agent.tools.dispatch import Dispatcher, ToolOutcome

@@ -1,8 +1,8 @@
-"""Which hosts a call leads to, by its arguments, and what the operator's table of hosts says about them.
+"""Checks before a tool runs: network destinations, guards, the tool's own rule, taint.
 
-What must be asked before a tool runs: a guard's question, the tool's own, and whether strangers' words may act.
-
-The end of every way to a tool: its handler is called, and whatever it does becomes a result.
+And the call of its handler. `ToolDestinations` reads the hosts of a call from its arguments and applies the operator's
+table. `ApprovalGate` asks for approval. `ToolInvoker` calls the handler and makes a result of whatever it returns or
+raises.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import failure, is_result, result_text, tool_error
 
 _NAMED = re.compile(r"(?:.*[_-])?ur[il]s?|href|address(?:es)?|link", re.IGNORECASE)
-"""Parameters that hold addresses, by their name."""
+"""Names of parameters that hold URLs."""
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _WEB = re.compile(r"(https?|wss?|ftp):/*", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}
@@ -51,10 +51,10 @@ _LOOPBACK = frozenset({"about", "blob", "data", "file", "javascript"})
 
 
 def parse_destination(address: str) -> tuple[str, int] | None:
-    """Return the host and port of an address; None where it leads to no host.
+    """Return the host and port of a URL, or None if it leads to no host.
 
     Raises:
-        InvalidHost: what stands for the host is none.
+        InvalidHost: the host is invalid.
     """
     text = re.sub(r"[\t\r\n]", "", address.strip()).replace("\\", "/")  # as browsers read it
     scheme = _SCHEME.match(text)
@@ -74,24 +74,28 @@ def parse_destination(address: str) -> tuple[str, int] | None:
 
 
 class ToolDestinations:
-    """Args: `tables` are the lists of the operator."""
+    """The network destinations of tool calls.
+
+    Args:
+        tables: the operator's lists of hosts.
+    """
 
     def __init__(self, tables: HostTables) -> None:
         self._tables = tables
 
     @property
     def has_rules(self) -> bool:
-        """Whether there is a destination that is refused or asked about."""
+        """Whether the operator's table denies hosts or asks about them."""
         return self._tables.restricts_tools
 
     def check(self, entry: ToolEntry, arguments: Mapping[str, Any]) -> str | list[ApprovalRequest]:
-        """Return why the table refuses a call, else what it asks the user."""
+        """Return why the table refuses a call, or the approval requests that it makes."""
         found: dict[str, ApprovalRequest] = {}
         for address, judged_later in _addresses(entry, arguments):
             try:
                 place = parse_destination(address)
             except InvalidHost as exc:
-                if judged_later or self._tables.tool_mode == "on":  # the handler says what is wrong
+                if judged_later or self._tables.tool_mode == "on":  # the handler reports the error
                     continue
                 return f"{entry.name} is refused by the network settings: {exc}"
             if place is None:
@@ -108,7 +112,7 @@ class ToolDestinations:
         return ApprovalRequest(entry.name, what, address[:400], key, keep=partial(self._tables.allow_always, named))
 
     def log_destinations(self, entry: ToolEntry, arguments: Mapping[str, Any], session: str, verdict: str) -> None:
-        """Write where a call leads into the log."""
+        """Write the destinations of a call into the log."""
         for address, judged_later in _addresses(entry, arguments):
             with contextlib.suppress(InvalidHost):
                 if not judged_later and (place := parse_destination(address)) is not None:
@@ -116,7 +120,7 @@ class ToolDestinations:
 
 
 def _addresses(entry: ToolEntry, arguments: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield the addresses of a call, and whether its handler judges them itself."""
+    """Yield the URLs of a call, each with whether its handler checks them itself."""
     later = entry.destinations is not None
     if entry.destinations is not None:
         yield from ((address, False) for address in entry.destinations(arguments))
@@ -133,11 +137,11 @@ logger = logging.getLogger(__name__)
 
 
 class ApprovalGate:
-    """Asks the person of a call's conversation, from a worker thread.
+    """Asks for approval before a tool call, from a worker thread.
 
     Args:
-        provenance: knows whose words are whose; None: nobody asks for their sake.
-        tables: the operator's lists of hosts; None: each may be reached.
+        provenance: tracks untrusted text; None: taint is not checked.
+        tables: the operator's lists of hosts; None: every host may be reached.
     """
 
     def __init__(
@@ -160,7 +164,10 @@ class ApprovalGate:
         scope: CallScope,
         call_id: str,
     ) -> str | None:
-        """Return why the call may not run after the guards' verdict, the tool's own question and a person's answer."""
+        """Return why the call may not run, or None.
+
+        The verdict of the guards, the rule of the tool, the table of hosts and taint are checked in this order.
+        """
         if isinstance(found, GuardBlock):
             return found.message
         requests = []
@@ -186,7 +193,7 @@ class ApprovalGate:
         return refused
 
     def refusal_after_middleware(self, entry: ToolEntry, arguments: dict[str, Any]) -> str | None:
-        """Ask about a call that did not come through the pipeline, or whose arguments changed on the way."""
+        """Check a call that skipped the pipeline, or that has arguments changed by middleware."""
         request = _tool_question(entry, arguments)
         if isinstance(request, str):
             return request
@@ -208,21 +215,21 @@ class ApprovalGate:
         return fingerprint(entry.name, arguments, scope.cwd, taint=taint)
 
     def may_need_late_check(self, entry: ToolEntry) -> bool:
-        """Say whether a call that did not come through the pipeline may have to be asked about."""
+        """Return whether a call that skipped the pipeline may need an approval."""
         if entry.approval is not None or (self._destinations is not None and self._destinations.has_rules):
             return True
         scope, provenance = current_scope.get(), self._provenance
         return scope is not None and provenance is not None and provenance.is_tainted(scope.session_id)
 
     def _reached(self, entry: ToolEntry | None, arguments: dict[str, Any]) -> str | list[ApprovalRequest]:
-        """Return what the table of hosts refuses or asks about a call."""
+        """Return the refusal or the approval requests of the table of hosts."""
         if entry is None or self._destinations is None or not self._destinations.has_rules:
             return []
         try:
             return self._destinations.check(entry, arguments)
         except Exception:
-            logger.exception("the destinations of tool %s cannot be told", entry.name)
-            return f"BLOCKED: the destinations of {entry.name} cannot be told"
+            logger.exception("tool call: destinations unknown, its function failed: %s", entry.name)
+            return f"BLOCKED: the destinations of {entry.name} are unknown, since its own check of them failed"
 
     def _note(self, entry: ToolEntry | None, arguments: dict[str, Any], session: str, verdict: str) -> None:
         """Write the destinations of a call into the log."""
@@ -231,7 +238,7 @@ class ApprovalGate:
         try:
             self._destinations.log_destinations(entry, arguments, session, verdict)
         except Exception:
-            logger.exception("the destinations of tool %s cannot be told", entry.name)
+            logger.exception("tool call: destinations unknown, its function failed: %s", entry.name)
 
     def _effect(self, provenance: TaintTracker, entry: ToolEntry) -> Effect:
         return provenance.resolve_effect(entry.name, entry.effect, own=self._registry.owner(entry.name) == BUILTIN)
@@ -257,7 +264,11 @@ class ApprovalGate:
         ok: bool,
         since: float,
     ) -> str:
-        """Note whose words a result is in, of a call that began then; return it as the model is given it."""
+        """Record whether a result is untrusted text, and return it as the model gets it.
+
+        Args:
+            since: when the call began, in seconds since the epoch.
+        """
         provenance = self._provenance
         if entry is None or provenance is None:
             return result
@@ -266,17 +277,21 @@ class ApprovalGate:
             return result
         reached = dict.fromkeys(reached.host for reached in scope.reached if reached.at >= since)
         for host in dict.fromkeys(each.host for each in scope.reached if each.asked and each.host in reached):
-            provenance.add_user_text(scope.session_id, host)  # by allowing it
+            provenance.add_user_text(scope.session_id, host)  # by approving the call
         called = self._checked_call(entry, effect, arguments, scope)._replace(since=since, reached=", ".join(reached))
         return provenance.add_result(called, result, ok=ok)
 
     def record_stored_result(self, path: Path, scope: CallScope, since: float) -> None:
-        """Note that the result of a call that began then is in a file."""
+        """Record that the result of a call is in a file.
+
+        Args:
+            since: when the call began, in seconds since the epoch.
+        """
         if self._provenance is not None:
             self._provenance.mark_stored(scope.session_id, path, since)
 
     def _ask(self, request: ApprovalRequest, scope: CallScope, call_id: str = "") -> str | None:
-        """Return why it may not happen, or None."""
+        """Return why the call is not approved, or None."""
         try:
             refused = self._bridge.wait_core(
                 scope.approvals.decide(request, turn_id=scope.turn_id, tool_call_id=call_id, cancelled=scope.cancelled)
@@ -287,13 +302,13 @@ class ApprovalGate:
             return f"BLOCKED: plugin approval gate failed for {request.tool}"
         if isinstance(refused, Refusal):
             return refused.reason or f"BLOCKED: plugin approval required for {request.tool}"
-        if scope.cancelled.is_set():  # a yes that came after the interrupt
+        if scope.cancelled.is_set():  # an approval that arrived after the interrupt
             return f"{request.tool} was not run: the user interrupted the turn."
         return None
 
 
 def _tool_question(entry: ToolEntry | None, args: dict[str, Any]) -> ApprovalRequest | str | None:
-    """Return the tool's own question, None when it has none, or why the call is blocked since asking failed."""
+    """Return the approval request of the tool itself, None without one, or why its rule blocks the call."""
     if entry is None or entry.approval is None:
         return None
     try:
@@ -308,14 +323,14 @@ def _short(arguments: dict[str, Any], limit: int = 400) -> str:
 
 
 Note = Callable[[str, str, float, str], None]
-"""`note(plugin, tool, seconds, error)`; the error is empty when the handler gave a result."""
+"""`note(plugin, tool, seconds, error)`; the error is empty if the handler returned a result."""
 
 
 class ToolInvoker:
-    """Runs handlers in the calling thread.
+    """Calls handlers in the calling thread.
 
     Args:
-        note: told of each call of a plugin's tool that ended.
+        note: called after each call of a plugin's tool.
     """
 
     def __init__(self, registry: ToolRegistry, bridge: Bridge, questions: ApprovalGate, note: Note | None) -> None:
@@ -337,9 +352,9 @@ class ToolInvoker:
                 return tool_error(refused)
             if freeze_arguments(args) != shown:
                 return tool_error(f"the arguments of {name} changed while the user was asked: call it again")
-        token = current_clearance.set(None)  # it covers this call, not what the handler calls
+        token = current_clearance.set(None)  # the approval covers this call, not calls that the handler makes
         started = time.perf_counter()
-        error, given = "", tuple(args)  # before the handler, which may take them out
+        error, given = "", tuple(args)  # before the handler, which may remove arguments
         try:
             value = entry.handler(args, **_accepted_keywords(entry, keywords))
             if type(value) is str:
@@ -377,14 +392,14 @@ class ToolInvoker:
         if entry.is_async and inspect.isawaitable(value):
             return self._bridge.wait_plugin(_as_coroutine(value))
         if inspect.iscoroutine(value):
-            value.close()  # the contract error follows; without this Python warns that nobody awaited it
+            value.close()  # the contract error follows; without this Python warns that the coroutine was never awaited
         return value
 
 
 def _missing_parameters(entry: ToolEntry, given: tuple[str, ...]) -> str:
-    """Return which required parameters the call lacks, for the model; the handler alone decides what it does without.
+    """Return the missing required parameters of a call, for the model.
 
-    The schema is a plugin's, and may be anything.
+    Only the handler decides what it needs. The schema comes from a plugin and may be malformed.
     """
     parameters = entry.schema.get("parameters")
     required = parameters.get("required") if isinstance(parameters, dict) else None

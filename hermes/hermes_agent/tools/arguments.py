@@ -1,9 +1,6 @@
-"""What a tool may be called, and which one a nearly right name means. Source: plugin contract §4.1, §4.6.
+"""Names of tools and arguments of calls: valid and misspelled names, coercion to the schema's types.
 
-Bring the arguments of a call to the types that the tool's schema asks for.
-
-A value that cannot be brought there stays as it is: the handler, or its author's message, decides.
-Source: plugin contract §4.5.
+A value that cannot be coerced stays as it is; the handler decides about it. Source: plugin contract §4.1, §4.5, §4.6.
 """
 
 from __future__ import annotations
@@ -15,24 +12,24 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 MAX_NAME_CHARS = 200
-"""A longer text is no name; comparing it would take seconds."""
+"""A longer text is no name; a comparison would take seconds."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What providers take as the name of a function."""
+"""The function names that providers accept."""
 _CUT = re.compile(r"[\"'<>]")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SUFFIX = re.compile(r"[_-]?tool$")
 
 
 def name_problem(name: object) -> str | None:
-    """Return why `name` cannot name a tool, or None."""
+    """Return why `name` is no valid name of a tool, or None."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return None
     return f"tool name {name!r:.120} cannot be used: expected 1 to 64 letters, digits, `_` and `-`"
 
 
 def repair_name(name: str, valid: Collection[str]) -> str | None:
-    """Return the valid name that is meant, or None."""
+    """Return the valid name that a misspelled one stands for, or None."""
     if name in valid:
         return name
     if len(name) > MAX_NAME_CHARS:
@@ -43,7 +40,7 @@ def repair_name(name: str, valid: Collection[str]) -> str | None:
         if plain in valid:
             return plain
         plain = _SUFFIX.sub("", plain)
-    import difflib  # most names are right
+    import difflib  # most names are correct
 
     close = difflib.get_close_matches(plain, valid, n=1, cutoff=0.7)
     return close[0] if close else None
@@ -52,14 +49,14 @@ def repair_name(name: str, valid: Collection[str]) -> str | None:
 Schema = dict[str, Any]
 
 MOST_DIGITS = 300
-"""With more a number is beyond every float."""
+"""A number with more digits exceeds every float."""
 _KEEP = object()
 _BRANCHES = dict.fromkeys(("anyOf", "oneOf", "allOf")).keys()
-"""What a schema is an alternative of; in the order in which they are tried."""
+"""Keywords for alternatives of a schema, in the order in which they are tried."""
 
 
 def coerce_arguments(args: dict[str, Any], parameters: Schema) -> dict[str, Any]:
-    """Coerce `args` in place by the JSON schema of the parameters, and return it."""
+    """Coerce `args` in place to the JSON schema of the parameters, and return it."""
     properties = parameters.get("properties")
     if isinstance(properties, dict):
         for name, value in args.items():

@@ -1,12 +1,6 @@
-"""How many steps a turn may still make; a plugin that calls tools in it spends from the same budget.
+"""The scope of a tool call: session, turn, directory, step budget, approval.
 
-For whom a tool runs: the ids of the turn, where it works, and whether it was told to stop.
-
-What an approval is bound to: one call with these arguments, in this directory, for a limited time.
-
-Which calls of one answer may run at once, and which may run twice. Source: plugin contract §4.11.
-
-All calls of the answer at once, or one after another: a call may depend on what an earlier one did.
+And which calls run in parallel. Source: plugin contract §4.1, §4.11.
 """
 
 from __future__ import annotations
@@ -28,14 +22,14 @@ from hermes_agent.tools.registry import ToolRegistry
 
 
 class StepBudget:
-    """Counts down. Safe for threads."""
+    """The steps that a turn may still make, tool calls by plugins included. Safe for threads."""
 
     def __init__(self, steps: int) -> None:
         self._left = steps
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Spend one step; false when none is left."""
+        """Spend one step; return False if none is left."""
         with self._lock:
             self._left -= 1
             return self._left >= 0
@@ -47,42 +41,42 @@ class ReachedHost(NamedTuple):
     at: float
     host: str
     asked: bool
-    """Whether the user allowed it."""
+    """Whether the user approved it."""
 
 
-@dataclass(slots=True, eq=False)  # frozen, each call of a plugin's would pay for it
+@dataclass(slots=True, eq=False)  # not frozen: each call of a plugin would pay for it
 class CallScope:
-    """The circumstances of one or more tool calls; never changed, but replaced."""
+    """For which session and turn tool calls run, and where; replaced, never changed."""
 
     session_id: str
     task_id: str
     turn_id: str
     cwd: Path
-    """Working directory of relative paths and commands, absolute and resolved once, where the session was opened."""
+    """Working directory of relative paths and commands: absolute, resolved when the session was opened."""
     approvals: Approvals
     user_task: str = ""
     """The user's message of this turn."""
     platform: str = "cli"
     api_request_id: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
-    """Set when the turn is interrupted; long tools poll it."""
+    """Set when the turn is interrupted; long-running tools poll it."""
     extra: dict[str, Any] = field(default_factory=dict)
-    """Further keywords for the handler (`dispatch_tool(**kwargs)`)."""
+    """Additional keywords for the handler (`dispatch_tool(**kwargs)`)."""
     shown: frozenset[str] | None = None
-    """The tools that the model is shown; None where there is no model."""
+    """The tools that the model gets; None without a model."""
     budget: StepBudget | None = None
-    """What the running turn may still spend; None outside a turn."""
+    """The remaining steps of the running turn; None outside a turn."""
     principal: str = "local"
-    """Who speaks there (`sessions.people`)."""
+    """Identity to which the session belongs (`sessions.principals`)."""
     reached: list[ReachedHost] = field(default_factory=list)
-    """The hosts that commands of these calls reached; the one thing that is added to."""
+    """The hosts that commands of these calls reached; the only attribute that grows."""
     tool_socket: str = ""
-    """Path of the socket at which a command of these calls asks for tools; a sandbox lets it through. Empty: none."""
+    """Path of the socket through which a command of these calls requests tools; the sandbox exposes it. Empty: none."""
     account: str = ""
-    """The session on whose account models are asked; empty: this one."""
+    """The session that model requests are accounted to; empty: this one."""
 
     def handler_keywords(self) -> dict[str, Any]:
-        """Return what a handler is given beside the arguments (plugin contract §4.1)."""
+        """Return the keywords of a handler besides the arguments (plugin contract §4.1)."""
         return {
             "task_id": self.task_id,
             "session_id": self.session_id,
@@ -92,26 +86,26 @@ class CallScope:
 
 
 current_scope: ContextVar[CallScope | None] = ContextVar("hermes_call_scope", default=None)
-"""The scope of the tool call that runs in this context; None outside one."""
+"""The scope of the tool call that runs in this context, or None."""
 
 
 CLEARANCE_S = 60.0
-"""How long an approval holds when something on the way delays the call."""
+"""Seconds for which an approval holds if the call is delayed."""
 
 
 class ClearedCall(NamedTuple):
-    """What an approval is for."""
+    """What an approval is bound to."""
 
     digest: str
     taint: int
-    """How many untrusted texts are in the session; an approval from before one came is void."""
+    """Number of untrusted texts in the session; another one makes the approval void."""
 
 
 class Clearance:
-    """The settled approval of one call.
+    """The approval of one call.
 
     Args:
-        call: the fingerprint of what was asked about.
+        call: the fingerprint of the approved call.
         clock: monotonic seconds.
     """
 
@@ -123,7 +117,10 @@ class Clearance:
         self._unused = [True]
 
     def take(self, call: ClearedCall) -> bool:
-        """Use it up for a call; False where it is for another call, has expired or was used. Safe for threads."""
+        """Use the approval for a call; return False if it is for another call, expired or used.
+
+        Safe for threads.
+        """
         newly_tainted = call.taint > self._call.taint
         if call.digest != self._call.digest or newly_tainted or self._clock() > self._until:
             return False
@@ -140,15 +137,15 @@ def fingerprint(tool: str, args: dict[str, Any], cwd: Path, *, taint: int) -> Cl
 
 
 def freeze_arguments(args: dict[str, Any]) -> str:
-    """Return the arguments as a text that changes when they do."""
+    """Return the arguments as a text that changes with them."""
     try:
         return repr(sorted(args.items()))
-    except TypeError:  # keys of several types; only a plugin makes such
+    except TypeError:  # keys of several types, which only a plugin passes
         return repr(args)
 
 
 current_clearance: ContextVar[Clearance | None] = ContextVar("hermes_cleared", default=None)
-"""The approval of the call that runs in this context; `registry.dispatch` by another way asks again."""
+"""The approval of the call that runs in this context; a `registry.dispatch` outside of the pipeline asks again."""
 
 
 logger = logging.getLogger(__name__)
@@ -163,13 +160,13 @@ READERS = frozenset(
         *("skill_view", "skills_list", "vision_analyze", "web_extract", "web_search"),
     }
 )
-"""The agent's own tools that change nothing."""
+"""Built-in tools that change nothing."""
 WRITERS = frozenset({"write_file", "patch"})
-"""Its tools that change the one file that `path` names."""
+"""Built-in tools that change only the file in `path`."""
 
 
 def may_run_in_parallel(registry: ToolRegistry, calls: Sequence[tuple[str, dict[str, Any] | None]], cwd: Path) -> bool:
-    """Say whether these calls, each a tool and its arguments, may run side by side."""
+    """Return whether these calls, each a tool and its arguments, may run in parallel."""
     if len(calls) < 2:
         return False
     changed: set[str] = set()
@@ -186,14 +183,14 @@ def may_run_in_parallel(registry: ToolRegistry, calls: Sequence[tuple[str, dict[
 
 
 def may_repeat(registry: ToolRegistry, name: str) -> bool:
-    """Say whether a call of the tool may be run a second time when nobody knows how the first one ended."""
+    """Return whether a call with an unknown outcome may be repeated."""
     entry = registry.get(name)
     own = registry.owner(name) == BUILTIN and name in READERS
     return entry is not None and (own or entry.idempotent)
 
 
 def batch_limit_s() -> float:
-    """Return how long calls that run at once may take together."""
+    """Return the time limit of parallel calls together, in seconds."""
     text = os.environ.get(LIMIT_VARIABLE, "")
     try:
         return max(1.0, float(text)) if text else BATCH_LIMIT_S
@@ -203,7 +200,7 @@ def batch_limit_s() -> float:
 
 
 def _changed_file(registry: ToolRegistry, name: str, arguments: dict[str, Any]) -> str | None:
-    """Return the file that a call changes, empty when it changes none, None when it must run alone."""
+    """Return the file that a call changes, "" if it changes none, or None if it must run alone."""
     entry = registry.get(name)
     if entry is None:
         return None

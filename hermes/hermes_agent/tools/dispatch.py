@@ -1,9 +1,9 @@
-"""Run one tool call: coerce, middleware, ask the guards, ask the person, run, tell the observers, fit the result.
+"""The dispatch pipeline of one tool call, from its arguments to its result.
 
-A call is one hop: everything but the person's answer happens in the thread that it was handed to. The way is a
-generator that yields each call of a hook, so that another thread goes on when one hangs (`io.steps`); the handler is
-run by whoever walks it, once. The same pipeline serves the model's calls and a plugin's `dispatch_tool` (plugin
-contract §2.3, §13 row 8).
+The stages are: coercion, request middleware, guards, approval, handler, observers, transformation, size limit. A call
+runs in one worker thread; only the user's answer comes from outside. The pipeline is a generator that yields each call
+of a hook, so that another thread continues when a hook hangs (`runtime.steps`). The handler runs once. Calls of a model
+and `dispatch_tool` of plugins share the pipeline (plugin contract §2.3, §13 row 8).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import logging
 import threading
 import time
-from asyncio import _get_running_loop as _running_loop  # without the price of an exception where there is none
+from asyncio import _get_running_loop as _running_loop  # cheaper than an exception without a running loop
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,17 +40,17 @@ from hermes_agent.tools.tool_search import TOOL_CALL, unwrap_search_call
 logger = logging.getLogger(__name__)
 
 HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result")
-_MAKING_FILES = frozenset(("image_gen", "tts"))
-"""The agent's own toolsets whose tools write into the caches. Others could be told a path to say it."""
-_decoder = json.JSONDecoder(strict=False)  # `json.loads` would make one for each call
+_FILE_TOOLSETS = frozenset(("image_gen", "tts"))
+"""Built-in toolsets with tools that write into the caches; an argument could make other tools name such a path."""
+_decoder = json.JSONDecoder(strict=False)  # `json.loads` would make a decoder for each call
 _UNCHANGING = frozenset((str, int, float, bool, type(None)))
 
 
 class ToolOutcome(NamedTuple):
-    """What a call came to."""
+    """The result of a tool call."""
 
     name: str
-    """The tool that ran, after name repair."""
+    """The tool that ran, after repair of its name."""
     arguments: dict[str, Any]
     result: str
     status: ToolStatus
@@ -58,12 +58,12 @@ class ToolOutcome(NamedTuple):
 
 
 class Dispatcher:
-    """The one way to a tool's handler.
+    """The only way to the handler of a tool.
 
     Args:
         fails_open: whether the operator lets a failing guard of a plugin pass.
-        note: told of each call of a plugin's tool that ended.
-        provenance: knows whose words are whose.
+        note: called after each call of a plugin's tool.
+        provenance: tracks untrusted text.
         tables: the operator's lists of hosts.
     """
 
@@ -89,7 +89,7 @@ class Dispatcher:
         ToolInvoker(registry, bridge, self._gate, note)
 
     def resolve(self, call: ToolCall, valid: Collection[str]) -> tuple[str, dict[str, Any] | None]:
-        """Return the tool that is meant and its coerced arguments (None when they do not parse)."""
+        """Return the requested tool and its coerced arguments (None if they cannot be parsed)."""
         name = repair_name(call.name, valid) or call.name
         arguments = parse_arguments(call.arguments)
         if name == TOOL_CALL and name in valid:
@@ -99,7 +99,7 @@ class Dispatcher:
         return name, arguments
 
     def coerce(self, name: str, arguments: dict[str, Any]) -> None:
-        """Bring the arguments, in place, to the types of the tool's schema, as far as it has one."""
+        """Coerce the arguments in place to the types of the tool's schema."""
         entry = self._registry.get(name)
         try:
             if entry is not None:
@@ -119,16 +119,16 @@ class Dispatcher:
         """Run a resolved call of the model in a worker thread.
 
         Args:
-            valid: the tools that the model was shown; a call of another one is an unknown tool. None: all.
+            valid: the tools that the model got; another one is an unknown tool. None: all tools.
         """
         if valid is not None and name not in valid:
             return ToolOutcome(name, arguments or {}, tool_error(self._registry.unknown(name)), "error", 0)
         if not any(map(self._hooks.has, HOOKS)) and not self._middleware.has(
             "tool_request"
-        ):  # nothing may hang that has a deadline: the cheaper way
+        ):  # no stage with a deadline can hang: the cheaper way
             return await self._bridge.run(self.run_inline, call_id, name, arguments, scope)
         given_up = threading.Event()
-        token = current_scope.set(scope)  # this task's context is what the worker's is copied from
+        token = current_scope.set(scope)  # the worker copies its context from this task
         try:
             steps = self._steps(call_id, name, arguments, scope, given_up)
             return await self._bridge.run_steps(steps, shortest_s=self._hooks.shortest_s("post_tool_call"))
@@ -145,17 +145,19 @@ class Dispatcher:
         arguments: dict[str, Any] | None,
         scope: CallScope,
         *,
-        nobody_waits: bool = False,
+        may_block: bool = False,
     ) -> ToolOutcome:
-        """Run a resolved call in this thread, which must not be the core loop's. Never raises for a tool's error.
+        """Run a resolved call in this thread, which must not be the core loop's.
+
+        Errors of the tool become its result.
 
         Args:
-            nobody_waits: no conversation does, so that a hook may hold this thread, as the handler may: one that
-                answered at once the last time is called here (`HookBus.here`).
+            may_block: a hook may hold this thread, since no conversation waits. Hooks that were fast in their last call
+                are called in this thread (`HookBus.call_inline`).
         """
         token = current_scope.set(scope)
         try:
-            direct = nobody_waits and _running_loop() is None  # where one runs, a hook could not run its own
+            direct = may_block and _running_loop() is None  # a hook could not run its own loop in a thread with one
             return self._bridge.run_steps_inline(self._steps(call_id, name, arguments, scope, direct=direct))
         finally:
             current_scope.reset(token)
@@ -170,11 +172,11 @@ class Dispatcher:
         *,
         direct: bool = False,
     ) -> Steps[ToolOutcome]:
-        """Go the way of a call.
+        """Run the stages of a call.
 
         Args:
-            given_up: set when nobody waits for the outcome; a handler that did not start by then is not run.
-            direct: hooks that answer at once are called in this thread (`HookBus.here`).
+            given_up: set when the caller no longer waits; a handler that did not start by then is not called.
+            direct: call fast hooks in this thread (`HookBus.call_inline`).
         """
         started, since = time.monotonic(), time.time()
         if arguments is None:
@@ -250,11 +252,11 @@ class Dispatcher:
         ids: dict[str, str],
         clearance: Clearance | None,
     ) -> str:
-        """Go through the middleware and `registry.dispatch`, which a plugin may have replaced.
+        """Run the middleware and `registry.dispatch`, which a plugin may have replaced.
 
         Args:
-            original: for `original_args`: what the arguments were before the guards.
-            clearance: the approval of the call; None where nothing is asked.
+            original: the arguments before the guards, for `original_args`.
+            clearance: the approval of the call; None if none is needed.
         """
 
         token = current_clearance.set(clearance)
@@ -274,25 +276,29 @@ class Dispatcher:
             current_clearance.reset(token)
 
     def _adopt_files(self, name: str, entry: ToolEntry | None, result: str, principal: str, since: float) -> str:
-        """Return the result of a tool that makes files, which become the caller's."""
-        if entry is None or (self._registry.owner(name) == BUILTIN and entry.toolset not in _MAKING_FILES):
+        """Move the files that a tool wrote to the caller, and return the result with their new paths."""
+        if entry is None or (self._registry.owner(name) == BUILTIN and entry.toolset not in _FILE_TOOLSETS):
             return result
         return adopt_result_files(result, self._results.home, principal, since)
 
     def _fit_result(
-        self, call_id: str, entry: ToolEntry | None, result: str, scope: CallScope, kept: Callable[[Path], None]
+        self, call_id: str, entry: ToolEntry | None, result: str, scope: CallScope, on_stored: Callable[[Path], None]
     ) -> str:
-        """Return the result as the model gets it: no secrets, encodable, not too long; `kept` is told its file."""
+        """Return the result as the model gets it: without secrets, encodable, within the size limit.
+
+        Args:
+            on_stored: called with the file of a result that is too long.
+        """
         text = redactor(result)
         if not text.isascii():
             text = text.encode("utf-8", "replace").decode()  # a lone surrogate can be neither sent nor stored
         limit = entry.max_result_size_chars if entry else None
-        return self._results.fit(call_id, text, scope.principal, limit, kept=kept)
+        return self._results.fit(call_id, text, scope.principal, limit, on_stored=on_stored)
 
     def _apply_request_middleware(
         self, name: str, given: dict[str, Any], ids: dict[str, str]
     ) -> Steps[tuple[dict[str, Any], dict[str, Any], Trace]]:
-        """Return the arguments as they were given and as the request middleware left them, and its trace."""
+        """Return the arguments before and after the request middleware, and its trace."""
         original = copy_value(given) if self._middleware.has("tool_execution") else given
         keywords = {"tool_name": name, **ids}
         arguments, trace = yield from self._middleware.request_steps("tool_request", given, keywords)
@@ -301,7 +307,7 @@ class Dispatcher:
         return original, arguments, trace
 
     def _observe(self, observed: dict[str, Any]) -> Steps[str]:
-        """Tell the observers, and let `transform_tool_result` replace the result: the first text wins."""
+        """Call the observers, and let `transform_tool_result` replace the result: the first text counts."""
         yield from self._hooks.steps("post_tool_call", observed)
         if self._hooks.has("transform_tool_result"):
             seen = {k: v for k, v in observed.items() if k != "middleware_trace"}
@@ -316,7 +322,7 @@ def _abandoned_outcome(name: str, given_up: threading.Event | None) -> str | Non
 
 
 class _ChangeLog:
-    """Tells in the log which guard changed the arguments."""
+    """Logs which guard changed the arguments."""
 
     __slots__ = ("_name", "_payload", "_seen")
 
@@ -332,7 +338,7 @@ class _ChangeLog:
 
 
 def _comparable_copy(arguments: dict[str, Any]) -> dict[str, Any] | str:
-    """Return what the arguments can be compared with later: a copy, if nothing in them can change."""
+    """Return a copy of the arguments for a comparison, or the arguments if nothing in them can change."""
     for value in arguments.values():
         if type(value) not in _UNCHANGING:
             return freeze_arguments(arguments)
@@ -340,7 +346,10 @@ def _comparable_copy(arguments: dict[str, Any]) -> dict[str, Any] | str:
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
-    """Return the arguments of a call; an empty text means none, and None that they are not one JSON object."""
+    """Return the arguments of a call; an empty text means none.
+
+    Return None if the text is not one JSON object.
+    """
     if not text.strip():
         return {}
     try:

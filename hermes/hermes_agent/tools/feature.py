@@ -1,4 +1,4 @@
-"""The slash command `/tools`: what the agent can use in this conversation."""
+"""The slash command `/tools`, which lists the tools of the conversation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes_agent.tools.toolsets import Toolsets
 
 
 def register_tools_command(commands: CommandTable, tools: ToolRegistry, toolsets: Toolsets) -> None:
-    """Register it."""
+    """Register the command."""
     commands.register(
         SlashCommand(
             "tools", partial(_tools, tools, toolsets), "List what the agent can use here", "[NAME]", where=FOR_OPERATORS

@@ -1,7 +1,4 @@
-"""Upstream's `ToolRegistry._tools`: tools by name, where a change is a registration. Source: plugin contract §4.1.
-
-Who has which tool. The one registry of tools; its method names are upstream's (plugin contract §4.1, §4.2).
-"""
+"""The tool registry. Its method names are upstream's. Source: plugin contract §4.1, §4.2."""
 
 from __future__ import annotations
 
@@ -31,7 +28,10 @@ from hermes_agent.tools.arguments import name_problem
 
 
 class ToolTable(MutableMapping[str, ToolEntry]):
-    """The tools of a registry, as they are at each use."""
+    """The current tools of a registry as a mapping (upstream's `ToolRegistry._tools`).
+
+    A change is a registration.
+    """
 
     def __init__(self, registry: ToolRegistry) -> None:
         self._registry = registry
@@ -49,12 +49,12 @@ class ToolTable(MutableMapping[str, ToolEntry]):
         return len(staged_store(self._registry))
 
     def __setitem__(self, name: str, entry: ToolEntry) -> None:
-        """Register a tool, also in the place of another one.
+        """Register a tool, also in place of another one.
 
         Raises:
-            PermissionError: the name is another owner's and the operator did not allow overriding.
-            TypeError: it is no tool.
-            ValueError: it has another name.
+            PermissionError: another owner has the name, and the operator did not allow overriding.
+            TypeError: the value is no tool.
+            ValueError: the tool has another name.
         """
         if not isinstance(entry, ToolEntry):
             raise TypeError(f"{entry!r} is no tool: expected a tools.registry.ToolEntry, or call registry.register")
@@ -63,11 +63,11 @@ class ToolTable(MutableMapping[str, ToolEntry]):
         staged_store(self._registry)._enter(entry, current_owner(), override=True)
 
     def __delitem__(self, name: str) -> None:
-        """Take a tool away.
+        """Remove a tool.
 
         Raises:
-            KeyError: there is none.
-            PermissionError: it is another owner's and the operator did not allow overriding.
+            KeyError: there is no such tool.
+            PermissionError: another owner has the name, and the operator did not allow overriding.
         """
         if name not in self:
             raise KeyError(name)
@@ -77,7 +77,7 @@ class ToolTable(MutableMapping[str, ToolEntry]):
         return repr(dict(self))
 
     def copy(self) -> dict[str, ToolEntry]:
-        """Return them as a dictionary of their own."""
+        """Return a dictionary of the current tools."""
         return dict(self)
 
 
@@ -86,16 +86,16 @@ logger = logging.getLogger(__name__)
 Fault = Callable[[str, str], None]
 Run = Callable[[str, dict[str, Any], dict[str, Any]], str]
 BROWSER = "browser_navigate"
-"""Plugins bring it, and cannot adapt its description."""
+"""A tool of plugins that cannot adapt its description."""
 WEB = ("web_search", "web_extract")
 shown_tools: ContextVar[Collection[str] | None] = ContextVar("showing", default=None)
-"""The tools whose definitions are being made: what a description that names others may name (§4.7)."""
+"""The tools of the definitions in progress: a description may name only these (§4.7)."""
 
 
 def tool_schema(
     name: str, description: str, properties: Mapping[str, Any], required: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the schema of a tool, as `ToolRegistry.register` takes it."""
+    """Return the schema of a tool, as `ToolRegistry.register` expects it."""
     needed = {"required": list(required)} if required else {}
     parameters = {"type": "object", "properties": dict(properties), **needed}
     return {"name": name, "description": description, "parameters": parameters}
@@ -103,11 +103,11 @@ def tool_schema(
 
 @dataclass(frozen=True, slots=True)
 class RejectedTool:
-    """A registration that was refused: the name belongs to somebody else, or is none."""
+    """A rejected registration: another owner has the name, or the name is invalid."""
 
     tool: str
     owner: str
-    """Who has the name; empty when nobody can have it."""
+    """Owner of the name; empty for an invalid name."""
     claimed_by: str
 
     def __str__(self) -> str:
@@ -149,11 +149,11 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         destinations: Callable[[Mapping[str, Any]], Iterable[str]] | None = None,
         owner: Owner | None = None,
     ) -> None:
-        """Register a tool for `owner`, by default whoever registers in this context.
+        """Register a tool for `owner`, by default the owner of the context.
 
-        A name of another owner is refused, with an error in the log and an entry in `refusals`, unless
-        `override` is given and the operator allowed it. So is a name that providers do not take: one such tool
-        would make them refuse every request.
+        A name of another owner is rejected, with an error in the log and an entry in `refusals`, unless `override` is
+        given and the operator allowed it. A name that providers do not accept is rejected, too: it would make them
+        reject every request.
 
         Raises:
             PermissionError: `override` without the operator's permission.
@@ -227,10 +227,10 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         return True
 
     def deregister(self, name: str) -> None:
-        """Remove a tool; one that is not there is no error.
+        """Remove a tool; a missing one is no error.
 
         Raises:
-            PermissionError: the tool is another owner's and the operator did not allow overriding.
+            PermissionError: another owner has the name, and the operator did not allow overriding.
         """
         target = staged_store(self)
         if target is not self:
@@ -283,11 +283,11 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         return None if entry is None else entry.schema
 
     def get_all_tool_names(self) -> list[str]:
-        """Return every name, sorted."""
+        """Return all names, sorted."""
         return sorted(self.names())
 
     def get_tool_names_for_toolset(self, toolset: str) -> list[str]:
-        """Return the sorted names of one toolset or alias."""
+        """Return the sorted names of the tools of a toolset or alias."""
         target = self._aliases.get(toolset, toolset)
         return sorted(name for name, entry in self.items() if entry.toolset == target)
 
@@ -296,15 +296,15 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         return sorted({entry.toolset for _, entry in self.items()})
 
     def register_toolset_alias(self, alias: str, toolset: str) -> None:
-        """Let `alias` stand for `toolset`."""
+        """Make `alias` another name of `toolset`."""
         self._aliases[alias] = toolset
 
     def get_registered_toolset_aliases(self) -> dict[str, str]:
-        """Return the aliases."""
+        """Return the aliases with their toolsets."""
         return dict(self._aliases)
 
     def get_toolset_alias_target(self, alias: str) -> str | None:
-        """Return the toolset that `alias` stands for, or None."""
+        """Return the toolset of `alias`, or None."""
         return self._aliases.get(alias)
 
     def get_toolset_for_tool(self, name: str) -> str | None:
@@ -313,7 +313,7 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         return None if entry is None else entry.toolset
 
     def get_tool_to_toolset_map(self) -> dict[str, str]:
-        """Return every tool with its toolset."""
+        """Return the toolset of each tool."""
         return {name: entry.toolset for name, entry in self.items()}
 
     def get_emoji(self, name: str, default: str = "⚡") -> str:
@@ -322,19 +322,19 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         return (entry.emoji if entry is not None else "") or default
 
     def get_max_result_size(self, name: str, default: float | None = None) -> float | None:
-        """Return the tool's own limit in characters, or `default`."""
+        """Return the tool's own result limit in characters, or `default`."""
         entry = self.get(name)
         return default if entry is None or entry.max_result_size_chars is None else entry.max_result_size_chars
 
     def is_usable(self, entry: ToolEntry) -> bool:
-        """Say whether the tool's `check_fn` lets it be shown."""
+        """Return whether the tool's `check_fn` allows it to be shown."""
         if entry.check_fn is None:
             return True
         fault, owner = self._fault, self.owner(entry.name) or ""
         return self.checks.ask(entry.check_fn, None if fault is None else partial(fault, owner))
 
     def is_toolset_available(self, toolset: str) -> bool:
-        """Say whether at least one tool of the toolset may be shown."""
+        """Return whether at least one tool of the toolset may be shown."""
         names = self.get_tool_names_for_toolset(toolset)
         return any(self.is_usable(entry) for name in names if (entry := self.get(name)))
 
@@ -355,7 +355,10 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         }
 
     def get_toolset_requirements(self) -> dict[str, dict[str, Any]]:
-        """Return `name`, `env_vars`, `check_fn` (the first one), `setup_url` (None) and `tools` of each toolset."""
+        """Return the requirements of each toolset.
+
+        The keys are `name`, `env_vars`, `check_fn` (the first one), `setup_url` (None) and `tools`.
+        """
         return {
             toolset: {
                 "name": toolset,
@@ -368,7 +371,7 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         }
 
     def check_tool_availability(self, quiet: bool = False) -> tuple[list[str], list[dict[str, Any]]]:
-        """Return the toolsets that can be used, and `name`, `env_vars` and `tools` of each of the others."""
+        """Return the usable toolsets, and `name`, `env_vars` and `tools` of each of the others."""
         found = self._by_toolset()
         usable = [toolset for toolset in found if self.is_toolset_available(toolset)]
         others = [
@@ -385,12 +388,12 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         return found
 
     def get_definitions(self, names: Collection[str], quiet: bool = False) -> list[dict[str, Any]]:
-        """Return `{"type": "function", "function": …}` of those tools that may be shown, sorted by name."""
-        there = {n: entry for n in sorted(names) if (entry := self.get(n)) is not None and self.is_usable(entry)}
-        token = shown_tools.set(there.keys())
+        """Return the definitions of the tools that may be shown, sorted by name: `{"type": "function", …}`."""
+        usable = {n: entry for n in sorted(names) if (entry := self.get(n)) is not None and self.is_usable(entry)}
+        token = shown_tools.set(usable.keys())
         try:
-            found = [_function(entry) for entry in there.values()]
-            return [{"type": "function", "function": _without_missing_tools(f, there)} for f in found]
+            found = [_function(entry) for entry in usable.values()]
+            return [{"type": "function", "function": _without_missing_tools(f, usable)} for f in found]
         finally:
             shown_tools.reset(token)
 
@@ -399,18 +402,18 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
         return ToolTable(self)
 
     def unknown(self, name: str) -> str:
-        """Return, in a sentence, that there is no such tool, with the reason where one is known."""
+        """Return a sentence that there is no such tool, with the reason if one is known."""
         why = self.why_absent(name)
         return f"Unknown tool: {name}" + (f" ({why})" if why else "")
 
     # -- running ---------------------------------------------------------------------------------------------
 
     def on_fault(self, fault: Fault) -> None:
-        """Say who is told of checks that give no answer: `fault(owner, text)`."""
+        """Set the callback for checks that fail: `fault(owner, text)`."""
         self._fault = fault
 
     def connect(self, run: Run) -> None:
-        """Say how `dispatch` runs a handler; the dispatcher does this once."""
+        """Set the function that `dispatch` calls; the dispatcher does this once."""
         self._run = run
 
     def dispatch(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
@@ -421,17 +424,17 @@ class ToolRegistry(RegistryFacade[ToolEntry]):
 
 
 def _variables(entries: list[ToolEntry]) -> list[str]:
-    """Return the names in `requires_env`, each once."""
+    """Return the names in `requires_env`, without duplicates."""
     return list(dict.fromkeys(str(name) for entry in entries for name in entry.requires_env))
 
 
-def _both_mcp(one: ToolEntry, other: ToolEntry) -> bool:
-    return one.toolset.startswith("mcp-") and other.toolset.startswith("mcp-")
+def _both_mcp(first: ToolEntry, second: ToolEntry) -> bool:
+    return first.toolset.startswith("mcp-") and second.toolset.startswith("mcp-")
 
 
-def _without_missing_tools(function: dict[str, Any], there: Collection[str]) -> dict[str, Any]:
-    """Take the sentences out of a browser's description that send the model to web tools that it has not (§4.7)."""
-    absent = [] if function["name"] != BROWSER else [name for name in WEB if name not in there]
+def _without_missing_tools(function: dict[str, Any], usable: Collection[str]) -> dict[str, Any]:
+    """Remove the sentences of a browser's description that name web tools without a definition (§4.7)."""
+    absent = [] if function["name"] != BROWSER else [name for name in WEB if name not in usable]
     if not absent:
         return function
     sentences = re.split(r"(?<=[.!?])\s+", function["description"])

@@ -1,11 +1,8 @@
-"""Folders of the agent's home for the files of one principal: uploads, generated files, long results.
+"""Results of tools: error objects, size limit, storage of long texts, and the files that tools make.
 
-Adapters and plugins write into the caches that all share, which no tool may open. Whoever learns whose such a file is
-moves it into the folder of that principal (`core.home_files` says who may open it there).
-
-What a tool gives back: the shapes of errors, the size limit, and where a long text is kept.
-
-Source: plugin contract §4.1, §4.4, §4.10.
+Adapters and plugins write files into shared caches, which no tool may open. The code that knows the principal of such a
+file moves it into the folder of that principal (`workspace.paths` decides which files may be opened). Source: plugin
+contract §4.1, §4.4, §4.10.
 """
 
 from __future__ import annotations
@@ -39,19 +36,20 @@ _KINDS = {
     "image_cache": "images",
     "video_cache": "videos",
 }
-"""Shared caches below the home, and what the folder of their files is called then."""
-_SLACK_S = 0.1  # the clock of a file system is coarser
+"""Shared caches below the home, with the name of the principal's folder for their files."""
+_SLACK_S = 0.1  # seconds; file systems have coarser clocks
 
 
 def principal_folder(home: Path, principal: str, kind: str) -> Path:
-    """Return the folder of a principal for files of one kind; it need not exist."""
+    """Return the folder of a principal for files of one kind; it may not exist."""
     return home / PRINCIPALS / folder_name(principal) / kind
 
 
 def adopt_file(path: str, home: Path, principal: str) -> str:
-    """Move a file of a shared cache to its principal and return its path; any other path is returned as it is.
+    """Move a file of a shared cache to its principal and return the new path.
 
-    A file that was moved before is found again by its old path: a message may be served twice.
+    Return any other path unchanged. A file that was moved before is found by its old path, since a message may be
+    processed twice.
     """
     kind = _cached_kind(path, home)
     if kind is None:
@@ -60,17 +58,17 @@ def adopt_file(path: str, home: Path, principal: str) -> str:
     target = folder / os.path.basename(path)  # noqa: PTH119 - as text
     with contextlib.suppress(FileNotFoundError):
         status = os.lstat(path)
-        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:  # no other name of a file that is elsewhere
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:  # not a second name of a file outside
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.rename(path, target)  # noqa: PTH104 - as above
     return str(target) if target.is_file() else path
 
 
 def adopt_result_files(result: str, home: Path, principal: str, since: float) -> str:
-    """Return the result of a tool with the paths of the files that it wrote into a shared cache, which are moved.
+    """Move the files that a tool wrote into a shared cache, and return its result with their new paths.
 
     Args:
-        since: when the call began, in seconds since the epoch: older files are somebody else's.
+        since: when the call began, in seconds since the epoch; older files belong to other calls.
     """
     if str(home) not in result:
         return result
@@ -85,7 +83,7 @@ def adopt_result_files(result: str, home: Path, principal: str, since: float) ->
 
 
 def _cached_kind(path: str, home: Path) -> str | None:
-    """Return what a file of a shared cache is; None for one that lies elsewhere."""
+    """Return the kind of a file in a shared cache; None for other files."""
     real = os.path.realpath(os.path.dirname(path))  # noqa: PTH120 - as text
     place = real.removeprefix(f"{os.path.realpath(home)}/")
     if place == real:
@@ -116,9 +114,9 @@ def tool_result(data: Any = None, **kwargs: Any) -> str:
 
 
 def failure(text: str) -> str:
-    """Return the error object of a tool that failed: role tags and fences removed, at most `ERROR_LIMIT` characters."""
+    """Return the error object of a failed tool: at most `ERROR_LIMIT` characters, no role tags or fences."""
     clean, before = text[: 4 * ERROR_LIMIT], ""
-    while clean != before:  # of `<sys<system>tem>` one pass would leave a tag
+    while clean != before:  # one pass over `<sys<system>tem>` would leave a tag
         before, clean = clean, _CDATA.sub("", _FENCE.sub("", _ROLE_TAG.sub("", clean)))
     if len(clean) > ERROR_LIMIT:
         clean = clean[: ERROR_LIMIT - 3] + "..."
@@ -126,14 +124,14 @@ def failure(text: str) -> str:
 
 
 def is_result(value: Any) -> bool:
-    """Say whether a handler may return `value`: text, or a multimodal mapping (§4.1)."""
+    """Return whether a handler may return `value`: text, or a multimodal mapping (§4.1)."""
     return isinstance(value, str) or (
         isinstance(value, dict) and value.get("_multimodal") is True and isinstance(value.get("content"), list)
     )
 
 
 def result_text(tool: str, value: Any) -> str:
-    """Return the text of what a handler returned, or the contract error when it is of another type."""
+    """Return the text of a handler's return value, or the contract error if it has another type."""
     if isinstance(value, str):
         return value
     if is_result(value):
@@ -150,7 +148,7 @@ def result_text(tool: str, value: Any) -> str:
 
 
 def status_of(result: str) -> tuple[ToolStatus, str, str]:
-    """Return status, error type and error message that a result stands for (plugin contract §3.2)."""
+    """Return status, error type and error message of a result (plugin contract §3.2)."""
     if (value := error_object(result)) is not None:
         return "error", str(value.get("error_type") or "tool_error"), str(value["error"])
     return "ok", "", ""
@@ -161,7 +159,7 @@ class ResultStore:
     """Keeps the full text of results that are too long for the model.
 
     Attributes:
-        home: the agent's home, which has a folder for each principal (`own_files`); made at first use.
+        home: the agent's home; it has a folder for each principal, made at the first use.
     """
 
     home: Path
@@ -173,19 +171,19 @@ class ResultStore:
         principal: str,
         limit: float | None = None,
         *,
-        kept: Callable[[Path], None] = lambda path: None,
+        on_stored: Callable[[Path], None] = lambda path: None,
     ) -> str:
-        """Return `text`, or, when it is longer than `limit` characters, a preview that names the file it is in.
+        """Return `text`, or a preview that names the file of the text if it exceeds `limit` characters.
 
         Args:
-            kept: told that file.
+            on_stored: called with that file.
         """
         bound = DEFAULT_LIMIT if limit is None else limit
         if len(text) <= bound:
             return text
         try:
             path = self._keep(call_id, text, principal)
-            kept(path)
+            on_stored(path)
             place = f"Full output saved to: {path}"
         except OSError as exc:
             logger.error("the result of call %s could not be kept in %s: %s", call_id, self.home, exc)
@@ -208,7 +206,7 @@ class ResultStore:
     def _keep(self, call_id: str, text: str, principal: str) -> Path:
         directory = principal_folder(self.home, principal, "results")
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # ids of calls repeat from one conversation to the next, so the name needs more than them
+        # ids of calls repeat across conversations, so the name needs more than the id
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
         path = directory / f"{_UNSAFE_NAME.sub('_', call_id)[:80] or 'result'}-{digest}.txt"
         write_atomic(path, text, mode=PRIVATE)

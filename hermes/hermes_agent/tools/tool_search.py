@@ -1,8 +1,8 @@
-"""Tool search: where plugins and MCP servers bring more tools than a request should carry, some are found on demand.
+"""Tool search: a model finds tools on demand if there are more than a request should carry.
 
-The agent's own tools stay, and so does what the operator pinned or named for the platform; of the rest the smaller
-toolsets, as long as there is room. The others are named in the description of `tool_search`, and a call of one goes
-the way of every call, under its own name. Source: plugin contract §4.9.
+Built-in tools stay in the request, and so do tools that the operator pinned or named for the platform. Of the rest, the
+smaller toolsets stay as long as there is room. The description of `tool_search` names the others; a call of one takes
+the usual pipeline under its own name. Source: plugin contract §4.9.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ TOOL_CALL = "tool_call"
 SEARCH_TOOLS = ("tool_search", "tool_describe", TOOL_CALL)
 SEARCH_HINT = "it takes the place of tools where there are too many (tools.tool_search)"
 NAMED_CHARS = 2_000
-"""How much of the description of `tool_search` names of tools may be."""
+"""Characters for names of tools in the description of `tool_search`."""
 
 Definition = dict[str, Any]
 
 
 class SearchSettings(NamedTuple):
-    """`tools.tool_search`."""
+    """The block `tools.tool_search` of the config."""
 
     enabled: str = "auto"
     threshold_pct: float = 10
@@ -42,7 +42,7 @@ class SearchSettings(NamedTuple):
 
     @classmethod
     def of(cls, get: Callable[[str], Any]) -> SearchSettings:
-        """Read it out of a config."""
+        """Read the block from a config."""
         given = {name: get(f"tools.tool_search.{name}") for name in cls._fields}
         given["enabled"] = {True: "on", False: "off"}.get(given["enabled"], given["enabled"])
         return cls(**given)
@@ -51,7 +51,7 @@ class SearchSettings(NamedTuple):
         """Return how many tokens the tools of plugins may take.
 
         Args:
-            window: tokens that the model can see; 0 when nobody knows.
+            window: context window of the model in tokens; 0 if it is unknown.
         """
         if self.enabled != "auto":
             return math.inf if self.enabled == "off" else 0
@@ -59,16 +59,16 @@ class SearchSettings(NamedTuple):
 
 
 class ToolSearch:
-    """Splits definitions into shown ones and others, and has the tools that find the others."""
+    """Splits definitions into shown and hidden ones, and registers the tools that find the hidden ones."""
 
     def __init__(self, registry: ToolRegistry, settings: SearchSettings) -> None:
         self._registry = registry
         self._settings = settings
         self._weights: dict[str, tuple[object, object, int]] = {}
-        """By name: a tool's parameters and description, and what they weigh."""
+        """Parameters, description and size in tokens of each tool, by its name."""
         handlers = (self._search, self._describe, _misplaced)
         for schema, handler in zip((_SEARCH, _DESCRIBE, _CALL), handlers, strict=True):
-            # shown by `split` alone, so that nobody else lists them
+            # only `split` shows them, so that other lists do not have them
             registry.register(
                 schema["name"], "tool_search", schema, handler, check_fn=_never, idempotent=True, owner=Owner(BUILTIN)
             )
@@ -76,13 +76,13 @@ class ToolSearch:
     def split(
         self, definitions: Sequence[Definition], *, named: Collection[str] = (), window: int = 0
     ) -> tuple[list[Definition], tuple[str, ...]]:
-        """Return what the model is shown, sorted by name, and the names of what it has to search for.
+        """Return the definitions that the model gets, sorted by name, and the names of the hidden tools.
 
         Args:
-            named: tools whose toolset the operator named; they stay.
-            window: tokens that the model can see; 0 when nobody knows.
+            named: tools of toolsets that the operator named; they stay.
+            window: context window of the model in tokens; 0 if it is unknown.
         """
-        kept, pinned = set(named), set(self._settings.pinned)
+        visible, pinned = set(named), set(self._settings.pinned)
         toolsets = self._registry.get_tool_to_toolset_map()
         own = {toolsets[name] for name in self._registry.owned_by(BUILTIN) if name in toolsets}
         stays = own | pinned
@@ -91,7 +91,7 @@ class ToolSearch:
         for definition in definitions:
             name = definition["function"]["name"]
             toolset = toolsets.get(name, "")
-            if toolset not in stays and name not in pinned and name not in kept:
+            if toolset not in stays and name not in pinned and name not in visible:
                 by_toolset.setdefault(toolset, []).append(name)
                 weights[toolset] += self._weight(definition["function"])
         room = self._settings.room_tokens(window)
@@ -108,7 +108,7 @@ class ToolSearch:
         return sorted(shown, key=lambda d: str(d["function"]["name"])), tuple(sorted(names))
 
     def _weight(self, function: Definition) -> int:
-        """Return about how many tokens a definition has; of one that stays as it is that is worked out once."""
+        """Return the approximate size of a definition in tokens; cached while the definition stays the same."""
         seen = self._weights.get(function["name"])
         if seen is None or seen[0] is not function["parameters"] or seen[1] != function["description"]:
             weight = len(json.dumps(function, ensure_ascii=False)) // 4
@@ -145,7 +145,7 @@ class ToolSearch:
 
 
 def unwrap_search_call(arguments: dict[str, Any] | None, valid: Collection[str]) -> tuple[str, dict[str, Any] | None]:
-    """Return the tool that a `tool_call` means and its arguments, None when they are no JSON object."""
+    """Return the tool of a `tool_call` and its arguments, None if they are no JSON object."""
     if arguments is None or not isinstance(arguments.get("name"), str):
         return TOOL_CALL, None
     given = arguments.get("arguments", {})
@@ -167,7 +167,7 @@ def _misplaced(args: dict[str, Any], **kwargs: Any) -> str:
 
 
 def _with_hidden_names(schema: Definition, hidden: dict[str, list[str]]) -> Definition:
-    """Return the schema of `tool_search` with the names of what can be found."""
+    """Return the schema of `tool_search` with the names of the hidden tools."""
     text = "; ".join(f"{toolset}: {', '.join(names)}" for toolset, names in sorted(hidden.items()))
     if len(text) > NAMED_CHARS:
         text = text[:NAMED_CHARS].rpartition(",")[0] + ", …"
@@ -179,7 +179,10 @@ def _words(text: str) -> list[str]:
 
 
 def _rank(query: str, functions: Sequence[Definition]) -> list[Definition]:
-    """Return the functions that share a word with the query, best first; rare words count more, a name's most."""
+    """Return the functions that share a word with the query, best first.
+
+    Rare words and words of the name count more.
+    """
     texts = [
         Counter(
             4 * _words(f["name"])

@@ -1,4 +1,7 @@
-"""Toolsets: tools under one name, and which of them a platform is offered. Source: plugin contract §4.7, §4.8."""
+"""Toolsets: named groups of tools, and which of them each platform gets.
+
+Source: plugin contract §4.7, §4.8.
+"""
 
 from __future__ import annotations
 
@@ -18,32 +21,32 @@ COMPOSITES: dict[str, tuple[str, ...]] = {
     "debugging": ("terminal", "web", "file"),
     "safe": ("web", "vision", "image_gen"),
 }
-"""Toolsets that are made of others."""
+"""Toolsets that consist of others."""
 PARTS: dict[str, tuple[str, ...]] = {
     "search": ("web_search",),
     "hermes-webhook": ("web_search", "web_extract", "vision_analyze", "clarify"),
 }
-"""Toolsets that are some tools of others. What a webhook brings is a stranger's: it gets nothing that acts."""
+"""Toolsets that are a part of others. A webhook brings untrusted text: it gets no tool that acts."""
 DEFAULT_OFF = frozenset({"homeassistant", "spotify", "discord", "discord_admin", "video", "video_gen", "x_search"})
-"""Plugin toolsets that are offered only where they are named."""
+"""Plugin toolsets that are offered only where the config names them."""
 DEFAULT = ("hermes-cli",)
 
 
 class ToolsetChoice(NamedTuple):
-    """What the operator chose."""
+    """The operator's choice of toolsets."""
 
     default: tuple[str, ...] = DEFAULT
-    """`toolsets`: where a platform names none."""
+    """`toolsets`: for platforms without a choice of their own."""
     platforms: Mapping[str, Collection[str]] = {}
     """`platform_toolsets`."""
     known: Mapping[str, Collection[str]] = {}
-    """`known_plugin_toolsets`: those that were there when a platform's selection was saved."""
+    """`known_plugin_toolsets`: those that existed when the choice for a platform was saved."""
     disabled: Collection[str] = ()
     """`agent.disabled_toolsets`."""
 
     @classmethod
     def of(cls, get: Callable[[str], Any]) -> ToolsetChoice:
-        """Read it out of a config."""
+        """Read the choice from a config."""
         return cls(
             tuple(get("toolsets") or ()),
             get("platform_toolsets") or {},
@@ -60,11 +63,11 @@ class ToolsetChoice(NamedTuple):
 
 
 class Toolsets:
-    """The toolsets over a registry.
+    """The toolsets of a registry.
 
     Args:
-        selection: returns what the operator chose, as it is now.
-        servers: returns the names of the MCP servers of the config; their tools come later.
+        selection: returns the current choice of the operator.
+        servers: returns the names of the MCP servers of the config; their tools arrive later.
     """
 
     def __init__(
@@ -77,16 +80,16 @@ class Toolsets:
         self._servers = servers
         self._selection = selection
         self.custom: Registry[dict[str, Any]] = Registry("toolset")
-        """Those that were created, by who created them; a store of the host's."""
+        """Toolsets that plugins or operators created, by owner; one of the host's stores."""
         self._offered: dict[tuple[str, tuple[str, ...] | None], tuple[object, dict[str, str]]] = {}
 
     # -- what a name stands for ----------------------------------------------------------------------------------
 
     def resolve(self, name: str, visited: set[str] | None = None) -> list[str]:
-        """Return the names of a toolset's tools that are registered, sorted; none for an unknown one.
+        """Return the names of a toolset's registered tools, sorted; none for an unknown toolset.
 
         Args:
-            visited: toolsets that were resolved on the way here.
+            visited: toolsets that led to this one.
         """
         seen = visited if visited is not None else set()
         name = LEGACY.get(name, name)
@@ -113,7 +116,7 @@ class Toolsets:
         return {tool for name in names for tool in self.resolve(name)}
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """Return `description`, `tools` and `includes` of a toolset, None for an unknown one."""
+        """Return `description`, `tools` and `includes` of a toolset, or None for an unknown one."""
         name = LEGACY.get(name, name)
         custom = staged_store(self.custom).get(name)
         if custom is not None:
@@ -136,7 +139,7 @@ class Toolsets:
         return sorted({*self._registry.get_registered_toolset_names(), *COMPOSITES, *PARTS, *staged_store(self.custom)})
 
     def exists(self, name: str) -> bool:
-        """Say whether there is such a toolset."""
+        """Return whether there is such a toolset."""
         return (
             name in ("all", "*", "no_mcp")
             or name.startswith("hermes-")
@@ -146,15 +149,15 @@ class Toolsets:
         )
 
     def create(self, name: str, description: str, tools: Iterable[str] = (), includes: Iterable[str] = ()) -> None:
-        """Give a list of tools and toolsets a name, for this process."""
-        made = {"description": description, "tools": list(tools), "includes": list(includes)}
-        staged_store(self.custom).add(name, made, owner=current_owner().key, replace=True)
+        """Create a toolset from tools and other toolsets, for this process."""
+        toolset = {"description": description, "tools": list(tools), "includes": list(includes)}
+        staged_store(self.custom).add(name, toolset, owner=current_owner().key, replace=True)
 
     def replace(self, name: str, description: str, tools: Iterable[str], includes: Iterable[str]) -> None:
-        """Do what `create` does, where the toolset may be there already.
+        """Create a toolset, also in place of an existing one.
 
         Raises:
-            TypeError: a tool or toolset that belongs to it is left out.
+            TypeError: a tool or toolset that belongs to it is missing.
         """
         tools, includes = list(dict.fromkeys(tools)), list(dict.fromkeys(includes))
         missing = [each for each in self._toolset_tools(name) if each not in (*tools, *includes)]
@@ -166,40 +169,40 @@ class Toolsets:
         self.create(name, description, tools, includes)
 
     def remove(self, name: str) -> None:
-        """Forget a toolset that was created.
+        """Remove a toolset that was created.
 
         Raises:
-            TypeError: its tools are registered in it.
+            TypeError: tools are registered in it.
         """
         self.replace(name, "", (), ())
         staged_store(self.custom).remove(name)
 
     def _toolset_tools(self, name: str) -> list[str]:
-        """Return what belongs to a toolset whoever made one of that name."""
+        """Return what belongs to a toolset, whatever toolsets of this name were created."""
         return [*self._registry.get_tool_names_for_toolset(name), *PARTS.get(name, ()), *COMPOSITES.get(name, ())]
 
     # -- what a platform is offered ------------------------------------------------------------------------------
 
     def offered_tools(self, platform: str, wanted: Collection[str] | None = None) -> list[str]:
-        """Return the tools that a platform's models may be shown, sorted.
+        """Return the tools that models of a platform may get, sorted.
 
         Args:
-            wanted: toolsets that a task is limited to; what the operator disabled stays away all the same.
+            wanted: toolsets that a task is limited to; disabled ones stay disabled.
         """
         return [name for name, why in self._judged(platform, wanted).items() if not why]
 
     def named_tools(self, platform: str, wanted: Collection[str] | None = None) -> frozenset[str]:
-        """Return the tools of those toolsets that the operator, or a task, named one by one: no bundles."""
+        """Return the tools of the toolsets that the operator or a task named individually, without bundles."""
         chosen = self._selection().for_platform(platform) if wanted is None else wanted
         single = [name for name in chosen if name not in ("all", "*") and not name.startswith("hermes-")]
         return frozenset(self.resolve_all(single))
 
     def why_hidden(self, tool: str, platform: str) -> str:
-        """Return why a registered tool is not offered on a platform; empty when it is."""
+        """Return why a registered tool is not offered on a platform; empty if it is."""
         return self._judged(platform, None).get(tool, "it is not registered")
 
     def _judged(self, platform: str, wanted: Collection[str] | None) -> dict[str, str]:
-        """Return for each tool why it is hidden, by what registry and config are now."""
+        """Return for each tool why it is hidden, by the current registry and config."""
         selection = self._selection()
         state = (self._registry._generation, selection, self.custom.snapshot(), tuple(self._servers()))
         key = (platform, None if wanted is None else tuple(wanted))
@@ -242,7 +245,7 @@ class Toolsets:
         return {name: why(name, entry.toolset) for name, entry in sorted(registry.items())}
 
     def _own(self) -> set[str]:
-        """Return the agent's own toolsets; what plugins add to one belongs to it."""
+        """Return the built-in toolsets; what plugins add to one belongs to it."""
         return {entry.toolset for name, entry in self._registry.items() if self._registry.owner(name) == BUILTIN}
 
     def _disabled(self, names: Collection[str]) -> set[str]:

@@ -253,7 +253,7 @@ def test_outside_a_conversation_a_call_calls_what_answers_at_once_itself_and_wha
             time.sleep(slow.pop())
 
     def call():
-        assert house.dispatcher.run_inline("c1", "calc", {}, house.scope(), nobody_waits=True).result == "ran"
+        assert house.dispatcher.run_inline("c1", "calc", {}, house.scope(), may_block=True).result == "ran"
         assert house.hooks.wait_idle(LIMIT_S)
         return threads[-1]
 
@@ -272,7 +272,7 @@ def test_in_the_thread_of_a_running_loop_hooks_are_called_beside(house):
     house.hooks.add("pre_tool_call", lambda **kw: threads.append(threading.current_thread()), "p")
 
     async def call():
-        return house.dispatcher.run_inline("c1", "calc", {}, house.scope(), nobody_waits=True).result
+        return house.dispatcher.run_inline("c1", "calc", {}, house.scope(), may_block=True).result
 
     assert [asyncio.run(call()) for _ in range(5)] == ["ran"] * 5
     assert len(threads) == 5
@@ -288,7 +288,7 @@ def test_a_guard_over_its_deadline_blocks_a_call_that_waited_for_it(house):
             time.sleep(slow.pop())
 
     def call():
-        return house.dispatcher.run_inline("c1", "calc", {}, house.scope(), nobody_waits=True).result
+        return house.dispatcher.run_inline("c1", "calc", {}, house.scope(), may_block=True).result
 
     house.hooks.add("pre_tool_call", guard, "slow")
     while mine not in threads:
