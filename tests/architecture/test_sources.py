@@ -64,7 +64,7 @@ def test_a_module_says_what_it_is_for_and_a_face_lists_its_public_names(path: Pa
     assert defined(tree) <= set(names), "every public definition is exported"
 
 
-LONGER = {"hermes/hermes_agent/plugins/manager.py": 511}
+LONGER: dict[str, int] = {}
 """Files that are still to be cut, with their lines: a number may fall, and no row is added."""
 
 

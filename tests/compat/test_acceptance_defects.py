@@ -74,7 +74,11 @@ def test_14_1_row_03_a_plugin_that_ends_the_process_does_not(tmp_path: Path) -> 
         plugin(tmp_path / "ends", ends), plugin(tmp_path / "at-import", at_import), good, strict=False
     ) as host:
         errors = {record.manifest.key: record.error for record in host.records}
-        assert errors == {"at-import": "SystemExit('at import')", "ends": "SystemExit(3)", "good": None}
+        assert errors == {
+            "at-import": "SystemExit('at import') raised during import/register()",
+            "ends": "SystemExit(3) raised during import/register()",
+            "good": None,
+        }
         assert host.run_command("/good x") == "x"
 
 

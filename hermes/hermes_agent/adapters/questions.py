@@ -193,6 +193,10 @@ class SlackActions(StoreGroup):
         self._entries.add(f"{plugin}: {action_id!r}", action, owner=plugin)
         return action
 
+    def withdraw(self, action: SlackAction) -> bool:
+        """Remove one handler, and return whether it was there."""
+        return self._entries.withdraw(f"{action.plugin}: {action.action_id!r}", action)
+
     def items(self) -> list[SlackAction]:
         """Return the handlers."""
         return [action for _, action in self._entries.items()]

@@ -188,6 +188,10 @@ class PlatformRegistry(StoreGroup):
         deferred = self._deferred.remove(name)
         return self._entries.remove(name) or deferred
 
+    def withdraw(self, name: str, entry: PlatformEntry) -> bool:
+        """Remove one registration, and return whether it was there; what it had replaced comes back."""
+        return self._entries.withdraw(name, entry)
+
     def get(self, name: str) -> PlatformEntry | None:
         """Return a platform; None when nobody registered it, or it could not be loaded."""
         self._load(name)

@@ -163,6 +163,13 @@ class Agent(ConversationServices):
             cwd=conversation.cwd,
             memory=memory,
             instructions=instructions,
+            session={
+                "session_id": conversation.session_id,
+                "model": conversation.model,
+                "provider": conversation.provider,
+                "platform": conversation.platform,
+                "cwd": str(conversation.cwd),
+            },
             take=partial(self.mask_and_track, conversation.session_id),
         )
 

@@ -269,6 +269,7 @@ def compose_system_prompt(
     skills: str = "",
     context: str = "",
     memory: str = "",
+    plugin_sections: str = "",
     instructions: str = "",
 ) -> str:
     """Return the prompt of a new session.
@@ -280,6 +281,7 @@ def compose_system_prompt(
         skills: the index of the skills; empty without any.
         context: the project's instructions.
         memory: what is known from earlier sessions.
+        plugin_sections: the sections of plugins.
         instructions: what the caller wants on top (a program's own system message); empty for none.
     """
     parts = [
@@ -289,6 +291,7 @@ def compose_system_prompt(
         skills,
         context,
         memory,
+        plugin_sections,
         instructions,
     ]
     return "\n\n".join(p for p in parts if p)
@@ -320,6 +323,8 @@ class SystemPromptBuilder:
     home: Path | None = None
     hint: Callable[[str], str] | None = None
     skills_index: SkillsIndex | None = None
+    plugin_sections: Callable[[Mapping[str, str]], str] | None = None
+    """Renders the sections of plugins for a session."""
 
     @property
     def reads_files(self) -> bool:
@@ -334,12 +339,14 @@ class SystemPromptBuilder:
         cwd: Path,
         memory: str = "",
         instructions: str = "",
+        session: Mapping[str, str] | None = None,
         take: ReadFilter | None = None,
     ) -> SystemPrompt:
         """Return the prompt of a new session.
 
         Args:
             shown: names of the tools that the model is shown.
+            session: what the sections of plugins are told about the session; None leaves them out.
             take: the border that texts of the project pass.
         """
         notices: tuple[str, ...] = ()
@@ -357,6 +364,7 @@ class SystemPromptBuilder:
             skills=self._skills(platform, shown),
             context=context,
             memory=memory,
+            plugin_sections="" if self.plugin_sections is None or session is None else self.plugin_sections(session),
             instructions=instructions,
         )
         return SystemPrompt(text, notices)

@@ -75,7 +75,8 @@ def parse_yaml(text: str, wanted: Collection[str]) -> BoundedDocument:
             if node is None or node.tag == NULL:
                 return BoundedDocument({}, {}, {})
             if not isinstance(node, yaml.MappingNode):
-                raise YamlRejected(f"is a {node.id}, not a mapping (`name: …` and so on)", 1)
+                given = "list" if isinstance(node, yaml.SequenceNode) else "str"
+                raise YamlRejected(f"top level must be a mapping, got {given}", 1)
             if "*" in text:  # without an alias it is as large as the text
                 _measure(node, {})
             loader.flatten_mapping(node)

@@ -72,6 +72,7 @@ class SlashCommand:
         where: the front ends that have it.
         right: who may run it in a chat.
         confirm: the question before it runs in a chat; None runs it at once.
+        argument_mode: how front ends complete arguments: `options`, `text`, `mixed`; None if it has no arguments.
     """
 
     name: str
@@ -83,6 +84,7 @@ class SlashCommand:
     where: frozenset[Where] = EVERYWHERE
     right: Right = "anyone"
     confirm: Confirmation | None = None
+    argument_mode: str | None = None
 
     @property
     def is_of_one_front_end(self) -> bool:

@@ -272,11 +272,20 @@ class AuxiliaryTask(NamedTuple):
     display_name: str
     description: str
     defaults: Mapping[str, Any]
-    """Every setting of `TASK_DEFAULTS`, as the plugin wants them."""
+    """Every setting of `TASK_DEFAULTS`, with the plugin's own."""
+    own_defaults: Mapping[str, Any] = {}
+    """The settings that the plugin gave."""
+    inherit_from: str = ""
+    """The task with the settings below the plugin's own; empty for none."""
 
 
 def make_auxiliary_task(
-    key: str, *, display_name: str, description: str, defaults: Mapping[str, Any] | None = None
+    key: str,
+    *,
+    display_name: str,
+    description: str,
+    defaults: Mapping[str, Any] | None = None,
+    inherit_from: str = "",
 ) -> AuxiliaryTask:
     """Return the task.
 
@@ -294,4 +303,5 @@ def make_auxiliary_task(
         )
     if defaults is not None and not isinstance(defaults, Mapping):
         raise ValueError(f"the defaults of auxiliary task '{key}' are {defaults!r}: expected a mapping")
-    return AuxiliaryTask(key, display_name, description, {**TASK_DEFAULTS, **(defaults or {})})
+    own = dict(defaults or {})
+    return AuxiliaryTask(key, display_name, description, {**TASK_DEFAULTS, **own}, own, inherit_from)

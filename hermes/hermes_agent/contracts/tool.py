@@ -148,6 +148,7 @@ class PluginSkill:
     plugin: str
     bare_name: str
     description: str = ""
+    frontmatter: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def qualified(self) -> str:

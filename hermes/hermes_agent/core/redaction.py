@@ -20,6 +20,7 @@ from hermes_agent.core.secret_forms import (
     search_unmarked,
     secret_spans,
 )
+from hermes_agent.core.secret_patterns import compile_secret_pattern
 
 SHORTEST_SECRET = 8
 """Shorter values (`1`, `true`) are not masked, since they are ordinary words."""
@@ -83,6 +84,8 @@ class Redactor:
 
     def __init__(self) -> None:
         self._known = _KnownSecrets(frozenset())
+        self._patterns: tuple[re.Pattern[str], ...] = ()
+        """Patterns of plugins."""
         self._lock = threading.Lock()
         """Held while the secrets change, never while a text is masked."""
 
@@ -104,6 +107,25 @@ class Redactor:
             if gone & self._known.secrets:
                 self._known = _KnownSecrets(self._known.secrets - gone)
 
+    def add_patterns(self, patterns: Iterable[str], owner: str) -> list[re.Pattern[str]]:
+        """Mask what matches these patterns, too; return those that are accepted, log the others.
+
+        Args:
+            owner: who adds them, for the log.
+        """
+        added = [compiled for text in patterns if (compiled := compile_secret_pattern(text, owner)) is not None]
+        with self._lock:
+            self._patterns = (*self._patterns, *added)
+        return added
+
+    def remove_pattern(self, pattern: re.Pattern[str]) -> None:
+        """Remove one pattern of `add_patterns`."""
+        with self._lock:
+            present = list(self._patterns)
+            if pattern in present:
+                present.remove(pattern)
+            self._patterns = tuple(present)
+
     def snapshot(self) -> frozenset[str]:
         """Return the state for `restore`."""
         return self._known.secrets
@@ -117,7 +139,10 @@ class Redactor:
         """Return `text` with every secret replaced by `MASK`."""
         finder = self._known.finder
         text = _mask_spans(text, _find_secrets(finder, text, looks=True))
-        return _mask_spans(text, finder.disguises.find_spans(text))
+        text = _mask_spans(text, finder.disguises.find_spans(text))
+        for pattern in self._patterns:
+            text = pattern.sub(MASK, text)
+        return text
 
     def mask_known(self, text: str) -> str:
         """Return `text` with the known secrets replaced by `MASK`.

@@ -198,6 +198,20 @@ class Registry(EntryStore[RegistryEntry[T]]):
             self.generation += 1
             return True
 
+    def withdraw(self, name: str, value: T) -> bool:
+        """Remove one registration by its value; return whether it was there. What it had replaced returns."""
+        with self._lock:
+            present = self.entries.get(name)
+            remaining = _without_value(present, value)
+            if present is remaining:
+                return False
+            if remaining is None:
+                del self.entries[name]
+            else:
+                self.entries[name] = remaining
+            self.generation += 1
+            return True
+
     def items(self) -> list[tuple[str, T]]:
         """Return names and values in order of registration."""
         with self._lock:
@@ -237,6 +251,14 @@ def _previous_entry(entry: RegistryEntry[T] | None, owner: str) -> RegistryEntry
         return None if entry is None or entry.owner == owner else entry
     under = _previous_entry(entry.replaced, owner)
     return under if entry.owner == owner else entry._replace(replaced=under)
+
+
+def _without_value(entry: RegistryEntry[T] | None, value: T) -> RegistryEntry[T] | None:
+    """Return the entry without the registration of `value`; the same object if it has none."""
+    if entry is None or entry.value is value:
+        return None if entry is None else entry.replaced
+    under = _without_value(entry.replaced, value)
+    return entry if under is entry.replaced else entry._replace(replaced=under)
 
 
 def _may_take(entry: RegistryEntry[T], present: RegistryEntry[T] | None) -> bool:
@@ -409,6 +431,10 @@ class RegistryFacade(StoreGroup, Generic[T]):
     def remove(self, name: str) -> bool:
         """Remove `name`; return whether it had a value."""
         return self._entries.remove(name)
+
+    def withdraw(self, name: str, value: T) -> bool:
+        """Remove one registration by its value; return whether it was there. What it had replaced returns."""
+        return self._entries.withdraw(name, value)
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries

@@ -191,13 +191,15 @@ class HookBus(StoreGroup):
         self.store: ListenerStore[Listener] = ListenerStore()
         """Who is called for which hook."""
 
-    def add(self, hook: str, callback: HookCallback, plugin: str) -> None:
-        """Append `callback`; the same one twice is called twice, as upstream.
+    def add(self, hook: str, callback: HookCallback, plugin: str) -> Listener:
+        """Append `callback` and return its listener; the same callback added twice is called twice, as upstream.
 
         Raises:
-            TypeError: `callback` cannot be called.
+            TypeError: `callback` is not callable.
         """
-        self.store.add(hook, Listener.of(callback, plugin, "hook", hook))
+        listener = Listener.of(callback, plugin, "hook", hook)
+        self.store.add(hook, listener)
+        return listener
 
     def has(self, hook: str) -> bool:
         """Say whether anybody listens; costs a dictionary look-up."""

@@ -48,13 +48,15 @@ class MiddlewareChain(StoreGroup):
         self._off_loop = off_loop or _run_inline
         self.store: ListenerStore[Listener] = ListenerStore()
 
-    def add(self, kind: str, callback: Callable[..., Any], plugin: str) -> None:
-        """Append `callback`.
+    def add(self, kind: str, callback: Callable[..., Any], plugin: str) -> Listener:
+        """Append `callback` and return its listener.
 
         Raises:
-            TypeError: it cannot be called.
+            TypeError: `callback` is not callable.
         """
-        self.store.add(kind, Listener.of(callback, plugin, "middleware", kind))
+        listener = Listener.of(callback, plugin, "middleware", kind)
+        self.store.add(kind, listener)
+        return listener
 
     def has(self, kind: str) -> bool:
         """Say whether anybody is there; costs a dictionary look-up."""

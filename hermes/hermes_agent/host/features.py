@@ -22,7 +22,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,8 +45,10 @@ from hermes_agent.media.service import MediaService
 from hermes_agent.memory.manager import SelectedMemory
 from hermes_agent.models.selection import ModelSelection
 from hermes_agent.plugins.config_schema import schema_with_options
+from hermes_agent.plugins.context import profile_name
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.plugin_record import LoadedPlugin
+from hermes_agent.plugins.prompt_sections import render_sections
 from hermes_agent.policy import SmartApproval
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.paths import open_readable, secret_reason
@@ -357,3 +359,27 @@ def _run_plugins_command(plugins: PluginManager, raw_args: str) -> str:
         except UserError as error:
             return str(error)
     return plugins.plugin_text(raw_args.strip()) if word else plugins.status_text()
+
+
+def prompt_sections(services: HostServices, session: Mapping[str, str]) -> str:
+    """Return the sections of plugins for the system prompt of a session."""
+    sections = [section for _, section in services.extensions.prompt_sections.items()]
+    if not sections:
+        return ""
+    return render_sections(sections, {**session, "profile_name": profile_name(services.home)})
+
+
+def side_answer(services: HostServices, task: str, prompt: str, max_tokens: int) -> str:
+    """Return the answer of an auxiliary task's model; in a worker.
+
+    Raises:
+        UserError: no model is available, or it does not answer.
+    """
+    from hermes_agent.plugins.llm_client import (  # 20 ms that a start does not need
+        AuxiliaryCall,
+        call_auxiliary,
+        response_text,
+    )
+
+    call = AuxiliaryCall(task, [{"role": "user", "content": prompt}], {}, max_tokens=max_tokens)
+    return response_text(call_auxiliary(services, call))

@@ -53,6 +53,7 @@ from hermes_agent.models.providers import KeyPools, ProviderCatalog
 from hermes_agent.models.selection import ModelSelection, select_model
 from hermes_agent.plugins.activation import make_value_check
 from hermes_agent.plugins.config_names import find_platform_problem
+from hermes_agent.plugins.extension_stores import ExtensionStores
 from hermes_agent.plugins.host_services import Providers
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.usage_account import UsageAccount
@@ -129,12 +130,13 @@ class Host:
         self.auxiliary_tasks: Registry[AuxiliaryTask] = Registry(AUXILIARY_TASK.label)
         self.platforms = PlatformRegistry()
         self.slack_actions = SlackActions()
+        self.extensions = ExtensionStores(self.bridge)
         self.patterns = CommandPatterns()
         self.stores = Stores(
             (
                 *(self.tools, self.hooks, self.commands, self.cli_commands, self.providers, self.plugin_skills),
                 *(self.model_providers, self.auxiliary_tasks, self.platforms, self.slack_actions, self.patterns),
-                self.toolsets.custom,
+                *(self.toolsets.custom, self.extensions),
             )
         )
         self.provenance = settings.taint_tracker(home, lambda: self.config)
@@ -206,6 +208,7 @@ class Host:
                 home=home,
                 hint=settings.platform_hints(self.platforms, self.get),
                 skills_index=self.skills.index,
+                plugin_sections=partial(features.prompt_sections, self),
             ),
             injected=self.injected,
             principals=self.people,
@@ -230,8 +233,7 @@ class Host:
         self.media = features.make_media(self, self.people)
         media_tools.register(self.tools, self.media, lambda: features.can_describe_images(self))
         self.skill_commands = SkillCommands(self.skills)
-        self.clock: JobScheduler | None = None
-        """Runs scheduled jobs; the daemon makes it (`make_clock`)."""
+        self.clock: JobScheduler | None = None  # the daemon makes it (`make_clock`)
         self.slash = CommandRouter(
             self.commands,
             self.skill_commands,
@@ -443,6 +445,7 @@ class Host:
     async def aclose(self) -> None:
         """End conversations, models, threads."""
         await self.agent.aclose()
+        await self.bridge.run(self.plugins.close)
         await self.mcp.aclose()
         await self.bridge.run(self.shells.close_all)
         await self.bridge.run(self.hooks.wait_idle, OBSERVERS_STOP_S)
@@ -463,19 +466,8 @@ class Host:
         return self.config.get(key)
 
     def side_answer(self, task: str, prompt: str, max_tokens: int) -> str:
-        """Return what the model of a side task answers; in a worker.
-
-        Raises:
-            UserError: there is no model to be had, or it does not answer.
-        """
-        from hermes_agent.plugins.llm_client import (  # 20 ms that a start does not need
-            AuxiliaryCall,
-            call_auxiliary,
-            response_text,
-        )
-
-        call = AuxiliaryCall(task, [{"role": "user", "content": prompt}], {}, max_tokens=max_tokens)
-        return response_text(call_auxiliary(self, call))
+        """Answer as `features.side_answer` does."""
+        return features.side_answer(self, task, prompt, max_tokens)
 
 
 def current() -> Host:

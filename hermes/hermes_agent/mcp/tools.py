@@ -55,7 +55,7 @@ def offered_tools(settings: McpServerSettings, tools: list[Json], capabilities: 
     more = [*(_RESOURCES if settings.resources and "resources" in capabilities else ())]
     more += _PROMPTS if settings.prompts and "prompts" in capabilities else ()
     for own, about, properties, required, work in more:
-        name = _name(settings.name, own)
+        name = tool_name(settings.name, own)
         schema = tool_schema(name, about.format(settings.name), properties, required)
         found.setdefault(name, OfferedTool(name, schema, Effect("reads"), work))
     return list(found.values())
@@ -67,7 +67,7 @@ def _offered_tool(settings: McpServerSettings, tool: Json) -> OfferedTool | None
     if not isinstance(parameters, dict) or len(json.dumps(parameters)) > SCHEMA_CHARS:
         logger.warning("MCP server %s: tool %s is left out, its schema is none, or too long", settings.name, own)
         return None
-    name = _name(settings.name, own)
+    name = tool_name(settings.name, own)
     about = f"({settings.name}, an MCP server) {tool.get('description') or tool.get('title') or own}"
     schema = {"name": name, "description": about[:DESCRIPTION_CHARS], "parameters": parameters}
     hints = tool.get("annotations") or {}
@@ -81,7 +81,7 @@ def _offered_tool(settings: McpServerSettings, tool: Json) -> OfferedTool | None
     return OfferedTool(name, schema, effect._replace(returns="own"), work)  # `result_of` marks what is the server's
 
 
-def _name(server: str, tool: str) -> str:
+def tool_name(server: str, tool: str) -> str:
     """Return the name of §9.1; one that is too long ends with a digest."""
     name = f"mcp__{_OTHER.sub('_', server)}__{_OTHER.sub('_', tool)}"
     if len(name) <= LONGEST_NAME:

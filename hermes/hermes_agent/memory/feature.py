@@ -82,9 +82,11 @@ class MemoryTool:
         if not isinstance(operations, list) or not all(isinstance(o, dict) for o in operations):
             raise ToolFailed("operations is no list of mappings with action, content and old_text")
         changes = [NoteChange.from_arguments(operation) for operation in operations]
+        before = notes.entries(target)
         entries = notes.change(target, changes)
         for change in changes:
-            self._notify_change(session_id, target, change)
+            previous = next((e for e in before if change.old_text and change.old_text in e), "")
+            self._notify_change(session_id, target, change._replace(previous=previous))
         return tool_result(
             success=True,
             target=target,

@@ -272,4 +272,6 @@ class MemoryManager:
         if session is not None:
             content = change.content or change.old_text
             details = {"session_id": session_id, "old_text": change.old_text}
+            if change.action in ("replace", "remove"):
+                details["previous_content"] = change.previous or change.old_text
             session.notify_change(change.action, target, content, details)

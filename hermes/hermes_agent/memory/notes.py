@@ -48,11 +48,13 @@ class NoteChange(NamedTuple):
     content: str = ""
     old_text: str = ""
     """A part of the entry that is meant."""
+    previous: str = ""
+    """The whole entry before the change, for observers."""
 
     @classmethod
     def from_arguments(cls, args: Mapping[str, Any]) -> NoteChange:
         """Read it from arguments of the tool; known secrets are not kept."""
-        return cls(*(redactor.mask_known(str(args.get(name) or "").strip()) for name in cls._fields))
+        return cls(*(redactor.mask_known(str(args.get(name) or "").strip()) for name in cls._fields[:3]))
 
 
 def notes_folder(home: Path, person: str) -> Path:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.memory import MemoryProvider
-from hermes_agent.core.calls import accepts
+from hermes_agent.core.calls import accepts, supported
 from hermes_agent.core.errors import UserError
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.runtime.workers import SerialExecutor
@@ -218,6 +218,8 @@ class ProviderSession:
         self._lane = lane
         self._budget_s = budget_s
         self._turns = 0
+        self._author: dict[str, Any] | None = None
+        """Who writes in this session, where a platform knows it."""
 
     async def start(self, facts: dict[str, Any]) -> str:
         """Initialize it; return why it cannot be used, empty when it can."""
@@ -232,7 +234,10 @@ class ProviderSession:
 
     def _start(self, facts: dict[str, Any]) -> str:
         if not self.provider.is_available():
-            return "it says that it is not available; `hermes memory status` shows what it needs"
+            reason = str(self._call_bounded("unavailable_reason") or "").strip()
+            return reason or "it says that it is not available; `hermes memory status` shows what it needs"
+        if facts.get("user_id"):
+            self._author = {"id": facts["user_id"], "name": facts.get("user_name", ""), "is_bot": False}
         self.provider.initialize(self.session_id, **facts)
         self.block = str(self._call_bounded("system_prompt_block") or "").strip()
         self.schemas = [_function(s) for s in self._call_bounded("get_tool_schemas") or () if isinstance(s, dict)]
@@ -259,16 +264,30 @@ class ProviderSession:
         return fence_recalled(text)
 
     def _recall(self, number: int, query: str, facts: dict[str, Any]) -> str:
-        self._call_bounded("on_turn_start", number, query, **facts)
-        return str(self._call_bounded("prefetch", query, session_id=self.session_id) or "")
+        author = self._author
+        if author is not None:
+            facts |= {"author_id": author["id"], "author_name": author["name"], "author_is_bot": author["is_bot"]}
+        start = getattr(self.provider, "on_turn_start", None)
+        if start is not None:
+            self._call_bounded("on_turn_start", number, query, **supported(start, facts))
+        text = str(self._call_bounded("prefetch", query, session_id=self.session_id) or "")
+        status = self._call_bounded("recall_status") if text else None
+        if status is not None:
+            counted = f" ({status.count})" if status.count else ""
+            logger.info(
+                "%s %s recalled for session %s%s", status.glyph, status.provider_label, self.session_id, counted
+            )
+        return text
 
     def after_turn(self, user: str, assistant: str, messages: Messages) -> None:
         """Hand over a turn, and let it get ready for the next; nobody waits for it."""
         user, assistant = sanitize_context(user), sanitize_context(assistant)
 
         def work() -> None:
-            more = {"messages": messages} if accepts(self.provider.sync_turn, "messages") else {}
-            self._call_bounded("sync_turn", user, assistant, session_id=self.session_id, **more)
+            offered: dict[str, Any] = {"session_id": self.session_id, "messages": messages}
+            if self._author is not None:
+                offered["turn_author"] = self._author
+            self._call_bounded("sync_turn", user, assistant, **supported(self.provider.sync_turn, offered))
             self._call_bounded("queue_prefetch", user, session_id=self.session_id)
 
         self._lane.post(work)

@@ -311,6 +311,10 @@ class ProviderCatalog(StoreGroup):
             logger.warning("the model provider `%s` of plugin `%s` replaces the bundled one", name, owner)
         return name
 
+    def withdraw(self, name: str, profile: ProviderProfile) -> bool:
+        """Remove one registration by its profile; return whether it was there. What it had replaced returns."""
+        return self._entries.withdraw(name, profile)
+
     def profile(self, name: str) -> ProviderProfile | None:
         """Return the profile with this name or alias; case does not matter, names go before aliases."""
         wanted = name.strip().lower()

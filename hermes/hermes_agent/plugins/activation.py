@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from hermes_agent.contracts.kind import read_setting
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import nearest_name
+from hermes_agent.plugins.capabilities import TOOLS_OVERRIDE, is_granted
 from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, add_every_memory_folder, discover
 from hermes_agent.plugins.manifest import PluginManifest
 
@@ -62,7 +63,7 @@ class PluginSettings(NamedTuple):
             {str(k): v for k, v in entries.items() if isinstance(v, Mapping)} if isinstance(entries, Mapping) else {},
             memory,
             *chosen,
-            _seconds(section.get("load_timeout_s")),
+            _seconds(section.get("load_timeout_seconds", section.get("load_timeout_s"))),
             _names(section.get("allow_tool_override")),
         )
 
@@ -71,8 +72,8 @@ class PluginSettings(NamedTuple):
         return self.entries.get(manifest.key) or self.entries.get(manifest.name) or {}
 
     def may_override(self, manifest: PluginManifest) -> bool:
-        """Say whether the operator lets the plugin take over tools; bundled plugins always may."""
-        return manifest.source == "bundled" or self.entry(manifest).get("allow_tool_override") is True
+        """Return whether the operator lets the plugin take over tools; bundled plugins always may."""
+        return manifest.source == "bundled" or bool(is_granted(self.entry(manifest), TOOLS_OVERRIDE))
 
     def selects_memory(self, manifest: PluginManifest) -> bool:
         """Say whether `memory.provider` names this plugin: by key, name or folder, with or without its category."""
@@ -179,7 +180,9 @@ def _ignores_env(manifest: PluginManifest, settings: PluginSettings) -> bool:
 
 
 def _seconds(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and value > 0 else 30.0
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        return 30.0
+    return min(float(value), 3600.0)
 
 
 def _names(value: object) -> tuple[str, ...]:

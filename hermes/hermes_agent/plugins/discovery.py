@@ -49,8 +49,14 @@ TERMINAL = "terminal"
 """Another one: the backend that `terminal.backend` names is read by `workspace.backend_selection`."""
 MEMORY = "memory"
 """Another one: a bundled memory is read when `memory.provider` names it (`memory_folder`)."""
-SKIPPED = frozenset({"__pycache__", ".git", ".staging", ".removed"})
-"""Folders that hold no plugins; in the last two `hermes plugins` keeps what it installs and what it removed."""
+SKIPPED = frozenset(
+    {
+        *(".git", ".staging", ".removed"),
+        *(".claude-plugin", ".codex-plugin", ".cursor-plugin", ".devin-plugin", ".kimi-plugin"),
+    }
+)
+"""Folders without plugins, besides `__name__` ones: `hermes plugins` keeps installs in progress and removed plugins in
+the second and third; the others belong to programs of others."""
 
 
 _CATEGORIES = {"exclusive": "memory/", "model-provider": "model-providers/"}
@@ -323,7 +329,7 @@ def _folders(found: Discovery, root: PluginRoot, directory: str) -> list[str]:
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                if entry.name in SKIPPED:
+                if entry.name in SKIPPED or (entry.name.startswith("__") and entry.name.endswith("__")):
                     continue
                 if entry.is_dir():
                     folders.append(entry.name)
@@ -332,7 +338,7 @@ def _folders(found: Discovery, root: PluginRoot, directory: str) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as exc:
-        logger.warning("cannot read the plugin folder %s: %s", directory, exc.strerror)
+        logger.warning("Skipping unreadable plugin directory %s: %s", directory, exc)
         return []
     return sorted(folders)
 
@@ -389,6 +395,13 @@ def add_memory_folder(found: Discovery, home: Path, name: str) -> None:
     name = name.removeprefix(f"{MEMORY}/")
     if not name or name_problem(name) is not None or os.sep in name or is_on(os.environ.get("HERMES_SAFE_MODE")):
         return
+    bundled = bundled_memories().get(name)
+    if bundled is not None:  # a bundled memory comes first, as upstream's loader does it
+        manifest = read_manifest(str(bundled / "plugin.yaml"), source=BUNDLED, category=MEMORY)
+        others = {k: m for k, m in found.plugins.items() if k != manifest.key}
+        found.plugins.clear()
+        found.plugins.update({manifest.key: manifest, **others})
+        return
     if name in _known_names(found):
         return
     for folder in (home / "plugins" / name, home / "plugins" / MEMORY / name):
@@ -396,9 +409,6 @@ def add_memory_folder(found: Discovery, home: Path, name: str) -> None:
             logger.warning("memory plugin %s: it has no manifest", name)
             found.add(_read_memory_manifest(folder))
             return
-    bundled = bundled_memories().get(name)
-    if bundled is not None:
-        found.add(read_manifest(str(bundled / "plugin.yaml"), source=BUNDLED, category=MEMORY))
 
 
 def add_every_memory_folder(found: Discovery, home: Path, name: str) -> None:

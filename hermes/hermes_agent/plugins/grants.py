@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -238,6 +238,15 @@ class GrantStore:
         entry = self.entry(manifest)
         if manifest.source in PINNED_SOURCES and dict(entry.registers) != dict(registers):
             self._note(manifest, entry._replace(registers=registers))
+
+    def keep(self, registered: Iterable[tuple[PluginManifest, Mapping[str, Any]]]) -> None:
+        """Learn what each running plugin registered and write what is new; log if the home cannot be written."""
+        for manifest, registers in registered:
+            self.learn(manifest, registers)
+        try:
+            self.save()
+        except UserError as exc:
+            logger.warning("%s; changes of these plugins will not be noticed", exc)
 
     def note_origin(self, manifest: PluginManifest, origin: Mapping[str, Any]) -> None:
         """Note where the plugin came from; `save` writes it."""

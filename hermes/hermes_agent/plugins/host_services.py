@@ -60,6 +60,7 @@ from hermes_agent.contracts.web import (
 from hermes_agent.core.registry import BUILTIN, Conflict, RegistrationStore, Registry, StoreGroup, Stores
 from hermes_agent.hooks import HookBus
 from hermes_agent.plugins.activation import SecretLookup
+from hermes_agent.plugins.extension_stores import ExtensionStores
 from hermes_agent.plugins.usage_account import UsageAccount
 from hermes_agent.sessions import UsageLedger
 from hermes_agent.skills.library import PluginSkills
@@ -284,6 +285,8 @@ class HostServices(ModelServices, Protocol):
     def platforms(self) -> PlatformRegistry: ...
     @property
     def slack_actions(self) -> SlackActions: ...
+    @property
+    def extensions(self) -> ExtensionStores: ...
     @property
     def injected(self) -> InjectedMessages: ...
     @property

@@ -1,10 +1,8 @@
-"""`ctx.llm`: plugins ask the model, with the operator's credentials and within what the operator allows.
+"""`ctx.llm`, the interface of plugins to the model, and the calls of auxiliary tasks.
 
-`ctx.llm` itself: four methods, one way. Source: plugin contract §5.
-
-A side task asks its model: who that is, one call, and its answer in the shape of the OpenAI SDK's.
-
-Source: plugin contract §2.5, §11.3 (`call_llm`).
+A plugin uses the operator's credentials, within the permissions that the operator grants. An auxiliary task has a model
+of its own; its answer has the shape of the OpenAI SDK's. Source: plugin contract §2.5, §5, §11.3 (`call_llm`); contract
+of 0.23 §10.
 """
 
 from __future__ import annotations
@@ -14,10 +12,10 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
-from hermes_agent.contracts.model_provider import TASK_DEFAULTS
+from hermes_agent.contracts.model_provider import BUILTIN_TASKS, TASK_DEFAULTS
 from hermes_agent.core.log_context import log_context
 from hermes_agent.core.messages import Message
 from hermes_agent.credentials.logins import LoginStore
@@ -41,6 +39,7 @@ from hermes_agent.plugins.llm_types import (
     Overrides,
     PluginLlmCompleteResult,
     PluginLlmStructuredResult,
+    PluginLlmTrustError,
     StructuredForm,
     chat_messages,
     check_overrides,
@@ -51,6 +50,12 @@ from hermes_agent.plugins.llm_types import (
 
 logger = logging.getLogger(__name__)
 
+
+TASK_REFUSAL = (
+    "Plugin '{plugin}' cannot route through auxiliary task '{task}' — a plugin may only pass a task key it registered "
+    "itself via ctx.register_auxiliary_task() (or a built-in key when plugins.entries.{plugin}.llm.allow_task_override "
+    "is true)."
+)
 
 UsageListener = Callable[[int, int, float | None], None]
 
@@ -113,18 +118,22 @@ class PluginLlm:
         agent_id: str | None = None,
         profile: str | None = None,
         purpose: str | None = None,
+        task: str | None = None,
     ) -> PluginLlmCompleteResult:
         """Answer `messages` (role/content mappings); from any thread but the core loop's.
 
         Args:
-            timeout: seconds; None waits 30, or `auxiliary.vision.timeout` where that model is asked.
+            timeout: seconds; None waits 30, or the `timeout` of the auxiliary task that answers.
             purpose: for the log and `result.audit`.
+            task: an auxiliary task: its model answers (`auxiliary.<task>`). A built-in one needs a permission.
 
         Raises:
             RuntimeError: it would block the core loop.
         """
         shape = _CallOptions(temperature, max_tokens, timeout, purpose)
-        call = self._call(self._granted(provider, model, agent_id, profile), chat_messages(messages), shape, profile)
+        call = self._call(
+            self._granted(provider, model, agent_id, profile), chat_messages(messages), shape, profile, task
+        )
         return self._completed(call, self._wait("complete", call))
 
     async def acomplete(
@@ -139,10 +148,13 @@ class PluginLlm:
         agent_id: str | None = None,
         profile: str | None = None,
         purpose: str | None = None,
+        task: str | None = None,
     ) -> PluginLlmCompleteResult:
         """Do what `complete` does, on any loop."""
         shape = _CallOptions(temperature, max_tokens, timeout, purpose)
-        call = self._call(self._granted(provider, model, agent_id, profile), chat_messages(messages), shape, profile)
+        call = self._call(
+            self._granted(provider, model, agent_id, profile), chat_messages(messages), shape, profile, task
+        )
         return self._completed(call, await self._await(call))
 
     def complete_structured(
@@ -162,6 +174,7 @@ class PluginLlm:
         agent_id: str | None = None,
         profile: str | None = None,
         purpose: str | None = None,
+        task: str | None = None,
     ) -> PluginLlmStructuredResult:
         """Do `instructions` with the blocks of `input`, texts and pictures; from any thread but the core loop's.
 
@@ -186,7 +199,7 @@ class PluginLlm:
             system_prompt=system_prompt,
         )
         shape = _CallOptions(temperature, max_tokens, timeout, purpose)
-        call = self._call(wanted, form.messages, shape, profile, **form.response_format())
+        call = self._call(wanted, form.messages, shape, profile, task, **form.response_format())
         return self._completed_structured(call, form, self._wait("complete_structured", call))
 
     async def acomplete_structured(
@@ -206,6 +219,7 @@ class PluginLlm:
         agent_id: str | None = None,
         profile: str | None = None,
         purpose: str | None = None,
+        task: str | None = None,
     ) -> PluginLlmStructuredResult:
         """Do what `complete_structured` does, on any loop."""
         wanted = self._granted(provider, model, agent_id, profile)
@@ -219,7 +233,7 @@ class PluginLlm:
             system_prompt=system_prompt,
         )
         shape = _CallOptions(temperature, max_tokens, timeout, purpose)
-        call = self._call(wanted, form.messages, shape, profile, **form.response_format())
+        call = self._call(wanted, form.messages, shape, profile, task, **form.response_format())
         return self._completed_structured(call, form, await self._await(call))
 
     def _granted(self, provider: str | None, model: str | None, agent_id: str | None, profile: str | None) -> Overrides:
@@ -230,10 +244,18 @@ class PluginLlm:
         return wanted
 
     def _call(
-        self, wanted: Overrides, messages: list[Message], shape: _CallOptions, profile: str | None, **extra: Any
+        self,
+        wanted: Overrides,
+        messages: list[Message],
+        shape: _CallOptions,
+        profile: str | None,
+        task: str | None,
+        **extra: Any,
     ) -> _Call:
         timeout_s = None if shape.timeout is None else _seconds(shape.timeout)
-        way = find_route(self._services, wanted, images=has_images(messages))
+        way = self._task_route(task or "", wanted)
+        if way is None:
+            way = find_route(self._services, wanted, images=has_images(messages))
         request = ModelRequest(
             model=way.selection.model,
             messages=messages,
@@ -242,6 +264,23 @@ class PluginLlm:
             extra={**way.extra, **extra},
         )
         return _Call(wanted, way, request, timeout_s or way.timeout_s, shape.purpose, profile)
+
+    def _task_route(self, task: str, wanted: Overrides) -> ModelRoute | None:
+        """Return the route of an auxiliary task, or None if the call names none.
+
+        Raises:
+            PluginLlmTrustError: the plugin may not use this task.
+        """
+        if task in MAIN_MODEL:
+            return None
+        services = cast("HostServices", self._services)
+        is_own = services.auxiliary_tasks.owner(task) == self.plugin_id
+        if not is_own and not (task in BUILTIN_TASKS and self._policy.read().get("allow_task_override") is True):
+            text = TASK_REFUSAL.format(plugin=self.plugin_id, task=task)
+            logger.warning("%s", text)
+            raise PluginLlmTrustError(text)
+        explicit = {"provider": wanted.provider, "model": wanted.model}
+        return _find_route(services, AuxiliaryCall(task, (), explicit))
 
     def _wait(self, method: str, call: _Call) -> ModelAnswer:
         bridge = self._services.bridge
@@ -368,7 +407,9 @@ def task_settings(ground: HostServices, key: str) -> dict[str, Any]:
     task = ground.auxiliary_tasks.get(key)
     section = ground.config.values.get("auxiliary")
     written = section.get(key) if isinstance(section, Mapping) else None
-    block = {**TASK_DEFAULTS, **(task.defaults if task is not None else {})}
+    block = dict(TASK_DEFAULTS if task is None else task.defaults)
+    if task is not None and task.inherit_from and task.inherit_from != key:
+        block = {**task_settings(ground, task.inherit_from), **task.own_defaults}
     block |= {k: v for k, v in written.items() if v is not None} if isinstance(written, Mapping) else {}
     named = {name: f"AUXILIARY_{key.upper()}_{name.upper()}" for name in FROM_ENVIRONMENT}
     return block | {name: value for name, variable in named.items() if (value := ground.credentials.get(variable))}

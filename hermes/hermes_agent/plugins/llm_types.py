@@ -325,6 +325,11 @@ class LlmPermissions:
         except ConfigError as exc:
             logger.warning("the config is broken: plugin %s may choose nothing for the model: %s", self._plugin_id, exc)
             return {}
-        for key in ("plugins", "entries", self._plugin_id, "llm"):
+        for key in ("plugins", "entries", self._plugin_id):
             found = found.get(key) if isinstance(found, Mapping) else None
-        return found if isinstance(found, Mapping) else {}
+        entry: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+        policy = entry.get("llm")
+        granted = entry.get("granted_capabilities")
+        names = [str(name) for name in granted] if isinstance(granted, list) else []
+        opened = {f"allow_{name[4:]}": True for name in names if name.startswith("llm.")}
+        return {**(policy if isinstance(policy, Mapping) else {}), **opened}

@@ -1,16 +1,15 @@
-"""Import one plugin and call its `register(ctx)`, all or nothing. Source: plugin contract §1.7, §1.9, §13 row 3.
+"""Import of one plugin, the call of its `register(ctx)`, and the reload of one plugin while the others run.
 
-Import what was granted: from below a pinned directory no `__pycache__` is read, and none is written.
+A load is a transaction: if it fails, every registration and import of it is undone.
 
-A pin covers sources. Bytecode beside them is trusted by Python for its time stamp alone, so a planted `.pyc` would run
-in place of a pinned source. A hook of the path sees every import from those directories, also the ones of a plugin that
-puts its own directory on `sys.path`.
+From a pinned directory no bytecode is read or written. A pin covers sources, and Python trusts bytecode by its time
+stamp alone, so a planted `.pyc` would run in place of a pinned source. A path hook sees every import from these
+directories, also from a plugin that puts its own directory on `sys.path`.
 
-Give one plugin its new code, its new settings, or its leave, while the others serve.
-
-A directory plugin is loaded anew, under a new module name, beside the old one; when it has registered, it takes the
-old one's place in every store in one step. Calls that run end on the old code. When it does not load, the old one
-stays. Packages cannot be imported twice: they need a restart.
+A reload imports a directory plugin under a new module name beside the old version. After it has registered, it takes
+the place of the old version in every store in one step; calls that run finish with the old code. If the new version
+does not load, the old one stays. An installed package cannot be imported twice: it needs a restart.
+Source: plugin contract §1.7, §1.9, §13 row 3; contract of 0.23 §2.4.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ from hermes_agent.plugins.discovery import Discovery
 from hermes_agent.plugins.entry_points import GROUP
 from hermes_agent.plugins.host_services import HostServices
 from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.memory_context import MemoryCollector, register_memory_plugin
 from hermes_agent.plugins.plugin_record import LoadedPlugin
 from hermes_agent.plugins.registration import find_register
 from hermes_agent.runtime import workers
@@ -62,16 +62,21 @@ SOURCE_ONLY_SOURCES = ("user", "project")
 """Sources whose directories are pinned: bytecode in them is not what was granted (`source_only`)."""
 
 
+MAX_ABANDONED_LOADS = 8
+"""Loads that may run on in abandoned threads; with more, no plugin is loaded."""
+_abandoned = 0
+
+
 def time_limit_text(limit_s: float) -> str:
-    """Return why a plugin failed that took too long."""
-    return f"did not finish loading within {limit_s:g} s (plugins.load_timeout_s)"
+    """Return the error of a plugin that took too long to load."""
+    return f"load timed out after {limit_s:g}s (import + register() never returned)"
 
 
 class LoadFailed(PluginError):
     """The plugin could not be imported or registered.
 
     Args:
-        where: `file:line`, empty when the plugin's own text has no such place.
+        where: `file:line`, or "" if the failure has no place in the plugin's files.
     """
 
     def __init__(self, plugin: str, message: str, where: str = "") -> None:
@@ -80,12 +85,12 @@ class LoadFailed(PluginError):
 
 
 def slug(key: str) -> str:
-    """Return the part of the module name that stands for `key`."""
+    """Return the part of the module name that is made from `key`."""
     return key.replace("/", "__").replace("-", "_")
 
 
 def module_name(key: str) -> str:
-    """Return a module name for the plugin that no other plugin uses: `a-b` and `a_b` have one slug."""
+    """Return a module name that no other plugin uses: `a-b` and `a_b` have the same slug."""
     name = f"{PARENT}.{slug(key)}"
     number = 2
     while name in sys.modules:
@@ -97,10 +102,10 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StagedStor
     """Import the plugin, call `register(ctx)`, and return the module or the entry point's object.
 
     Args:
-        stores: what stands for the host's stores, where the plugin reaches them past `ctx`.
+        stores: returns the staged store in place of a host's store that the plugin reaches without `ctx`.
 
     Raises:
-        LoadFailed: whatever went wrong, `SystemExit` included.
+        LoadFailed: the import or `register` raised anything, `SystemExit` included.
     """
     try:
         with registration_context(owner, stores):
@@ -109,7 +114,10 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StagedStor
             if register is None:
                 logger.warning("Plugin '%s' has no register() function", manifest.name)
                 raise LoadFailed(manifest.key, NO_REGISTER, _file_of(loaded))
-            register(ctx)
+            if isinstance(ctx, MemoryCollector):
+                register_memory_plugin(register, loaded, ctx)
+            else:
+                register(ctx)
             return loaded
     except (LoadFailed, KeyboardInterrupt):
         raise
@@ -120,31 +128,39 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StagedStor
 def load_within(
     limit_s: float, bridge: Bridge, manifest: PluginManifest, ctx: object, owner: Owner, stores: StagedStores | None
 ) -> Any:
-    """Do what `load` does, for at most `limit_s` seconds (`plugins.load_timeout_s`).
+    """Load as `load` does, for at most `limit_s` seconds (`plugins.load_timeout_s`); 0 sets no limit.
 
-    In the main thread the plugin is interrupted. Elsewhere it is left behind with its thread: what it registers from
-    then on must be of no effect, which is the caller's matter (`Staging`).
+    In the main thread the plugin is interrupted. In any other thread it is abandoned in a daemon thread; the caller
+    must give its later registrations no effect (`StagedHost`).
 
     Raises:
-        LoadFailed: also when the time is over.
+        LoadFailed: also after the time limit, and when too many abandoned loads still run.
     """
+    global _abandoned
+    if limit_s == 0:
+        return load(manifest, ctx, owner, stores)
     if can_interrupt():
         try:
             with interrupt_after(limit_s):
                 return load(manifest, ctx, owner, stores)
-        except TimeLimitExceeded as exc:  # it came when all was done but for the return
+        except TimeLimitExceeded as exc:  # the alarm rang between the last statement and the return
             raise LoadFailed(manifest.key, time_limit_text(exc.limit_s)) from exc
+    if _abandoned >= MAX_ABANDONED_LOADS:
+        raise LoadFailed(
+            manifest.key, f"not loaded: {_abandoned} loads of plugins that timed out still run; restart the process"
+        )
     loaded = bridge.run_steps_inline(_steps(limit_s, manifest.key, lambda: load(manifest, ctx, owner, stores)))
     if loaded is OVERRUN:
+        _abandoned += 1
         raise LoadFailed(manifest.key, time_limit_text(limit_s))
     return loaded
 
 
 @contextlib.contextmanager
 def transaction(ground: HostServices, manifest: PluginManifest) -> Iterator[None]:
-    """Undo every registration, and every import of the plugin's own modules, when an error leaves the block.
+    """Undo every registration, and every import of the plugin's own modules, if the block raises.
 
-    Otherwise what the plugin's loggers say from then on is the plugin's.
+    Otherwise attribute the plugin's loggers to the plugin from then on.
     """
     root = _root_module(manifest)
     before = set(sys.modules)
@@ -162,8 +178,30 @@ def transaction(ground: HostServices, manifest: PluginManifest) -> Iterator[None
     attribute_loggers(root, manifest.key)
 
 
+def check_outcome(record: LoadedPlugin) -> None:
+    """Check that a plugin registered what its kind promises.
+
+    Raises:
+        LoadFailed: a plugin of kind `model-provider` registered no profile.
+    """
+    manifest = record.manifest
+    if manifest.kind == "model-provider" and not (record.providers_registered or record.problems or record.notes):
+        raise LoadFailed(manifest.key, "no provider profile registered")
+
+
+def note_failure(record: LoadedPlugin, exc: LoadFailed) -> None:
+    """Record and log why a plugin did not load."""
+    record.forget_registrations()
+    record.status, record.error, record.where = "failed", str(exc), exc.where
+    record.remedy = remedy_for(str(exc), record.manifest)
+    logger.warning("Failed to load plugin '%s': %s", record.manifest.name, record.failure)
+    logger.debug("traceback of plugin %s", record.manifest.key, exc_info=exc.__cause__ or exc)
+
+
 def remedy_for(error: str, manifest: PluginManifest) -> str:
-    """Return what to do about a plugin that did not load, where its error tells; else nothing."""
+    """Return what the operator can do about a plugin that did not load, or "" if its error does not tell."""
+    if error.startswith("load timed out"):
+        return "raise `plugins.load_timeout_s` (seconds; 0 sets no limit) if the plugin needs longer"
     missing = NOT_INSTALLED.fullmatch(error)
     if missing is not None and missing[1] not in ("hermes_agent", "hermes_plugins"):
         return (
@@ -183,7 +221,7 @@ def _steps(limit_s: float, key: str, call: Callable[[], Any]) -> Steps[Any]:
 
 
 def _root_module(manifest: PluginManifest) -> str:
-    """Return the module under which everything of the plugin is imported."""
+    """Return the name of the module that holds all modules of the plugin."""
     if manifest.source == "entrypoint":
         return manifest.path.partition(":")[0].strip().partition(".")[0]
     return module_name(manifest.key)
@@ -237,7 +275,7 @@ def _import_entry_point(manifest: PluginManifest) -> Any:
 def _describe(exc: BaseException) -> str:
     """Return the exception in one line: `KeyError: 'x'`, `SystemExit(3)`."""
     if isinstance(exc, SystemExit):
-        return repr(exc)
+        return f"{exc!r} raised during import/register()"
     if isinstance(exc, TimeLimitExceeded):
         return time_limit_text(exc.limit_s)
     text = " ".join(str(exc.msg if isinstance(exc, SyntaxError) else exc).split())
@@ -265,10 +303,10 @@ _directories: set[str] = set()
 
 
 class SourceOnlyLoader(SourceFileLoader):
-    """Compiles the source at every load."""
+    """Loader that compiles the source at every load."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return the code of the source as it is now."""
+        """Return the code of the present source."""
         path = self.get_filename(fullname)
         code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
@@ -282,7 +320,7 @@ _LOADERS = (
 
 
 def ignore_bytecode(directory: str) -> None:
-    """Let every later import from `directory` and below it do without `__pycache__`, in this process."""
+    """Make every later import below `directory` ignore `__pycache__`, in this process."""
     _directories.update({f"{os.path.abspath(directory)}/", f"{os.path.realpath(directory)}/"})  # noqa: PTH100
     if _finder not in sys.path_hooks:
         sys.path_hooks.insert(0, _finder)
@@ -304,7 +342,7 @@ Outcome = Literal["reloaded", "loaded", "stopped", "not loaded", "unchanged", "f
 
 
 class ReloadResult(NamedTuple):
-    """What became of one plugin."""
+    """The result of the reload of one plugin."""
 
     key: str
     outcome: Outcome
@@ -315,20 +353,20 @@ class ReloadResult(NamedTuple):
 
 
 class ReloadSteps(NamedTuple):
-    """What a reload can do with plugins."""
+    """The operations that a reload uses."""
 
     decide: Callable[[PluginManifest], Activation]
     load: Callable[[PluginManifest, Activation], LoadedPlugin]
-    """Loads beside what serves; what it registered takes its place only when it succeeded."""
+    """Load beside the running version; the new one takes its place only if the load succeeds."""
     stop: Callable[[str], None]
-    """Takes everything that a plugin registered out of every store."""
+    """Remove every registration of a plugin from every store."""
 
 
 def reload_targets(name: str | None, found: Discovery, records: dict[str, LoadedPlugin]) -> list[str]:
-    """Return the keys that are meant: one, or all that are there or were.
+    """Return the keys to reload: the named one, or all that are found or were loaded.
 
     Raises:
-        UserError: nobody has the name; the nearest is named.
+        UserError: no plugin has the name; the message names the nearest one.
     """
     if name is None:
         return list(dict.fromkeys((*found.plugins, *records)))
@@ -339,11 +377,11 @@ def reload_targets(name: str | None, found: Discovery, records: dict[str, Loaded
 def reload_one(
     key: str, present: LoadedPlugin | None, found: Discovery, workshop: ReloadSteps, *, by_name: bool
 ) -> tuple[LoadedPlugin | None, ReloadResult]:
-    """Bring one plugin to what its folder and the settings say now; return its record and what was done.
+    """Bring one plugin to the state that its folder and the settings describe; return its record and the result.
 
     Args:
-        by_name: somebody asked for this one: an installed package is told that it needs a restart, though it did not
-            change as far as one can see.
+        by_name: the user named this plugin: for an installed package the result says that it needs a restart, also if
+            no change is visible.
     """
     runs = present is not None and present.enabled
     manifest = found.plugins.get(key)
@@ -359,7 +397,7 @@ def reload_one(
             key, "stopped" if runs else "not loaded", gate.reason
         )
     if present is not None and runs and not by_name and {present.manifest.source, manifest.source} == {"bundled"}:
-        return present, ReloadResult(key, "unchanged")  # it belongs to the release, which a restart exchanges
+        return present, ReloadResult(key, "unchanged")  # it is part of the release, which only a restart replaces
     if present is not None and runs and "entrypoint" in (present.manifest.source, manifest.source):
         if by_name or present.manifest.distribution != manifest.distribution:
             return present, ReloadResult(key, "restart needed", "it is an installed package, which is imported once")
@@ -386,12 +424,12 @@ def _unload_missing(
 
 
 def _keep_present(present: LoadedPlugin, reason: str) -> ReloadResult:
-    """Note that the new version could not be loaded and the old one stays."""
+    """Record that the new version could not be loaded and the old one stays."""
     present.stale = reason
     return ReloadResult(present.manifest.key, "failed", f"{reason}; the version that was loaded before goes on")
 
 
 def unload_modules(root: str) -> None:
-    """Drop a version's modules; those that still run keep what they hold."""
+    """Forget the modules of one version; running calls keep their references."""
     for name in [n for n in sys.modules if n == root or n.startswith(f"{root}.")]:
         del sys.modules[name]

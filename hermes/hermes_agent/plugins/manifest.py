@@ -1,4 +1,4 @@
-"""`plugin.yaml`: what a plugin says about itself. Source: plugin contract §1.3, §1.4."""
+"""`plugin.yaml`: the manifest of a plugin. Source: plugin contract §1.3, §1.4; contract of 0.23 §2.2, §4."""
 
 from __future__ import annotations
 
@@ -20,20 +20,41 @@ logger = logging.getLogger(__name__)
 MANIFEST_NAMES = ("plugin.yaml", "plugin.yml")
 KINDS = ("standalone", "backend", "platform", "exclusive", "model-provider")
 _CATEGORY_KINDS = {"model-providers": "model-provider"}
-PARSED_KEYS = ("name", "requires_env", "optional_env", "provides_tools", "provides_hooks", "config_schema")
-"""Keys whose values are looked at as more than text."""
+MANIFEST_VERSION = 2
+"""Highest `manifest_version` that is known; a plugin with a higher one loads with a warning."""
+LIST_KEYS = (
+    *("provides_tools", "provides_hooks", "provides_middleware", "hooks"),
+    *("python_dependencies", "capabilities", "tags", "emits", "listens"),
+)
+"""Keys with lists of names."""
+PARSED_KEYS = (
+    *("name", "author", "requires_env", "optional_env", "config_schema", "requires_plugins", "provides_locales"),
+    *LIST_KEYS,
+)
+"""Keys with values that are more than text."""
+TEXT_KEYS = ("version", "description", "kind", "requires_hermes", "license", "homepage", "update_url")
+KNOWN_KEYS = frozenset(
+    (
+        *PARSED_KEYS,
+        *TEXT_KEYS,
+        *("manifest_version", "api_version", "label", "platforms", "external_dependencies", "pip_dependencies"),
+        *("provides_browser_providers", "provides_web_providers", "python_runtime", "requires_auth", "hermes"),
+        "depends",
+    )
+)
+"""Keys that are no typing error. Source: plugin contract of 0.23 §4.1."""
 GUESS_CHARS = 8192
-"""How much of `__init__.py` tells the kind when the manifest does not."""
+"""Characters of `__init__.py` in which the kind is looked for if the manifest has none."""
 
 _NAME = re.compile(r"\w[\w .+@-]{0,99}")
 
 
 class InvalidManifest(Exception):
-    """A manifest that cannot be used; the text begins with the line where it is known."""
+    """A manifest that cannot be used; the text begins with the line if it is known."""
 
 
 class PluginManifest(NamedTuple):
-    """A plugin as its manifest (or its entry point) describes it; the attribute names are upstream's."""
+    """A plugin as its manifest or its entry point describes it; attribute names are upstream's."""
 
     name: str
     version: str = ""
@@ -51,16 +72,38 @@ class PluginManifest(NamedTuple):
     key: str = ""
     """What `plugins.enabled` names: the name, or `category/folder`."""
     distribution: str = ""
-    """Ours: `name version` of the Python distribution that brings the entry point."""
+    """Extension: `name version` of the Python distribution with the entry point."""
     replaces: str = ""
-    """Ours: the path of the bundled plugin that this one stands in for."""
+    """Extension: path of the bundled plugin that this one replaces."""
     config_schema: Mapping[str, Mapping[str, Any]] = {}
     """Options that the plugin declares, by key: `type` (of JSON Schema, absent: any), `default`, `description`,
-    `label`, `required`, `choices`, `env`, `secret`; those that are not given are absent."""
+    `label`, `required`, `choices`, `env`, `secret`; keys that are not given are absent."""
     optional_env: Sequence[Any] = ()
-    """As `requires_env`: variables that it can do without."""
+    """As `requires_env`: variables that the plugin does not need."""
     notes: tuple[str, ...] = ()
-    """Ours: what is odd in the manifest and was passed over, with lines."""
+    """Extension: parts of the manifest that were ignored, with lines."""
+    manifest_version: int = 1
+    api_version: int | None = None
+    requires_hermes: str = ""
+    requires_plugins: Sequence[Any] = ()
+    """Names, or mappings with `id` and `version_range`."""
+    python_dependencies: Sequence[str] = ()
+    capabilities: Sequence[str] = ()
+    """Capabilities that the plugin asks for; only the operator grants them."""
+    license: str = ""
+    homepage: str = ""
+    tags: Sequence[str] = ()
+    emits: Sequence[str] = ()
+    listens: Sequence[str] = ()
+    provides_middleware: Sequence[str] = ()
+    provides_locales: Sequence[str] = ()
+    """Language ids; `locale_metadata` has what the manifest says of each."""
+    locale_metadata: Mapping[str, Mapping[str, Any]] = {}
+    update_url: str = ""
+    portable: bool = False
+    """Whether it is an Agent Plugin (`plugin.json`), which has no Python code."""
+    skill_namespace: str = ""
+    """Namespace of the skills of a portable plugin."""
 
     @property
     def folder(self) -> str:
@@ -69,16 +112,16 @@ class PluginManifest(NamedTuple):
 
     @property
     def shown_version(self) -> str:
-        """The version for people: the manifest's, else that of the distribution."""
+        """The version to show: the manifest's, else that of the distribution."""
         return self.version or self.distribution.partition(" ")[2]
 
     def variables(self) -> dict[str, bool]:
-        """Return, by variable, whether the plugin declares it a secret; one whose name alone says so is left out."""
+        """Return by variable whether the plugin declares it a secret; without variables that only their name marks."""
         found: dict[str, bool] = {}
         for entry in (*self.requires_env, *self.optional_env):
-            told = entry.get("secret", entry.get("password")) if isinstance(entry, dict) else None
-            if told is not None:
-                found[str(entry["name"])] = bool(told)
+            declared = entry.get("secret", entry.get("password")) if isinstance(entry, dict) else None
+            if declared is not None:
+                found[str(entry["name"])] = bool(declared)
         for spec in self.config_schema.values():
             name, secret = str(spec.get("env") or ""), spec.get("secret") is True
             if name and (secret or not looks_like_secret_name(name)):
@@ -93,14 +136,17 @@ class PluginManifest(NamedTuple):
 
     @property
     def answers_to(self) -> tuple[str, ...]:
-        """What a setting may call it: key and name."""
-        return (self.key,) if self.key == self.name else (self.key, self.name)
+        """The names that a setting may use for the plugin: key and name."""
+        names = (self.key,) if self.key == self.name else (self.key, self.name)
+        if self.kind == "platform" and self.source == "bundled":  # upstream's key since 0.20
+            names = (*names, f"platforms/{self.folder}")
+        return names
 
 
 def name_problem(name: str) -> str | None:
     """Return why `name` cannot name a plugin, or None."""
     if name == BUILTIN:
-        return f"name {name!r} stands for the agent itself"
+        return f"name {name!r} is reserved for the agent itself"
     if _NAME.fullmatch(name) is None:
         return (
             f"name {name[:120]!r} cannot be used: it must begin with a letter or digit and have only letters, digits, "
@@ -110,15 +156,15 @@ def name_problem(name: str) -> str | None:
 
 
 def read_manifest(file: str, *, source: str, category: str = "") -> PluginManifest:
-    """Read the manifest at `file`; the plugin's directory is the one that it lies in.
+    """Read the manifest at `file`; the directory of the file is the plugin's directory.
 
     Args:
         category: folder between root and plugin; the key is then `category/folder`.
 
     Raises:
-        InvalidManifest: it cannot be used.
+        InvalidManifest: the manifest cannot be used.
     """
-    from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml  # PyYAML: not where every manifest is known
+    from hermes_agent.config.bounded_yaml import YamlRejected, read_yaml  # a cached listing does not need PyYAML
 
     directory = os.path.dirname(file)  # noqa: PTH120 - 100 manifests in a few ms: no Path objects here
     folder = os.path.basename(directory)  # noqa: PTH119
@@ -130,22 +176,97 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
         raise InvalidManifest(exc.strerror or str(exc)) from exc
     notes: list[str] = []
     name = _name(document, folder)
-    return PluginManifest(
+    key = f"{category}/{folder}" if category else name
+    texts: dict[str, Any] = {field: document.scalars.get(field, "") for field in TEXT_KEYS if field != "kind"}
+    required_variables = _variables(document, "requires_env", notes)
+    lists: dict[str, Any] = {field: _names(document, field, notes) for field in LIST_KEYS}
+    locales = _locales(document, notes)
+    hooks = lists.pop("hooks")
+    if "provides_hooks" not in document.lines:
+        lists["provides_hooks"] = hooks
+    manifest = PluginManifest(
         name=name,
-        version=document.scalars.get("version", ""),
-        description=document.scalars.get("description", ""),
-        author=document.scalars.get("author", ""),
-        requires_env=_variables(document, "requires_env", notes),
-        provides_tools=_names(document, "provides_tools", notes),
-        provides_hooks=_names(document, "provides_hooks", notes),
+        author=_author(document),
+        requires_env=required_variables,
         source=source,
         path=directory,
         kind=_kind(document, name, directory, category, notes),
-        key=f"{category}/{folder}" if category else name,
+        key=key,
         config_schema=_config_schema(document, notes),
         optional_env=_variables(document, "optional_env", notes),
+        manifest_version=_number(document, "manifest_version", notes) or 1,
+        api_version=_number(document, "api_version", notes),
+        requires_plugins=_required_plugins(document, notes),
+        provides_locales=list(locales),
+        locale_metadata=locales,
         notes=tuple(notes),
+        **texts,
+        **lists,
     )
+    _log_fields(manifest, document)
+    return manifest
+
+
+def _log_fields(manifest: PluginManifest, document: BoundedDocument) -> None:
+    """Log what a newer manifest may say and this program does not know; the plugin loads all the same."""
+    if manifest.manifest_version > MANIFEST_VERSION:
+        logger.warning(
+            "Plugin %s: manifest_version %d is newer than %d, which this program knows; it loads all the same",
+            *(manifest.key, manifest.manifest_version, MANIFEST_VERSION),
+        )
+    unknown = sorted(set(document.lines) - KNOWN_KEYS)
+    if unknown:
+        logger.log(
+            logging.WARNING if manifest.manifest_version > 1 else logging.DEBUG,
+            "Plugin %s: unknown manifest field(s) ignored: %s (newer manifest schema or typo; plugin still loads)",
+            *(manifest.key, ", ".join(unknown)),
+        )
+
+
+def _author(document: BoundedDocument) -> str:
+    """Return the author; a mapping is joined to one line."""
+    value = document.values.get("author")
+    if isinstance(value, dict):
+        return ", ".join(str(value[k]) for k in ("name", "email", "url") if value.get(k))
+    return document.scalars.get("author", "")
+
+
+def _number(document: BoundedDocument, key: str, notes: list[str]) -> int | None:
+    written = document.scalars.get(key, "").strip()
+    if written.isdigit():
+        return int(written)
+    if key in document.lines and (written or document.values.get(key) is not None):
+        notes.append(f"line {document.lines[key]}: {key} is {written!r}: expected a number; ignored")
+    return None
+
+
+def _required_plugins(document: BoundedDocument, notes: list[str]) -> list[Any]:
+    value = document.values.get("requires_plugins")
+    if value is None:
+        return []
+    entries = value if isinstance(value, list) else [value]
+    usable = [
+        e for e in entries if (isinstance(e, str) and e) or (isinstance(e, dict) and isinstance(e.get("id"), str))
+    ]
+    if len(usable) < len(entries):
+        line = document.lines["requires_plugins"]
+        notes.append(
+            f"line {line}: requires_plugins must be a list of names or of mappings with `id`; the rest is ignored"
+        )
+    return usable
+
+
+def _locales(document: BoundedDocument, notes: list[str]) -> dict[str, dict[str, Any]]:
+    value = document.values.get("provides_locales")
+    found: dict[str, dict[str, Any]] = {}
+    for entry in value if isinstance(value, list) else [] if value is None else [value]:
+        name = entry.get("id") if isinstance(entry, dict) else entry
+        if isinstance(name, str) and name:
+            found[name] = dict(entry) if isinstance(entry, dict) else {}
+        else:
+            line = document.lines["provides_locales"]
+            notes.append(f"line {line}: provides_locales has {entry!r}: expected a language id, or a mapping with `id`")
+    return found
 
 
 def _name(document: BoundedDocument, folder: str) -> str:
@@ -165,18 +286,18 @@ def _name(document: BoundedDocument, folder: str) -> str:
 def _kind(document: BoundedDocument, name: str, directory: str, category: str, notes: list[str]) -> str:
     written = document.scalars.get("kind", "").strip().lower()
     if not written:
-        # the folder `model-providers` says it, too
+        # the folder `model-providers` determines the kind as well
         return _CATEGORY_KINDS.get(category) or guess_kind(directory)
     if written in KINDS:
         return written
     valid = ", ".join(KINDS)
     logger.warning("Plugin %s: unknown kind '%s' (valid: %s); treating as 'standalone'", name, written, valid)
-    notes.append(f"line {document.lines['kind']}: unknown kind {written!r} (valid: {valid}); taken as standalone")
+    notes.append(f"line {document.lines['kind']}: unknown kind {written!r} (valid: {valid}); treated as standalone")
     return "standalone"
 
 
 def guess_kind(directory: str) -> str:
-    """Tell the kind of a plugin that does not say it, as upstream does: by words in its source."""
+    """Return the kind of a plugin with a manifest that has none: words in its source tell, as upstream does it."""
     try:
         fd = os.open(f"{directory}/__init__.py", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -184,8 +305,13 @@ def guess_kind(directory: str) -> str:
         finally:
             os.close(fd)
     except OSError:
-        return "standalone"  # the loader says what is missing
-    if "register_memory_provider" in head or "MemoryProvider" in head:
+        return "standalone"  # the loader reports what is missing
+    return kind_of_source(head)
+
+
+def kind_of_source(head: str) -> str:
+    """Return the kind of a plugin by the first characters of its source."""
+    if any(mark in head for mark in ("register_memory_provider", "MemoryProvider")):
         return "exclusive"
     if "register_provider" in head and "ProviderProfile" in head:
         return "model-provider"
@@ -198,7 +324,9 @@ def _names(document: BoundedDocument, key: str, notes: list[str]) -> list[str]:
         return []
     if isinstance(value, list):
         return [str(item) for item in value if not isinstance(item, dict | list)]
-    notes.append(f"line {document.lines[key]}: {key} is a {_kind_of(value)}: expected a list of names; passed over")
+    if isinstance(value, str) and key in ("python_dependencies", "capabilities", "tags", "emits", "listens"):
+        return [value]
+    notes.append(f"line {document.lines[key]}: {key} is a {_kind_of(value)}: expected a list of names; ignored")
     return []
 
 
@@ -210,7 +338,7 @@ def _variables(document: BoundedDocument, key: str, notes: list[str]) -> list[An
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
-        notes.append(f"line {line}: {key} is a {_kind_of(value)}: expected a list; passed over")
+        notes.append(f"line {line}: {key} is a {_kind_of(value)}: expected a list; ignored")
         return []
     usable: list[Any] = []
     for entry in value:
@@ -239,25 +367,25 @@ def _config_schema(document: BoundedDocument, notes: list[str]) -> dict[str, dic
         return {}
     line = document.lines["config_schema"]
     if not isinstance(value, dict):
-        notes.append(f"line {line}: config_schema is a {_kind_of(value)}: expected a mapping of options; passed over")
+        notes.append(f"line {line}: config_schema is a {_kind_of(value)}: expected a mapping of options; ignored")
         return {}
     options: dict[str, dict[str, Any]] = {}
     for key, spec in value.items():
         if isinstance(key, str) and isinstance(spec, dict):
             options[key] = _option(f"line {line}: config_schema.{key}", spec, notes)
         else:
-            notes.append(f"line {line}: config_schema.{key} is a {_kind_of(spec)}: expected a mapping; passed over")
+            notes.append(f"line {line}: config_schema.{key} is a {_kind_of(spec)}: expected a mapping; ignored")
     return options
 
 
 def _option(at: str, spec: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return one option in one spelling of its keys."""
+    """Return one option with the names that this program uses for its keys."""
     given = str(spec.get("type") or "")
     option: dict[str, Any] = {}
     if given.lower() in _OPTION_TYPES:
         option["type"] = _OPTION_TYPES[given.lower()]
     elif given:
-        notes.append(f"{at}.type is {given!r} (valid: {', '.join(_OPTION_TYPES)}); any value is taken")
+        notes.append(f"{at}.type is {given!r} (valid: {', '.join(_OPTION_TYPES)}); any value is accepted")
     option |= {key: str(spec[key]) for key in ("description", "env") if isinstance(spec.get(key), str)}
     if label := spec.get("label") or spec.get("title"):
         option["label"] = str(label)

@@ -1,7 +1,9 @@
-"""What became of one plugin. Source of the attribute names: plugin contract §1.11."""
+"""The state of one plugin in its host. Source of the attribute names: plugin contract §1.11."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -9,6 +11,11 @@ from typing import Any
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.plugins.activation import Status
 from hermes_agent.plugins.manifest import PluginManifest
+
+logger = logging.getLogger(__name__)
+
+LoadedCallback = Callable[[list[dict[str, Any]]], object]
+"""A callback of `PluginManager.on_plugin_loaded`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,17 @@ class LoadedPlugin:
         names = self._registered() | {"providers": providers}
         return {kind: sorted(set(values)) for kind, values in names.items() if values}
 
+    def activation_summary(self) -> dict[str, Any]:
+        """Return the dict that callbacks of `PluginManager.on_plugin_loaded` are given."""
+        registered = self.registers()
+        deferred = {kind: registered.pop(kind) for kind in ("tools", "skills") if kind in registered}
+        return {
+            "name": self.manifest.name,
+            "key": self.manifest.key,
+            "activated_now": registered,
+            "deferred": deferred,
+        }
+
     def forget_registrations(self) -> None:
         """Empty the lists after a rollback."""
         for names in (*self._registered().values(), self.problems):
@@ -115,3 +133,13 @@ class LoadedPlugin:
             "commands": len(self.commands_registered),
             "error": self.error,
         }
+
+
+def announce_loaded(records: list[LoadedPlugin], callbacks: Iterable[LoadedCallback]) -> None:
+    """Call the callbacks of `PluginManager.on_plugin_loaded` with the plugins that a sweep has loaded."""
+    rows = [record.activation_summary() for record in records]
+    for callback in list(callbacks) if rows else ():
+        try:
+            callback(rows)
+        except Exception:
+            logger.exception("plugins: a callback of on_plugin_loaded failed")

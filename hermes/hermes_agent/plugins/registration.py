@@ -1,22 +1,8 @@
-"""What each `register_*` of a plugin's context does, a module for each family of extensions.
+"""What the context does to register tools, skills, commands and platforms, and which function registers a plugin.
 
-Their arguments and what they raise stand with the methods of `plugins.context.PluginContext`.
-
-Who registers: one plugin, with the host that it registers in and the record of what came of it.
-
-`ctx.register_tool` and `ctx.register_skill`. Source: plugin contract §2.2, §4.2, §6.1.
-
-`ctx.register_command`, `ctx.register_cli_command`, and `cli.py` of the memory plugin that is used.
-
-Source: plugin contract §7, §8.3.
-
-`ctx.register_platform` and `ctx.register_slack_action_handler`. Source: plugin contract §2.2, §8.2.1.
-
-What is called to register a plugin: from its module, or from the object that its entry point names.
-
-Source: plugin contract §1.7, §1.14, §8.1, §13 row 35.
-
-Run a terminal command that a plugin brings. Source: plugin contract §7.4.
+The methods of `plugins.context.PluginContext` document arguments and errors. A `Registration` is one plugin with the
+host services that it registers in, the record of the result and the ledger of its handles.
+Source: plugin contract §1.7, §1.14, §2.2, §4.2, §6.1, §7, §8.1, §8.2.1, §8.3, §13 row 35.
 """
 
 from __future__ import annotations
@@ -28,7 +14,7 @@ import importlib.util
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -47,6 +33,8 @@ from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.core.registry import BUILTIN, Conflict, Owner, describe_owner
 from hermes_agent.core.text import SUBCOMMANDS
 from hermes_agent.plugins.activation import PluginSettings
+from hermes_agent.plugins.capabilities import TOOLS_OVERRIDE, has_capability
+from hermes_agent.plugins.handles import PluginRegistration, RegistrationLedger
 from hermes_agent.plugins.host_services import HostServices
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.plugin_record import LoadedPlugin, RegistrationProblem
@@ -60,11 +48,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A plugin at the counter; whatever is registered with it belongs to that plugin."""
+    """A plugin that registers; every entry made with it belongs to that plugin."""
 
     services: HostServices
     record: LoadedPlugin
     settings: PluginSettings
+    ledger: RegistrationLedger
 
     @property
     def manifest(self) -> PluginManifest:
@@ -81,21 +70,30 @@ class Registration:
         """The plugin's name, for the log."""
         return self.record.manifest.name
 
+    def enter(self, kind: str, key: str, undo: Callable[[], object], *, persistent: bool = False) -> PluginRegistration:
+        """Enter a registration in the ledger and return its handle.
+
+        Args:
+            undo: undoes the registration in the store that the host services give at that time: a staged plugin
+                registers in forks, which are the live stores later.
+        """
+        return self.ledger.add(kind, key, undo, persistent=persistent)
+
     def note(self, text: str) -> None:
-        """Keep what the plugin's author or operator may want to know."""
+        """Keep a remark for the plugin's author or operator."""
         add_once(self.record.notes, text)
 
     def registered(self, kind: Kind, name: str) -> None:
-        """Note a success: in the record, and as a line in the log."""
+        """Note a registration in the record and in the log."""
         add_once(self.record.providers_registered, (kind, name))
         logger.debug("Plugin '%s' registered %s: %s", self.name, kind.label, name)
 
     def refused(self, kind: str, shown: str, owner: str, *, log: bool = True) -> None:
-        """Note that somebody else has the name; the plugin goes without.
+        """Note that another owner has the name, so that the plugin lacks this registration.
 
         Args:
             kind: what was to be registered, in words.
-            shown: its name as people write it: `/name`, `hermes name`.
+            shown: its name as users write it: `/name`, `hermes name`.
         """
         text = f"{kind} `{shown}` belongs to {describe_owner(owner)}"
         if log:
@@ -104,13 +102,13 @@ class Registration:
 
 
 def add_once(items: list[T], item: T) -> None:
-    """Append what is not there yet."""
+    """Append an item unless the list has it."""
     if item not in items:
         items.append(item)
 
 
 class PluginToolOverrideError(PermissionError):
-    """A plugin wants to replace a tool and the operator did not allow it."""
+    """A plugin tried to replace a tool and the operator did not allow it."""
 
 
 def register_tool(
@@ -122,12 +120,15 @@ def register_tool(
     *,
     override: bool,
     **details: Any,
-) -> None:
+) -> PluginRegistration | None:
     """Register a tool; see `PluginContext.register_tool`."""
     if schema is None or handler is None:
         missing = "schema" if schema is None else "handler"
         raise TypeError(f"register_tool({name!r}) needs a {missing}")
-    may = by.settings.may_override(by.manifest) or name in by.settings.free_tools
+    _check_schema(name, schema)
+    may = name in by.settings.free_tools or by.settings.may_override(by.manifest)
+    if override and not may:  # the operator may have granted it since the plugin was loaded
+        may = has_capability(by.services.config.values, by.manifest, TOOLS_OVERRIDE, "register_tool")
     if override and not may:
         raise PluginToolOverrideError(
             f"Plugin '{by.name}' cannot override built-in tool '{name}'. Set plugins.entries."
@@ -136,15 +137,32 @@ def register_tool(
         )
     tools = by.services.tools
     tools.register(name, toolset or by.name, schema, handler, override=override, owner=Owner(by.key, may), **details)
-    owner = tools.owner(name)
-    if owner == by.key:
+    owner, entry = tools.owner(name), tools.get(name)
+    if owner == by.key and entry is not None:
         add_once(by.record.tools_registered, name)
-    else:
-        note_refused_tool(by, name, owner or "")
+        return by.enter("tool", name, lambda: by.services.tools.withdraw(name, entry))
+    note_refused_tool(by, name, owner or "")
+    logger.warning("Plugin '%s' goes without its tool: %s", by.name, by.record.problems[-1].text)
+    return None
+
+
+def _check_schema(name: str, schema: object) -> None:
+    """Refuse a schema that no provider would take. Source: plugin contract of 0.23 §6.3.
+
+    Raises:
+        ValueError: the schema, or its `parameters`, is no mapping.
+    """
+    if not isinstance(schema, dict):
+        raise ValueError(f"Tool '{name}': schema must be a dict, got {type(schema).__name__}")
+    parameters = schema.get("parameters")
+    if parameters is not None and not isinstance(parameters, dict):
+        raise ValueError(
+            f"Tool '{name}': schema['parameters'] must be an object (a dict), got {type(parameters).__name__}"
+        )
 
 
 def note_refused_tool(by: Registration, name: str, owner: str) -> None:
-    """Note that somebody else has the tool's name, or that it is none (`owner` is empty)."""
+    """Note that another owner has the tool's name, or that it is no usable name (`owner` is empty)."""
     problem = name_problem(name)
     if problem is not None:
         add_once(by.record.problems, RegistrationProblem(TOOL.label, str(name), "", problem, "rename it"))
@@ -156,44 +174,61 @@ def note_refused_tool(by: Registration, name: str, owner: str) -> None:
     )
 
 
-def register_skill(by: Registration, name: str, path: Path | str, *, description: str) -> None:
+def register_skill(
+    by: Registration, name: str, path: Path | str, *, description: str, frontmatter: Mapping[str, Any] | None
+) -> PluginRegistration | None:
     """Register a skill as `plugin:name`."""
     try:
-        skill = by.services.plugin_skills.register(name, path, plugin=by.name, owner=by.key, description=description)
+        skill = by.services.plugin_skills.register(
+            name, path, plugin=by.name, owner=by.key, description=description, frontmatter=frontmatter
+        )
     except Conflict as exc:
         by.refused(SKILL.label, exc.name, exc.owner)
-        return
+        return None
     add_once(by.record.skills_registered, skill.qualified)
+    return by.enter("skill", skill.qualified, lambda: by.services.plugin_skills.withdraw(skill.qualified, skill))
 
 
+ARGUMENT_MODES = ("options", "text", "mixed")
 CLI_MARK = "def register_cli("
-"""What a memory plugin's `cli.py` has that brings a command; it is imported when the command is asked for."""
+"""Text of a memory plugin's `cli.py` that has a command; the file is imported when the command runs."""
 
 
 def register_command(
-    by: Registration, ctx: Any, name: str, handler: Callable[..., Any], *, description: str, args_hint: str
-) -> None:
-    """Register a slash command; `ctx` is the first argument of a handler that asks for two."""
+    by: Registration,
+    ctx: Any,
+    name: str,
+    handler: Callable[..., Any],
+    *,
+    description: str,
+    args_hint: str,
+    argument_mode: str | None,
+) -> PluginRegistration | None:
+    """Register a slash command; a handler that requires two arguments is given `ctx` as the first."""
     if not callable(handler):
         raise TypeError(f"the handler of command {name!r} is {handler!r}: expected something that can be called")
     if required_arguments(handler) == 2:
         handler = partial(handler, ctx)
     key = normalise_name(name)
     try:
-        command = SlashCommand(name, handler, description or DEFAULT_DESCRIPTION, args_hint)
+        mode = argument_mode if argument_mode in ARGUMENT_MODES else "text" if args_hint else None
+        command = SlashCommand(name, handler, description or DEFAULT_DESCRIPTION, args_hint, argument_mode=mode)
         added = by.services.commands.register(command, owner=by.key)
     except Conflict as exc:
         by.refused(COMMAND.label, f"/{key}", exc.owner)
-        return
-    if added:
+        return None
+    entry = by.services.commands.get(key)
+    if added and entry is not None:
         add_once(by.record.commands_registered, key)
-    elif key:
+        return by.enter("command", key, lambda: by.services.commands.withdraw(key, entry))
+    if key:
         by.refused(COMMAND.label, f"/{key}", BUILTIN, log=False)
     else:
         by.note("a slash command without a name was not registered")
+    return None
 
 
-def register_cli_command(by: Registration, command: CliCommand) -> None:
+def register_cli_command(by: Registration, command: CliCommand) -> PluginRegistration | None:
     """Register a terminal command."""
     if not callable(command.setup_fn):
         raise TypeError(
@@ -203,23 +238,24 @@ def register_cli_command(by: Registration, command: CliCommand) -> None:
     if not key or key.startswith("-"):
         logger.warning("Plugin '%s' tried to register the terminal command %r.", by.name, command.name)
         by.note(f"the terminal command {command.name!r} has no usable name and was not registered")
-        return
+        return None
     if key in SUBCOMMANDS:
         by.refused(CLI_COMMAND.label, f"hermes {key}", BUILTIN)
-        return
+        return None
     try:
         by.services.cli_commands.add(key, command, owner=by.key)
     except Conflict as exc:
         by.refused(CLI_COMMAND.label, f"hermes {key}", exc.owner)
-        return
+        return None
     add_once(by.record.cli_commands_registered, key)
+    return by.enter("cli_command", key, lambda: by.services.cli_commands.withdraw(key, command))
 
 
 def register_memory_cli(by: Registration, loaded: Any) -> None:
-    """Register the terminal command of a memory plugin whose `cli.py` has `register_cli(subparser)`.
+    """Register the terminal command of a memory plugin with a `cli.py` that defines `register_cli(subparser)`.
 
     The command has the name of the plugin's folder. `register_cli` is given its parser; `<name>_command(args)` runs
-    it where the parser does not say what does.
+    it if the parser has no default for `func`.
 
     Args:
         loaded: the plugin's module, or the object that its entry point names.
@@ -236,7 +272,7 @@ def register_memory_cli(by: Registration, loaded: Any) -> None:
 
 
 def _cli_module(by: Registration, loaded: Any) -> str:
-    """Return the name of the plugin's module `cli`; empty when it has none that brings a command."""
+    """Return the name of the plugin's module `cli`, or "" if it has none with a command."""
     own = by.manifest.path.partition(":")[0].strip() if by.manifest.source == "entrypoint" else loaded.__name__
     package = getattr(sys.modules.get(own), "__package__", "") or ""
     if not package:
@@ -253,7 +289,7 @@ def _cli_module(by: Registration, loaded: Any) -> str:
 
 def _set_up_parser(module: str, name: str, parser: argparse.ArgumentParser) -> None:
     cli: Any = importlib.import_module(module)
-    # some take it for the whole of `hermes`, and add themselves to it
+    # some plugins take the parser for that of `hermes` and add themselves to it
     vars(parser)["add_parser"] = partial(_return_parser, parser)
     cli.register_cli(parser)
     handler = getattr(cli, f"{name.replace('-', '_')}_command", None)
@@ -267,7 +303,7 @@ def _return_parser(parser: argparse.ArgumentParser, name: str, **kwargs: Any) ->
 
 
 def is_deferred(manifest: PluginManifest) -> bool:
-    """Say whether a plugin is loaded when somebody asks for its platform, and not before (contract §1.8)."""
+    """Return whether a plugin is loaded only when its platform is needed (contract §1.8)."""
     return manifest.kind == "platform" and manifest.source == "bundled"
 
 
@@ -280,8 +316,8 @@ def register_platform(
     *,
     required_env: list[str] | None,
     **details: Any,
-) -> None:
-    """Register a platform; a name that is the agent's or another plugin's is refused, with a line in the log."""
+) -> PluginRegistration | None:
+    """Register a platform; log and return None if the agent or another plugin has the name."""
     entry = PlatformEntry(
         name=name,
         label=label,
@@ -301,26 +337,28 @@ def register_platform(
         by.services.platforms.add(entry, owner, builtin=by.manifest.source == "bundled")
     except Conflict as exc:
         by.refused(PLATFORM.label, exc.name, exc.owner)
-    else:
-        by.registered(PLATFORM, name)
+        return None
+    by.registered(PLATFORM, name)
+    return by.enter("platform", name, lambda: by.services.platforms.withdraw(name, entry))
 
 
-def register_slack_action_handler(by: Registration, action_id: Any, callback: Any) -> None:
-    """Keep a handler of one of Slack's buttons for when a Slack adapter connects."""
+def register_slack_action_handler(by: Registration, action_id: Any, callback: Any) -> PluginRegistration:
+    """Keep a handler of a Slack button for the time when a Slack adapter connects."""
     action = by.services.slack_actions.add(action_id, callback, plugin=by.key)
     by.registered(SLACK_ACTION, action.display_id)
+    return by.enter("slack_action", action.display_id, lambda: by.services.slack_actions.withdraw(action))
 
 
 Register = Callable[[Any], Any]
 
 
 def find_register(loaded: Any, manifest: PluginManifest) -> Register | None:
-    """Return what is to be called with ctx, None when there is nothing of the kind.
+    """Return the function to call with the context, or None if the plugin has none.
 
     That is `register` of a module, object or class, or the object itself. A plugin of kind `exclusive` may also be a
-    memory provider, its class, or what returns one; a module without `register` has its first class made. A plugin
-    of kind `model-provider` may be a profile or its class; its module may have registered already, and `register`
-    need not take an argument.
+    memory provider, its class, or a function that returns one; of a module without `register` the first provider class
+    is instantiated. A plugin of kind `model-provider` may be a profile or its class; its module may have registered
+    when it was imported, and `register` need not take an argument.
     """
     if manifest.kind == "exclusive":
         return _find_memory(loaded) or _find_general(loaded) or _first_memory(loaded)
@@ -341,17 +379,20 @@ def _find_general(loaded: Any) -> Register | None:
 
 
 def _has_register(loaded: Any) -> bool:
-    if inspect.isclass(loaded):  # an abstract class has the `register` of its metaclass, which is something else
+    if inspect.isclass(loaded):  # an abstract class has the `register` of its metaclass, which has another purpose
         return any("register" in vars(cls) for cls in loaded.__mro__)
     return hasattr(loaded, "register")
 
 
 def _find_memory(loaded: Any) -> Register | None:
-    """Return what registers a provider, its class, or what a function without arguments returns."""
+    """Return a function that registers a provider, an instance of its class, or the result of a factory."""
     if isinstance(loaded, ModuleType) or _has_register(loaded) or check_memory_provider(loaded):
         if inspect.isfunction(loaded) and not takes_positional(loaded):
             return partial(_register_made_memory, loaded)
         return None
+    is_provider = callable(getattr(loaded, "is_available", None))
+    if not is_provider and (inspect.isclass(loaded) or not callable(loaded)):
+        return _first_memory(loaded)  # a namespace with provider classes
     return partial(_register_made_memory, loaded if inspect.isclass(loaded) else lambda: loaded)
 
 
@@ -373,7 +414,7 @@ def _find_model_provider(loaded: Any) -> Register:
         return lambda ctx: ctx.register_model_provider(cast(Any, loaded)())
     register = _find_general(loaded)
     if register is None:
-        return lambda ctx: None  # its module's body has registered
+        return lambda ctx: None  # the import of its module has registered
     return partial(_register_profiles, register)
 
 
@@ -385,10 +426,10 @@ def _register_profiles(register: Callable[..., Any], ctx: Any) -> None:
 
 
 def run_cli_command(command: CliCommand, argv: Sequence[str], bridge: Bridge) -> int:
-    """Parse what follows the command's name, call its handler, and return the exit status.
+    """Parse the arguments of a plugin's terminal command, call its handler and return the exit status.
 
     Raises:
-        SystemExit: argparse ends the process: `--help`, or a line that it cannot read.
+        SystemExit: argparse ends the process: `--help`, or arguments that it cannot parse.
         UserError: the plugin's function failed; the log has the traceback.
     """
     parser = argparse.ArgumentParser(prog=f"hermes {command.name}", description=command.description or command.help)

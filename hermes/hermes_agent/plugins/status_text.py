@@ -13,6 +13,7 @@ from types import MappingProxyType
 from hermes_agent.adapters.registry import PLATFORM, PlatformState
 from hermes_agent.commands import normalise_name
 from hermes_agent.contracts.kind import Kind
+from hermes_agent.core.text import nearest_name
 from hermes_agent.plugins.activation import UnknownPluginName
 from hermes_agent.plugins.discovery import RejectedPlugin
 from hermes_agent.plugins.grants import PINNED_SOURCES, GrantStore
@@ -208,3 +209,13 @@ def explain_not_running(record: LoadedPlugin) -> str:
     if record.status == "disabled" and record.error and record.error.startswith("Plugin "):
         return record.error
     return f"plugin `{key}` does not run: {record.error}"
+
+
+def unknown_plugin_text(name: str, records: Iterable[LoadedPlugin], rejected: Iterable[RejectedPlugin]) -> str:
+    """Return the text of `/plugins NAME` for a name that no plugin answers to; it names the nearest one."""
+    refused = next((each for each in rejected if each.name == name), None)
+    if refused is not None:
+        return f"  ✗ {refused.name} [refused] — {refused.reason}"
+    near = nearest_name(name, sorted({n for record in records for n in record.manifest.answers_to}))
+    meant = f" (did you mean `{near}`?)" if near else ""
+    return f"There is no plugin `{name}`{meant}. `/plugins` lists the plugins."

@@ -47,7 +47,16 @@ class PluginSkills(RegistryFacade[PluginSkill]):
     def __init__(self) -> None:
         super().__init__(SKILL.label)
 
-    def register(self, name: str, path: Path | str, *, plugin: str, owner: str, description: str = "") -> PluginSkill:
+    def register(
+        self,
+        name: str,
+        path: Path | str,
+        *,
+        plugin: str,
+        owner: str,
+        description: str = "",
+        frontmatter: Mapping[str, Any] | None = None,
+    ) -> PluginSkill:
         """Add a skill.
 
         Args:
@@ -70,7 +79,7 @@ class PluginSkills(RegistryFacade[PluginSkill]):
         place = Path(path)
         if not place.exists():
             raise FileNotFoundError(f"SKILL.md not found at {place}")
-        skill = PluginSkill(place, plugin, name, description)
+        skill = PluginSkill(place, plugin, name, description, dict(frontmatter or {}))
         self._entries.add(skill.qualified, skill, owner=owner)
         return skill
 

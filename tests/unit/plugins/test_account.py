@@ -55,7 +55,7 @@ def test_calls_errors_and_time_are_counted_per_plugin_and_shown(
     assert "      so far: tools: 4 calls, 2 errors, " in shown
     assert "      so far: last error of 3: hook post_tool_call: ValueError('no eyes')" in shown
     assert asyncio.run(run_command(command, "bus", host.bridge)) == (
-        "There is no plugin `bus` (did you mean `busy`?). `/plugins` lists those that are there."
+        "There is no plugin `bus` (did you mean `busy`?). `/plugins` lists the plugins."
     )
     assert 'hermes_plugin_errors_total{plugin="busy"} 3' in metrics_text(host.account.usage_by_plugin())
 

@@ -199,7 +199,7 @@ def test_an_upstream_name_that_is_not_served_is_no_matter_of_packages(
             "import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n",
             "plugin `b` ended the process while it was loaded: signal SIGKILL",
         ),
-        ("import sys; sys.exit(0)\n", "plugin `b` failed to load: SystemExit(0)"),
+        ("import sys; sys.exit(0)\n", "plugin `b` failed to load: SystemExit(0) raised during import/register()"),
     ],
 )
 def test_a_plugin_that_ends_the_process_is_named(

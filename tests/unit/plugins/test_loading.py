@@ -108,8 +108,12 @@ def test_a_crash_in_register_takes_back_everything_the_plugin_registered(
 @pytest.mark.parametrize(
     ("init", "error", "line"),
     [
-        ("import sys\nsys.exit(3)\n", "SystemExit(3)", 2),
-        ("def register(ctx):\n    import sys; sys.exit('bye')\n", "SystemExit('bye')", 2),
+        ("import sys\nsys.exit(3)\n", "SystemExit(3) raised during import/register()", 2),
+        (
+            "def register(ctx):\n    import sys; sys.exit('bye')\n",
+            "SystemExit('bye') raised during import/register()",
+            2,
+        ),
         ("def register(ctx):\n    raise GeneratorExit\n", "GeneratorExit", 2),
         ("import not_installed_anywhere\n", "ModuleNotFoundError: No module named 'not_installed_anywhere'", 1),
         ("def register(ctx):\n    {}['x']\n", "KeyError: 'x'", 2),

@@ -49,6 +49,14 @@ provides_hooks: [post_tool_call]
         provides_tools=["calculate", "unit_convert"],
         provides_hooks=["post_tool_call"],
         optional_env=[],
+        requires_plugins=[],
+        python_dependencies=[],
+        capabilities=[],
+        tags=[],
+        emits=[],
+        listens=[],
+        provides_middleware=[],
+        provides_locales=[],
         source="user",
         path=str(tmp_path / "a-folder"),
         kind="standalone",
@@ -112,12 +120,12 @@ def test_an_unknown_kind_is_taken_as_standalone_with_a_warning(
     ("text", "problem"),
     [
         ("name: good\n\tbad: 1\n", "line 2: found a tab character that violates indentation"),
-        ("- a\n- b\n", "line 1: is a sequence, not a mapping"),
-        ("just text", "line 1: is a scalar, not a mapping"),
+        ("- a\n- b\n", "line 1: top level must be a mapping, got list"),
+        ("just text", "line 1: top level must be a mapping, got str"),
         ("\nname: [a]\n", "line 2: name is a list: expected text"),
         ("name: ../../etc\n", "line 1: name '../../etc' cannot be used"),
         ("name: a/b\n", "line 1: name 'a/b' cannot be used"),
-        ("name: builtin\n", "line 1: name 'builtin' stands for the agent itself"),
+        ("name: builtin\n", "line 1: name 'builtin' is reserved for the agent itself"),
         (f"name: {'x' * 101}\n", "line 1: name 'xxx"),
         (b"name: caf\xe9\n", "line 1: is not UTF-8"),
         ("name: x\n" + "#" * 70_000, "has 70008 bytes: at most 65536 are read"),
@@ -176,7 +184,7 @@ def test_odd_lists_are_passed_over_with_a_note(tmp_path: Path) -> None:
     assert list(manifest.notes) == [
         "line 3: requires_env has 5: expected a name, or a mapping with `name`",
         "line 3: requires_env has {'url': 'x'}: expected a name, or a mapping with `name`",
-        "line 2: provides_tools is a mapping: expected a list of names; passed over",
+        "line 2: provides_tools is a mapping: expected a list of names; ignored",
     ]
 
 

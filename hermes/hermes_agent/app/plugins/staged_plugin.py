@@ -24,10 +24,10 @@ from hermes_agent.config.bounded_yaml import BoundedDocument, YamlRejected, read
 from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.discovery import BUNDLED, Discovery
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, InvalidManifest, PluginManifest, read_manifest
+from hermes_agent.plugins.requirements import hermes_refusal
 
 STAGING = ".staging"
 """Below `plugins/` of the home, so that the last step is a rename; discovery leaves it out."""
-MANIFEST_VERSION = 1
 LEFTOVER_S = 24 * 3600
 """Age at which a staging folder that nobody removed is removed by the next one."""
 PACKAGE_FILES = ("pyproject.toml", "setup.py", "PKG-INFO")
@@ -120,7 +120,7 @@ def read_staged(folder: Path, origin: Mapping[str, Any], shown: str) -> StagedPl
         shown: the source, for the refusals.
 
     Raises:
-        UserError: there is none, it cannot be used, or is of a version that this release does not know.
+        UserError: there is none, it cannot be used, or requires a version of hermes-agent that is not served.
     """
     file = next((folder / name for name in MANIFEST_NAMES if (folder / name).is_file()), None)
     if file is None:
@@ -130,14 +130,9 @@ def read_staged(folder: Path, origin: Mapping[str, Any], shown: str) -> StagedPl
         document = read_yaml(str(file), MANIFEST_FIELDS)
     except (InvalidManifest, YamlRejected) as exc:
         raise UserError(f"the plugin.yaml of {shown} cannot be used: {exc}") from exc
-    written = document.scalars.get("manifest_version", "")
-    if written and not (written.isdigit() and int(written) <= MANIFEST_VERSION):
-        line = document.lines["manifest_version"]
-        raise UserError(
-            f"the plugin.yaml of {shown} says `manifest_version: {written}` (line {line}); "
-            f"this release reads version {MANIFEST_VERSION}",
-            hint="Update hermes-agent, or install an older version of the plugin with --ref.",
-        )
+    refusal = hermes_refusal(manifest.requires_hermes)
+    if refusal:
+        raise UserError(f"{shown}: {refusal}", hint="Install another version of the plugin with --ref.")
     return StagedPlugin(manifest, dict(origin), document)
 
 

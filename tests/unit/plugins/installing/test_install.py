@@ -202,16 +202,16 @@ def test_an_archive_that_leads_out_installs_nothing(home: Path, tmp_path: Path, 
     assert installed(home) == []
 
 
-def test_a_manifest_of_a_later_version_is_refused(
+def test_a_plugin_for_a_version_that_is_not_served_is_refused(
     home: Path, write_plugin: Write, tmp_path: Path, capsys: Capture
 ) -> None:
-    place = write_plugin("p", manifest="name: p\nmanifest_version: 2\n", root=tmp_path / "src")
+    place = write_plugin("p", manifest="name: p\nmanifest_version: 2\nrequires_hermes: '>=99'\n", root=tmp_path / "src")
 
     assert main(["plugins", "install", str(place)]) == 1
 
     err = capsys.readouterr().err
-    assert "says `manifest_version: 2` (line 2); this release reads version 1" in err
-    assert "Update hermes-agent" in err
+    assert "requires hermes >=99, running " in err
+    assert "--ref" in err
     assert installed(home) == []
 
 

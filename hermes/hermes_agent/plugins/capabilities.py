@@ -1,0 +1,78 @@
+"""Capabilities: permissions that a manifest declares and that only the operator grants.
+
+A declared capability is no grant. A grant is the id in `plugins.entries.<id>.granted_capabilities`, or the older switch
+of the same purpose. Source: plugin contract of 0.23 §4.5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hermes_agent.plugins.manifest import PluginManifest
+
+logger = logging.getLogger(__name__)
+
+TOOLS_OVERRIDE = "tools.override"
+PLATFORM_ACTIONS = "gateway.platform_actions"
+LLM_TASK_OVERRIDE = "llm.task_override"
+
+CAPABILITIES: Mapping[str, tuple[str, ...]] = {
+    TOOLS_OVERRIDE: ("allow_tool_override",),
+    "llm.provider_override": ("llm", "allow_provider_override"),
+    "llm.model_override": ("llm", "allow_model_override"),
+    "llm.agent_id_override": ("llm", "allow_agent_id_override"),
+    "llm.profile_override": ("llm", "allow_profile_override"),
+    LLM_TASK_OVERRIDE: ("llm", "allow_task_override"),
+    PLATFORM_ACTIONS: ("allow_platform_actions",),
+}
+"""By capability, the path of the older switch under `plugins.entries.<id>`."""
+
+
+def entry_of(values: Mapping[str, Any], manifest: PluginManifest) -> Mapping[str, Any]:
+    """Return `plugins.entries.<id>` of the config values, by key or name; empty if there is none."""
+    section = values.get("plugins")
+    entries = section.get("entries") if isinstance(section, Mapping) else None
+    if not isinstance(entries, Mapping):
+        return {}
+    found = entries.get(manifest.key) or entries.get(manifest.name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def is_granted(entry: Mapping[str, Any], capability: str) -> str:
+    """Return the setting of a plugin's entry that grants a capability, or "" if none does."""
+    granted = entry.get("granted_capabilities")
+    if isinstance(granted, list) and capability in granted:
+        return "granted_capabilities"
+    path = CAPABILITIES.get(capability)
+    if path is None:
+        return ""
+    value: Any = entry
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return ".".join(path) if value is True else ""
+
+
+def has_capability(values: Mapping[str, Any], manifest: PluginManifest, capability: str, checked_by: str = "") -> bool:
+    """Return whether a plugin has a capability now, and log the decision.
+
+    Args:
+        values: the config in effect.
+        checked_by: what asks, for the log; empty means the plugin itself.
+    """
+    if manifest.source == "bundled" and capability == TOOLS_OVERRIDE:
+        evidence = "bundled"
+    else:
+        evidence = is_granted(entry_of(values, manifest), str(capability))
+    logger.info(
+        "capability_check plugin=%s capability=%s decision=%s checked_by=%s evidence=%s",
+        *(manifest.key, capability, "allow" if evidence else "deny", checked_by or "plugin", evidence or "none"),
+    )
+    return bool(evidence)
+
+
+def consent_hash(declared: Iterable[str]) -> str:
+    """Return the hash of the declared capabilities that a consent covers."""
+    return hashlib.sha256("\n".join(sorted(declared)).encode()).hexdigest()

@@ -1,0 +1,32 @@
+"""Registries of what plugins add since the contract of 0.20. Source: plugin contract of 0.23 §6, §9."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hermes_agent.core.registry import ListenerStore, Registry, StoreGroup
+from hermes_agent.plugins.event_bus import PluginEventBus, Runner
+from hermes_agent.plugins.prompt_sections import PromptSection
+
+
+class PlatformHandler(NamedTuple):
+    """A function of a plugin that is given the native object of a platform when its adapter connects."""
+
+    factory: Any
+    owner: str
+
+
+class ExtensionStores(StoreGroup):
+    """Prompt sections, context references, approval transports, automation blueprints and platform handlers."""
+
+    _parts = ("prompt_sections", "context_references", "approval_transports", "blueprints", "platform_handlers")
+
+    def __init__(self, runner: Runner) -> None:
+        self.events = PluginEventBus(runner)
+        """Events between plugins; a subscription ends with the ledger of its plugin, not with a store."""
+        self.prompt_sections: Registry[PromptSection] = Registry("system prompt section")
+        self.context_references: Registry[Any] = Registry("context reference")
+        self.approval_transports: Registry[Any] = Registry("approval transport")
+        self.blueprints: Registry[dict[str, Any]] = Registry("automation blueprint")
+        self.platform_handlers: ListenerStore[PlatformHandler] = ListenerStore()
+        """Handlers by platform."""

@@ -1,0 +1,136 @@
+"""The context of a memory plugin: registrations alone, and an error in one of them does not stop the provider.
+
+Upstream's memory loader gives a provider a collector, not a full context. Plugins tell the two apart.
+Source: plugin contract of 0.23 §3.2.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.memory import MemoryProvider
+from hermes_agent.plugins.context_registrations import PluginRegistrations
+from hermes_agent.plugins.manifest import PluginManifest
+
+logger = logging.getLogger(__name__)
+
+_PROBE = re.compile(r"(?:hasattr|getattr)\(\s*\w+\s*,\s*[\"']register_memory_provider[\"']")
+MAX_SOURCE_BYTES = 2**20
+
+
+class MemoryCollector:
+    """What `register(ctx)` of a memory plugin is given: its `register_*` alone.
+
+    Args:
+        ctx: the context that the registrations go to.
+    """
+
+    def __init__(self, ctx: PluginRegistrations) -> None:
+        self._ctx = ctx
+        self._provider: Any = None
+
+    def register_memory_provider(self, provider: Any) -> None:
+        """Register the provider; the last one counts."""
+        self._ctx.register_memory_provider(provider)
+        self._provider = provider
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("register_") and hasattr(PluginRegistrations, name):
+            return partial(self._forward, getattr(self._ctx, name))
+        raise AttributeError(f"the context of a memory plugin has no {name!r}: it has register_* alone")
+
+    def _forward(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except Exception as exc:
+            logger.warning(
+                "memory plugin %s: %s() raised %s: %s",
+                *(self._ctx.plugin_id, method.__name__, type(exc).__name__, exc),
+                exc_info=True,
+                extra={"plugin": self._ctx.plugin_id},
+            )
+            return None
+
+
+def register_memory_plugin(register: Callable[[Any], Any], loaded: Any, collector: MemoryCollector) -> None:
+    """Call `register`. If it raises, keep the provider that it registered, else the first provider class of the plugin.
+
+    Raises:
+        Exception: `register` raised, and the plugin has neither.
+    """
+    plugin = collector._ctx.plugin_id
+    try:
+        register(collector)
+    except Exception as exc:
+        if collector._provider is None:
+            fallback = first_memory_provider(loaded)
+            if fallback is None:
+                raise
+            collector.register_memory_provider(fallback)
+        logger.warning(
+            "memory plugin %s: register() raised %s: %s; its provider is used all the same",
+            *(plugin, type(exc).__name__, exc),
+            exc_info=True,
+            extra={"plugin": plugin},
+        )
+
+
+def first_memory_provider(loaded: Any) -> MemoryProvider | None:
+    """Return an instance of the first provider class of a module or namespace that can be instantiated, or None."""
+    for value in vars(loaded).values() if hasattr(loaded, "__dict__") else ():
+        if inspect.isclass(value) and issubclass(value, MemoryProvider) and not inspect.isabstract(value):
+            try:
+                return value()
+            except Exception as exc:  # noqa: BLE001 - a plugin's class; another one may work
+                logger.debug("memory provider class %s cannot be instantiated: %r", value.__name__, exc)
+    return None
+
+
+def probes_memory(manifest: PluginManifest) -> bool:
+    """Return whether a plugin's source asks its context for `register_memory_provider` to tell two loaders apart."""
+    if manifest.source == "entrypoint":
+        module = sys.modules.get(manifest.path.partition(":")[0].strip())
+        file = getattr(module, "__file__", None)
+        folder = Path(file).parent if file else None
+        only = Path(file) if file and Path(file).name != "__init__.py" else None
+    else:
+        folder, only = Path(manifest.path), None
+    if folder is None:
+        return False
+    for path in [only] if only is not None else sorted(folder.glob("*.py")):
+        try:
+            if path.stat().st_size <= MAX_SOURCE_BYTES and _PROBE.search(path.read_text("utf-8", "replace")):
+                return True
+        except OSError as exc:
+            logger.debug("%s cannot be read: %s", path, exc)
+    return False
+
+
+class HiddenFromProbes:
+    """A method of the general context that a plugin does not find if it asks for it to tell two loaders apart.
+
+    In 0.19.0 the general context had no `register_memory_provider`, and such a plugin registers its tools only where it
+    is missing.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+
+    def __get__(self, instance: PluginRegistrations | None, owner: type | None = None) -> Any:
+        """Return the method.
+
+        Raises:
+            AttributeError: the plugin of this context asks for it.
+        """
+        if instance is None:
+            return self._method
+        if instance.manifest.kind != "exclusive" and probes_memory(instance.manifest):
+            raise AttributeError("register_memory_provider")
+        return self._method.__get__(instance)
