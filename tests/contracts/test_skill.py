@@ -99,7 +99,7 @@ def test_no_path_leads_out_of_a_skill(start: Start, path: str) -> None:
     refused = view(start("skill"), f"{TEA}:taste", path)
 
     assert refused["success"] is False
-    assert "outside of the skill's directory" in refused["error"]
+    assert "outside the skill's directory" in refused["error"]
 
 
 def test_no_link_leads_out_of_a_skill_and_nothing_hidden_is_shown(home: Path, start: Start, tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_fields_that_cannot_be_read_are_passed_over_with_a_warning(
     write(home, "fine", description="yes")
 
     assert [s.name for s in host.skills.offered()] == ["deep", "fine"]
-    assert [m for m in caplog.messages if "deep" in m and "passed over" in m]
+    assert [m for m in caplog.messages if "deep" in m and "front matter ignored" in m]
 
 
 def test_commands_in_a_skill_run_only_where_the_operator_allows_it(home: Path, start: Start, tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_a_text_that_wants_to_take_over_is_logged_and_shown(
     caplog.set_level(logging.WARNING)
 
     assert view(host, "evil")["success"] is True
-    assert any("skill evil has a text that tries to change the agent's rules" in m for m in caplog.messages)
+    assert any("skill evil: text that tries to change the agent's rules" in m for m in caplog.messages)
 
 
 def test_the_tools_are_shown_where_there_is_a_skill(home: Path, start: Start) -> None:

@@ -56,11 +56,11 @@ class Agent(ConversationServices):
         Args:
             principal: the identity of the caller: `local`, `api_server`, or `PLATFORM:USER`. A new session belongs
                 to it.
-            parent: the session that delegated a task to this new one, a subagent's.
+            parent: the session that delegated a task to this new one, which is a subagent's.
             cwd: the working directory, resolved; None takes `AgentSettings.cwd`.
             subagent_policy: the limits of that subagent.
             after: the open session that this new one replaces (`Conversation.replace` follows).
-            toolsets: the toolsets whose tools the model is shown; None allows all that the operator enabled.
+            toolsets: the toolsets that the model is shown; None allows all that the operator enabled.
             session_id: None makes a new id; an unknown id starts a session of that id.
             history: the caller's own transcript, in place of the stored one.
             instructions: added to the system prompt of a new session.
@@ -125,7 +125,7 @@ class Agent(ConversationServices):
         Raises:
             UserError: the session has another principal.
         """
-        stored: StoredSession | None = await self.call_transcript("kept", session_id)
+        stored: StoredSession | None = await self.call_transcript("load", session_id)
         if stored is not None and stored.principal not in self.principals.visible_to(principal):
             raise session_denied(session_id, principal)
         return stored
@@ -133,7 +133,7 @@ class Agent(ConversationServices):
     async def release_memory(self) -> None:
         """Drop what idle sessions keep in memory; the store has all of it."""
         self.drop_caches()
-        await self.call_transcript("forget_read")
+        await self.call_transcript("drop_cache")
         await self.context_engines.end_idle({conversation.session_id for conversation in self.open_conversations})
         await self.visits.finalize_all("session_expired")
 
@@ -186,7 +186,10 @@ class Agent(ConversationServices):
 
 
 def _import_conversation() -> type[Conversation]:
-    """Import what a turn needs, in a worker: it takes 0.1 s, and a daemon does without it until its first turn."""
+    """Import what a turn needs, in a worker.
+
+    The import takes 0.1 s; a daemon does without it until its first turn.
+    """
     from hermes_agent.agent import compaction, compressor  # noqa: F401 - so that the loop does not wait for them
     from hermes_agent.agent.conversation import Conversation
     from hermes_agent.models import client  # noqa: F401 - as these

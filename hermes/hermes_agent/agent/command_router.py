@@ -1,6 +1,7 @@
-"""Resolve a line that begins with `/` in a conversation, and run its command. Source: plugin contract §7.2, §7.3.
+"""Command lines of a conversation: what a line that begins with `/` means, and how its command runs.
 
-First the agent's own commands and those of plugins, then skills, then, in the console, the only name that begins so.
+A name is looked up among the commands of the agent and of plugins, then among the skills. In the console the beginning
+of a name is enough if only one name begins so. Source: plugin contract §7.2, §7.3.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class RunSkill:
 
 @dataclass(frozen=True, slots=True)
 class UnknownCommand:
-    """It looks like a command, and the front end has none of that name. `known`: those that it has."""
+    """A command line with a name that the front end does not have. `known`: the names that it has."""
 
     name: str
     known: tuple[str, ...]
@@ -56,7 +57,7 @@ class CommandRouter:
     """Resolves and runs the command lines of a host.
 
     Attributes:
-        cwd: where tools work that a command calls, when the session is not open.
+        cwd: the working directory of tools that a command calls when its session is not open.
     """
 
     commands: CommandTable
@@ -71,7 +72,7 @@ class CommandRouter:
     async def resolve(
         self, line: str, *, where: Where, session_id: str, platform: str, prefixes: bool = False
     ) -> CommandCall | RunSkill | UnknownCommand | None:
-        """Return what the line asks for; None for a line that is no command.
+        """Return the meaning of a line, or None if it is no command.
 
         Args:
             where: the front end in which the line was written.
@@ -99,15 +100,15 @@ class CommandRouter:
         if text is not None:
             return RunSkill(text)
         why = self.commands.why_absent(name)
-        if why:  # answered as the command would be, in every front end
+        if why:  # every front end answers it like a command
             return CommandCall(SlashCommand(name, lambda raw_args: f"/{name} is not there: {why}"), arguments)
-        shown = parse_command(redactor.mask_known(line))  # before it lost its capitals
+        shown = parse_command(redactor.mask_known(line))  # a secret is known in its own case only
         return UnknownCommand(
             MASK if shown is None else shown[0], tuple(each.name for each in self.commands.commands(where))
         )
 
     def scope(self, session_id: str, platform: str, approver: Approver, *, principal: str = LOCAL) -> CallScope:
-        """Return the scope of a command that runs while no turn does; messages that it injects wait for a turn.
+        """Return the scope of a command that runs outside a turn; messages that it injects wait for one.
 
         Args:
             principal: of the user who runs the command; tools that it calls show what that user may see.
@@ -124,15 +125,14 @@ class CommandRouter:
         )
 
     async def announce(self, called: CommandCall, scope: CallScope) -> None:
-        """Fire `pre_command`: the command is about to run, in the session of `scope`."""
+        """Call `pre_command` before a command runs in the session of `scope`."""
         hooks = self.hooks
         if not hooks.has("pre_command"):
             return
         keywords = {"command": called.command.name, "args": called.arguments}
         keywords |= {"session_id": scope.session_id, "platform": scope.platform}
-        token = current_scope.set(
-            scope
-        )  # tools that a callback calls, and messages that it injects, belong to this session
+        # tools that a callback calls, and messages that it injects, belong to this session
+        token = current_scope.set(scope)
         try:
             steps = hooks.steps("pre_command", dict(keywords))
             await self.bridge.run_steps(steps, shortest_s=hooks.shortest_s("pre_command"))

@@ -27,11 +27,11 @@ API_MODE = "chat_completions"
 MEMORY_S = 8.0
 """Time limit for the memory provider to say what must be kept."""
 UNDERCOUNT_RATIO = 3
-"""A reported usage is ignored if the text alone has this many times as many tokens by a rough count."""
+"""A reported usage is ignored if a rough count of the text alone is this many times higher."""
 DOUBT_RATIO = 1000
-"""Tokens below which the reported usage is not checked."""
+"""Tokens of text below which the reported usage is not checked."""
 HELD_WINDOWS = 4
-"""Context windows that are kept in memory for a model that truncates by itself; then half of that."""
+"""Context windows of messages that are kept in memory for a server that truncates; beyond that, half of them."""
 
 
 class _TokenCount:
@@ -79,7 +79,7 @@ class SessionCompaction:
         plugin: the plugin of the engine; "" for the built-in one.
         settings: the settings under `compression`.
         own_engine: returns a new built-in engine.
-        before: as `ContextEngines.before`.
+        before: returns what the memory provider wants to keep (`ContextEngines.before`).
         compacted: called after each compaction.
     """
 
@@ -112,11 +112,11 @@ class SessionCompaction:
         self._size: tuple[int, int] | None = None
         """Tokens of the last request, and those of the history at that time."""
         self._size_is_real = False
-        """`_size` is based on the usage of an answer, or on our count where that usage is implausible."""
+        """`_size` is based on the usage of an answer, or on the agent's count where that usage is implausible."""
         self._doubted = False
-        """The usage that this model reports is ignored: it was implausible once."""
+        """Whether the usage that this model reports is ignored, because it was implausible once."""
         self._not_below = 0
-        """The engine is called again from this number of tokens on: below, it could not help."""
+        """Tokens from which on the engine is called again; below that number it could not help."""
 
     # -- size --------------------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class SessionCompaction:
             return await self._compact(context, size, force=is_full)
         except UserError as exc:
             self._not_below = size + size // 10
-            logger.warning("the conversation was not made shorter: %s", exc)
+            logger.warning("compaction: failed: %s", exc)
             return f"The conversation gets long, and could not be made shorter: {exc.message}"
 
     async def shorten_after_overflow(
@@ -188,7 +188,7 @@ class SessionCompaction:
                 self.engine.update_from_response(counts)
 
     def _believed(self, context: TurnContext, tools: Sequence[dict[str, Any]], usage: Usage) -> int:
-        """Return the tokens of a request and its answer: as reported, or as counted if the report is far too low.
+        """Return the tokens of a request and its answer: the reported ones if they are plausible.
 
         Several local servers report a constant.
         """
@@ -199,12 +199,15 @@ class SessionCompaction:
                 return reported
             self._doubted, self._size = True, None  # earlier reports may be as wrong
             counted = self.size(context, tools)
-            said = "model %s of %s reported %d tokens for a request of about %d; what is counted here is used instead"
-            logger.warning(said, context.model.name, context.model.provider, reported, counted)
+            message = "model %s of %s: reported %d tokens for a request of about %d; the agent's own count is used"
+            logger.warning(message, context.model.name, context.model.provider, reported, counted)
         return max(reported, counted)
 
     async def _release(self, context: TurnContext, most: int, begun: Callable[[], int]) -> None:
-        """Keep at most the newest `most` tokens in memory, for a server that truncates; the store has all of them."""
+        """Keep at most the newest `most` tokens in memory, because the server truncates.
+
+        The store keeps all messages.
+        """
         if not self._counted.add(context.history.messages):
             self._size = None
         if self._counted.tokens <= most:
@@ -215,17 +218,17 @@ class SessionCompaction:
         begins = (
             at for at in range(start, len(context.history.messages)) if context.history.messages[at].role == "user"
         )
-        # the running turn is never cut, however long; a message that came during it is part of it
+        # the running turn is never cut; a message that came during it is part of it
         latest = begun()
         if latest < 0:
             places = range(len(context.history.messages) - 1, -1, -1)
             latest = next(at for at in places if at == 0 or context.history.messages[at].role == "user")
         start = min(next(begins, latest), latest)
         if start:
-            before, kept = self._counted.tokens, context.history.messages[start:]
-            origin = {new: new + start for new in range(len(kept))}
-            await context.history.replace(kept, origin, (before, rough_tokens(m.to_dict() for m in kept)))
-            logger.info("%d messages are held in memory no more; they are in the store", start)
+            before, newest = self._counted.tokens, context.history.messages[start:]
+            origin = {new: new + start for new in range(len(newest))}
+            await context.history.replace(newest, origin, (before, rough_tokens(m.to_dict() for m in newest)))
+            logger.info("history: %d messages released from memory; the store keeps them", start)
 
     async def compress_now(self, context: TurnContext, focus: str = "") -> str:
         """Shorten the history at the user's request; return the answer for the user.
@@ -266,12 +269,12 @@ class SessionCompaction:
             f"context engine: {self.engine.name}" + (f", of plugin `{self.plugin}`" if self.plugin else ""),
         ]
         if not self._settings.enabled:
-            lines.append("The conversation is not made shorter by itself (compression.enabled is false).")
+            lines.append("The conversation is not made shorter by itself (`compression.enabled` is false).")
         elif usage.threshold:
             count = (self.engine.get_status() or {}).get("compression_count") or 0
             lines.append(f"It is made shorter at {usage.threshold} tokens; {count} time(s) so far.")
         else:
-            lines.append("How much the model can see is not known here; `model.context_length` says it.")
+            lines.append("The context window of the model is unknown; set `model.context_length`.")
         return "\n".join(lines)
 
     def on_leave(self, messages: Messages) -> None:
@@ -281,12 +284,12 @@ class SessionCompaction:
 
     def fall_back(self, plugin: str, why: str) -> str:
         """Replace the engine of a plugin by the built-in one; return the notice for the user."""
-        logger.warning("the context engine of plugin `%s` is not used any more in this session: %s", plugin, why)
+        logger.warning("context engine of plugin `%s`: not used any more in this session: %s", plugin, why)
         self.engine, self.plugin, self._model = self._own_engine(), "", None
-        return f"The context engine of plugin `{plugin}` is not used in this session: {why}; the agent's own is."
+        return f"The context engine of plugin `{plugin}` is not used in this session: {why}. The built-in one is used."
 
     async def notify_engine(self, method: str, *args: Any, **keywords: Any) -> None:
-        """Call a method of the engine whose result does not matter."""
+        """Call a method of the engine and ignore its result."""
         try:
             await self._bridge.run(getattr(self.engine, method), *args, **keywords)
         except Exception as exc:  # noqa: BLE001 - a plugin's engine, and nothing depends on it
@@ -321,7 +324,7 @@ class SessionCompaction:
             due = due or context_engine.should_compress(engine, prompt_tokens=size, messages=messages, model=model)
             return bool(due and engine.has_content_to_compress(messages))
         except Exception as exc:  # noqa: BLE001 - a plugin's engine; the built-in one replaces it
-            self.fall_back(self.plugin, f"it could not say whether it is time: {exc!r}")
+            self.fall_back(self.plugin, f"its check whether to compress failed: {exc!r}")
             return False
 
     async def _compact(
@@ -330,7 +333,7 @@ class SessionCompaction:
         """Have the engine shorten the history, and use the result.
 
         Args:
-            force: the history must become shorter, at any price.
+            force: the history must become shorter, also without a summary.
             wanted: the user requested it.
 
         Raises:
@@ -346,7 +349,7 @@ class SessionCompaction:
         if wanted and self.plugin:
             offered["force"] = True
         given = [m.to_dict() for m in before]
-        offered["memory_context"] = await self._kept(context, given)
+        offered["memory_context"] = await self._memory_context(context, given)
         while True:
             try:
                 ask = partial(context_engine.compress, self.engine, list(given), **offered)
@@ -369,10 +372,8 @@ class SessionCompaction:
                 else notice.strip()
             )
         await context.history.replace(after, origin, (tokens_before, tokens_after))
-        self._counted, self._size = (
-            _TokenCount(),
-            None,
-        )  # an engine may keep the number of messages, and the last message
+        # not by a new count of the same object: an engine may keep the number of messages and the last one
+        self._counted, self._size = _TokenCount(), None
         left = max(tokens - tokens_before, 0) + tokens_after
         self._not_below = left + left // 4 if await self._is_time(context, left) else 0
         logger.info("compacted: %d messages became %d", len(before), len(after))
@@ -384,7 +385,7 @@ class SessionCompaction:
             f" {len(after)}, about {tokens_after}. What was said stays in the session's transcript."
         )
 
-    async def _kept(self, context: TurnContext, messages: Messages) -> str:
+    async def _memory_context(self, context: TurnContext, messages: Messages) -> str:
         """Return what the memory provider wants to keep, or "" after a time limit."""
         ask = self._before
         if ask is None:
@@ -392,7 +393,7 @@ class SessionCompaction:
         try:
             return await context.interrupt.run(self._bridge.run(ask, context.session.id, messages, deadline_s=MEMORY_S))
         except TimeoutError:
-            logger.warning("the memory provider did not say within %g seconds what is to be kept", MEMORY_S)
+            logger.warning("memory provider: no answer within %g s to what a compaction must keep", MEMORY_S)
             return ""
 
 

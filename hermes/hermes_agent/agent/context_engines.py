@@ -1,4 +1,4 @@
-"""The context engines of sessions: each session has its own, until it ends or was not used for long.
+"""The context engines of sessions: each session has one until it ends or is idle for long.
 
 Source: plugin contract §8.4.
 """
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 TOOLSET = "context_engine"
 MAX_SESSIONS_KEPT = 64
-"""Sessions whose engines are kept between two conversations."""
+"""Sessions that keep their engines between two conversations."""
 
 
 class SelectedEngine(NamedTuple):
@@ -40,7 +40,7 @@ class SelectedEngine(NamedTuple):
     """The engine of a plugin; None for the built-in one."""
     plugin: str = ""
     notice: str = ""
-    """Tells the user why it is not the engine that the config names."""
+    """For the user: why it is not the engine that the config names."""
 
 
 def _no_summary(prompt: str, max_tokens: int) -> str:
@@ -81,7 +81,7 @@ class ContextEngines:
         try:
             schemas = [_function(schema) for schema in chosen.engine.get_tool_schemas()]
         except Exception as exc:  # noqa: BLE001 - a plugin's engine, which is used without tools
-            logger.warning("context engine of plugin `%s`: get_tool_schemas() failed: %r", chosen.plugin, exc)
+            logger.warning("context engine of plugin `%s`: `get_tool_schemas` failed: %r", chosen.plugin, exc)
             return
         for schema in schemas:
             name = str(schema.get("name"))
@@ -100,7 +100,7 @@ class ContextEngines:
 
     async def end_idle(self, busy: Collection[str]) -> None:
         """End the engines of all sessions but the busy ones; a session that continues gets another engine."""
-        for session_id in [kept for kept in self._compactions if kept not in busy]:
+        for session_id in [each for each in self._compactions if each not in busy]:
             await self._end(session_id, self._compactions.pop(session_id))
 
     async def leave(self, session_id: str, history: Sequence[Message], *, is_final: bool) -> None:

@@ -67,7 +67,7 @@ class Conversation:
     is_cancelled_early: Callable[[], bool] = lambda: False
     """Returns whether the turn was interrupted before it started; its message is stored all the same."""
     notices: list[str] = field(default_factory=list)
-    """What the user is told with the next request."""
+    """Notices for the user that come with the next request."""
 
     def __post_init__(self, chosen: ChosenModel, requested_model: str | None, approver: Approver) -> None:
         services, session_id, settings = self.services, self.session_id, self.services.settings
@@ -154,7 +154,7 @@ class Conversation:
         return self.services.settings.max_turns if self.subagent_policy is None else self.subagent_policy.max_turns
 
     def resume(self, stored: StoredSession, sent: SentTexts | None) -> None:
-        """Continue a stored session. `sent`: its texts that the agent remembers."""
+        """Continue a stored session. `sent`: the sent texts that the agent remembers of it."""
         history = self._history
         history.system_prompt, history.messages = stored.system_prompt, stored.messages
         history.sent_texts = sent or SentTexts()
@@ -189,7 +189,7 @@ class Conversation:
     async def turn_once(
         self, content: Content, *, since: int, options: RequestOptions = NO_OPTIONS
     ) -> AsyncGenerator[TurnEvent, None]:
-        """Run a turn for a message that may have had one before a crash or an error; that turn is then resumed.
+        """Run the turn of a message, or resume it if it started before a crash or an error.
 
         A turn that was answered yields only `TurnFinished`, with the text since then.
 
@@ -221,10 +221,10 @@ class Conversation:
     async def resume_turn(
         self, *, since: int | None = None, options: RequestOptions = NO_OPTIONS
     ) -> AsyncGenerator[TurnEvent, None]:
-        """Resume the turn that a crash interrupted, at its step; without one (`unfinished_turns`) nothing happens.
+        """Resume the turn that a crash interrupted, at its step; without one the stream is empty.
 
-        A tool call of unknown result does not run again, unless its tool is declared idempotent: the model is told,
-        and the user by a `Notice`. If the answer was complete, only `TurnFinished` comes, with the whole text.
+        A tool call with an unknown result does not run again, unless its tool is declared idempotent. The model and the
+        user learn of it, the user by a `Notice`. If the answer was complete, only `TurnFinished` comes, with its text.
 
         Args:
             since: number of a message: a turn after it is resumed also if an error ended it; the text is all since.
@@ -331,7 +331,7 @@ class Conversation:
         return "on_session_resume" if is_first and not self.services.visits.was_left(self.session_id) else ""
 
     async def _unfinished_turns(self) -> list[UnfinishedTurn]:
-        """Return the turns that a crash interrupted; right after the session was opened the store is not asked."""
+        """Return the turns that a crash interrupted; right after opening the session none is searched."""
         is_complete, self._is_complete_until = time.monotonic() < self._is_complete_until, 0.0
         if is_complete or not (self._history.is_started and self.is_stored):
             return []

@@ -1,77 +1,75 @@
-"""What plugins say into a conversation from outside of it. Source: plugin contract §2.4.
+"""Injected messages: what plugins add to a conversation from outside. Source: plugin contract §2.4.
 
-A conversation in front of a person takes it at once: the running turn is interrupted, and this is said next. Any other
-session takes it up in its running turn, before the model is asked again, or else at its next turn.
+The console takes a message immediately: it interrupts the running turn, and the message starts the next one. Any other
+session adds it to the next model request of its running turn, or to its next turn.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Literal, Protocol
 
+from hermes_agent.core.caches import LruDict
+
 MAX_PENDING = 32
-"""Texts that may wait for one conversation."""
+"""Messages that may wait for one session."""
 MAX_SESSIONS = 512
-"""Sessions that are remembered; the one that was used longest ago is forgotten, with what waits for it."""
+"""Sessions that can get messages; the one opened longest ago is dropped, with its waiting messages."""
 
 PushResult = Literal["taken", "full", "nobody"]
 
 
 class PromptedFrontEnd(Protocol):
-    """A conversation with a person in front of it."""
+    """A front end in which a user reads one session: the console."""
 
     @property
     def session_id(self) -> str:
-        """The session that is in front now."""
+        """The session that the user sees."""
         ...
 
     def push(self, text: str) -> bool:
-        """Say this next; false when too much waits. From any thread."""
+        """Make the text the next user message, from any thread; return False if too many wait."""
         ...
 
 
 class InjectedMessages:
-    """The texts that wait, by session. Safe for threads."""
+    """Waiting messages by session. Safe for threads."""
 
     def __init__(self) -> None:
         self.front_end: PromptedFrontEnd | None = None
-        """The interactive terminal, while there is one."""
+        """The console, while it runs."""
         self.on_push: Callable[[str], None] | None = None
-        """Told the session for which something waits, from any thread: a chat answers it without being asked."""
+        """Called with the session that gets a message, from any thread: the gateway starts a turn for it."""
         self.on_open: Callable[[str], None] | None = None
         """Called with each session that is opened for the first time, from any thread."""
-        self._pending: OrderedDict[str, list[str]] = OrderedDict()
+        self._pending: LruDict[str, list[str]] = LruDict(MAX_SESSIONS)
         self._lock = threading.Lock()
 
     def open(self, session_id: str) -> None:
-        """Let texts wait for a session from now on."""
+        """Accept messages for a session from now on."""
         with self._lock:
             is_new = session_id not in self._pending
-            self._pending.setdefault(session_id, [])
-            self._pending.move_to_end(session_id)
-            while len(self._pending) > MAX_SESSIONS:
-                self._pending.popitem(last=False)
+            self._pending.use(session_id, list)
         if is_new and self.on_open is not None:
             self.on_open(session_id)
 
     def is_open(self, session_id: str) -> bool:
-        """Return whether a text for a session would be taken by this process."""
+        """Return whether this process takes messages for a session."""
         front = self.front_end
         with self._lock:
             return session_id in self._pending or (front is not None and session_id in ("", front.session_id))
 
     def close(self, session_id: str) -> None:
-        """Forget a session that has no next turn, and what waits for it."""
+        """Drop a session that has no next turn, with its waiting messages."""
         with self._lock:
             self._pending.pop(session_id, None)
 
     def push(self, text: str, session_id: str) -> PushResult:
-        """Leave a text for a session, from any thread.
+        """Add a message to a session, from any thread.
 
         Args:
-            session_id: empty means the conversation in front of the person.
+            session_id: "" means the session of the console.
         """
         front = self.front_end
         if front is not None and session_id in ("", front.session_id):
@@ -88,12 +86,12 @@ class InjectedMessages:
         return "taken"
 
     def has_pending(self, session_id: str) -> bool:
-        """Say whether something waits for a session."""
+        """Return whether messages wait for a session."""
         with self._lock:
             return bool(self._pending.get(session_id))
 
     def take(self, session_id: str) -> list[str]:
-        """Return what waits for a session, in its order, and forget it."""
+        """Return the waiting messages of a session in their order, and remove them."""
         with self._lock:
             waiting = self._pending.get(session_id)
             if not waiting:

@@ -1,7 +1,7 @@
-"""One model request: its middleware, its retries and fallbacks, the stream of its answer, and its hooks.
+"""One model request: middleware, retries and fallbacks, the stream of the answer, and hooks.
 
 Callbacks of `llm_execution` middleware run in a worker. When the innermost one calls `next_call`, that worker waits
-while the core loop streams: text reaches the reader as it comes, the callback gets the whole response at its end.
+while the core loop streams. Text reaches the reader as it comes; the callback gets the whole response at its end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MiddlewareStream:
 
     Attributes:
         send: sends a request to the model.
-        keywords: the keywords of the callbacks beside the request.
+        keywords: the additional keywords of the callbacks.
         original: the request as keywords, before request middleware.
     """
 
@@ -70,12 +70,12 @@ class MiddlewareStream:
     _request_task: asyncio.Task[Any] | None = None
 
     async def stream(self) -> AsyncGenerator[ModelDelta, None]:
-        """Yield the answer: that of the model as it comes, or the one of the callbacks in one piece.
+        """Yield the answer: the model's as it comes, or the one of the callbacks in one piece.
 
-        Streamed text is not taken back when a callback answers otherwise; the `ModelAnswer` counts.
+        Streamed text stays when a callback returns another answer; the `ModelAnswer` counts.
 
         Raises:
-            ModelError: the model could not answer, or the callbacks returned something else than an answer.
+            ModelError: the model could not answer, or the callbacks did not return an answer.
         """
         work = asyncio.ensure_future(self.bridge.run(self._work))
         work.add_done_callback(lambda _: self._items.put_nowait(None))
@@ -167,7 +167,7 @@ class ModelStep:
     _is_continuation: bool = False
     """Whether the request continues an answer that broke off."""
     _plugins: dict[str, None] = field(default_factory=dict)
-    """Plugins whose middleware changed the request."""
+    """Plugins that changed the request with middleware."""
     began_at: float = 0.0
     """Time of the request, in seconds since the epoch."""
 
@@ -175,43 +175,42 @@ class ModelStep:
         self.attempts = RequestAttempts(self.context.model.chosen, self.context.settings.api_max_retries, self._refusal)
 
     async def ask(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | RetryNotice, None]:
-        """Send requests until there is an answer, and yield it as it comes; one that breaks off is continued.
+        """Send requests until one is answered, and yield the answer; an answer that breaks off is continued.
 
         Raises:
             ModelError: no model could answer.
             Interrupted: the turn was interrupted.
         """
         self.id, self.began_at = new_id("req"), time.time()
-        attempts, said = self.attempts, ""
+        attempts, streamed = self.attempts, ""
         self._request = request
-        if (told := attempts.start_notice()) and self.context.model.announced_fallback != (
-            who := (attempts.first, attempts.chosen)
-        ):
-            self.context.model.announced_fallback = who  # once, and not for each request
-            logger.warning("%s", told)
-            yield RetryNotice(told)
+        fallback = (attempts.first, attempts.chosen)
+        if (notice := attempts.start_notice()) and self.context.model.announced_fallback != fallback:
+            self.context.model.announced_fallback = fallback  # once, and not for each request
+            logger.warning("%s", notice)
+            yield RetryNotice(notice)
         while True:
-            stitch, before = Continuation(said), attempts.chosen
-            asked, self._is_continuation = attempts.request(request), bool(said)
-            if said:
-                asked = replace(asked, messages=continuation_messages(asked.messages, said))
+            stitch, before = Continuation(streamed), attempts.chosen
+            asked, self._is_continuation = attempts.request(request), bool(streamed)
+            if streamed:
+                asked = replace(asked, messages=continuation_messages(asked.messages, streamed))
             try:
                 await self.context.warm_up(before.client)
                 async with contextlib.aclosing(await self._once(asked)) as items:
                     async for item in items:
                         text = stitch.feed(item.text) if isinstance(item, TextPart) else stitch.flush()
                         if text:
-                            said += text
+                            streamed += text
                             yield TextPart(text)
                         if isinstance(item, ModelAnswer):
                             self.context.history.record.add_answered(
                                 self.context.turn_id, self.number, self._wrappers()
                             )
-                            yield _with_earlier_text(item, said) if asked.messages is not request.messages else item
+                            yield _with_earlier_text(item, streamed) if asked.messages is not request.messages else item
                             return
             except ModelError as exc:
                 if text := stitch.flush():
-                    said += text
+                    streamed += text
                     yield TextPart(text)
                 wait_s = attempts.record_failure(exc)
                 await self._notify_failure(exc, asked, before, retryable=wait_s is not None)
@@ -286,7 +285,7 @@ class ModelStep:
             return from_keywords(changed, request), trace
         except ValueError as exc:
             plugins = ", ".join(dict.fromkeys(plugin for plugin, _ in middleware.listeners("llm_request")))
-            logger.warning("the request of llm_request middleware (%s) is not used: %s", plugins, exc)
+            logger.warning("llm_request middleware (%s): its request is ignored: %s", plugins, exc)
             return request, Trace()
 
     async def _observed(
@@ -299,17 +298,17 @@ class ModelStep:
         began = time.time()
         if context.hooks.has("pre_api_request"):
             await context.call_hook("pre_api_request", **self._before(request, body, shown, trace, began))
-        told = _StreamEvents(context.hooks, self._keywords())
+        observers = _StreamObservers(context.hooks, self._keywords())
         self.began_at = began
         try:
             async with contextlib.aclosing(self.context.interrupt.iterate(stream)) as items:
                 async for item in items:
-                    told.add(item)
+                    observers.add(item)
                     if isinstance(item, ModelAnswer) and context.hooks.has("post_api_request"):
                         await context.call_hook("post_api_request", **self._after(item, body, began))
                     yield item
         finally:
-            told.end()
+            observers.end()
 
     async def _notify_failure(
         self, error: ModelError, request: ModelRequest, asked: ChosenModel, *, retryable: bool
@@ -408,13 +407,13 @@ class ModelStep:
         }
 
 
-def _with_earlier_text(answer: ModelAnswer, said: str) -> ModelAnswer:
-    """Return the answer with the text that came before it broke off."""
-    return replace(answer, message=replace(answer.message, content=said))
+def _with_earlier_text(answer: ModelAnswer, streamed: str) -> ModelAnswer:
+    """Return the answer with the text of the attempts that broke off."""
+    return replace(answer, message=replace(answer.message, content=streamed))
 
 
-class _StreamEvents:
-    """Posts the events of a stream to observers, without waiting for them."""
+class _StreamObservers:
+    """Reports the stream of an answer to observers, without waiting for them."""
 
     def __init__(self, hooks: HookBus, keywords: dict[str, Any]) -> None:
         self._hooks = hooks
@@ -437,7 +436,7 @@ class _StreamEvents:
         self._chars += len(item.text)
 
     def end(self) -> None:
-        """Post the end once, if anything came."""
+        """Report the end once, if the stream had begun."""
         if self._begun:
             self._begun = False
             keywords = {"chars": self._chars, "finish_reason": self._finish_reason, "completed": self._ended}

@@ -1,8 +1,8 @@
-"""A stored session once more, offline: its turns are run again over what the journal has, and each request is compared.
+"""Replay of a stored session: its turns run again offline, and its requests are compared.
 
-The model's answers, the results of tools and the shorter forms of the session are those of the store; no model is asked
-and no tool runs. What is compared is the digest of what each provider was sent. A request that a plugin changed cannot
-come out the same; it is compared as it was before that, and said to be changed.
+The answers of the model, the results of tools and the compacted histories come from the store; no model is called and
+no tool runs. The comparison uses the digest of each request that was sent. A request that a plugin changed is compared
+in its form before that change, and reported as changed.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ NO_LIMIT = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What became of one turn."""
+    """The comparison of one turn."""
 
     turn_id: str
     requests: int
-    """Those that were sent then."""
+    """Number of requests that were sent."""
     differing: tuple[int, ...] = ()
-    """Which of them are not the same now, from 1."""
+    """Numbers, from 1, of the requests that differ in the replay."""
     changed: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    """Which of them plugins changed before they were sent, and which plugins; the same but for that."""
+    """Numbers of the requests that plugins changed before they were sent, with the plugins; otherwise equal."""
     unknown: tuple[int, ...] = ()
-    """Of which it was not written down what was sent: the same as far as the agent made them."""
+    """Numbers of the requests without a record of what was sent; equal as the agent made them."""
     problem: str = ""
-    """Why it could not be compared."""
+    """Why the turn could not be compared, or ""."""
 
     def __str__(self) -> str:
         if self.problem:
@@ -61,14 +61,14 @@ class ReplayResult:
         by_plugins: dict[tuple[str, ...], list[int]] = {}
         for number, plugins in self.changed:
             by_plugins.setdefault(plugins, []).append(number)
-        said = [f"not the same: request {_join_numbers(self.differing)}"] if self.differing else []
-        said += [
+        parts = [f"not the same: request {_join_numbers(self.differing)}"] if self.differing else []
+        parts += [
             f"changed by plugin {', '.join(plugins)}: request {_join_numbers(numbers)}"
             for plugins, numbers in by_plugins.items()
         ]
         if self.unknown:
-            said.append(f"the same but for what plugins may have changed: request {_join_numbers(self.unknown)}")
-        return "; ".join(said) or "the same"
+            parts.append(f"the same but for what plugins may have changed: request {_join_numbers(self.unknown)}")
+        return "; ".join(parts) or "the same"
 
 
 def _join_numbers(numbers: Sequence[int]) -> str:
@@ -76,23 +76,23 @@ def _join_numbers(numbers: Sequence[int]) -> str:
 
 
 async def replay_session(transcript: Transcript, session_id: str) -> list[ReplayResult]:
-    """Run the turns of a session again and return what became of each, in their order."""
+    """Run the turns of a session again, and return a comparison for each."""
     prompt = transcript.system_prompt(session_id) or ""
     return [await _replay_turn(transcript, turn, prompt) for turn in transcript.turns(session_id)]
 
 
-FORM_GONE = "what stood before it is there in a shorter form alone"
+NOT_STORED = "the history before it is stored in a compacted form only"
 
 
 async def _replay_turn(transcript: Transcript, turn: StoredTurn, prompt: str) -> ReplayResult:
-    before, forms = transcript.history_before(turn), _load_forms(transcript, turn)
-    if before is None or forms is None:
-        return ReplayResult(turn.id, len(turn.requests), problem=FORM_GONE)
-    said = transcript.messages(turn.session_id, after=turn.before, upto=turn.upto)
-    first = next((i for i, m in enumerate(said) if m.role == "assistant"), len(said))
+    before, compactions = transcript.history_before(turn), _load_compactions(transcript, turn)
+    if before is None or compactions is None:
+        return ReplayResult(turn.id, len(turn.requests), problem=NOT_STORED)
+    messages = transcript.messages(turn.session_id, after=turn.before, upto=turn.upto)
+    first = next((i for i, m in enumerate(messages) if m.role == "assistant"), len(messages))
     if not first:
-        return ReplayResult(turn.id, len(turn.requests), problem="nobody said anything in it")
-    client = _RecordedClient(said[first:], turn, forms)
+        return ReplayResult(turn.id, len(turn.requests), problem="it has no user message")
+    client = _RecordedClient(messages[first:], turn, compactions)
     bridge = Bridge()
     agent = _make_agent(client, turn, bridge)
     try:
@@ -101,27 +101,30 @@ async def _replay_turn(transcript: Transcript, turn: StoredTurn, prompt: str) ->
         )
         conversation.system_prompt, conversation.history = prompt, before
         client.conversation = conversation
-        for message in said[: first - 1]:
+        for message in messages[: first - 1]:
             client.push(message.text)
-        known = dict(enumerate(m.text for m in said if m.role == "tool"))
-        # the answers are used up where the stored turn failed or was cut off
+        known = dict(enumerate(m.text for m in messages if m.role == "tool"))
+        # no answer is left where the stored turn failed or was interrupted
         with contextlib.suppress(ModelError):
-            await fold(conversation.turn(said[first - 1].content, known=known))
+            await fold(conversation.turn(messages[first - 1].content, known=known))
     finally:
         await agent.aclose()
         bridge.close()
     return _compare(turn, client)
 
 
-def _load_forms(transcript: Transcript, turn: StoredTurn) -> dict[int, list[Message]] | None:
-    """Return by number of a request the shorter form that took the history's place before it; None: one is gone."""
+def _load_compactions(transcript: Transcript, turn: StoredTurn) -> dict[int, list[Message]] | None:
+    """Return the compacted histories by number of the request that was first sent after each.
+
+    None if one is not stored any more.
+    """
     found: dict[int, list[Message]] = {}
-    form = turn.compaction
+    number = turn.compaction
     for request in turn.requests:
         note = turn.sent.get(request.number)
-        if note is None or note.compaction == form:
+        if note is None or note.compaction == number:
             continue
-        form, shorter = note.compaction, transcript.form(note.compaction)
+        number, shorter = note.compaction, transcript.compaction(note.compaction)
         if shorter is None:
             return None
         found[request.number] = shorter
@@ -144,7 +147,7 @@ def _compare(turn: StoredTurn, client: _RecordedClient) -> ReplayResult:
 
 
 def _make_agent(client: _RecordedClient, turn: StoredTurn, bridge: Bridge) -> Agent:
-    """Return an agent that shows the tools of then and has the answers of then."""
+    """Return an agent with the stored tools and the stored answers."""
     tools, hooks = ToolRegistry(), HookBus(bridge.wait_plugin)
     for definition in turn.definitions:
         function = definition["function"]
@@ -154,7 +157,7 @@ def _make_agent(client: _RecordedClient, turn: StoredTurn, bridge: Bridge) -> Ag
         settings=AgentSettings(
             max_turns=turn.answer_count - 1 if last_without else NO_LIMIT, notice_after=0, end_after=0, cwd=Path("/")
         ),
-        choose_model=lambda wish: ChosenModel(client, turn.model),
+        choose_model=lambda requested: ChosenModel(client, turn.model),
         tools=tools,
         toolsets=Toolsets(tools),
         prompt_builder=SystemPromptBuilder(tools),
@@ -187,8 +190,8 @@ class _RecordedEngines(ContextEngines):
         self._client = client
 
     async def for_session(self, context: TurnContext) -> SessionCompaction:
-        """Return the compaction; before a request the history takes the form that it had then."""
-        self._client.take_form()
+        """Return the compaction, after the history has the form that it had at the next request."""
+        self._client.restore_history()
         return await super().for_session(context)
 
 
@@ -196,18 +199,18 @@ class _ReplayedRequest(NamedTuple):
     """A request of the replay."""
 
     digest: str
-    """Like `RequestNote.digest`."""
+    """As in `RequestRecord`."""
     sent: str
-    """Like `SentNote.digest`, to the model of then."""
+    """As in `SentRecord`, for the model that was used."""
 
 
 @dataclass(slots=True)
 class _RecordedClient:
-    """Gives the answers of then. `said`: the turn from its first answer on."""
+    """A model client that returns the stored answers. `recorded`: the turn from its first answer on."""
 
     recorded: Sequence[Message]
     turn: StoredTurn
-    forms: Mapping[int, list[Message]]
+    compactions: Mapping[int, list[Message]]
     requests: list[_ReplayedRequest] = field(default_factory=list)
     conversation: Any = None
     """The conversation of the replay."""
@@ -220,56 +223,56 @@ class _RecordedClient:
     _digest: RequestDigest = field(default_factory=RequestDigest)
 
     def push(self, text: str) -> None:
-        """Say something into the session."""
+        """Add an injected message to the session."""
         self.conversation.services.injected.push(text, self.conversation.session_id)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """Keep the digest of the request, and give the next answer."""
-        self._note(request, request.messages[1:])
-        while self._was_made_again():  # it was too long, or a crash came
-            self.take_form()
-            self._note(request, self.conversation.accepted_history())
+        """Record the digest of the request, and yield the next answer."""
+        self._record(request, request.messages[1:])
+        while self._was_repeated():  # it was too long, or a crash interrupted it
+            self.restore_history()
+            self._record(request, self.conversation.accepted_history())
         if self._at >= len(self.recorded):
             raise ModelError("refused", "there is no further answer in the transcript")
         answer = self.recorded[self._at]
         self._at += 1
         while self._at < len(self.recorded) and self.recorded[self._at].role != "assistant":
-            if self.recorded[self._at].role == "user":  # said while the turn ran
+            if self.recorded[self._at].role == "user":  # it came during the turn
                 self.push(self.recorded[self._at].text)
             self._at += 1
         yield ModelAnswer(answer, "tool_calls" if answer.tool_calls else "stop", Usage(), request.model)
 
-    def take_form(self) -> None:
-        """Let the history be the form that it had at the next request, where that was another one."""
-        if self.forms and len(self.requests) < len(self.turn.requests):
-            shorter = self.forms.get(self.turn.requests[len(self.requests)].number)
+    def restore_history(self) -> None:
+        """Give the history the compacted form that it had at the next request, if that form differs."""
+        if self.compactions and len(self.requests) < len(self.turn.requests):
+            shorter = self.compactions.get(self.turn.requests[len(self.requests)].number)
             if shorter is not None:
                 self.conversation.history = list(shorter)
 
-    def _was_made_again(self) -> bool:
+    def _was_repeated(self) -> bool:
         count = len(self.requests)
         note = self.turn.sent.get(self.turn.requests[count - 1].number) if count < len(self.turn.requests) else None
         return note is not None and not note.answered
 
-    def _note(self, request: ModelRequest, messages: Sequence[Message]) -> None:
+    def _record(self, request: ModelRequest, messages: Sequence[Message]) -> None:
         count = len(self.requests)
         note = self.turn.sent.get(self.turn.requests[count].number) if count < len(self.turn.requests) else None
         rest = (request.messages[0].text, digest_tools(request.tools)[0])
         digest = self._digest.digest((request.model, *rest), messages)
-        other = note.model if note is not None else ""  # somebody who stood in
+        other = note.model if note is not None else ""  # a fallback
         sent = digest if other in ("", request.model) else self._digest.digest((other, *rest), messages)
         self.requests.append(_ReplayedRequest(digest, sent))
 
     def is_priced(self, model: str) -> bool:
-        """Nobody is asked."""
+        """Return True: a replay costs nothing."""
         return True
 
     def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
-        """Nothing is sent."""
+        """Return None: a replay sends no option."""
         return None
 
     def warm_up(self) -> None:
-        """Nothing is imported."""
+        """Do nothing: a replay needs no import."""
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: a replay has no connection."""

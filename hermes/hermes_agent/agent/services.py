@@ -1,7 +1,7 @@
-"""What all conversations of a process share: settings, tools, memory, plugins, and the way to the store.
+"""What all conversations of a process share: settings, tools, memory, plugins, and the store.
 
-Waiting commits of all conversations are written together. Each statement releases the interpreter lock and waits for it
-again, and so does each hop between two threads: their number decides what many parallel turns cost.
+Waiting commits of all conversations are written together. Each statement and each change of thread releases the
+interpreter lock and waits for it again, so their number decides what many parallel turns cost.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from hermes_agent.agent.settings import AgentSettings, ChooseModel
 from hermes_agent.agent.system_prompt import SystemPromptBuilder
 from hermes_agent.contracts.model_client import ModelClient, ToolDefinitions
 from hermes_agent.contracts.tool import Effect
+from hermes_agent.core.caches import LruDict
 from hermes_agent.core.redaction import redactor
 from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.bus import AnswerSpill
@@ -95,14 +96,14 @@ def _resolve_futures(taken: list[_PendingCommit], written: asyncio.Future[list[E
 
 
 SENT_SESSIONS = 512
-"""Sessions whose sent texts are remembered; a dropped one costs a cache miss at the provider."""
+"""Sessions with remembered sent texts; a dropped one costs a cache miss at the provider."""
 
 MESSAGE_CACHES = 64
-"""Sessions whose `MessageCache` is kept."""
+"""Sessions with a `MessageCache`."""
 DEFINITION_CACHE = 64
-"""Selections of tools whose definitions are kept."""
+"""Selections of tools with cached definitions."""
 DEFINITIONS_FRESH_S = 1.0
-"""How long definitions are reused without a check; check functions of plugins run twice a minute anyway."""
+"""Seconds for which definitions are reused without a check; check functions of plugins run twice a minute."""
 
 
 class _OfferedTools(NamedTuple):
@@ -110,7 +111,7 @@ class _OfferedTools(NamedTuple):
 
     names: tuple[str, ...]
     named: frozenset[str]
-    """Tools whose toolset was named, where tool search is on."""
+    """Tools of toolsets that the config names; empty without tool search."""
     window: int
 
 
@@ -120,7 +121,7 @@ class _CachedDefinitions(NamedTuple):
     definitions: list[dict[str, Any]]
     shown_names: ToolDefinitions
     generation: int
-    """Of the registry."""
+    """Generation of the registry at that time."""
     made_at: float = 0.0
 
 
@@ -145,11 +146,11 @@ class ConversationServices:
     principals: Principals = field(default_factory=Principals)
     titles: TitleWriter | None = None
     search: ToolSearch | None = None
-    """Finds tools where there are more than a request should carry; None shows all of them."""
+    """Hides tools beyond a number and finds them for the model; None shows all of them."""
     provenance: TaintTracker | None = None
     """Tracks untrusted text; None tracks nothing."""
     discovered: Callable[[], Awaitable[None]] | None = None
-    """Waits a moment for tools that are discovered in the background (MCP servers), before a turn lists its tools."""
+    """Waits shortly for tools that MCP servers bring, before a turn lists its tools."""
 
     def __post_init__(self) -> None:
         self.visits = SessionLifecycle(self.hooks, self.bridge)
@@ -162,8 +163,8 @@ class ConversationServices:
         self._definitions: dict[_OfferedTools, _CachedDefinitions] = {}
         self._shown: tuple[Sequence[dict[str, Any]], str, str] | None = None
         """The tools that were shown last, with their digest."""
-        self._message_caches: OrderedDict[str, MessageCache] = OrderedDict()
-        self._sent: OrderedDict[str, SentTexts] = OrderedDict()
+        self._message_caches: LruDict[str, MessageCache] = LruDict(MESSAGE_CACHES)
+        self._sent: LruDict[str, SentTexts] = LruDict(SENT_SESSIONS)
         """By session: the messages that were sent with additions of plugins, for the provider's cached prefix."""
 
     def tools_digest(self, definitions: Sequence[dict[str, Any]]) -> tuple[str, str]:
@@ -185,22 +186,15 @@ class ConversationServices:
         """Return the cache of a session's messages, an empty one for a new session."""
         from hermes_agent.agent.transcript_writer import MessageCache
 
-        cache = self._message_caches.pop(session_id, None) or MessageCache()
-        self._message_caches[session_id] = cache
-        while len(self._message_caches) > MESSAGE_CACHES:
-            self._message_caches.popitem(last=False)
-        return cache
+        return self._message_caches.use(session_id, MessageCache)
 
     def forget_sent(self, session_id: str) -> None:
-        """Drop what `remember_sent` kept: the places of the messages, its keys, change."""
+        """Drop what `remember_sent` kept, because the indices of the messages change."""
         self._sent.pop(session_id, None)
 
     def remember_sent(self, session_id: str, sent: SentTexts) -> None:
         """Keep the sent texts of a session in memory, for the next conversation that resumes it."""
         self._sent[session_id] = sent
-        self._sent.move_to_end(session_id)
-        while len(self._sent) > SENT_SESSIONS:
-            self._sent.popitem(last=False)
 
     def sent_texts(self, session_id: str) -> SentTexts | None:
         """Return the sent texts of a session that are remembered, or None."""
@@ -214,9 +208,9 @@ class ConversationServices:
     def definitions(
         self, platform: str, toolsets: Collection[str] | None = None, withheld: Collection[str] = (), window: int = 0
     ) -> ToolDefinitions:
-        """Return the tools that a model is shown on a platform, sorted by name; calls check functions of plugins.
+        """Return the tools that a model is shown on a platform, sorted by name.
 
-        The same object is returned until something changes.
+        It calls check functions of plugins. The same object is returned until something changes.
 
         Args:
             toolsets: the toolsets that a task is limited to; None allows all that the operator enabled.
@@ -288,7 +282,7 @@ class ConversationServices:
             self._transcript = None
 
     async def unfinished_turns(self, session_id: str | None = None, since: int | None = None) -> list[UnfinishedTurn]:
-        """Return the turns that a crash interrupted, oldest first: of a session, or all (`journal.unfinished`).
+        """Return the turns that a crash interrupted, oldest first: those of a session, or all.
 
         A front end calls this at its start, opens each session for its principal and calls
         `Conversation.resume_turn`; a new message to such a session closes its turn instead. Turns that run, here or

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LISTED_SESSIONS = 10
 """Sessions that `/resume` lists."""
 SEARCHED_SESSIONS = 200
-"""Sessions whose titles are searched."""
+"""Sessions that `/resume TITLE` searches."""
 TITLE_CHARS = 100
 
 
@@ -138,8 +138,8 @@ async def _undo_turn(agent: Agent, session_id: str, put_back: Callable[[str], st
     async with contextlib.nullcontext() if conversation is None else conversation.between_turns():
         turn = await agent.call_transcript("last_turn", session_id)
         agent.forget_sent(session_id)
-        said = await agent.call_transcript("drop_last_turn", session_id)
-        if not said:
+        question = await agent.call_transcript("drop_last_turn", session_id)
+        if not question:
             return "There is nothing to forget."
         if conversation is not None:
             await conversation.reload_history()
@@ -147,7 +147,7 @@ async def _undo_turn(agent: Agent, session_id: str, put_back: Callable[[str], st
             files = await agent.bridge.run(put_back, turn)
         except (UserError, OSError) as error:  # of a full disk, for example: the turn is removed all the same
             files = f"The files stay as they are: {error}"
-    return f"Forgotten: {said[:100]}" + (f"\n{files}" if files else "")
+    return f"Forgotten: {question[:100]}" + (f"\n{files}" if files else "")
 
 
 def _usage(ledger: UsageLedger, raw_args: str) -> str:
@@ -159,10 +159,8 @@ def _usage(ledger: UsageLedger, raw_args: str) -> str:
         causes = ledger.totals_by("cause", session_id=session_id)
         if len(causes) > 1:
             lines += [f"  {cause}: {_describe_usage(spent)}" for cause, spent in causes.items()]
-    if scope is None or (scope.platform, scope.principal) == (
-        "cli",
-        LOCAL,
-    ):  # the usage of others is for the operator only
+    # the usage of other principals is for the operator only
+    if scope is None or (scope.platform, scope.principal) == ("cli", LOCAL):
         lines.append(f"Today, all sessions: {_describe_usage(ledger.totals(day=date.today().isoformat()))}")
     return "\n".join(lines)
 

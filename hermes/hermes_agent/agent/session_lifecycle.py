@@ -1,13 +1,12 @@
-"""The end of sessions (`on_session_finalize`, `on_session_reset`), and titles written after their first turn.
+"""Hooks at the end of sessions, and the titles that sessions get after their first turn.
 
-Source: contract §3.5.
+Source: plugin contract §3.5.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.runtime.bridge import Bridge
 
 BOUNDARY = "session_boundary"
-"""Reason to close a conversation whose session may continue: a request over HTTP is done."""
+"""Reason to close a conversation after which its session may continue, as after an HTTP request."""
 
 MAX_LEFT_SESSIONS = 512
 """Sessions over HTTP that are remembered between two requests; the least recent one expires."""
@@ -37,37 +36,37 @@ class SessionLifecycle:
     def __init__(self, hooks: HookBus, bridge: Bridge) -> None:
         self._hooks = hooks
         self._bridge = bridge
-        self._left: OrderedDict[str, str] = OrderedDict()
-        """Sessions whose caller may come back, with their platform; the most recent one is the last."""
+        self._left: dict[str, str] = {}
+        """Platforms of the sessions that may continue, by session; the most recent one is the last."""
 
     def was_left(self, session_id: str) -> bool:
         """Return whether the session was left in this process, and not finalized."""
         return session_id in self._left
 
     async def leave(self, session_id: str, platform: str) -> None:
-        """Remember a session whose caller may come back; the oldest beyond `MAX_LEFT_SESSIONS` expires."""
+        """Remember a session that may continue; the oldest beyond `MAX_LEFT_SESSIONS` is finalized."""
+        self._left.pop(session_id, None)
         self._left[session_id] = platform
-        self._left.move_to_end(session_id)
         while len(self._left) > MAX_LEFT_SESSIONS:
-            oldest, its_platform = self._left.popitem(last=False)
-            await self.finalize(oldest, its_platform, "session_expired")
+            oldest = next(iter(self._left))
+            await self.finalize(oldest, self._left[oldest], "session_expired")
 
     async def finalize(self, session_id: str, platform: str, reason: str, successor: str = "") -> None:
         """Call `on_session_finalize`."""
         self._left.pop(session_id, None)
-        word = _REASONS.get(reason, reason)
-        await self._fire("on_session_finalize", session_id, platform, word, session_id, successor)
+        reason = _REASONS.get(reason, reason)
+        await self._call("on_session_finalize", session_id, platform, reason, session_id, successor)
 
     async def reset(self, session_id: str, platform: str, old: str) -> None:
         """Call `on_session_reset`."""
-        await self._fire("on_session_reset", session_id, platform, "new_session", old, session_id)
+        await self._call("on_session_reset", session_id, platform, "new_session", old, session_id)
 
     async def finalize_all(self, reason: str = "shutdown") -> None:
         """Finalize the sessions that were left; a caller that comes back later starts again."""
         for session_id, platform in list(self._left.items()):
             await self.finalize(session_id, platform, reason)
 
-    async def _fire(self, hook: str, session_id: str, platform: str, reason: str, old: str, new: str) -> None:
+    async def _call(self, hook: str, session_id: str, platform: str, reason: str, old: str, new: str) -> None:
         if not self._hooks.has(hook):
             return
         keywords: dict[str, Any] = {
@@ -89,7 +88,7 @@ EXCERPT_CHARS = 500
 """Characters of each message that the model gets."""
 TITLE_PROMPT = (
     "Write a title for this conversation: at most six words, in its language, without quotation marks and without a"
-    " full stop. Answer with the title alone.\n\nUser: {said}\n\nAssistant: {answer}"
+    " full stop. Answer with the title alone.\n\nUser: {message}\n\nAssistant: {answer}"
 )
 
 
@@ -97,35 +96,37 @@ class TitleWriter:
     """Writes titles with the auxiliary model; no turn waits for it.
 
     Args:
-        answer: sends a request to the model of a side task: its name, a prompt, the longest answer in tokens.
-        wanted: returns whether titles are written (`auxiliary.title_generation.enabled`).
+        ask_auxiliary: sends a request to the model of an auxiliary task: its name, a prompt, tokens of the answer.
+        is_enabled: returns whether titles are written (`auxiliary.title_generation.enabled`).
     """
 
-    def __init__(self, bridge: Bridge, answer: Callable[[str, str, int], str], wanted: Callable[[], bool]) -> None:
+    def __init__(
+        self, bridge: Bridge, ask_auxiliary: Callable[[str, str, int], str], is_enabled: Callable[[], bool]
+    ) -> None:
         self._bridge = bridge
-        self._answer = answer
-        self._is_enabled = wanted
+        self._ask_auxiliary = ask_auxiliary
+        self._is_enabled = is_enabled
 
-    def is_due(self, history: Sequence[Message], said: str, answer: str) -> bool:
-        """Return whether a turn was the first one that can have a title. `said`: the user message."""
-        return bool(self._is_enabled() and answer and said) and sum(m.role == "user" for m in history) == 1
+    def is_due(self, history: Sequence[Message], message: str, answer: str) -> bool:
+        """Return whether a turn is the one after which the session gets its title."""
+        return bool(self._is_enabled() and answer and message) and sum(m.role == "user" for m in history) == 1
 
     def start(
-        self, session_id: str, said: str, answer: str, call_transcript: Callable[..., Coroutine[Any, Any, Any]]
+        self, session_id: str, message: str, answer: str, call_transcript: Callable[..., Coroutine[Any, Any, Any]]
     ) -> None:
         """Start writing the title of a session, in the present call scope."""
-        self._bridge.spawn(lambda: self._write(session_id, said, answer, call_transcript))
+        self._bridge.spawn(lambda: self._write(session_id, message, answer, call_transcript))
 
     def _write(
-        self, session_id: str, said: str, answer: str, call_transcript: Callable[..., Coroutine[Any, Any, Any]]
+        self, session_id: str, message: str, answer: str, call_transcript: Callable[..., Coroutine[Any, Any, Any]]
     ) -> None:
-        if self._bridge.wait_core(call_transcript("count_said", session_id)) > 1:
+        if self._bridge.wait_core(call_transcript("count_user_messages", session_id)) > 1:
             return  # after a compaction the history has one user message again
-        prompt = TITLE_PROMPT.format(said=said[:EXCERPT_CHARS], answer=answer[:EXCERPT_CHARS])
+        prompt = TITLE_PROMPT.format(message=message[:EXCERPT_CHARS], answer=answer[:EXCERPT_CHARS])
         try:
-            title = _clean_title(self._answer(TITLE_TASK, prompt, 200))
+            title = _clean_title(self._ask_auxiliary(TITLE_TASK, prompt, 200))
         except HermesError as exc:
-            logger.info("the session %s keeps its first line as title: %s", session_id, exc)
+            logger.info("session %s: keeps its first line as title: %s", session_id, exc)
             return
         if title:
             self._bridge.wait_core(call_transcript("set_title", session_id, title))

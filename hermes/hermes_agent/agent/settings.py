@@ -14,7 +14,7 @@ from hermes_agent.policy import SmartApproval
 from hermes_agent.sessions import UsageTotals
 
 REFUSE, WARN = "refuse", "warn"
-"""Values of `limits.unknown_price`, beside a price."""
+"""Values of `limits.unknown_price` that are no price."""
 PRICE_REMEDY = (
     "`limits.unknown_price` takes a price in dollars for a million tokens (0 for a model that costs nothing), or `warn`"
     " to go on without counting it; `hermes model list PROVIDER` fetches the prices of a provider that tells them."
@@ -24,7 +24,7 @@ JOB_PLATFORM = "cron"
 
 
 class UsageLimits(NamedTuple):
-    """Usage limits of the operator; 0 sets none. Tokens are input and output together, whatever caused them."""
+    """Usage limits of the operator; 0 sets none. Tokens count input and output, for any cause."""
 
     session_tokens: int = 0
     session_usd: float = 0.0
@@ -33,11 +33,11 @@ class UsageLimits(NamedTuple):
     day_tokens: int = 0
     day_usd: float = 0.0
     unknown_price: str | float = REFUSE
-    """How a cap in dollars treats a model without a known price: `refuse`, `warn`, or dollars a million tokens."""
+    """How a cap in dollars treats a model without a known price: `refuse`, `warn`, or dollars for a million tokens."""
 
     @property
     def price(self) -> float:
-        """Dollars a million tokens of requests whose price is unknown; 0 where the operator set none."""
+        """Dollars for a million tokens of requests without a known price; 0 if the operator set none."""
         return 0.0 if isinstance(self.unknown_price, str) else float(self.unknown_price)
 
     @property
@@ -52,7 +52,7 @@ def read_limits(settings: Mapping[str, Any]) -> UsageLimits:
 
 
 class UsageCap(NamedTuple):
-    """One usage limit, and the usage that counts for it (arguments of `Transcript.spent`)."""
+    """One usage limit, and the usage that counts for it (arguments of `Transcript.usage`)."""
 
     name: str
     subject: str
@@ -60,7 +60,7 @@ class UsageCap(NamedTuple):
     usd: float
     usage_filter: dict[str, str]
     price: float = 0.0
-    """Dollars a million tokens of requests whose price is unknown."""
+    """Dollars for a million tokens of requests without a known price."""
 
     def sentence(self, spent: UsageTotals) -> str:
         """Return the sentence that ends the turn when the cap is reached, or ""."""
@@ -149,12 +149,12 @@ class SubagentPolicy:
 
     id: str
     depth: int
-    """1 for a subagent whose parent is none."""
+    """1 for a subagent of a conversation that is no subagent."""
     max_turns: int
     withheld: frozenset[str]
     """Names of tools that it does not get."""
     account: str
-    """Id of the user's session, which pays for its model requests."""
+    """Id of the user's session, to which its model requests are charged."""
 
 
 class CompressionSettings(NamedTuple):

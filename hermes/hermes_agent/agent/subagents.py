@@ -1,8 +1,8 @@
-"""Subagents: conversations that work on delegated tasks. Source: plugin contract §3.6; docs/architecture.md.
+"""Subagents: conversations that work on delegated tasks.
 
 A subagent has a session and a budget of its own, the parent's principal, approver and working directory, and no tool
 that sends messages. It stops with its parent's turn. In the background it stops with its parent's conversation, and
-resumes with it, also in another process.
+resumes with it, also in another process. Source: plugin contract §3.6.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WITHHELD_TOOLS = frozenset({"clarify", "memory", "send_message", "cronjob"})
-"""Tools that send messages, or act later."""
+"""Tools that send messages, act later, or ask the user."""
 
 MAX_ATTEMPTS = 3
 """Processes in which background work may be interrupted before it is abandoned."""
@@ -147,9 +147,8 @@ class Subagents:
         for work in left:
             if work.id in self._attempts:
                 continue
-            self._attempts.add(
-                work.id
-            )  # at once: the start of the daemon and the opening of the session both come here
+            # before the first await: the start of the daemon and the opening of the session both get here
+            self._attempts.add(work.id)
             self._services.injected.open(work.session_id)
             if work.text:
                 self._notify_parent(work)
@@ -163,19 +162,21 @@ class Subagents:
 
         async def run() -> None:
             reports = await self._run(tasks, work.plan["sessions"], origin)
-            said = (
+            texts = (
                 f"Task {i}: {task.goal}\nStatus: {report.status}\n{report.summary}"
                 for i, (task, report) in enumerate(zip(tasks, reports, strict=True), 1)
             )
-            await self._end(work, "\n\n".join(said))
+            await self._end(work, "\n\n".join(texts))
 
         running = asyncio.ensure_future(run())
         self._background[running] = work
         self._attempts.add(work.id)
         running.add_done_callback(self._ended)
 
-    async def _end(self, work: Delegation, said: str) -> None:
-        text = f"[Sub-agents that you started in the background ({work.id}) have ended.]\n\n{mark_untrusted(said, '')}"
+    async def _end(self, work: Delegation, report: str) -> None:
+        text = (
+            f"[Sub-agents that you started in the background ({work.id}) have ended.]\n\n{mark_untrusted(report, '')}"
+        )
         await self._services.call_transcript("delegation_ends", work.id, text)
         self._notify_parent(work._replace(text=text))
 
@@ -183,14 +184,14 @@ class Subagents:
         self._attempts.add(work.id)
         if self._services.injected.push(work.text, work.session_id) != "taken":
             self._attempts.discard(work.id)
-            logger.warning("nobody takes the reports of %s now: its conversation is closed", work.id)
+            logger.warning("%s: its reports are not delivered now: the conversation is closed", work.id)
 
     def count_background(self, session_id: str) -> int:
         """Return the number of delegations of a session that run in the background."""
         return sum(work.session_id == session_id for work in list(self._background.values()))
 
     def cancel_background(self, session_id: str) -> None:
-        """Cancel what runs in the background for a conversation that is closed."""
+        """Cancel the background work of a conversation that is closed."""
         self._recovered.discard(session_id)
         for running, work in list(self._background.items()):
             if work.session_id == session_id:
@@ -207,7 +208,7 @@ class Subagents:
         if running.cancelled() or running.exception() is not None:
             self._attempts.discard(work.id)
         if not running.cancelled() and (error := running.exception()) is not None:
-            logger.error("sub-agents in the background failed: %s", error)
+            logger.error("background subagents: failed: %s", error)
 
     async def _origin(
         self, session_id: str, scope: CallScope | None, plan: Mapping[str, Any] | None = None
@@ -270,8 +271,8 @@ class Subagents:
             if origin.scope is not None and origin.scope.cancelled.is_set():
                 status, summary = "interrupted", "The turn was interrupted before it began."
             else:
-                said = task.goal if not task.context else f"{task.goal}\n\nContext:\n{task.context}"
-                end = await fold(child.turn_once(said, since=0))
+                message = task.goal if not task.context else f"{task.goal}\n\nContext:\n{task.context}"
+                end = await fold(child.turn_once(message, since=0))
                 status = "interrupted" if end is not None and end.reason == "interrupted" else "completed"
                 summary = "" if end is None else end.text
         except UserError as exc:
@@ -282,8 +283,8 @@ class Subagents:
         if len(summary) > self._settings.max_summary_chars:
             summary = summary[: self._settings.max_summary_chars] + "\n[cut: the whole is in the session]"
         seconds = time.monotonic() - began
-        told = {"child_summary": summary, "child_status": status, "duration_ms": round(seconds * 1000)}
-        await self._notify("subagent_stop", origin, child, task, **told)
+        outcome = {"child_summary": summary, "child_status": status, "duration_ms": round(seconds * 1000)}
+        await self._notify("subagent_stop", origin, child, task, **outcome)
         if self._services.memory is not None:
             self._services.memory.on_delegation(origin.session_id, task.goal, summary, child.session_id)
         return SubagentReport(

@@ -1,14 +1,13 @@
-"""Files that the system prompt of a new session takes in: `SOUL.md` of the home, and the project's instructions.
+"""The system prompt of a session, with the text of `SOUL.md` and of the project's instruction files.
 
-Of a project one kind is taken, the first that is there: `.hermes.md` or `HERMES.md` (also in the folders above, up to
-the root of the git repository), `AGENTS.md`, `CLAUDE.md`, `.cursorrules` with `.cursor/rules/*.mdc`. What looks like an
-attempt to take the agent over is left out, and so is a link that leads out of the project: a repository that somebody
-else wrote must not have a private file read out to the model.
+A prompt is made when its session starts and stored with it, so that the provider's cached prefix holds. The instruction
+files of further folders therefore come with the result of the first tool call that names such a folder
+(`FolderInstructions`).
 
-The prompt of a session stays as it is: what the files of further folders say is told with the result of the first call
-that touches one (`FolderInstructions`).
-
-The system prompt. Made once when a session starts and kept with it, so that the provider's cached prefix holds.
+Of a project the first kind of file that exists is used: `.hermes.md` or `HERMES.md` (also in the folders above, up to
+the root of the git repository), `AGENTS.md`, `CLAUDE.md`, `.cursorrules` with `.cursor/rules/*.mdc`. A file that looks
+like prompt injection is left out. So is a link out of the project: an untrusted repository must not make the agent send
+a private file to the model.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from hermes_agent.system.files import hold_directory, open_beneath
 from hermes_agent.tools import ToolRegistry
 
 MAX_CHARS = 20_000
-"""Characters of one file that are taken in; of a longer one its head and its tail."""
+"""Characters of one file; a longer one keeps its head and its tail."""
 _MAX_FOLDER_CHARS = 8000
-"""Of a file in a folder below."""
+"""The same for a file of a further folder."""
 _HEAD, _TAIL = 0.7, 0.2
 _MAX_BYTES = 4 * 1024 * 1024
 ReadFilter = Callable[[Path, str], str]
@@ -45,21 +44,21 @@ _KINDS = (("AGENTS.md", "agents.md"), ("CLAUDE.md", "claude.md"))
 
 
 class ContextFile(NamedTuple):
-    """What was found."""
+    """The text of instruction files."""
 
     text: str = ""
     notices: tuple[str, ...] = ()
-    """What the person is told: files that were left out, and why."""
+    """Notices for the user about files that were left out."""
 
 
 def load_identity(home: Path) -> ContextFile:
-    """Return who the agent is to be, by `SOUL.md` of the home; empty where it says nothing."""
+    """Return the identity of the agent from `SOUL.md` of the home; empty without one."""
     path = home / "SOUL.md"
     return _texts([path], path.parent, within=None) if path.is_file() else ContextFile()
 
 
 def load_project_context(cwd: Path, take: ReadFilter = _masked) -> ContextFile:
-    """Return the project's instructions as a section of the prompt; `take`: the border that results of tools pass."""
+    """Return the section of the project's instructions. `take`: masks and tracks the text of a file."""
     root = _root_of(cwd)
     for paths in _candidates(cwd, root):
         found = _texts(paths, cwd, within=root, take=take)
@@ -72,12 +71,12 @@ def load_project_context(cwd: Path, take: ReadFilter = _masked) -> ContextFile:
 
 
 def _instructions_in(folder: Path, root: Path, take: ReadFilter, *, but: str = "") -> ContextFile:
-    """Return what the first file of a folder says that has instructions.
+    """Return the text of the first instruction file of a folder.
 
     Args:
-        root: the top of the project.
-        take: the border that results of tools pass.
-        but: a file that the model has read itself.
+        root: the root of the project.
+        take: masks and tracks the text of a file.
+        but: a file that the model reads itself.
     """
     paths = _first(folder, (".hermes.md", "HERMES.md", *(name for names in _KINDS for name in names), ".cursorrules"))
     if not paths or paths[0].name == but:
@@ -86,7 +85,7 @@ def _instructions_in(folder: Path, root: Path, take: ReadFilter, *, but: str = "
 
 
 def _candidates(cwd: Path, root: Path) -> Iterator[list[Path]]:
-    """Yield the files of each kind that are there."""
+    """Yield the existing files of each kind."""
     for folder in (cwd, *cwd.parents):
         if own := _first(folder, (".hermes.md", "HERMES.md")):
             yield own
@@ -107,7 +106,7 @@ def _first(folder: Path, names: tuple[str, ...]) -> list[Path]:
 
 
 def _root_of(cwd: Path) -> Path:
-    """Return the top of the git repository, or `cwd` outside of one."""
+    """Return the root of the git repository, or `cwd` outside of one."""
     return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
 
 
@@ -119,11 +118,11 @@ def _texts(
     limit: int = MAX_CHARS,
     take: ReadFilter = _masked,
 ) -> ContextFile:
-    """Return the files' texts, each under its name where they are of a project.
+    """Return the texts of files; a file of a project gets its name as a heading.
 
     Args:
-        base: the names are told relative to it.
-        within: folder that they must be in, links followed; None asks nothing.
+        base: names are relative to it.
+        within: folder that must contain the files after links are followed; None allows any.
     """
     texts, notices = [], []
     for path in paths:
@@ -148,10 +147,10 @@ def _read(path: Path, within: Path | None) -> str:
     real = path.resolve(strict=True)
     if within is not None and not real.is_relative_to(within.resolve()):
         raise ValueError(f"it is a link out of the project, to {real}")
-    with hold_directory(str(real.parent), make=False) as folder:  # no link leads elsewhere meanwhile
+    with hold_directory(str(real.parent), make=False) as folder:  # a link that is put there now is not followed
         handle = open_beneath(folder, real.name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):  # a pipe would be waited for
+        if not stat.S_ISREG(os.fstat(handle).st_mode):  # reading a pipe would block
             raise ValueError("it is no plain file")
         return file.read(_MAX_BYTES).decode("utf-8", "replace").removeprefix("\ufeff")
 
@@ -167,27 +166,27 @@ def _fit_text(text: str, name: str, limit: int) -> str:
 ARGUMENTS = {"terminal": ("workdir",)} | dict.fromkeys(("patch", "read_file", "search_files", "write_file"), ("path",))
 """By tool: the arguments that name a file or a folder."""
 MAX_WORDS = 16
-"""Words of a command that are looked at."""
+"""Words of a command that are checked for paths."""
 MAX_CHECKED_PATHS = 4096
-# begins where a word does: otherwise the time for a word without a slash grows with the square of its length
+# anchored at the start of a word: otherwise the time for a word without a slash grows quadratically
 _WORD = re.compile(r"(?<![\w.@+~-])[\w.@+~-]*+/[\w./@+-]*|(?<=\bcd )[\w.@+-]+")
 _FOLDER_HEAD = "[The project's own instructions for {folder}, from a file there:]"
 
 
 class FolderInstructions:
-    """Reads the instruction files of folders when a tool call first names them. `cwd`: the working directory."""
+    """Reads the instruction files of folders when a tool call first names such a folder."""
 
     def __init__(self, cwd: Path) -> None:
         self._cwd = cwd
-        self._asked: set[str] = set()
-        self._looked: set[Path] = set()
+        self._named: set[str] = set()
+        self._checked: set[Path] = set()
         self._lock = threading.Lock()
 
     def forget(self) -> None:
         """Read the instructions of every folder again when a call names it."""
         with self._lock:
-            self._asked.clear()
-            self._looked.clear()
+            self._named.clear()
+            self._checked.clear()
 
     def new_paths(self, tool: str, arguments: Mapping[str, Any]) -> list[str]:
         """Return the paths that a call names and no earlier one did."""
@@ -196,17 +195,17 @@ class FolderInstructions:
         words = [arguments.get(name) for name in ARGUMENTS[tool]]
         if tool == "terminal":
             words += _WORD.findall(str(arguments.get("command") or ""))[:MAX_WORDS]
-        found = [word for word in words if isinstance(word, str) and word and word not in self._asked]
-        if len(self._asked) < MAX_CHECKED_PATHS:
-            self._asked.update(found)
+        found = [word for word in words if isinstance(word, str) and word and word not in self._named]
+        if len(self._named) < MAX_CHECKED_PATHS:
+            self._named.update(found)
         return found
 
-    def load_instructions(self, paths: Iterable[str], said: Iterable[str], take: ReadFilter) -> ContextFile:
-        """Return what the folders on the way to some files say that was not told in this session; in a worker.
+    def load_instructions(self, paths: Iterable[str], results: Iterable[str], take: ReadFilter) -> ContextFile:
+        """Return the instructions of the folders above some files that are new to the session; in a worker.
 
         Args:
-            said: the results that the model sees.
-            take: the border that results of tools pass: the text of a file as the model may have it.
+            results: the tool results that the model sees.
+            take: masks and tracks the text of a file.
         """
         texts: list[str] = []
         notices: list[str] = []
@@ -216,22 +215,22 @@ class FolderInstructions:
                 head = _FOLDER_HEAD.format(folder=folder)
                 found = _instructions_in(folder, root, take, but=own)
                 notices += found.notices
-                if found.text and not any(head in text for text in said):
+                if found.text and not any(head in text for text in results):
                     texts.append(f"\n\n{head}\n\n{found.text}")
         return ContextFile("".join(texts), tuple(notices))
 
     def _fresh(self, path: str, root: Path, cwd: Path) -> list[tuple[Path, str]]:
-        """Return the folders to look into, the outermost first, each with the name of the file that was read there."""
+        """Return the folders to read, outermost first, each with the file that the call names in it."""
         try:
             place = (cwd / Path(path).expanduser()).resolve()
             folder = place if place.is_dir() else place.parent
             inside = folder.is_dir() and folder.is_relative_to(root)
-        except (OSError, ValueError, RuntimeError):  # no such name, no such person's home
+        except (OSError, ValueError, RuntimeError):  # an invalid name, or the home of an unknown user
             return []
-        way = [f for f in (folder, *folder.parents) if f.is_relative_to(root) and not cwd.is_relative_to(f)]
+        above = [f for f in (folder, *folder.parents) if f.is_relative_to(root) and not cwd.is_relative_to(f)]
         with self._lock:
-            fresh = [f for f in reversed(way) if f not in self._looked] if inside else []
-            self._looked.update(fresh)
+            fresh = [f for f in reversed(above) if f not in self._checked] if inside else []
+            self._checked.update(fresh)
         return [(f, place.name if f == place.parent else "") for f in fresh]
 
 
@@ -248,7 +247,7 @@ _CONDUCT = (
 )
 
 SkillsIndex = Callable[[str, Collection[str], Collection[str]], str]
-"""Returns what the system prompt says about skills, for a platform, the tools that are shown, and their toolsets."""
+"""Returns the section about skills for a platform, the tools that the model is shown, and their toolsets."""
 
 
 class SystemPrompt(NamedTuple):
@@ -256,7 +255,7 @@ class SystemPrompt(NamedTuple):
 
     text: str
     notices: tuple[str, ...] = ()
-    """What the person is told about it."""
+    """Notices for the user about files that were left out."""
 
 
 def compose_system_prompt(
@@ -275,14 +274,14 @@ def compose_system_prompt(
     """Return the prompt of a new session.
 
     Args:
-        platform: where the conversation takes place: a key of `PLATFORM_HINTS`, or another front door's name.
-        identity: who the agent is; empty for the agent's own words.
-        hint: what is said about the platform; None takes that of `PLATFORM_HINTS`.
-        skills: the index of the skills; empty without any.
+        platform: platform of the session: a key of `PLATFORM_HINTS`, or another name.
+        identity: the identity of the agent; "" takes the built-in one.
+        hint: the section about the platform; None takes that of `PLATFORM_HINTS`.
+        skills: the index of the skills; "" without any.
         context: the project's instructions.
-        memory: what is known from earlier sessions.
+        memory: the section of the memory.
         plugin_sections: the sections of plugins.
-        instructions: what the caller wants on top (a program's own system message); empty for none.
+        instructions: additions of the caller, such as the system message of an HTTP request.
     """
     parts = [
         f"{identity or _IDENTITY}\n{_CONDUCT}",
@@ -297,26 +296,26 @@ def compose_system_prompt(
     return "\n\n".join(p for p in parts if p)
 
 
-def platform_hint(platform: str, brought: str, setting: Any) -> str:
-    """Return what the prompt says about a platform.
+def platform_hint(platform: str, declared: str, setting: Any) -> str:
+    """Return the section of the prompt about a platform.
 
     Args:
-        brought: the platform's own `platform_hint`; empty when it has none.
-        setting: `platform_hints.<platform>`: a text is added; of a mapping `replace` stands in for the hint, and
-            `append` is added.
+        declared: the `platform_hint` that the platform declares, or "".
+        setting: `platform_hints.<platform>`: a text is appended; of a mapping `replace` replaces the hint, and
+            `append` is appended.
     """
     more: Mapping[str, Any] = setting if isinstance(setting, Mapping) else {"append": setting}
-    hint = str(more.get("replace") or brought or PLATFORM_HINTS.get(platform, ""))
+    hint = str(more.get("replace") or declared or PLATFORM_HINTS.get(platform, ""))
     return "\n".join(part.strip() for part in (hint, str(more.get("append") or "")) if part.strip())
 
 
 @dataclass(frozen=True, slots=True)
 class SystemPromptBuilder:
-    """Makes the prompts of a host's sessions. In a worker: it reads files and asks check functions of plugins.
+    """Makes system prompts, in a worker: it reads files and calls check functions of plugins.
 
     Attributes:
-        home: where `SOUL.md` is; None asks no file at all.
-        hint: what is said about a platform.
+        home: the folder of `SOUL.md`; None reads no file at all, neither there nor in the project.
+        hint: returns the section about a platform.
     """
 
     tools: ToolRegistry
@@ -328,7 +327,7 @@ class SystemPromptBuilder:
 
     @property
     def reads_files(self) -> bool:
-        """Whether files of home and project say something."""
+        """Whether the files of home and project are read."""
         return self.home is not None
 
     def build(
@@ -346,8 +345,8 @@ class SystemPromptBuilder:
 
         Args:
             shown: names of the tools that the model is shown.
-            session: what the sections of plugins are told about the session; None leaves them out.
-            take: the border that texts of the project pass.
+            session: facts about the session for the sections of plugins; None leaves them out.
+            take: masks and tracks the text of a file of the project.
         """
         notices: tuple[str, ...] = ()
         soul = context = ""

@@ -38,7 +38,7 @@ class _PendingCall:
 
 
 class ToolStep:
-    """The tool calls of one answer; in the end the history has a result for each, in the order of the calls.
+    """The tool calls of one answer. In the end the history has a result for each, in their order.
 
     Args:
         valid: the tools that the model was shown.
@@ -115,7 +115,7 @@ class ToolStep:
     async def _run(
         self, group: list[_PendingCall], following: list[_PendingCall]
     ) -> AsyncGenerator[_PendingCall, None]:
-        """Run calls in parallel; yield each when it has ended. The results are stored in the order of the calls."""
+        """Run calls in parallel and yield each at its end; results are stored in the order of the calls."""
         if len(group) == 1:
             group[0].outcome = await self._outcome(group[0], self._scope)
             await self._keep(group, following)
@@ -156,7 +156,7 @@ class ToolStep:
             for task in sorted(done, key=list(tasks).index):
                 try:
                     yield task.result()
-                except Interrupted:  # the others have the same second to end
+                except Interrupted:  # the other calls have the same grace period
                     interrupted = True
             if not done:
                 for task in sorted(pending, key=list(tasks).index):

@@ -1,4 +1,4 @@
-"""What a conversation stores, collected for one commit a step, and its history as a provider accepts it.
+"""What a conversation stores, in one commit for each step; and its history as a provider accepts it.
 
 A digest of each request is stored, so that a replay can tell whether its bytes are the same.
 """
@@ -34,7 +34,7 @@ class RequestDigest:
         """Return the digest of a request.
 
         Args:
-            head: model, system prompt and the digest of the tools; what else plugins changed.
+            head: model, system prompt, the digest of the tools, and other fields that plugins changed.
             messages: without the system prompt.
         """
         same = len(self._messages)
@@ -90,10 +90,10 @@ class TurnRecorder:
         self._step = SessionCommit(principal)
         self._digest = digest
         self._sent_digest = sent_digest
-        self._said: Sequence[Message] = ()
+        self._messages: Sequence[Message] = ()
         self._tools: tuple[Sequence[dict[str, Any]], str] = ((), "")
         """The tools of the last request as the agent made it, with their digest."""
-        self._asked = ""
+        self._request_digest = ""
         """Digest of the last request as the agent made it."""
         self._note: SentRecord | None = None
         """How that request was sent."""
@@ -118,18 +118,23 @@ class TurnRecorder:
         self._step.usage.append(note)
 
     def add_request(
-        self, turn_id: str, number: int, head: Sequence[str], tools: Sequence[dict[str, Any]], said: Sequence[Message]
+        self,
+        turn_id: str,
+        number: int,
+        head: Sequence[str],
+        tools: Sequence[dict[str, Any]],
+        messages: Sequence[Message],
     ) -> None:
         """Record a request that is about to be sent.
 
         Args:
             head: model and system prompt.
-            said: the messages, without the additions of plugins.
+            messages: the history without the additions of plugins.
         """
         if self._keep:
             shown, definitions = self._digest_tools(tools)
-            digest = self._asked = self._digest.digest((*head, shown), said)
-            self._said, self._tools, self._note = said, (tools, shown), None
+            digest = self._request_digest = self._digest.digest((*head, shown), messages)
+            self._messages, self._tools, self._note = messages, (tools, shown), None
             self.turn_record(turn_id).requests.append(RequestRecord(number, digest, shown, definitions))
 
     def add_sent(
@@ -138,19 +143,19 @@ class TurnRecorder:
         """Record a request in the form in which the provider gets it.
 
         Args:
-            changes: fields beside model, tools and messages that differ from the agent's own request.
+            changes: further fields, without model, tools and messages, that differ from the agent's own request.
             plugins: plugins that may have changed it.
         """
         if not self._keep:
             return
-        prompt, said = request.messages[0].text, list(request.messages[1:])
-        # not `self._digest_tools`, which takes tools that it has seen for stored
+        prompt, messages = request.messages[0].text, list(request.messages[1:])
+        # not `self._digest_tools`: it assumes that tools which it has seen are stored
         tools, shown = self._tools
         digest = shown if request.tools == tools else digest_tools(request.tools)[0]
         head = [request.model, prompt, digest, *([changes] if changes else ())]
-        chain = self._digest if said == self._said else self._sent_digest
-        note = SentRecord(number, chain.digest(head, said), request.model, tuple(plugins))
-        if note.digest == self._asked:
+        chain = self._digest if messages == self._messages else self._sent_digest
+        note = SentRecord(number, chain.digest(head, messages), request.model, tuple(plugins))
+        if note.digest == self._request_digest:
             note = note._replace(plugins=())
         self._note = self.turn_record(turn_id).sent[number] = note
 
@@ -235,7 +240,7 @@ def _parts(content: Content) -> list[dict[str, object]]:
 
 
 class SentTexts(dict[int, str]):
-    """Texts by index in the history, each sent in place of the content of that message: with additions of plugins."""
+    """Texts with additions of plugins, by index of the message that they are sent in place of."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -272,7 +277,7 @@ class MessageCache:
     """By index: a message and what is sent in its place."""
 
     def messages_to_send(self, history: Sequence[Message], texts: Mapping[int, str]) -> list[Message]:
-        """Return a history as a provider accepts it. `texts`: by index, what is sent as the content of a message."""
+        """Return a history as a provider accepts it. `texts`: content to send, by index of the message."""
         shown, count, injected = list(history), len(history), self._injected
         if len(injected) > len(texts):  # the history was made shorter
             self._injected = injected = {place: known for place, known in injected.items() if place in texts}
@@ -329,7 +334,7 @@ class History:
         self.record.add_message(message, usage)
 
     async def commit(self) -> None:
-        """Store what was collected: before other code runs, before a model request, and at the end of the turn.
+        """Store what was collected. Called before other code runs, before a request, and at the end of a turn.
 
         Raises:
             UserError: the id of this new session is taken by another principal.

@@ -1,4 +1,4 @@
-"""One turn: model steps and tool steps until the model is done, a limit is reached, or the user interrupts it."""
+"""One turn: model steps and tool steps until the model is done, a limit is reached, or an interrupt."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from hermes_agent.sessions import TURN, UsageRecord
 logger = logging.getLogger(__name__)
 
 TOO_LONG_TRIES = 3
-"""Requests of one step that may be too long."""
+"""Requests of one step that the provider may refuse as too long."""
 
 CUT_ANSWER = "[cut off: the limit of tokens for an answer was reached]"
-"""Stands in the transcript where an answer had nothing but calls that were cut."""
+"""Text in the transcript of an answer that had only calls, which were cut."""
 BUDGET_SPENT = (
     "You have used all tool calls of this turn. Answer now, without tools: say what you found and what is left to do."
 )
@@ -109,8 +109,8 @@ async def _track_answer(turn: TurnState) -> None:
     context = turn.context
     taint = context.taint
     if taint is not None and not context.session.is_stored:
-        said = [m.text for m in context.history.messages[turn.place() + 1 :] if m.role == "assistant" and m.text]
-        texts = [turn.text, *said, "".join(said), "\n\n".join(said)]
+        answers = [m.text for m in context.history.messages[turn.place() + 1 :] if m.role == "assistant" and m.text]
+        texts = [turn.text, *answers, "".join(answers), "\n\n".join(answers)]
         await context.bridge.run(taint.save_answer, context.session.id, texts)
 
 
@@ -195,7 +195,7 @@ async def _nudge(turn: TurnState, final_response: str) -> str:
 async def _fitted_step(
     turn: TurnState, engines: ContextEngines, tools: Any, reminder: str = ""
 ) -> AsyncGenerator[TextDelta | ModelAnswer | Notice, None]:
-    """Send a model request that fits the context window: compact the history before it, or after an overflow.
+    """Send a model request; compact the history before it, or after an overflow of the context window.
 
     A caller that brings its own history gets the error of a first request that is too long: it decides what to omit.
 
@@ -209,8 +209,8 @@ async def _fitted_step(
     context.notices.clear()
     for notice in notices:
         yield Notice(notice, "warning")
-    if told := await compaction.fit(context, tools, turn.place):
-        yield Notice(told)
+    if sentence := await compaction.fit(context, tools, turn.place):
+        yield Notice(sentence)
     for left in range(TOO_LONG_TRIES - 1, -1, -1):
         begun = False
         try:
@@ -224,10 +224,10 @@ async def _fitted_step(
         except ContextTooLong as exc:
             if begun or not left or (first and not context.session.is_stored):
                 raise
-            told = await compaction.shorten_after_overflow(context, tools, exc)
-            if not told:
+            sentence = await compaction.shorten_after_overflow(context, tools, exc)
+            if not sentence:
                 raise
-        yield Notice(told, "warning")
+        yield Notice(sentence, "warning")
 
 
 async def _model_step(
@@ -236,9 +236,9 @@ async def _model_step(
     """Send one model request; its answer is in the history when it is yielded."""
     context = turn.context
     turn.context.interrupt.check()
-    said, sent = context.history.accepted(), context.history.messages_to_send()
+    own, sent = context.history.accepted(), context.history.messages_to_send()
     if reminder:
-        said, sent = (repaired([*each, Message("user", reminder)]) for each in (said, sent))
+        own, sent = (repaired([*each, Message("user", reminder)]) for each in (own, sent))
     turn.requests += 1
     context.model.calls += 1
     await context.history.commit()
@@ -247,7 +247,7 @@ async def _model_step(
     if notice := _uncounted_notice(context):
         yield Notice(notice, "warning")
     context.history.record.add_request(
-        turn.id, turn.requests, (context.model.name, context.history.system_prompt), tools, said
+        turn.id, turn.requests, (context.model.name, context.history.system_prompt), tools, own
     )
     extra = {"reasoning_effort": effort} if (effort := context.model.chosen.reasoning_effort) else {}
     messages = [context.history.system_message(), *sent]
@@ -295,7 +295,7 @@ async def _reached_cap(context: TurnContext) -> str:
     """Return the sentence that ends the turn when a usage cap is reached, or ""."""
     caps = context.caps()
     for cap in caps:
-        if sentence := cap.sentence(await context.call_transcript("spent", **cap.usage_filter)):
+        if sentence := cap.sentence(await context.call_transcript("usage", **cap.usage_filter)):
             return sentence
     model = context.model
     return price_refusal(context.settings.limits, caps, model.chosen.client, model.name)
@@ -315,7 +315,7 @@ def _uncounted_notice(context: TurnContext) -> str:
 
 
 def _is_cut(turn: TurnState, answer: ModelAnswer) -> bool:
-    """Return whether the caller's limit cut an answer with tool calls: none of them is known to be complete."""
+    """Return whether the caller's limit cut an answer with tool calls; they may be incomplete."""
     capped = turn.options.max_tokens is not None and answer.finish_reason == "length"
     return capped and bool(answer.message.tool_calls)
 

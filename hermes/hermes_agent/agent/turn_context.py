@@ -38,7 +38,7 @@ class Interrupted(Exception):
 
 
 class Interrupt:
-    """Interrupt flag of one turn: any thread may set it, the core loop waits for it, tools in threads poll it."""
+    """The interrupt flag of a turn, set by any thread; the core loop awaits it, tools in threads poll it."""
 
     def __init__(self) -> None:
         self.flag = threading.Event()
@@ -144,7 +144,7 @@ class RepeatedCalls:
         self._count = 0
 
     def count(self, name: str, arguments: dict[str, Any] | None, raw: str) -> int:
-        """Note a call and return how many times in a row it was made.
+        """Count a call, and return how many times in a row it was made.
 
         Args:
             raw: the arguments as the model wrote them, for those that do not parse.
@@ -155,7 +155,7 @@ class RepeatedCalls:
         return self._count
 
     def ends_turn(self, count: int) -> bool:
-        """Say whether the turn ends instead of the call."""
+        """Return whether the turn ends instead of the call."""
         return 0 < self._end_after <= count
 
     def notice(self, name: str, count: int) -> str:
@@ -190,7 +190,7 @@ class SessionRef(NamedTuple):
     parent: str
     """Id of the session that delegated a task to this one, or ""."""
     account: str
-    """Id of the session that pays for model requests; "" where nothing is stored."""
+    """Id of the session to which model requests are charged; "" if nothing is stored."""
     cwd: Path
     is_stored: bool
     is_subagent: bool
@@ -226,7 +226,7 @@ class TurnContext:
     model: ConversationModel
     history: History
     notices: list[str]
-    """What the user is told with the next request."""
+    """Notices for the user that come with the next request."""
     settings: AgentSettings
     max_turns: int
     """Model steps of one turn; a subagent has its own limit."""
@@ -284,7 +284,7 @@ class TurnContext:
 
     @contextlib.contextmanager
     def use_scope(self) -> Iterator[None]:
-        """Let code in the block call tools and models, and send messages, for this session."""
+        """Let code in the block call tools and models and send messages for this session."""
         token = current_scope.set(self.scope())
         try:
             yield
@@ -361,11 +361,11 @@ class TurnState:
 
     def place(self) -> int:
         """Return the index of the turn's user message in the history, or -1 if a compaction removed it."""
-        history, said = self.context.history.messages, Message("user", self.content)
-        return next((at for at in range(len(history) - 1, -1, -1) if history[at] == said), -1)
+        history, message = self.context.history.messages, Message("user", self.content)
+        return next((at for at in range(len(history) - 1, -1, -1) if history[at] == message), -1)
 
     def record_answer(self, answer: ModelAnswer) -> None:
-        """Take note of how an answer ended."""
+        """Record how an answer ended."""
         self.answers += 1
         self.finish_reason = FINISHED.get(answer.finish_reason, "stop")
 
@@ -393,9 +393,9 @@ def _nudge_text(value: Any) -> str:
     if not isinstance(value, dict):
         return ""
     if value.get("action") == "continue":
-        said = value.get("message") or value.get("reason")
+        text = value.get("message") or value.get("reason")
     elif value.get("decision") == "block":
-        said = value.get("reason") or value.get("message")
+        text = value.get("reason") or value.get("message")
     else:
         return ""
-    return said.strip() if isinstance(said, str) else ""
+    return text.strip() if isinstance(text, str) else ""

@@ -1,7 +1,7 @@
-"""How a turn starts: hooks, memory, additions of plugins; or where a crash interrupted it (docs/architecture.md).
+"""The start of a turn: hooks, memory, additions of plugins; or where a crash interrupted it.
 
 A tool call that was about to run and has no result may have taken effect. It runs again only if its tool declares that
-this does no harm (`may_repeat`); otherwise the model and the user are told that its result is unknown.
+this does no harm (`may_repeat`); otherwise the model and the user learn that its result is unknown.
 Source: plugin contract §3.4, §8.3.
 """
 
@@ -47,7 +47,7 @@ class InterruptedTurn:
     known_results: dict[int, str] = field(default_factory=dict)
     """By place: results of calls that do not run again."""
     lost_tools: list[str] = field(default_factory=list)
-    """Tools of calls whose result is unknown."""
+    """Tools of calls with an unknown result."""
     requests: int = 0
     answers: int = 0
     """Requests that the model answered."""
@@ -80,12 +80,12 @@ async def load_interrupted_turn(
     """Return where an unfinished turn stood. `call_transcript`: calls a method of the transcript."""
     messages: Sequence[Message] = await call_transcript("messages", left.session_id, after=left.before)
     requests, notes = await call_transcript("journal", left.turn_id)
-    spent: UsageTotals = await call_transcript("spent", turn_id=left.turn_id)
+    spent: UsageTotals = await call_transcript("usage", turn_id=left.turn_id)
     cut = InterruptedTurn(left, requests=len(requests), usage=spent)
     answers = [i for i, m in enumerate(messages) if m.role == "assistant"]
-    said = [m for m in messages[: answers[0] if answers else None] if m.role == "user"]
-    if said:
-        cut.content = said[-1].content
+    questions = [m for m in messages[: answers[0] if answers else None] if m.role == "user"]
+    if questions:
+        cut.content = questions[-1].content
     cut.text, cut.answers = assistant_text(messages), len(answers)
     if not answers:
         return cut
@@ -97,7 +97,7 @@ async def load_interrupted_turn(
     by_place: dict[int, CallRecord] = {note.place: note for note in notes}
     for place in range(cut.first_place, cut.first_place + len(cut.calls)):
         note = by_place.get(place)
-        if note is None:  # it never began
+        if note is None:  # the call did not start
             continue
         if note.status:
             cut.known_results[place] = note.result
@@ -108,7 +108,7 @@ async def load_interrupted_turn(
 
 
 async def recall(context: TurnContext, content: Content) -> tuple[str, str]:
-    """Return the plugin of the memory provider and what it recalls about a message, fenced; or two empty texts."""
+    """Return the plugin of the memory provider and its fenced recall for a message; or two empty texts."""
     provider = context.provider
     query = _user_text(content)
     if provider is None or not query.strip() or not isinstance(content, str):  # a message of parts is sent as it is
@@ -174,7 +174,7 @@ async def _without_fences_stream(
 async def mask_stream(
     stream: AsyncGenerator[ModelDelta | RetryNotice, None],
 ) -> AsyncGenerator[ModelDelta | RetryNotice, None]:
-    """Return an answer with known secrets masked in its pieces; the whole message stays, for its calls to run.
+    """Return an answer with known secrets masked in its text; the calls of the `ModelAnswer` stay.
 
     A secret may span several pieces: what may be the beginning of one waits for the next piece.
     """
@@ -204,7 +204,7 @@ def _scrub_item(scrubber: FenceScrubber, item: ModelDelta | RetryNotice) -> Iter
 
 
 def _user_text(content: Content) -> str:
-    """Return the text of the user, without that of a skill that they chose."""
+    """Return the text of the user, without the text of a skill that the user chose."""
     return instruction_of(content) or text_content(content)
 
 
@@ -230,10 +230,8 @@ async def start_turn(turn: TurnState, cut: InterruptedTurn | None) -> None:
         await context.call_hook(turn.session_hook, **turn.hook_keywords())
     if cut is None:
         add_injected(turn)
-    place = (
-        len(context.history.messages) if cut is None else turn.place()
-    )  # -1: a compaction removed it, nothing is added
-    if place >= 0:
+    place = len(context.history.messages) if cut is None else turn.place()
+    if place >= 0:  # otherwise a compaction removed the message, and nothing can be added to it
         plugin, known = await recall(context, turn.content)
         await track_recalled(context, plugin, known)
         pieces = [(plugin, known), *await _plugin_context(turn, place, first=first)]

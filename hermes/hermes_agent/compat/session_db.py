@@ -15,7 +15,7 @@ from hermes_agent.config import hermes_home
 from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.sessions.commits import COLUMNS, message_from_row
 from hermes_agent.sessions.search import has_search
-from hermes_agent.sessions.transcript import CACHED_SESSIONS, Transcript
+from hermes_agent.sessions.transcript import LAST_CHARACTER, Transcript
 
 
 def default_path() -> Path:
@@ -86,7 +86,7 @@ class SessionDB:
             return None
         rows = self._db.read(
             "SELECT id FROM sessions WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 2",
-            (session_id_or_prefix, session_id_or_prefix + CACHED_SESSIONS),
+            (session_id_or_prefix, session_id_or_prefix + LAST_CHARACTER),
         )
         ids = [str(row[0]) for row in rows]
         return ids[0] if len(ids) == 1 or session_id_or_prefix in ids[:1] else None

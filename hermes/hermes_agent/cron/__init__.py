@@ -1,4 +1,4 @@
-"""Scheduled jobs: when each is due, what it does, what came of it."""
+"""Scheduled jobs: their schedules, their store, and the scheduler that runs them."""
 
 from hermes_agent.cron.job_store import SCHEMA, JobStore
 from hermes_agent.cron.jobs import Job, JobOutcome, JobRun

@@ -1,8 +1,7 @@
-"""Jobs and their runs in `state.db`. Sync; the daemon calls it in its lane, a command of the terminal directly.
+"""The store of jobs and their runs in `state.db`, and the import of upstream's jobs.
 
-Jobs of the published program (`HOME/cron/jobs.json`) are taken over, once; the file stays as it is.
-
-Source: plugin contract §12.1. `Job.to_dict` writes the same shape.
+All methods are synchronous: the daemon calls them in one thread, a command of the terminal directly. Jobs of
+`HOME/cron/jobs.json` are imported once; the file stays unchanged. Source: plugin contract §12.1.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ SCHEMA = Schema(
 COLUMNS = "id, name, principal, spec, enabled, next_run, last_run, last_status, last_error, completed, created"
 NOT_RUNNING = "id NOT IN (SELECT job FROM cron_runs WHERE ended IS NULL)"
 MAX_OUTPUT = 200_000
-INTERRUPTED = "the agent was stopped while the job ran; what it did until then is done"
+INTERRUPTED = "the agent was stopped during the run; what it did until then stays"
 
 
 class JobStore:
@@ -74,15 +73,15 @@ class JobStore:
     # -- jobs ----------------------------------------------------------------------------------------------------
 
     def jobs(self, principals: Sequence[str] | None = None) -> list[Job]:
-        """Return the jobs by their next run; only those of `principals` when they are given."""
+        """Return the jobs, ordered by their next run. `principals`: only their jobs; None takes all."""
         rows = self._db.read(f"SELECT {COLUMNS} FROM cron_jobs ORDER BY next_run IS NULL, next_run, created")
         return [_job_of_row(row) for row in rows if principals is None or row["principal"] in principals]
 
     def find(self, wanted: str, principals: Sequence[str] | None = None) -> Job:
-        """Return the job of that id, beginning of an id, or name.
+        """Return the job with an id, a beginning of an id, or a name.
 
         Raises:
-            UserError: there is none, or more than one.
+            UserError: no job fits, or more than one.
         """
         jobs = self.jobs(principals)
         for match in (
@@ -98,9 +97,9 @@ class JobStore:
         raise UserError(f"there is no job {wanted!r}", hint="`hermes cron list` shows what there is.")
 
     def put(self, job: Job) -> Job:
-        """Add a job (it gets an id), or change the one of its id; what came of its runs stays.
+        """Add a job, which gets an id, or change the job with its id; the results of its runs stay.
 
-        Known secrets are not stored.
+        Known secrets are masked.
         """
         job = replace(job, name=redactor.mask_known(job.name), prompt=redactor.mask_known(job.prompt))
         job = job if job.id else replace(job, id=secrets.token_hex(6))
@@ -122,22 +121,22 @@ class JobStore:
         return job
 
     def remove(self, job_id: str) -> None:
-        """Remove a job and what is kept of its runs."""
+        """Remove a job and its runs."""
         with self._db.write() as db:
             db.execute("DELETE FROM cron_jobs WHERE id = ?", (job_id,))
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
     def end_interrupted(self, now: float) -> list[JobRun]:
-        """End the runs that a former process left in the middle, and return them."""
+        """End the runs that a previous process left unfinished, and return them."""
         rows = self._db.read("SELECT id, job, due FROM cron_runs WHERE ended IS NULL")
-        left = [JobRun(row[0], self.find(row[1]), row[2]) for row in rows]
-        for run in left:
+        runs = [JobRun(row[0], self.find(row[1]), row[2]) for row in rows]
+        for run in runs:
             self.finish(run, JobOutcome("interrupted", INTERRUPTED), now)
-        return left
+        return runs
 
     def next_due(self) -> float | None:
-        """Return when the next job is due that does not run yet."""
+        """Return the time of the next job that is due and does not run, or None."""
         rows = self._db.read(
             "SELECT min(CASE WHEN asked IS NOT NULL THEN asked ELSE next_run END) FROM cron_jobs"
             f" WHERE (asked IS NOT NULL OR (enabled AND next_run IS NOT NULL)) AND {NOT_RUNNING}"
@@ -145,14 +144,14 @@ class JobStore:
         return None if rows[0][0] is None else float(rows[0][0])
 
     def request_run(self, job_id: str, now: float) -> None:
-        """Have a job run once as soon as the daemon looks, whatever its plan, which stays."""
+        """Have the daemon run a job once, soon; its schedule stays."""
         with self._db.write() as db:
             db.execute("UPDATE cron_jobs SET asked = ? WHERE id = ?", (now, job_id))
 
     def claim_due(self, now: float, limit: int) -> list[JobRun]:
-        """Begin what is due and does not run yet, at most `limit`, and plan the time after it.
+        """Start the due jobs that do not run, at most `limit`, and set their next time.
 
-        A job that was due several times while nobody was there runs once.
+        A job that was due several times while the daemon was stopped runs once.
         """
         rows = self._db.read(
             f"SELECT {COLUMNS}, asked FROM cron_jobs"
@@ -160,18 +159,18 @@ class JobStore:
             " ORDER BY coalesce(asked, next_run) LIMIT ?",
             (now, max(limit, 0)),
         )
-        claims = [self.claim(_job_of_row(row), now, by_hand=row["asked"] is not None) for row in rows]
+        claims = [self.claim(_job_of_row(row), now, is_requested=row["asked"] is not None) for row in rows]
         return [run for run in claims if run is not None]
 
-    def claim(self, job: Job, now: float, *, by_hand: bool = False) -> JobRun | None:
-        """Begin a run; None when the job runs already, or another process was faster.
+    def claim(self, job: Job, now: float, *, is_requested: bool = False) -> JobRun | None:
+        """Start a run; return None if the job runs already, or another process was first.
 
         Args:
-            by_hand: somebody asked for it: the plan stays as it is.
+            is_requested: `request_run` asked for the run, so the schedule stays.
         """
-        due = now if by_hand or job.next_run is None else job.next_run
+        due = now if is_requested or job.next_run is None else job.next_run
         with self._db.write() as db:
-            if by_hand:
+            if is_requested:
                 db.execute("UPDATE cron_jobs SET asked = NULL WHERE id = ?", (job.id,))
             else:
                 cursor = db.execute(
@@ -182,12 +181,12 @@ class JobStore:
                     return None
             try:
                 cursor = db.execute("INSERT INTO cron_runs (job, due, started) VALUES (?, ?, ?)", (job.id, due, now))
-            except sqlite3.IntegrityError:  # it runs, or is gone
+            except sqlite3.IntegrityError:  # it runs, or was removed
                 return None
             return JobRun(int(cursor.lastrowid or 0), job, due, max(now - due, 0.0))
 
     def finish(self, run: JobRun, outcome: JobOutcome, now: float, *, keep: int = 50) -> None:
-        """Store what came of a run. A job that has run as often as it should is done.
+        """Store the outcome of a run. A job with its full number of runs becomes inactive.
 
         Args:
             keep: outputs kept of each job (`cron.output_retention`).
@@ -215,7 +214,7 @@ class JobStore:
             )
 
     def runs(self, job_id: str, limit: int = 10) -> list[dict[str, Any]]:
-        """Return the last runs, the newest first: `id`, `due`, `started`, `ended`, `status`, `session`, `output`."""
+        """Return the last runs as rows of `cron_runs`, newest first."""
         rows = self._db.read(
             "SELECT id, due, started, ended, status, session, output FROM cron_runs WHERE job = ?"
             " ORDER BY id DESC LIMIT ?",
@@ -224,7 +223,7 @@ class JobStore:
         return [dict(row) for row in rows]
 
     def last_output(self, job_id: str) -> str:
-        """Return what the last run that went well said; empty when there is none."""
+        """Return the output of the last successful run, or ""."""
         rows = self._db.read(
             "SELECT output FROM cron_runs WHERE job = ? AND status = 'ok' ORDER BY id DESC LIMIT 1", (job_id,)
         )
@@ -247,19 +246,19 @@ def _job_of_row(row: sqlite3.Row) -> Job:
 logger = logging.getLogger(__name__)
 
 DONE_MARK = "jobs.imported"
-"""File beside `jobs.json` that says that it was taken over."""
+"""File next to `jobs.json` after its import."""
 
 
 def with_published_jobs(store: JobStore, home: Path) -> JobStore:
-    """Return the store, with the jobs of the published program in it."""
+    """Return the store after the import of upstream's jobs."""
     import_jobs(store, home, time.time())
     return store
 
 
 def import_jobs(store: JobStore, home: Path, now: float) -> list[Job]:
-    """Store the jobs of `cron/jobs.json` and return them; nothing when there is none, or it was done before.
+    """Import the jobs of `cron/jobs.json` once, and return them.
 
-    A job that cannot be as it stands there is logged and left out; the others come.
+    An invalid job is left out and logged.
     """
     place, done = home / "cron" / "jobs.json", home / "cron" / DONE_MARK
     if done.exists() or not place.is_file():
@@ -267,7 +266,7 @@ def import_jobs(store: JobStore, home: Path, now: float) -> list[Job]:
     try:
         value = json.loads(place.read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
-        logger.warning("%s is not taken over: %s", place, exc)
+        logger.warning("%s: not imported: %s", place, exc)
         return []
     entries = value.get("jobs", []) if isinstance(value, dict) else value
     found: list[Job] = []
@@ -278,10 +277,10 @@ def import_jobs(store: JobStore, home: Path, now: float) -> list[Job]:
                 continue
             found.append(store.put(_published_job(entry, home, now, others)))
         except (UserError, TypeError, ValueError) as exc:
-            logger.warning("job %r of %s is not taken over: %s", entry.get("name") or entry.get("id"), place, exc)
+            logger.warning("job %r of %s: not imported: %s", entry.get("name") or entry.get("id"), place, exc)
     write_atomic(done, f"{len(found)} jobs, {datetime.fromtimestamp(now).isoformat(timespec='seconds')}\n")
     if found:
-        logger.info("taken over from %s: %s", place, ", ".join(job.name for job in found))
+        logger.info("jobs imported from %s: %s", place, ", ".join(job.name for job in found))
     return found
 
 
@@ -292,17 +291,17 @@ def _published_job(entry: Mapping[str, Any], home: Path, now: float, others: Map
     if isinstance(origin, dict):
         origin = ":".join(str(origin[k]) for k in ("platform", "chat_id", "thread_id") if origin.get(k))
     skills = entry.get("skills") or ([entry["skill"]] if entry.get("skill") else None)
-    said = {name: entry.get(name) for name in ("name", "prompt", "model", "script", "workdir", "enabled_toolsets")}
-    said |= {"no_agent": entry.get("no_agent"), "deliver": entry.get("deliver"), "skills": skills}
-    said |= {"context_from": entry.get("context_from"), "repeat": times, "schedule": _schedule_text(entry)}
+    fields = {name: entry.get(name) for name in ("name", "prompt", "model", "script", "workdir", "enabled_toolsets")}
+    fields |= {"no_agent": entry.get("no_agent"), "deliver": entry.get("deliver"), "skills": skills}
+    fields |= {"context_from": entry.get("context_from"), "repeat": times, "schedule": _schedule_text(entry)}
     job = Job(str(entry.get("id") or ""), "", Schedule("once", ""), origin=str(origin or ""), created=now)
-    made = edit_job(job, said, home=home, now=now, others=others)
+    imported = edit_job(job, fields, home=home, now=now, others=others)
     paused = entry.get("enabled") is False or entry.get("state") == "paused"
-    return replace(made, enabled=made.enabled and not paused)
+    return replace(imported, enabled=imported.enabled and not paused)
 
 
 def _schedule_text(entry: Mapping[str, Any]) -> str:
-    """Return the schedule as a person would write it."""
+    """Return a stored schedule in the form that users write."""
     value = entry.get("schedule")
     if not isinstance(value, dict):
         return str(value or "")

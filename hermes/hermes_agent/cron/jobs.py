@@ -1,7 +1,4 @@
-"""What a job is, and what came of a run of it.
-
-Make a job, or change one, of what a person or the model says. The tool and the commands of the terminal share it.
-"""
+"""Scheduled jobs and their runs, and the checked changes that the tool and `hermes cron` share."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from hermes_agent.cron.schedule import Schedule, parse_schedule
 
 MAX_PROMPT = 20_000
 SILENT = "[SILENT]"
-"""A run whose whole answer is this delivers nothing."""
+"""The answer with which a run delivers nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +29,26 @@ class Job:
     schedule: Schedule
     prompt: str = ""
     deliver: str = "local"
-    """Where the answer goes: `local` (kept only), `origin`, or `PLATFORM[:CHAT[:THREAD]]`, several with commas."""
+    """Targets of the answer, with commas: `local` (only stored), `origin`, or `PLATFORM[:CHAT[:THREAD]]`."""
     origin: str = ""
-    """The chat that made the job, as `PLATFORM:CHAT[:THREAD]`."""
+    """The chat in which the job was created, as `PLATFORM:CHAT[:THREAD]`."""
     attach: str = ""
-    """Key of the chat session whose conversation answers become part of (`attach_to_session`); empty for none."""
+    """Key of the chat session that gets the answers as messages (`attach_to_session`), or ""."""
     principal: str = "local"
-    """Whose job it is (`sessions.people`)."""
+    """See `sessions.principals`."""
     skills: tuple[str, ...] = ()
     toolsets: tuple[str, ...] | None = None
-    """The toolsets that it may use; None means the usual ones."""
+    """The toolsets that it may use; None allows the usual ones."""
     model: str = ""
     script: str = ""
-    """A file below `HOME/scripts` that runs first; the agent is told what it printed."""
+    """A file below `HOME/scripts` that runs first; its output is part of the prompt."""
     no_agent: bool = False
-    """What the script prints is the answer, no model is asked."""
+    """Whether the output of the script is the answer, without a model."""
     context_from: tuple[str, ...] = ()
-    """Jobs whose last output the agent is told."""
+    """Ids of jobs; the last output of each is part of the prompt."""
     workdir: str = ""
     times: int | None = None
-    """How often it runs; None means for ever."""
+    """Number of runs; None sets no limit."""
     enabled: bool = True
     next_run: float | None = None
     last_run: float | None = None
@@ -61,7 +58,7 @@ class Job:
     created: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in upstream's shape (`cron.jobs.load_jobs`)."""
+        """Return the job in upstream's form (`cron.jobs.load_jobs`)."""
         return {
             "id": self.id,
             "name": self.name,
@@ -89,14 +86,14 @@ class Job:
         }
 
     def spec(self) -> dict[str, Any]:
-        """Return what the person said, for the store."""
+        """Return the fields that a user sets, for the store."""
         return {name: value for name, value in asdict(self).items() if name in SPEC_FIELDS}
 
 
 SPEC_FIELDS = frozenset(
     "schedule prompt deliver origin attach skills toolsets model script no_agent context_from workdir times".split()  # noqa: SIM905
 )
-"""What the person said of a job; the rest is what came of it."""
+"""Fields that a user sets; the others come from its runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +104,34 @@ class JobRun:
     job: Job
     due: float
     late_s: float = 0.0
-    """How long after its time it begins; more than a minute means that nobody was there."""
+    """Seconds after its time; more than a minute means that the daemon did not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What came of a run."""
+    """The outcome of a run."""
 
     status: Literal["ok", "error", "silent", "interrupted"]
     text: str = ""
-    """The answer, or what went wrong."""
+    """The answer, or the error."""
     session_id: str = ""
     notes: dict[str, str] = field(default_factory=dict)
 
 
 def targets_of(job: Job) -> list[str]:
-    """Return where the answer goes, `PLATFORM[:CHAT[:THREAD]]` each."""
+    """Return the targets of the answer, each as `PLATFORM[:CHAT[:THREAD]]`."""
     named = [job.origin if part == "origin" else part for part in re.split(r"\s*,\s*", job.deliver.strip()) if part]
     return list(dict.fromkeys(part for part in named if part and part != "local"))
 
 
 def check_spec(job: Job, home: Path, others: Mapping[str, Job]) -> None:
-    """Refuse a job that could never do what it says.
+    """Reject a job that cannot run.
 
     Args:
-        others: the jobs that there are, by id.
+        others: the existing jobs by id.
 
     Raises:
-        UserError: it says what is wrong.
+        UserError: a field is invalid; the text says which.
     """
     if job.no_agent and not job.script:
         raise UserError("a job without the agent needs a script", hint=f"Put one into {home / 'scripts'} and name it.")
@@ -143,7 +140,7 @@ def check_spec(job: Job, home: Path, others: Mapping[str, Job]) -> None:
     if len(job.prompt) > MAX_PROMPT:
         raise UserError(f"the prompt has {len(job.prompt):,} characters: at most {MAX_PROMPT:,}")
     if why := find_injection(job.prompt):
-        raise UserError(f"the prompt is refused: it looks like somebody else's instructions ({why})")
+        raise UserError(f"the prompt is rejected: it looks like prompt injection ({why})")
     if job.times is not None and job.times < 1:
         raise UserError(f"repeat is {job.times}: expected 1 or more")
     if job.script:
@@ -152,19 +149,19 @@ def check_spec(job: Job, home: Path, others: Mapping[str, Job]) -> None:
         raise UserError(f"there is no directory {job.workdir}")
     missing = [other for other in job.context_from if other not in others]
     if missing:
-        raise UserError(f"context_from names jobs that are not there: {', '.join(missing)}")
+        raise UserError(f"context_from names jobs that do not exist: {', '.join(missing)}")
 
 
 def script_path(home: Path, name: str) -> Path:
     """Return the file of a script.
 
     Raises:
-        UserError: it is not there, or not below `HOME/scripts`.
+        UserError: it does not exist, or is not below `HOME/scripts`.
     """
     folder = (home / "scripts").resolve()
     path = (folder / name).resolve()
     if not path.is_relative_to(folder):
-        raise UserError(f"the script {name!r} is not below {folder}", hint="Scripts of jobs live there alone.")
+        raise UserError(f"the script {name!r} is not below {folder}", hint="Put the scripts of jobs there.")
     if not path.is_file():
         raise UserError(f"there is no script {path}")
     return path
@@ -175,27 +172,28 @@ def _iso(time: float | None) -> str | None:
 
 
 Fault = Callable[[str], str]
+"""Returns the problem of the platform of a target, or "" if there is none or it is unknown."""
 TARGET = re.compile(r"local|origin|[a-z][a-z0-9_-]*(:[^\s,:]+(:[^\s,]+)?)?")
-"""One place in `deliver`."""
+"""One target in `deliver`."""
 
 
-def edit_job(job: Job, said: Mapping[str, Any], *, home: Path, now: float, others: Mapping[str, Job]) -> Job:
-    """Return the job with what was said; nothing is stored.
+def edit_job(job: Job, fields: Mapping[str, Any], *, home: Path, now: float, others: Mapping[str, Job]) -> Job:
+    """Return a job with changed fields; nothing is stored.
 
     Args:
-        job: the present one; a new one has no id.
-        said: `name`, `prompt`, `schedule`, `deliver`, `repeat`, `skills`, `model`, `script`, `no_agent`,
-            `context_from`, `enabled_toolsets`, `workdir`; None or absence leaves a thing as it is.
-        others: the jobs that there are, by id.
+        job: the present job; a new one has no id.
+        fields: `name`, `prompt`, `schedule`, `deliver`, `repeat`, `skills`, `model`, `script`, `no_agent`,
+            `context_from`, `enabled_toolsets`, `workdir`; one that is None or missing stays unchanged.
+        others: the existing jobs by id.
 
     Raises:
-        UserError: something cannot be; it says what.
+        UserError: a field is invalid; the text says which.
     """
-    values = {name: value for name, value in said.items() if value is not None}
+    values = {name: value for name, value in fields.items() if value is not None}
     changes: dict[str, Any] = {
         name: str(values[name]).strip() for name in ("name", "prompt", "model", "script", "workdir") if name in values
     }
-    if changes.get("workdir"):  # held as it is now: a link that takes its place later is not followed
+    if changes.get("workdir"):  # resolved now: a link that replaces it later is not followed
         changes["workdir"] = os.path.realpath(os.path.expanduser(changes["workdir"]))  # noqa: PTH111 - text
     if "schedule" in values:
         changes["schedule"] = parse_schedule(str(values["schedule"]), now)
@@ -210,32 +208,29 @@ def edit_job(job: Job, said: Mapping[str, Any], *, home: Path, now: float, other
     for name, key in (("skills", "skills"), ("context_from", "context_from"), ("enabled_toolsets", "toolsets")):
         if name in values:
             changes[key] = _texts(values[name], name)
-    made = replace(job, **changes)
-    if not made.name:
-        made = replace(made, name=_name(made))
-    check_spec(made, home, others)
-    return made
+    changed = replace(job, **changes)
+    if not changed.name:
+        changed = replace(changed, name=_name(changed))
+    check_spec(changed, home, others)
+    return changed
 
 
-def check_platforms(job: Job, said: Mapping[str, Any], fault: Fault) -> None:
-    """Refuse a job whose answers could never be delivered, if that was said of it now.
-
-    Args:
-        fault: returns what is wrong with the platform of a target; empty where nothing is, or nobody knows.
+def check_platforms(job: Job, fields: Mapping[str, Any], fault: Fault) -> None:
+    """Reject a job if the changed fields have a target to which nothing can be delivered.
 
     Raises:
         UserError: there is no such platform.
     """
-    for target in targets_of(job) if said.get("deliver") is not None else ():
+    for target in targets_of(job) if fields.get("deliver") is not None else ():
         if text := fault(target):
             raise UserError(f"deliver `{target}`: {text}")
 
 
 def resume_job(job: Job, now: float) -> Job:
-    """Return a paused job with its next time.
+    """Return a paused job as active, with its next time.
 
     Raises:
-        UserError: it has none any more.
+        UserError: its time is over.
     """
     following = job.schedule.next_after(now)
     if following is None:
@@ -248,10 +243,10 @@ def _deliver(value: Any, job: Job) -> str:
     for part in parts:
         if not TARGET.fullmatch(part):
             raise UserError(
-                f"deliver {part!r} is no place", hint="`local`, `origin`, or PLATFORM[:CHAT[:THREAD]], with commas."
+                f"deliver {part!r} is no target", hint="`local`, `origin`, or PLATFORM[:CHAT[:THREAD]], with commas."
             )
         if part == "origin" and not job.origin:
-            raise UserError("deliver `origin` means the chat that made the job, and no chat did", hint="Name one.")
+            raise UserError("deliver `origin` is the chat that creates the job, and no chat did", hint="Name one.")
     return ", ".join(dict.fromkeys(parts)) or "local"
 
 

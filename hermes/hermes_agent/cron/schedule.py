@@ -1,4 +1,4 @@
-"""When a job is due: cron expressions, intervals, points in time, and the words that people use for them."""
+"""Schedules of jobs: cron expressions, intervals, single times; and their forms in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hermes_agent.core.errors import UserError
 
 LEAST_S = 60
-"""The shortest interval."""
+"""The shortest interval, in seconds."""
 ALIASES = {
     "hourly": "0 * * * *",
     "daily": "0 0 * * *",
@@ -35,30 +35,30 @@ _TIME = re.compile(r"(\d{1,2})(?::(\d{2}))?\s*(am|pm)?")
 
 
 class Schedule(NamedTuple):
-    """One of three kinds; `text` is what the person wrote."""
+    """A schedule of one of three kinds. `text`: what the user wrote."""
 
     kind: str
     """`cron`, `interval` or `once`."""
     text: str
     expr: str = ""
-    """Of `cron`: five fields."""
+    """Five fields, for `cron`."""
     seconds: int = 0
-    """Of `interval`."""
+    """Length of an `interval`."""
     at: float = 0.0
-    """Of `once`: seconds since the epoch."""
+    """Time of `once`, in seconds since the epoch."""
 
     def next_after(self, after: float, zone: tzinfo | None = None) -> float | None:
-        """Return the first time after `after`, both in seconds since the epoch; None when there is none.
+        """Return the first time after `after`, both in seconds since the epoch, or None.
 
         Args:
-            zone: where the fields of a cron expression count; None means this machine's. An hour that summer time
-                leaves out is made up for, one that it repeats counts once.
+            zone: time zone of a cron expression; None takes this machine's. A time in an hour that summer time skips
+                comes after it; one in a repeated hour comes once.
         """
         if self.kind == "once":
             return self.at if self.at > after else None
         if self.kind == "interval":
             return after + self.seconds
-        from cronsim import CronSim  # only who schedules something pays for it
+        from cronsim import CronSim  # most processes have no schedule
 
         try:
             return next(CronSim(self.expr, datetime.fromtimestamp(after, zone or local_zone()))).timestamp()
@@ -66,13 +66,13 @@ class Schedule(NamedTuple):
             return None
 
     def following(self, due: float, now: float, zone: tzinfo | None = None) -> float | None:
-        """Return the first time after `now` of what was due at `due`: an interval keeps its beat."""
+        """Return the first time after `now` of a job that was due at `due`; an interval counts from `due`."""
         if self.kind == "interval":
             return due + self.seconds * (math.floor(max(now - due, 0) / self.seconds) + 1)
         return self.next_after(max(due, now), zone)
 
     def to_dict(self) -> dict[str, object]:
-        """Return it in upstream's shape: `kind`, `display`, and `expr`, `minutes` or `run_at`."""
+        """Return the schedule in upstream's form: `kind`, `display`, and `expr`, `minutes` or `run_at`."""
         if self.kind == "once":
             return {"kind": "once", "display": self.text, "run_at": datetime.fromtimestamp(self.at, UTC).isoformat()}
         more = {"expr": self.expr} if self.kind == "cron" else {"minutes": self.seconds / 60}
@@ -80,19 +80,19 @@ class Schedule(NamedTuple):
 
 
 def parse_schedule(text: str, now: float, zone: tzinfo | None = None) -> Schedule:
-    """Read a schedule.
+    """Return the schedule that a text describes.
 
     Args:
-        now: what `in 2h` and `tomorrow` count from, seconds since the epoch.
-        zone: None means this machine's.
+        now: present time in seconds since the epoch, for `in 2h` and `tomorrow`.
+        zone: None takes this machine's time zone.
 
     Raises:
-        UserError: it cannot be read, is over already, or comes too often.
+        UserError: the text cannot be read, its time is over, or it comes too often.
     """
     shown = " ".join(str(text).split())
     words = shown.lower()
-    here = datetime.fromtimestamp(now, zone or local_zone())
-    found = _cron(shown, words) or _interval(shown, words) or _calendar(shown, words) or _once(shown, words, here)
+    local_now = datetime.fromtimestamp(now, zone or local_zone())
+    found = _cron(shown, words) or _interval(shown, words) or _calendar(shown, words) or _once(shown, words, local_now)
     if found is None:
         raise UserError(f"the schedule {shown!r} cannot be read", hint=HINT)
     if found.kind == "interval" and found.seconds < LEAST_S:
@@ -103,8 +103,8 @@ def parse_schedule(text: str, now: float, zone: tzinfo | None = None) -> Schedul
 
 
 def local_zone() -> tzinfo:
-    """Return this machine's time zone with its changes to summer time: `TZ`, else `/etc/localtime`, else UTC."""
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # with `sysconfig`: only where a schedule is read
+    """Return this machine's time zone with summer time: `TZ`, else `/etc/localtime`, else UTC."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # it imports `sysconfig`, which a start does not need
 
     name = os.environ.get("TZ", "").lstrip(":")
     link = os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
@@ -130,7 +130,7 @@ def _cron(shown: str, words: str) -> Schedule | None:
     try:
         CronSim(expr, datetime.now(UTC))
     except CronSimError as exc:
-        if words[0].isalpha():  # words after all
+        if words[0].isalpha():  # it is no cron expression
             return None
         raise UserError(f"the cron expression {shown!r} is wrong: {exc}", hint=HINT) from exc
     return Schedule("cron", shown, expr=expr)
@@ -168,22 +168,22 @@ def _day(name: str) -> str | None:
     return str(found[0]) if found else None
 
 
-def _once(shown: str, words: str, here: datetime) -> Schedule | None:
+def _once(shown: str, words: str, now: datetime) -> Schedule | None:
     match = _LENGTH.fullmatch(words.removeprefix("in ").strip())
     if match is not None:
-        return Schedule("once", shown, at=here.timestamp() + _seconds(match))
+        return Schedule("once", shown, at=now.timestamp() + _seconds(match))
     for prefix, days in (("tomorrow at ", 1), ("today at ", 0), ("at ", None)):
         moment = _clock(words.removeprefix(prefix)) if words.startswith(prefix) else None
         if moment is not None:
-            at = (here + timedelta(days=days or 0)).replace(hour=moment[0], minute=moment[1], second=0, microsecond=0)
-            if days is None and at <= here:
+            at = (now + timedelta(days=days or 0)).replace(hour=moment[0], minute=moment[1], second=0, microsecond=0)
+            if days is None and at <= now:
                 at += timedelta(days=1)
             return Schedule("once", shown, at=at.timestamp())
     try:
         at = datetime.fromisoformat(shown)
     except ValueError:
         return None
-    return Schedule("once", shown, at=(at if at.tzinfo else at.replace(tzinfo=here.tzinfo)).timestamp())
+    return Schedule("once", shown, at=(at if at.tzinfo else at.replace(tzinfo=now.tzinfo)).timestamp())
 
 
 def _clock(words: str) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""The clock of the daemon: runs each job when it is due, one run of a job at a time. For the core loop."""
+"""The job scheduler of the daemon: it runs each job when it is due, one run of a job at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 MAX_PARALLEL_RUNS = 4
 CHECK_EVERY_S = 30.0
-"""Longest sleep: another process may have added a job, or somebody set the machine's clock."""
+"""Longest sleep: another process may have added a job, or the clock may have been set."""
 
 RunJob = Callable[[JobRun], Awaitable[JobOutcome]]
 DeliverOutcome = Callable[[JobRun, JobOutcome], Awaitable[None]]
@@ -30,42 +30,43 @@ Spawn = Callable[[Callable[[], None]], None]
 
 
 class JobStoreExecutor(Protocol):
-    """Runs sync calls one after another away from the loop (`io.bridge.Lane`)."""
+    """Runs calls one after another in a thread (`runtime.workers.SerialExecutor`)."""
 
     async def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `fn`; it is finished even when the waiting side is cancelled."""
+        """Run `fn`; it runs to its end also if the caller is cancelled."""
         ...
 
 
 class JobScheduler:
-    """At work between `start` and `drain`.
+    """Runs jobs from `start` to `drain`. Used on the core loop.
 
     Args:
-        open_store: opens the store; called in the lane.
-        work: does what a job says; what it raises is an outcome of the status `error`.
-        tell: brings an outcome to where the job wants it.
+        open_store: opens the store; called in the executor.
+        executor: the thread of the store.
+        work: runs a job; an exception becomes an outcome with the status `error`.
+        deliver: delivers an outcome to the targets of its job.
         keep: outputs kept of each job.
-        scheduler: another clock (`cron.provider`): it says what is due, and no job begins by itself.
-        spawn: runs the other clock in a thread of its own.
-        clock: seconds since the epoch.
+        scheduler: returns the external scheduler of a plugin (`cron.provider`), which then starts the jobs; or None.
+        spawn: runs the external scheduler in a thread of its own.
+        clock: returns seconds since the epoch.
     """
 
     def __init__(
         self,
         open_store: Callable[[], JobStore],
-        lane: JobStoreExecutor,
+        executor: JobStoreExecutor,
         *,
         work: RunJob,
-        tell: DeliverOutcome,
+        deliver: DeliverOutcome,
         keep: int = 50,
         scheduler: Callable[[], CronScheduler | None] = lambda: None,
         spawn: Spawn | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._open_store = open_store
-        self._lane = lane
+        self._executor = executor
         self._work = work
-        self._tell = tell
+        self._deliver = deliver
         self._keep = keep
         self._choose_scheduler = scheduler
         self._spawn = spawn
@@ -78,7 +79,7 @@ class JobScheduler:
         self._stop = threading.Event()
 
     async def start(self) -> None:
-        """Tell of the runs that a former process left in the middle, and begin to look at the time.
+        """Deliver the outcomes of runs that a previous process left unfinished, and start the schedule.
 
         Raises:
             UserError: `state.db` cannot be opened.
@@ -92,10 +93,10 @@ class JobScheduler:
             self._ticking = asyncio.create_task(self._tick())
 
     async def drain(self, timeout_s: float) -> None:
-        """Begin nothing more and let what runs end in time; the rest is interrupted, and told at the next start."""
+        """Stop after the running jobs, or after `timeout_s`; the next start reports interrupted runs."""
         self._stop.set()
         if self._scheduler is not None and self._spawn is not None:
-            self._spawn(self._scheduler.stop)  # a plugin's code: beside the loop, and its failure is the log's
+            self._spawn(self._scheduler.stop)  # code of a plugin: not on the loop; a failure is only logged
         if self._ticking is not None:
             self._ticking.cancel()
             await asyncio.wait([self._ticking])
@@ -105,21 +106,21 @@ class JobScheduler:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
         if self._store is not None:
-            await self._lane.run(self._store.close)
+            await self._executor.run(self._store.close)
             self._store = None
 
     async def call(self, method: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Call a method of the store in its lane."""
+        """Call a method of the store in its thread."""
 
         def call() -> T:
             if self._store is None:
                 self._store = self._open_store()
             return method(self._store, *args, **kwargs)
 
-        return await self._lane.run(call)
+        return await self._executor.run(call)
 
     def wake(self) -> None:
-        """Look at the jobs now: one was added or changed."""
+        """Read the jobs again, because one was added or changed."""
         self._changed.set()
         if self._scheduler is not None and self._spawn is not None:
             self._spawn(self._scheduler.on_jobs_changed)
@@ -134,8 +135,8 @@ class JobScheduler:
                 due = await self.call(JobStore.next_due)
                 if due is not None and len(self._running) < MAX_PARALLEL_RUNS:
                     wait_s = min(max(due - self._clock(), 0.05), CHECK_EVERY_S)
-            except Exception:  # a full disk must not stop the clock
-                logger.exception("scheduled jobs could not be looked at; again in %g s", CHECK_EVERY_S)
+            except Exception:  # a full disk must not stop the scheduler
+                logger.exception("scheduled jobs: cannot be read, retry in %g s", CHECK_EVERY_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
@@ -149,38 +150,40 @@ class JobScheduler:
         self._running.pop(task, None)
         self._changed.set()
         if not task.cancelled() and task.exception() is not None:
-            logger.error("a scheduled job could not be finished", exc_info=task.exception())
+            logger.error("scheduled job: could not be finished", exc_info=task.exception())
 
     async def _run(self, run: JobRun) -> None:
-        logger.info("job %s (%s) begins%s", run.job.name, run.job.id, f", {run.late_s:.0f} s late" * (run.late_s > 60))
+        logger.info("job %s (%s): starts%s", run.job.name, run.job.id, f", {run.late_s:.0f} s late" * (run.late_s > 60))
         try:
             outcome = await self._work(run)
         except Exception as exc:
-            logger.warning("job %s (%s) failed", run.job.name, run.job.id, exc_info=True)
+            logger.warning("job %s (%s): failed", run.job.name, run.job.id, exc_info=True)
             outcome = JobOutcome("error", f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__)
-        await self._deliver_outcome(run, outcome)  # first: who is cut off in between says it again, by the same id
+        await self._deliver_outcome(
+            run, outcome
+        )  # first: after a crash in between it is delivered again, with the same id
         await self._finish(run, outcome)
         logger.info("job %s (%s): %s", run.job.name, run.job.id, outcome.status)
 
     async def _finish(self, run: JobRun, outcome: JobOutcome) -> None:
-        """Store what came of a run, however long the disk is full: a run without an end keeps its job from the next."""
+        """Store the outcome of a run; retry while the disk is full, because a run without end blocks its job."""
         wait_s = 1.0
         while True:
             try:
                 await self.call(JobStore.finish, run, outcome, self._clock(), keep=self._keep)
                 return
             except sqlite3.OperationalError as exc:
-                logger.error("the end of job %s cannot be stored: %s; again in %g s", run.job.id, exc, wait_s)
+                logger.error("job %s: its end cannot be stored, retry in %g s: %s", run.job.id, wait_s, exc)
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, CHECK_EVERY_S)
 
     async def _deliver_outcome(self, run: JobRun, outcome: JobOutcome) -> None:
         try:
-            await self._tell(run, outcome)
-        except Exception:  # the outcome is stored; where it should go is another matter
-            logger.exception("what job %s (%s) said could not be delivered", run.job.name, run.job.id)
+            await self._deliver(run, outcome)
+        except Exception:  # the outcome is stored in any case
+            logger.exception("job %s (%s): the outcome could not be delivered", run.job.name, run.job.id)
 
-    # -- another clock -------------------------------------------------------------------------------------------
+    # -- external scheduler---------------------------------------------------------------------------------------
 
     def _start_external(self, scheduler: CronScheduler, spawn: Spawn) -> None:
         loop = asyncio.get_running_loop()
@@ -197,7 +200,7 @@ class JobScheduler:
 
     async def _fire(self, job_id: str) -> bool:
         job = await self.call(JobStore.find, job_id)
-        run = await self.call(JobStore.claim, job, self._clock(), by_hand=not job.enabled or job.next_run is None)
+        run = await self.call(JobStore.claim, job, self._clock(), is_requested=not job.enabled or job.next_run is None)
         if run is None:
             return False
         self._begin(run)

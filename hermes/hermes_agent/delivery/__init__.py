@@ -1,7 +1,7 @@
-"""Durable in, durable out: inbox and outbox in `state.db`, and the service that works on them.
+"""Durable inbox and outbox in `state.db`, and the service that processes them.
 
-A message is stored before its platform is told that it arrived; its replies are stored in the transaction that ends
-it; a reply is sent until the platform confirms it.
+A message is stored before the platform gets its acknowledgement. Its replies are stored in the transaction that ends
+it, and sent until the platform confirms them.
 """
 
 from hermes_agent.core.backoff import Backoff

@@ -1,4 +1,4 @@
-"""The inbox: what arrived, until it is done. Each function is a step inside a transaction of `Mailbox`."""
+"""The inbox: messages until they are done. Each function runs inside a transaction of `Mailbox`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from hermes_agent.delivery.messages import InboundMessage, StaleClaim
 from hermes_agent.delivery.tables import seconds_until
 
 Conversation = tuple[str, str]
-"""Platform, and what the front door calls the conversation."""
+"""Platform, and the name of the conversation there."""
 
 _OPEN_IN_CONVERSATION = "finished_at IS NULL AND platform = ? AND conversation = ?"
 
 
 @dataclass(frozen=True, slots=True)
 class InboxClaim:
-    """A message that is being served.
+    """A claimed message.
 
     Attributes:
         id: stable over restarts: the key of the turn.
-        token: fencing token; a step with an older one is refused.
-        attempt: 1 the first time; more when it was begun before and not finished.
-        errors: how many attempts ended with an error.
-        notes: what was kept about it while it was served.
+        token: fencing token; a step with an older token is rejected.
+        attempt: 1 the first time; more if an earlier attempt did not finish.
+        errors: number of attempts that failed.
+        notes: values that earlier attempts stored with it.
     """
 
     id: int
@@ -45,9 +45,9 @@ class InboxClaim:
 
 def insert(db: sqlite3.Connection, message: InboundMessage, now: float) -> tuple[int, bool]:
     """Store a message; return its id, and whether it is new."""
-    same = _find_duplicate(db, message, now)
-    if same is not None:
-        return same, False
+    duplicate = _find_duplicate(db, message, now)
+    if duplicate is not None:
+        return duplicate, False
     cursor = db.execute(
         "INSERT INTO inbox (platform, chat, message_id, conversation, sender, payload, received_at, fingerprint)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -83,7 +83,7 @@ def _find_duplicate(db: sqlite3.Connection, message: InboundMessage, now: float)
 
 
 def open_conversations(db: sqlite3.Connection) -> list[Conversation]:
-    """Return where something is not finished, oldest first."""
+    """Return the conversations with unfinished messages, oldest first."""
     rows = db.execute(
         "SELECT platform, conversation FROM inbox WHERE finished_at IS NULL AND conversation <> ''"
         " GROUP BY 1, 2 ORDER BY min(id)"
@@ -92,19 +92,20 @@ def open_conversations(db: sqlite3.Connection) -> list[Conversation]:
 
 
 def claim(db: sqlite3.Connection, conversation: Conversation, now: float, token: int) -> InboxClaim | float | None:
-    """Take the oldest unfinished message of a conversation.
+    """Claim the oldest unfinished message of a conversation.
 
-    Returns: None when there is none or it is being served; seconds when it waits for a later attempt.
+    Returns:
+        The claim; None if there is no message or it is claimed; seconds if it waits for a later attempt.
     """
     row = db.execute(f"SELECT * FROM inbox WHERE {_OPEN_IN_CONVERSATION} ORDER BY id LIMIT 1", conversation).fetchone()
     if row is None or row["state"] != "pending":
         return None
     if wait_s := seconds_until(row["not_before"], now):
         return wait_s
-    return _claimed(db, row, token)
+    return _claim_row(db, row, token)
 
 
-def _claimed(db: sqlite3.Connection, row: sqlite3.Row, token: int) -> InboxClaim:
+def _claim_row(db: sqlite3.Connection, row: sqlite3.Row, token: int) -> InboxClaim:
     db.execute(
         "UPDATE inbox SET state = 'claimed', token = ?, attempt = attempt + 1 WHERE id = ?",
         (token, row["id"]),
@@ -128,74 +129,78 @@ def _claimed(db: sqlite3.Connection, row: sqlite3.Row, token: int) -> InboxClaim
 def begin(
     db: sqlite3.Connection, message: InboundMessage, now: float, token: int
 ) -> InboxClaim | dict[str, Any] | None:
-    """Store a message that its caller serves, and claim it; or return the notes of one that is done, None if served."""
+    """Store and claim a message that its caller processes.
+
+    Returns:
+        The claim; the notes of a message that is done; None if it is claimed.
+    """
     number, _ = insert(db, message, now)
     row = db.execute("SELECT * FROM inbox WHERE id = ?", (number,)).fetchone()
     if row["finished_at"] is not None:
         notes: dict[str, Any] = json.loads(row["notes"])
         return notes
-    return _claimed(db, row, token) if row["state"] == "pending" else None
+    return _claim_row(db, row, token) if row["state"] == "pending" else None
 
 
 def count_waiting(db: sqlite3.Connection, conversation: Conversation) -> int:
-    """Return how many messages wait, without the one that is served."""
+    """Return how many messages wait, without the claimed one."""
     number: int = db.execute(
         f"SELECT count(*) FROM inbox WHERE {_OPEN_IN_CONVERSATION} AND state = 'pending'", conversation
     ).fetchone()[0]
     return number
 
 
-def absorb(db: sqlite3.Connection, held: InboxClaim, other: int) -> bool:
-    """Let a later message share the end of the one that is served; only the next that waits can."""
-    _require(db, held)
+def absorb(db: sqlite3.Connection, message: InboxClaim, other: int) -> bool:
+    """Add the next waiting message to a claim, so that both end together."""
+    _require(db, message)
     row = db.execute(
         f"SELECT id FROM inbox WHERE {_OPEN_IN_CONVERSATION} AND state = 'pending' ORDER BY id LIMIT 1",
-        (held.platform, held.conversation),
+        (message.platform, message.conversation),
     ).fetchone()
     if row is None or row["id"] != other:
         return False
     db.execute(
         "UPDATE inbox SET state = 'claimed', token = ?, attempt = attempt + 1 WHERE id = ?",
-        (held.token, other),
+        (message.token, other),
     )
     return True
 
 
-def save_notes(db: sqlite3.Connection, held: InboxClaim, notes: Mapping[str, Any]) -> None:
-    """Keep something about a message, for a later attempt."""
-    _require(db, held)
-    db.execute("UPDATE inbox SET notes = ? WHERE id = ?", (json.dumps(notes, ensure_ascii=False), held.id))
+def save_notes(db: sqlite3.Connection, message: InboxClaim, notes: Mapping[str, Any]) -> None:
+    """Store notes with a message for a later attempt."""
+    _require(db, message)
+    db.execute("UPDATE inbox SET notes = ? WHERE id = ?", (json.dumps(notes, ensure_ascii=False), message.id))
 
 
-def finish(db: sqlite3.Connection, held: InboxClaim, now: float, failure: str = "") -> None:
-    """End a message, and those that it absorbed.
+def finish(db: sqlite3.Connection, message: InboxClaim, now: float, failure: str = "") -> None:
+    """End a message and those that it absorbed.
 
     Args:
-        failure: why it was given up; empty when it was answered.
+        failure: why it was abandoned; "" if it was answered.
     """
-    _require(db, held)
+    _require(db, message)
     db.execute(
         "UPDATE inbox SET state = ?, reason = ?, finished_at = ? "
         f"WHERE {_OPEN_IN_CONVERSATION} AND state = 'claimed' AND token = ?",
-        ("failed" if failure else "done", failure, now, held.platform, held.conversation, held.token),
+        ("failed" if failure else "done", failure, now, message.platform, message.conversation, message.token),
     )
 
 
-def requeue(db: sqlite3.Connection, held: InboxClaim, not_before: float, error: str = "") -> None:
-    """Let a message, and those that it absorbed, wait again.
+def requeue(db: sqlite3.Connection, message: InboxClaim, not_before: float, error: str = "") -> None:
+    """Let a message and those that it absorbed wait again.
 
     Args:
-        error: why the attempt failed; empty when it was only given back.
+        error: why the attempt failed; "" if it was only released.
     """
-    _require(db, held)
+    _require(db, message)
     db.execute(
         "UPDATE inbox SET state = 'pending', not_before = CASE id WHEN ? THEN ? ELSE not_before END,"
         f" errors = errors + ?, reason = ? WHERE {_OPEN_IN_CONVERSATION} AND state = 'claimed' AND token = ?",
-        (held.id, not_before, bool(error), error, held.platform, held.conversation, held.token),
+        (message.id, not_before, bool(error), error, message.platform, message.conversation, message.token),
     )
 
 
-def _require(db: sqlite3.Connection, held: InboxClaim) -> None:
-    row = db.execute("SELECT state, token FROM inbox WHERE id = ?", (held.id,)).fetchone()
-    if row is None or (row["state"], row["token"]) != ("claimed", held.token):
-        raise StaleClaim(f"message {held.id} is not with this claim any more")
+def _require(db: sqlite3.Connection, message: InboxClaim) -> None:
+    row = db.execute("SELECT state, token FROM inbox WHERE id = ?", (message.id,)).fetchone()
+    if row is None or (row["state"], row["token"]) != ("claimed", message.token):
+        raise StaleClaim(f"message {message.id} has another claim now")

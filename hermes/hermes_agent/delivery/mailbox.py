@@ -1,9 +1,7 @@
-"""Inbox and outbox in `state.db`: each method is one transaction that is on disk when it returns.
+"""The mailbox: inbox and outbox in `state.db`; each method is one transaction.
 
-Everything here is sync; the daemon calls it through one lane (`Delivery`). Two daemons cannot both work on it: the one
-that came last owns it (`take_over`), the other's steps raise `Stale`.
-
-The mailbox as the daemon uses it: in its lane, with the clock, and with patience when the disk is full.
+`Mailbox` is synchronous; the daemon calls it through `MailboxClient` in one thread. Of two daemons the one that started
+last owns it (`acquire`); the steps of the other raise `StaleClaim`.
 """
 
 from __future__ import annotations
@@ -35,9 +33,9 @@ from hermes_agent.store import Database
 from hermes_agent.system.process_tree import boot_id
 
 KEEP_S = 7 * 86400.0
-"""How long finished rows are kept: duplicates of a message are known that long."""
+"""Seconds for which finished rows are kept; duplicates of a message are recognised that long."""
 KEEP_AT_LEAST, KEEP_AT_MOST = 1_000, 100_000
-"""Finished rows of each table that are kept whatever their age, and beyond which the oldest go whatever their age."""
+"""Finished rows of each table that are kept at any age, and the most that are kept at all."""
 
 
 class Mailbox:
@@ -52,7 +50,7 @@ class Mailbox:
         self._owner = OwnerEpoch()
 
     def acquire(self) -> tuple[list[Conversation], list[ReplyTarget]]:
-        """Own what is stored from now on; return what waits, as `open_work`."""
+        """Become the owner, and return the waiting work (`open_work`)."""
         with self._db.write(durable=True) as db:
             self._owner.acquire(db, boot_id())
         return self.open_work()
@@ -65,29 +63,31 @@ class Mailbox:
     # -- in ------------------------------------------------------------------------------------------------------
 
     def receive(self, message: InboundMessage, now: float) -> Receipt:
-        """Store a message, unless it is a duplicate. A parked target in the chat that it comes from is tried again."""
+        """Store a message unless it is a duplicate, and revive the parked targets of its chat."""
         with self._db.write(durable=True) as db:
             number, new = inbox.insert(db, message, now)
             return Receipt(number, new, outbox.revive(db, message.platform, message.chat) if new else ())
 
     def claim_message(self, conversation: Conversation, now: float) -> InboxClaim | float | None:
-        """Take the next message of a conversation to serve it.
+        """Claim the next message of a conversation.
 
-        Returns: None when there is none or one is being served; seconds when the next waits for a later attempt.
+        Returns:
+            The claim; None if no message waits or one is claimed; seconds if the next waits for a later attempt.
 
         Raises:
-            Stale: another daemon owns the mailbox.
+            StaleClaim: another daemon is the owner.
         """
         with self._db.write() as db:
             return inbox.claim(db, conversation, now, self._owner.new_token(db))
 
     def begin(self, message: InboundMessage, now: float) -> InboxClaim | dict[str, Any] | None:
-        """Store a message that its caller serves at once, and claim it; its conversation is empty.
+        """Store and claim a message that its caller processes; its conversation is "".
 
-        Returns: the notes of a message that was finished; None when it is being served.
+        Returns:
+            The claim; the notes of a message that is done; None if it is claimed.
 
         Raises:
-            Stale: another daemon owns the mailbox.
+            StaleClaim: another daemon is the owner.
         """
         with self._db.write(durable=True) as db:
             return inbox.begin(db, message, now, self._owner.new_token(db))
@@ -98,10 +98,10 @@ class Mailbox:
         """End a message and store its replies, both or neither; return the replies with their ids.
 
         Args:
-            failure: why the message was given up; empty when it was answered.
+            failure: why the message was abandoned; "" if it was answered.
 
         Raises:
-            Stale: the message is not with this claim any more; nothing was stored.
+            StaleClaim: the message has another claim; nothing was stored.
         """
         named = [
             reply if reply.id else replace(reply, id=f"in-{claim.id}-{number}") for number, reply in enumerate(replies)
@@ -114,92 +114,93 @@ class Mailbox:
         return named
 
     def absorb(self, claim: InboxClaim, other: int) -> bool:
-        """Let message `other` be finished, or wait again, together with the claimed one.
+        """Let message `other` end, or wait again, together with the claimed one.
 
-        Returns: false when it is not the next that waits in the conversation.
+        Return False if it is not the next waiting message of the conversation.
         """
         with self._db.write() as db:
             self._owner.check(db)
             return inbox.absorb(db, claim, other)
 
     def save_notes(self, claim: InboxClaim, notes: Mapping[str, Any]) -> None:
-        """Keep `notes` with the message, in place of what was kept before."""
+        """Store notes with the message in place of the previous ones."""
         with self._db.write(durable=True) as db:
             self._owner.check(db)
             inbox.save_notes(db, claim, notes)
 
     def requeue(self, claim: InboxClaim, now: float, wait_s: float = 0.0, *, error: str = "") -> None:
-        """Let the message wait again, `wait_s` seconds at least."""
+        """Let the message wait again, for at least `wait_s` seconds."""
         with self._db.write() as db:
             self._owner.check(db)
             inbox.requeue(db, claim, now + wait_s, error)
 
     def count_waiting(self, conversation: Conversation) -> int:
-        """Return how many messages of a conversation wait, without the one that is served."""
+        """Return how many messages of a conversation wait, without the claimed one."""
         with self._db.snapshot() as db:
             return inbox.count_waiting(db, conversation)
 
     # -- out -----------------------------------------------------------------------------------------------------
 
     def enqueue(self, reply: OutboundReply, now: float) -> OutboundReply:
-        """Store a reply that answers no message, from any process; return it with its id. A second one is dropped."""
+        """Store a reply without a message, from any process; return it with its id. A known id is dropped."""
         named = reply if reply.id else replace(reply, id=f"out-{secrets.token_hex(16)}")
         with self._db.write(durable=True) as db:
             outbox.insert(db, named, now)
         return named
 
     def claim_part(self, target: ReplyTarget, now: float) -> OutboxClaim | float | None:
-        """Take the next part for a target to send it.
+        """Claim the next part for a target.
 
-        Returns: None when there is none or one is on its way; seconds when the next waits for a later attempt.
+        Returns:
+            The claim; None if no part waits or one is being sent; seconds if the next waits for a later attempt.
 
         Raises:
-            Stale: another daemon owns the mailbox.
+            StaleClaim: another daemon is the owner.
         """
         with self._db.write() as db:
             return outbox.claim(db, target, now, self._owner.new_token(db))
 
     def begin_sending(self, sending: OutboxClaim) -> None:
-        """Note that a part may have arrived from now on: right before its first byte goes out.
+        """Record that a part may arrive from now on; called before its first byte is sent.
 
         Raises:
-            Stale: the part is not with this claim any more: nothing may go out.
+            StaleClaim: the part has another claim; nothing may be sent.
         """
         if sending.repeat:
             with self._db.write(durable=True) as db:
                 self._owner.check(db)
                 outbox.mark_repeat(db, sending)
-        # A repeat gets no second chance: a process that is killed between this and the first byte has spent it, so
-        # nobody waits for the disk there. After a power cut one that was armed counts as begun.
+        # A repeat happens once: a process that is killed between this and the first byte has used it up. So this
+        # need not be on disk; after a power cut a repeat that was about to start counts as started.
         with self._db.write(durable=not sending.repeat) as db:
             self._owner.check(db)
             outbox.begin_sending(db, sending)
 
     def record_outcome(self, sending: OutboxClaim, outcome: SendOutcome, now: float, wait_s: float = 0.0) -> str:
-        """Note what became of an attempt; return the state of the part: `sent`, `pending`, `failed` or `parked`."""
+        """Record the outcome of an attempt; return the state: `sent`, `pending`, `failed` or `parked`."""
         with self._db.write(durable=True) as db:
             self._owner.check(db)
             return outbox.record_outcome(db, sending, outcome, now, wait_s)
 
     def reply_state(self, reply: str) -> str:
-        """Return `pending`, `sent`, `failed` or `parked`; empty when there is no reply of that id."""
+        """Return the state of a reply: `pending`, `sent`, `failed` or `parked`; "" for an unknown id."""
         with self._db.snapshot() as db:
             return outbox.reply_state(db, reply)
 
-    # -- looking after it ----------------------------------------------------------------------------------------
+    # -- maintenance ---------------------------------------------------------------------------------------------
 
     def list_parked(self) -> list[ParkedTarget]:
-        """Return the parked targets, the newest first."""
+        """Return the parked targets, newest first."""
         with self._db.snapshot() as db:
             return outbox.list_parked(db)
 
     def revive(self, target: ReplyTarget) -> tuple[ReplyTarget, ...]:
-        """Let a parked target be tried again; without a thread, every one of the chat."""
+        """Revive a parked target, or all of a chat if it has no thread."""
         with self._db.write(durable=True) as db:
             return outbox.revive(db, target.platform, target.chat, target.thread or None)
 
     def counts(self) -> dict[str, int]:
-        """Return how many there are of each: `inbox_pending`, `inbox_claimed`, `outbox_pending`, …, and `parked`."""
+        """Return the number of rows: `inbox_pending`, `inbox_claimed`, `outbox_pending`, …, and `parked`."""
         with self._db.snapshot() as db:
             found = {name: 0 for name in _COUNTED}
             for table in ("inbox", "outbox"):
@@ -213,9 +214,15 @@ class Mailbox:
     def prune(
         self, now: float, *, keep_s: float = KEEP_S, at_least: int = KEEP_AT_LEAST, at_most: int = KEEP_AT_MOST
     ) -> int:
-        """Remove finished rows that are older than `keep_s`, but not the newest, or too many; return how many went."""
+        """Remove finished rows that are old or too many, and return their number.
+
+        Args:
+            keep_s: age in seconds from which on a row is old.
+            at_least: number of the newest rows of each table that stay at any age.
+            at_most: number of rows of each table that stay at all.
+        """
         with self._db.write() as db:
-            db.execute(  # nobody came back for its answer
+            db.execute(  # its caller did not come back for the answer
                 "UPDATE inbox SET state = 'failed', finished_at = ? WHERE finished_at IS NULL AND conversation = ''"
                 " AND state = 'pending' AND received_at < ?",
                 (now, now - keep_s),
@@ -231,9 +238,9 @@ _COUNTED = ("inbox_pending", "inbox_claimed", "outbox_pending", "outbox_sending"
 
 
 def _prune(db: sqlite3.Connection, table: str, before: float, at_least: int, at_most: int) -> int:
-    """Remove what is both old and beyond the newest ones, and what is beyond the limit.
+    """Remove rows that are old and not among the newest, and rows beyond the limit.
 
-    The count protects what is known about duplicates when the clock jumps ahead.
+    The newest rows stay so that duplicates are recognised after the clock jumps ahead.
     """
     newest = f"SELECT finished_at FROM {table} WHERE finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1 OFFSET ?"
     removed = 0
@@ -255,34 +262,38 @@ PRUNE_EVERY = 1_000
 
 
 class MailboxExecutor(Protocol):
-    """Runs sync calls one after another away from the loop (`io.workers.Lane`)."""
+    """Runs calls one after another in a thread (`runtime.workers.SerialExecutor`)."""
 
     def start(self, fn: Callable[[], T]) -> asyncio.Future[T]:
-        """Hand `fn` in; it is finished whatever becomes of the side that waits."""
+        """Start `fn`; it runs to its end also if the caller is cancelled."""
         ...
 
 
 class MailboxClient:
-    """Calls methods of the mailbox, which is opened by the first.
+    """Calls methods of the mailbox in its thread; the first call opens it.
 
     Attributes:
-        owned: whether this process works on the mailbox.
+        is_owner: whether this process owns the mailbox.
     """
 
     def __init__(
-        self, open_mailbox: Callable[[], Mailbox], lane: MailboxExecutor, clock: Callable[[], float], backoff: Backoff
+        self,
+        open_mailbox: Callable[[], Mailbox],
+        executor: MailboxExecutor,
+        clock: Callable[[], float],
+        backoff: Backoff,
     ) -> None:
         self.clock = clock
         self.backoff = backoff
         self.is_owner = False
         self._open = open_mailbox
-        self._lane = lane
+        self._executor = executor
         self._mailbox: Mailbox | None = None
         self._storing: set[asyncio.Task[Any]] = set()
         self._finished = 0
 
     async def call(self, method: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        """Call a method of the mailbox in its lane."""
+        """Call a method of the mailbox in its thread."""
         return await asyncio.shield(self._start(method, *args, **kwargs))
 
     def _start(self, method: Callable[..., T], /, *args: Any, **kwargs: Any) -> asyncio.Future[T]:
@@ -291,30 +302,31 @@ class MailboxClient:
                 self._mailbox = self._open()
             return method(self._mailbox, *args, **kwargs)
 
-        return self._lane.start(work)
+        return self._executor.start(work)
 
     async def claim(self, method: Callable[..., T], key: object) -> T | None:
-        """Claim what is next of `key`; None when another daemon has taken over, which is told once."""
+        """Claim the next row of `key`; return None, and log it once, if another daemon is the owner."""
         try:
             return await self.call(method, key, self.clock())
         except StaleClaim as exc:
             if self.is_owner:
-                logger.critical("this daemon serves and delivers no more: %s", exc)
+                logger.critical("delivery: this daemon processes nothing more: %s", exc)
             self.is_owner = False
             return None
 
     def store_until_done(self, method: Callable[..., T], /, *args: Any, **kwargs: Any) -> Awaitable[T | None]:
-        """Store what became of something, however long the disk is full: it is done, and must not be done again.
+        """Store a result, and retry while the disk is full: the work is done and must not be repeated.
 
-        That goes on until `close` when the waiting side is cancelled: a claim that nobody ends would stay for ever.
+        The retries continue until `close` also if the caller is cancelled, because a claim must end.
 
-        Returns: None when the claim was somebody else's already.
+        Returns:
+            The result of the method, or None if the row has another claim.
         """
 
         def attempt() -> asyncio.Future[T]:
             return self._start(method, *args, self.clock(), **kwargs)
 
-        # the first at once: before whatever is asked for after this
+        # the first attempt starts here: before any later call
         storing = self._until_stored(attempt(), attempt)
         task = asyncio.create_task(storing)
         self._storing.add(task)
@@ -328,30 +340,30 @@ class MailboxClient:
                 return await asyncio.shield(attempt)
             except sqlite3.DatabaseError as exc:
                 wait_s = min(self.backoff.after(count), MAX_STORE_RETRY_S)
-                logger.error("cannot write the state: %s; again in %.1f s", exc, wait_s)
+                logger.error("delivery: cannot write the state, retry in %.1f s: %s", wait_s, exc)
                 await asyncio.sleep(wait_s)
             except StaleClaim as exc:
-                logger.warning("thrown away: %s", exc)
+                logger.warning("delivery: result dropped: %s", exc)
                 return None
             attempt, count = again(), count + 1
 
     async def prune_occasionally(self) -> None:
-        """Remove old rows, now and then."""
+        """Remove old rows after every `PRUNE_EVERY` finished ones."""
         if self._finished % PRUNE_EVERY == 0:
             try:
                 await self.call(Mailbox.prune, self.clock())
             except sqlite3.OperationalError as exc:
-                logger.warning("cannot remove old messages: %s", exc)
+                logger.warning("delivery: cannot remove old rows: %s", exc)
         self._finished += 1
 
     async def close(self) -> None:
-        """Close the mailbox; who calls it later (an adapter, the control socket) opens it again."""
+        """Close the mailbox; a later call, as from the control socket, opens it again."""
         for task in self._storing:
-            task.cancel()  # what is being written is written all the same
+            task.cancel()  # a running write ends all the same
 
         def work() -> None:
             mailbox, self._mailbox = self._mailbox, None
             if mailbox is not None:
                 mailbox.close()
 
-        await self._lane.start(work)
+        await self._executor.start(work)

@@ -1,4 +1,4 @@
-"""What goes through inbox and outbox. Everything in it can be stored as JSON."""
+"""Values of inbox and outbox. Everything in them can be stored as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Content = Mapping[str, Any]
 
 
 class StaleClaim(Exception):
-    """Somebody else has taken over what this claim was for; what was done for it must be thrown away."""
+    """Another claim has replaced this one; the result of its work must be dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +18,13 @@ class InboundMessage:
     """A message that arrived.
 
     Attributes:
-        message_id: the platform's id of it; a second one with the same platform, chat and id is a duplicate. Empty: the
-            platform has none, and it is never a duplicate.
-        conversation: within one, messages are served in order; different ones in parallel.
+        message_id: the platform's id; a second message with the same platform, chat and id is a duplicate. A message
+            with "" is never a duplicate.
+        conversation: messages of one conversation are processed in order, those of different ones in parallel.
         sender: the authenticated principal.
-        payload: what the front door needs to serve it; comes back unchanged.
+        payload: what the front end needs to process it; returned unchanged.
         fingerprint: hash of the content; a second message with the same platform, chat and fingerprint within
-            `same_s` seconds is a duplicate, whatever its id. Empty: content is not compared.
+            `same_s` seconds is a duplicate, whatever its id. With "" the content is not compared.
     """
 
     platform: str
@@ -39,7 +39,7 @@ class InboundMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReplyTarget:
-    """Where a reply goes. What goes to one target stays in order."""
+    """The destination of a reply. Parts to one target stay in order."""
 
     platform: str
     chat: str
@@ -51,12 +51,12 @@ class ReplyTarget:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a message that arrived.
+    """The result of storing a message.
 
     Attributes:
         id: stable over restarts.
-        new: false for a duplicate; `id` is the first one's.
-        revived: targets that were parked and are not any more, since the chat has spoken.
+        new: False for a duplicate; `id` is that of the first message.
+        revived: parked targets that are revived, because their chat is in use.
     """
 
     id: int
@@ -66,11 +66,11 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class OutboundReply:
-    """What is to be sent.
+    """A reply to send.
 
     Attributes:
-        parts: one message on the wire each, as JSON objects that the platform's deliverer understands.
-        id: idempotency key, ASCII; a second reply with the same id is dropped. Empty: made when it is stored.
+        parts: messages on the wire, as JSON objects that the platform's `Deliver` understands.
+        id: idempotency key in ASCII; a second reply with the same id is dropped. "" gets one when it is stored.
     """
 
     target: ReplyTarget
@@ -81,7 +81,7 @@ class OutboundReply:
 
 @dataclass(frozen=True, slots=True)
 class SendOutcome:
-    """What became of one attempt to send one part; made by the methods below."""
+    """The outcome of one attempt to send one part."""
 
     kind: Literal["sent", "retry", "held", "unknown", "refused", "dead"]
     message_id: str = ""
@@ -90,69 +90,69 @@ class SendOutcome:
 
     @classmethod
     def sent(cls, message_id: str = "") -> SendOutcome:
-        """Say that the platform has it."""
+        """Return the outcome of a confirmed part."""
         return cls("sent", message_id)
 
     @classmethod
     def retry(cls, reason: str, after_s: float | None = None) -> SendOutcome:
-        """Say that it certainly did not arrive, and that a later attempt may help.
+        """Return the outcome of a part that certainly did not arrive; a later attempt may succeed.
 
         Args:
-            after_s: seconds to wait, as the platform says.
+            after_s: seconds to wait as the platform demands; None uses the backoff.
         """
         return cls("retry", reason=reason, after_s=after_s)
 
     @classmethod
     def not_attempted(cls, reason: str, after_s: float) -> SendOutcome:
-        """Say that nothing was tried: it is no attempt, and comes again in `after_s` seconds."""
+        """Return the outcome without an attempt: nothing was tried, and it follows in `after_s` seconds."""
         return cls("held", reason=reason, after_s=after_s)
 
     @classmethod
     def unknown(cls, reason: str) -> SendOutcome:
-        """Say that it may have arrived."""
+        """Return the outcome of a part that may have arrived."""
         return cls("unknown", reason=reason)
 
     @classmethod
     def refused(cls, reason: str) -> SendOutcome:
-        """Say that this message can never be sent, while others to the same target can."""
+        """Return the outcome of a part that the platform never accepts; others to the target may be sent."""
         return cls("refused", reason=reason)
 
     @classmethod
     def park(cls, reason: str) -> SendOutcome:
-        """Say that nothing can be sent to this target any more."""
+        """Return the outcome that parks the target: nothing can be sent to it any more."""
         return cls("dead", reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryCheck:
-    """What a platform says about a part that may have arrived; made by the methods below."""
+    """The answer of a platform about a part that may have arrived."""
 
     kind: Literal["arrived", "safe", "unknown"]
     message_id: str = ""
 
     @classmethod
     def arrived(cls, message_id: str = "") -> DeliveryCheck:
-        """Say that it is there."""
+        """Return the answer that it arrived."""
         return cls("arrived", message_id)
 
     @classmethod
     def safe(cls) -> DeliveryCheck:
-        """Say that it is not there, or that the platform drops a second one with the same key."""
+        """Return the answer that it may be sent: it did not arrive, or a duplicate key is dropped."""
         return cls("safe")
 
     @classmethod
     def unknown(cls) -> DeliveryCheck:
-        """Say that the platform gives no way to know."""
+        """Return the answer that the platform cannot tell."""
         return cls("unknown")
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedTarget:
-    """A target that nothing is sent to.
+    """A target to which nothing is sent until it is revived.
 
     Attributes:
         since: seconds since the epoch.
-        count: parts that wait for it.
+        count: parts that wait.
     """
 
     target: ReplyTarget

@@ -1,4 +1,4 @@
-"""The outbox: what is to be sent, until the platform has it. Each function is a step in a transaction of `Mailbox`."""
+"""The outbox: replies until the platform has them. Each function runs in a transaction of `Mailbox`."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from hermes_agent.delivery.messages import OutboundReply, ParkedTarget, ReplyTar
 from hermes_agent.delivery.tables import seconds_until
 
 MAX_ATTEMPTS = 30
-"""Attempts before a target counts as dead: about four hours."""
+"""Attempts before a target is parked; they take about four hours."""
 
 _OPEN_FOR_TARGET = "finished_at IS NULL AND platform = ? AND chat = ? AND thread = ?"
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxClaim:
-    """One part of a reply on its way.
+    """A claimed part of a reply.
 
     Attributes:
         reply: id of the reply.
-        part: what to send.
-        index: place of the part in the reply, from 0.
-        count: how many parts the reply has.
+        part: content of the part.
+        index: index of the part in the reply, from 0.
+        count: number of parts of the reply.
         attempt: 1 the first time.
         uncertain: an earlier attempt may have arrived.
-        repeated: one of those was a repeat already.
-        repeat: it is sent although an earlier attempt may have arrived: say so in it.
+        repeated: an earlier attempt was a repeat.
+        repeat: it is sent although an earlier attempt may have arrived; the message must say so.
         created_at: seconds since the epoch.
     """
 
@@ -50,12 +50,12 @@ class OutboxClaim:
 
     @property
     def key(self) -> str:
-        """Stable over attempts and restarts: for platforms that drop a second message with the same key."""
+        """Idempotency key, stable over attempts and restarts."""
         return f"{self.reply}/{self.index}"
 
 
 def insert(db: sqlite3.Connection, reply: OutboundReply, now: float) -> bool:
-    """Store a reply, which must have an id; false when there is one with this id. A parked target keeps it parked."""
+    """Store a reply with an id, parked if its target is; return False if the id exists."""
     if db.execute("SELECT 1 FROM outbox WHERE reply = ?", (reply.id,)).fetchone() is not None:
         return False
     place = (reply.target.platform, reply.target.chat, reply.target.thread)
@@ -84,13 +84,13 @@ def insert(db: sqlite3.Connection, reply: OutboundReply, now: float) -> bool:
 
 
 def _masked(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a part without known secrets in its text, whoever wrote that."""
+    """Return a part with known secrets in its text masked."""
     text = part.get("text")
     return {**part, "text": redactor.mask_known(text)} if isinstance(text, str) else part
 
 
 def open_targets(db: sqlite3.Connection) -> list[ReplyTarget]:
-    """Return where something is to be sent, oldest first."""
+    """Return the targets of waiting parts, oldest first."""
     rows = db.execute(
         "SELECT platform, chat, thread FROM outbox WHERE finished_at IS NULL AND state IN ('pending', 'sending')"
         " GROUP BY 1, 2, 3 ORDER BY min(id)"
@@ -99,9 +99,10 @@ def open_targets(db: sqlite3.Connection) -> list[ReplyTarget]:
 
 
 def claim(db: sqlite3.Connection, target: ReplyTarget, now: float, token: int) -> OutboxClaim | float | None:
-    """Take the oldest part that is to be sent to a target.
+    """Claim the oldest waiting part for a target.
 
-    Returns: None when there is none or one is on its way; seconds when it waits for a later attempt.
+    Returns:
+        The claim; None if no part waits or one is being sent; seconds if it waits for a later attempt.
     """
     row = db.execute(
         f"SELECT * FROM outbox WHERE {_OPEN_FOR_TARGET} AND state IN ('pending', 'sending') ORDER BY id LIMIT 1",
@@ -132,68 +133,66 @@ def claim(db: sqlite3.Connection, target: ReplyTarget, now: float, token: int) -
     )
 
 
-def mark_repeat(db: sqlite3.Connection, sending: OutboxClaim) -> None:
-    """Note that a repeat is about to begin (`ownership.Ownership.take`)."""
-    _require(db, sending)
-    db.execute("UPDATE outbox SET repeated = 2 WHERE id = ?", (sending.id,))
+def mark_repeat(db: sqlite3.Connection, part: OutboxClaim) -> None:
+    """Record that a repeat is about to start (`OwnerEpoch.acquire`)."""
+    _require(db, part)
+    db.execute("UPDATE outbox SET repeated = 2 WHERE id = ?", (part.id,))
 
 
-def begin_sending(db: sqlite3.Connection, sending: OutboxClaim) -> None:
-    """Note that a part may have arrived from now on, and if it is a repeat, that it was repeated."""
-    _require(db, sending)
-    db.execute("UPDATE outbox SET uncertain = 1, repeated = repeated OR ? WHERE id = ?", (sending.repeat, sending.id))
+def begin_sending(db: sqlite3.Connection, part: OutboxClaim) -> None:
+    """Record that a part may arrive from now on, and for a repeat that it started."""
+    _require(db, part)
+    db.execute("UPDATE outbox SET uncertain = 1, repeated = repeated OR ? WHERE id = ?", (part.repeat, part.id))
 
 
-def record_outcome(
-    db: sqlite3.Connection, sending: OutboxClaim, outcome: SendOutcome, now: float, wait_s: float
-) -> str:
-    """Note what became of an attempt; return the state of the part.
+def record_outcome(db: sqlite3.Connection, part: OutboxClaim, outcome: SendOutcome, now: float, wait_s: float) -> str:
+    """Record the outcome of an attempt; return the state of the part.
 
     Args:
-        wait_s: seconds before a next attempt, if there is one.
+        wait_s: seconds before the next attempt, if one follows.
 
     Raises:
-        StaleClaim: the part is not with this claim any more.
+        StaleClaim: the part has another claim.
     """
-    repeated = _require(db, sending)["repeated"]
+    repeated = _require(db, part)["repeated"]
     kind, reason = outcome.kind, outcome.reason
-    if kind == "held":  # by this process: the next one need not wait
+    if kind == "held":  # by this process: another process need not wait
         db.execute(
-            "UPDATE outbox SET state = 'pending', reason = ?, attempt = attempt - 1 WHERE id = ?", (reason, sending.id)
+            "UPDATE outbox SET state = 'pending', reason = ?, attempt = attempt - 1 WHERE id = ?", (reason, part.id)
         )
         return "pending"
-    if kind in ("retry", "unknown") and sending.attempt >= MAX_ATTEMPTS:
-        kind, reason = "dead", f"{sending.attempt} attempts failed; the last: {reason}"
+    if kind in ("retry", "unknown") and part.attempt >= MAX_ATTEMPTS:
+        kind, reason = "dead", f"{part.attempt} attempts failed; the last: {reason}"
     if kind == "sent":
-        return _end(db, sending, "sent", "", now, outcome.message_id)
+        return _end(db, part, "sent", "", now, outcome.message_id)
     if kind == "refused":
-        _end(db, sending, "failed", reason, now)
-        rest = f"not sent: part {sending.index + 1} of the reply was refused"
+        _end(db, part, "failed", reason, now)
+        rest = f"not sent: part {part.index + 1} of the reply was refused"
         db.execute(
             "UPDATE outbox SET state = 'failed', reason = ?, finished_at = ? WHERE finished_at IS NULL AND reply = ?",
-            (rest, now, sending.reply),
+            (rest, now, part.reply),
         )
         return "failed"
-    uncertain = sending.uncertain or outcome.kind == "unknown"
+    uncertain = part.uncertain or outcome.kind == "unknown"
     if kind == "dead":
-        if outcome.kind != "unknown":  # refused: this attempt certainly did not arrive, and was none
+        if outcome.kind != "unknown":  # it certainly did not arrive, so it does not count as a repeat
             db.execute(
                 "UPDATE outbox SET uncertain = ?, repeated = ? WHERE id = ?",
-                (uncertain, sending.repeated, sending.id),
+                (uncertain, part.repeated, part.id),
             )
-        _park(db, sending, reason, now)
+        _park(db, part, reason, now)
         return "parked"
     if kind == "unknown" and repeated:
-        return _end(db, sending, "failed", f"it may have arrived: sent twice, and neither was confirmed: {reason}", now)
-    db.execute(  # an attempt that certainly did not arrive was none
+        return _end(db, part, "failed", f"it may have arrived: sent twice, and neither was confirmed: {reason}", now)
+    db.execute(  # an attempt that certainly did not arrive does not count as a repeat
         "UPDATE outbox SET state = 'pending', not_before = ?, reason = ?, uncertain = ?, repeated = ? WHERE id = ?",
-        (now + wait_s, reason, uncertain, sending.repeated, sending.id),
+        (now + wait_s, reason, uncertain, part.repeated, part.id),
     )
     return "pending"
 
 
 def list_parked(db: sqlite3.Connection) -> list[ParkedTarget]:
-    """Return the parked targets, the newest first."""
+    """Return the parked targets, newest first."""
     rows = db.execute(
         "SELECT platform, chat, thread, reason, since, (SELECT count(*) FROM outbox o WHERE o.finished_at IS NULL"
         " AND o.platform = p.platform AND o.chat = p.chat AND o.thread = p.thread AND o.state = 'parked') AS count"
@@ -203,10 +202,10 @@ def list_parked(db: sqlite3.Connection) -> list[ParkedTarget]:
 
 
 def revive(db: sqlite3.Connection, platform: str, chat: str, thread: str | None = None) -> tuple[ReplyTarget, ...]:
-    """Let a chat's parked targets be tried again; return them.
+    """Revive parked targets of a chat, and return them.
 
     Args:
-        thread: None means every one of the chat.
+        thread: None revives all targets of the chat.
     """
     rows = db.execute(
         "DELETE FROM parked_targets WHERE platform = ? AND chat = ? AND (? IS NULL OR thread = ?)"
@@ -223,7 +222,7 @@ def revive(db: sqlite3.Connection, platform: str, chat: str, thread: str | None 
 
 
 def reply_state(db: sqlite3.Connection, reply: str) -> str:
-    """Return the state of a whole reply: `pending`, `sent`, `failed` or `parked`; empty for an unknown one."""
+    """Return the state of a reply: `pending`, `sent`, `failed` or `parked`; "" for an unknown id."""
     states = {row[0] for row in db.execute("SELECT DISTINCT state FROM outbox WHERE reply = ?", (reply,))}
     for state in ("pending", "parked", "failed", "sent"):
         if state in states or (state == "pending" and "sending" in states):
@@ -231,8 +230,8 @@ def reply_state(db: sqlite3.Connection, reply: str) -> str:
     return ""
 
 
-def _park(db: sqlite3.Connection, sending: OutboxClaim, reason: str, now: float) -> None:
-    place = (sending.target.platform, sending.target.chat, sending.target.thread)
+def _park(db: sqlite3.Connection, part: OutboxClaim, reason: str, now: float) -> None:
+    place = (part.target.platform, part.target.chat, part.target.thread)
     db.execute(
         "INSERT INTO parked_targets VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET reason = excluded.reason",
         (*place, reason, now),
@@ -240,20 +239,18 @@ def _park(db: sqlite3.Connection, sending: OutboxClaim, reason: str, now: float)
     db.execute(f"UPDATE outbox SET state = 'parked', reason = ? WHERE {_OPEN_FOR_TARGET}", (reason, *place))
 
 
-def _end(
-    db: sqlite3.Connection, sending: OutboxClaim, state: str, reason: str, now: float, message_id: str = ""
-) -> str:
+def _end(db: sqlite3.Connection, part: OutboxClaim, state: str, reason: str, now: float, message_id: str = "") -> str:
     db.execute(
         "UPDATE outbox SET state = ?, reason = ?, message_id = ?, finished_at = ? WHERE id = ?",
-        (state, reason, message_id, now, sending.id),
+        (state, reason, message_id, now, part.id),
     )
     return state
 
 
-def _require(db: sqlite3.Connection, sending: OutboxClaim) -> sqlite3.Row:
+def _require(db: sqlite3.Connection, part: OutboxClaim) -> sqlite3.Row:
     row: sqlite3.Row | None = db.execute(
-        "SELECT state, token, repeated FROM outbox WHERE id = ?", (sending.id,)
+        "SELECT state, token, repeated FROM outbox WHERE id = ?", (part.id,)
     ).fetchone()
-    if row is None or (row["state"], row["token"]) != ("sending", sending.token):
-        raise StaleClaim(f"part {sending.key} is not with this claim any more")
+    if row is None or (row["state"], row["token"]) != ("sending", part.token):
+        raise StaleClaim(f"part {part.key} has another claim now")
     return row

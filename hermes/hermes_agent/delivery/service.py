@@ -1,7 +1,6 @@
-"""The running inbox and outbox: serves what arrived, delivers what was answered, and forgets nothing over a crash.
+"""The running inbox and outbox: messages are processed and replies delivered, also after a crash.
 
-Front doors hand in callables by platform (`serve`, `deliver`) and messages (`receive`); everything else is here. For
-the core loop alone.
+Front ends register callables by platform (`serve`, `deliver`) and bring messages (`receive`). Used on the core loop.
 """
 
 from __future__ import annotations
@@ -29,134 +28,137 @@ from hermes_agent.delivery.workers import (
 )
 
 SEND_AT_LEAST_S = 2.0
-"""What is left of a drain to send answers, when the turns took all of it."""
+"""Seconds of a drain that are left for replies even if the turns took all its time."""
 
 
 class DeliveryService:
-    """The inbox and the outbox of one daemon, at work between `start` and `drain`.
+    """The inbox and the outbox of one daemon, from `start` to `drain`.
 
     Args:
-        open_mailbox: opens the store; called in the lane.
-        lane: where the store is used.
-        clock: seconds since the epoch.
-        serving: messages that are served at once, each of another conversation.
-        sending: parts that are on their way at once, each to another target.
-        lasting_s: how long this process must have lasted before it repeats what may have arrived.
+        open_mailbox: opens the store; called in the executor.
+        executor: the thread of the store.
+        clock: returns seconds since the epoch.
+        max_messages: messages that are processed in parallel, each of another conversation.
+        max_parts: parts that are sent in parallel, each to another target.
+        min_lifetime_s: age of this process in seconds before it repeats parts that may have arrived.
     """
 
     def __init__(
         self,
         open_mailbox: Callable[[], Mailbox],
-        lane: MailboxExecutor,
+        executor: MailboxExecutor,
         *,
         clock: Callable[[], float] = time.time,
         backoff: Backoff | None = None,
-        serving: int = 16,
-        sending: int = 32,
-        lasting_s: float = MIN_LIFETIME_S,
+        max_messages: int = 16,
+        max_parts: int = 32,
+        min_lifetime_s: float = MIN_LIFETIME_S,
     ) -> None:
-        self._stored = MailboxClient(open_mailbox, lane, clock, backoff or Backoff())
-        self._serving = InboxWorker(self._stored, self._answered, at_once=serving)
-        self._sender = OutboxWorker(self._stored, self._one_settled, at_once=sending, lasting_s=lasting_s)
+        self._mailbox = MailboxClient(open_mailbox, executor, clock, backoff or Backoff())
+        self._inbox = InboxWorker(self._mailbox, self._wake_targets, max_parallel=max_messages)
+        self._outbox = OutboxWorker(
+            self._mailbox, self._notify_settled, max_parallel=max_parts, min_lifetime_s=min_lifetime_s
+        )
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Own the store and go on with what a former process left.
+        """Own the store, and continue the work of a previous process.
 
         Raises:
             UserError: `state.db` cannot be opened.
         """
-        work = await self._stored.call(Mailbox.acquire)
-        self._stored.is_owner = True
-        await self._stored.prune_occasionally()
+        work = await self._mailbox.call(Mailbox.acquire)
+        self._mailbox.is_owner = True
+        await self._mailbox.prune_occasionally()
         self._wake(*work)
 
     async def refresh(self) -> None:
-        """Look for what another process stored, such as `hermes send`."""
-        self._wake(*await self._stored.call(Mailbox.open_work))
+        """Start the work that another process stored, such as `hermes send`."""
+        self._wake(*await self._mailbox.call(Mailbox.open_work))
 
     async def drain(self, timeout_s: float) -> None:
-        """Serve nothing more, let what runs end in time and its answers go out. The rest is for the next start."""
+        """Stop after running messages and their replies, or after `timeout_s`; the rest waits."""
         until = time.monotonic() + timeout_s
-        self._stored.is_owner = False
-        await self._serving.lanes.drain(timeout_s)
+        self._mailbox.is_owner = False
+        await self._inbox.workers.drain(timeout_s)
         left_s = max(min(timeout_s, SEND_AT_LEAST_S), until - time.monotonic())
-        await self._sender.lanes.drain(left_s, to_the_end=True)
-        await self._stored.close()
+        await self._outbox.workers.drain(left_s, finish_due=True)
+        await self._mailbox.close()
 
     @property
     def serving(self) -> int:
-        """How many messages are being served."""
-        return len(self._serving.lanes.running)
+        """Number of messages that are being processed."""
+        return len(self._inbox.workers.running)
 
     # -- in ------------------------------------------------------------------------------------------------------
 
     async def receive(self, message: InboundMessage) -> Receipt:
-        """Store a message; it is on disk when this returns: acknowledge it now, never before, not after an error."""
-        storing = asyncio.ensure_future(self._stored.call(Mailbox.receive, message, self._stored.clock()))
-        storing.add_done_callback(partial(self._received, message))  # also when whoever brings it is cancelled now
+        """Store a message. It is on disk when this returns; acknowledge it only then."""
+        storing = asyncio.ensure_future(self._mailbox.call(Mailbox.receive, message, self._mailbox.clock()))
+        storing.add_done_callback(partial(self._received, message))  # also if the caller is cancelled
         return await asyncio.shield(storing)
 
     async def begin(self, message: InboundMessage) -> ClaimedMessage | Mapping[str, Any] | None:
-        """Store a message that the caller serves itself, and claim it; `ClaimedMessage.done` or `give_back` ends that.
+        """Store and claim a message that the caller processes; `done` or `release` ends the claim.
 
-        Returns: the notes of one that was done before; None when it is being served.
+        Returns:
+            The claimed message; the notes of a message that is done; None if it is being processed.
 
         Raises:
-            Stale: another daemon has taken over.
+            StaleClaim: another daemon is the owner.
         """
-        begin = self._stored.call(Mailbox.begin, replace(message, conversation=""), self._stored.clock())
+        begin = self._mailbox.call(Mailbox.begin, replace(message, conversation=""), self._mailbox.clock())
         beginning = asyncio.ensure_future(begin)
         try:
             found = await asyncio.shield(beginning)
         except asyncio.CancelledError:
             beginning.add_done_callback(self._release)
             raise
-        return ClaimedMessage(found, self._stored) if isinstance(found, InboxClaim) else found
+        return ClaimedMessage(found, self._mailbox) if isinstance(found, InboxClaim) else found
 
     def _release(self, beginning: asyncio.Future[Any]) -> None:
-        """Let a message be begun again whose caller was cancelled while it was claimed."""
+        """Release a message if its caller was cancelled during the claim."""
         if not beginning.cancelled() and beginning.exception() is None and isinstance(beginning.result(), InboxClaim):
-            self._stored.store_until_done(Mailbox.requeue, beginning.result())
+            self._mailbox.store_until_done(Mailbox.requeue, beginning.result())
 
-    def serve(self, platform: str, serve: Serve | None, *, give_up: Abandon | None = None) -> None:
-        """Have `serve` answer what arrives on a platform; None lets it wait.
+    def serve(self, platform: str, serve: Serve | None, *, abandon: Abandon | None = None) -> None:
+        """Process the messages of a platform with `serve`; None lets them wait.
 
         Args:
-            give_up: says what the person is told when a message is given up.
+            abandon: returns the replies to a message that is abandoned.
         """
-        self._serving.use(platform, serve, give_up)
+        self._inbox.use(platform, serve, abandon)
 
     async def waiting(self, platform: str, conversation: str) -> int:
-        """Return how many messages wait behind the one that is served."""
-        return await self._stored.call(Mailbox.count_waiting, (platform, conversation))
+        """Return how many messages of a conversation wait, without the claimed one."""
+        return await self._mailbox.call(Mailbox.count_waiting, (platform, conversation))
 
     # -- out -----------------------------------------------------------------------------------------------------
 
     async def send(self, reply: OutboundReply) -> str:
-        """Store a reply that answers no message, and return its id. One with the id of another is dropped."""
-        storing = asyncio.ensure_future(self._stored.call(Mailbox.enqueue, reply, self._stored.clock()))
+        """Store a reply without a message, and return its id; a reply with a known id is dropped."""
+        storing = asyncio.ensure_future(self._mailbox.call(Mailbox.enqueue, reply, self._mailbox.clock()))
         storing.add_done_callback(self._enqueued)
         return (await asyncio.shield(storing)).id
 
     def deliver(self, platform: str, deliver: Deliver | None, check: Check | None = None) -> None:
-        """Have `deliver` send what goes to a platform; None lets it wait, and spends no attempts."""
-        self._sender.use(platform, deliver, check)
+        """Send the parts to a platform with `deliver`; None lets them wait, without attempts."""
+        self._outbox.use(platform, deliver, check)
 
     async def wait_settled(self, reply: str, timeout_s: float | None = None) -> str:
-        """Wait until a reply is `sent`, `failed` or `parked`, and return which; empty when there is none of that id.
+        """Wait until a reply is `sent`, `failed` or `parked`, and return that state; "" for an unknown id.
 
         Raises:
-            TimeoutError: it is not, after `timeout_s`.
+            TimeoutError: `timeout_s` seconds have passed.
         """
         async with asyncio.timeout(timeout_s):
             while True:
                 change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._waiters.setdefault(reply, []).append(change)
                 try:
-                    state = await self._stored.call(Mailbox.reply_state, reply)
+                    state = await self._mailbox.call(Mailbox.reply_state, reply)
                     if state != "pending":
                         return state
                     await change
@@ -164,27 +166,27 @@ class DeliveryService:
                     self._forget(reply, change)
 
     async def list_parked(self) -> list[ParkedTarget]:
-        """Return the targets that nothing is sent to, the newest first."""
-        return await self._stored.call(Mailbox.list_parked)
+        """Return the parked targets, newest first."""
+        return await self._mailbox.call(Mailbox.list_parked)
 
     async def revive(self, target: ReplyTarget) -> tuple[ReplyTarget, ...]:
-        """Try a parked target again (without a thread: all of the chat); return which there were."""
-        revived = await self._stored.call(Mailbox.revive, target)
+        """Revive a parked target, or all of a chat if it has no thread; return the revived targets."""
+        revived = await self._mailbox.call(Mailbox.revive, target)
         self._wake((), revived)
         return revived
 
     async def counts(self) -> dict[str, int]:
-        """Return how many wait, are served, are on their way and are parked."""
-        return await self._stored.call(Mailbox.counts)
+        """Return the number of waiting, claimed, sending and parked rows by name."""
+        return await self._mailbox.call(Mailbox.counts)
 
-    # -- between -------------------------------------------------------------------------------------------------
+    # -- waking -----------------------------------------------------------------------------------------------
 
     def _wake(self, conversations: Iterable[Conversation], targets: Iterable[ReplyTarget]) -> None:
-        if self._stored.is_owner:
+        if self._mailbox.is_owner:
             for conversation in conversations:
-                self._serving.lanes.wake(conversation)
+                self._inbox.workers.wake(conversation)
             for target in targets:
-                self._sender.lanes.wake(target)
+                self._outbox.workers.wake(target)
 
     def _received(self, message: InboundMessage, storing: asyncio.Future[Receipt]) -> None:
         if not storing.cancelled() and storing.exception() is None:
@@ -194,11 +196,11 @@ class DeliveryService:
         if not storing.cancelled() and storing.exception() is None:
             self._wake((), [storing.result().target])
 
-    def _answered(self, replies: Sequence[OutboundReply]) -> None:
+    def _wake_targets(self, replies: Sequence[OutboundReply]) -> None:
         for reply in replies:
-            self._sender.lanes.wake(reply.target)
+            self._outbox.workers.wake(reply.target)
 
-    def _one_settled(self, reply: str) -> None:
+    def _notify_settled(self, reply: str) -> None:
         for change in self._waiters.pop(reply, ()):
             if not change.done():
                 change.set_result(None)

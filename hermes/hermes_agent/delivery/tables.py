@@ -1,8 +1,7 @@
-"""The tables of inbox and outbox.
+"""The tables of inbox and outbox, and the owner epoch.
 
-Who may work on what is stored: the daemon that came last, and within it who holds the newest claim.
-
-No lease and no clock: a daemon that starts raises the epoch, and everything that a former one still tries is refused.
+The daemon that started last owns the rows, and within it the newest claim of a row. There is no lease and no clock: a
+daemon that starts raises the epoch, and each later step of a previous daemon is rejected.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ SCHEMA = Schema(
             PRIMARY KEY (platform, chat, thread)
         );
         """,
-        # What the release before was sending at its end may have arrived: it did not note when the sending began.
+        # what the previous release was sending at its end may have arrived: it did not record the start of sending
         "UPDATE outbox SET uncertain = 1 WHERE state = 'sending';",
         "ALTER TABLE delivery_owner ADD COLUMN boot TEXT NOT NULL DEFAULT '';",
         """
@@ -85,47 +84,48 @@ SCHEMA = Schema(
         """,
     ),
 )
-"""States. inbox: pending, claimed, done, failed. outbox: pending, sending, parked, sent, failed. The last two of each
-are finished, and the only ones with `finished_at`.
-outbox.repeated: 2 means that a repeat is about to begin, 1 that it did."""
+"""States of the inbox: pending, claimed, done, failed; of the outbox: pending, sending, parked, sent, failed.
+
+The last two of each are final, and the only ones with `finished_at`. In `outbox.repeated` 2 means that a repeat is
+about to start, 1 that it started."""
 
 
 LONGEST_WAIT_S = 3600.0
-"""No wait is longer. A time further ahead than that was written before the clock was set back, and counts as now."""
+"""Longest wait in seconds. A later time was stored before the clock was set back, and counts as due."""
 
 
 class OwnerEpoch:
-    """The epoch of one daemon."""
+    """The owner epoch of one daemon."""
 
     def __init__(self) -> None:
         self._epoch: int | None = None
 
     def acquire(self, db: sqlite3.Connection, boot: str) -> None:
-        """Make this the owner. What a former one had claimed waits again.
+        """Become the owner. Rows that a previous owner had claimed wait again.
 
         Args:
-            boot: id of this start of the machine. After another one, that a repeat began may have been forgotten; that
-                it was about to is not.
+            boot: id of this start of the machine. After another start, the record that a repeat started may be lost;
+                the record that it was about to start is not.
         """
-        former = db.execute("SELECT boot FROM delivery_owner").fetchone()[0]
+        previous = db.execute("SELECT boot FROM delivery_owner").fetchone()[0]
         db.execute("UPDATE delivery_owner SET epoch = epoch + 1, boot = ?", (boot,))
         self._epoch = db.execute("SELECT epoch FROM delivery_owner").fetchone()[0]
         db.execute(
-            "UPDATE outbox SET repeated = ? WHERE finished_at IS NULL AND repeated = 2", (not boot or boot != former,)
+            "UPDATE outbox SET repeated = ? WHERE finished_at IS NULL AND repeated = 2", (not boot or boot != previous,)
         )
         db.execute("UPDATE inbox SET state = 'pending' WHERE finished_at IS NULL AND state = 'claimed'")
         db.execute("UPDATE outbox SET state = 'pending' WHERE finished_at IS NULL AND state = 'sending'")
 
     def check(self, db: sqlite3.Connection) -> None:
-        """Raise `StaleClaim` unless this is the owner."""
+        """Raise `StaleClaim` if another daemon is the owner."""
         if db.execute("SELECT epoch FROM delivery_owner").fetchone()[0] != self._epoch:
             raise StaleClaim("another daemon has taken over the inbox and the outbox of this home")
 
     def new_token(self, db: sqlite3.Connection) -> int:
-        """Return the number of a new claim, higher than every former one.
+        """Return the number of a new claim, higher than every previous one.
 
         Raises:
-            StaleClaim: this is not the owner.
+            StaleClaim: another daemon is the owner.
         """
         self.check(db)
         db.execute("UPDATE delivery_owner SET token = token + 1")
@@ -134,6 +134,6 @@ class OwnerEpoch:
 
 
 def seconds_until(not_before: float, now: float) -> float:
-    """Return how many seconds something still waits; 0 when it is due."""
+    """Return the seconds until a row is due, or 0."""
     left = not_before - now
     return left if 0 < left <= LONGEST_WAIT_S else 0.0

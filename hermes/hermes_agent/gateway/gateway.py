@@ -235,7 +235,7 @@ class Gateway:
 
         outlet = PlatformDelivery(link, self._bridge)
         self.deps.delivery.deliver(link.name, outlet.deliver, outlet.check)
-        self.deps.delivery.serve(link.name, self.session_store.serve, give_up=self.session_store.abandon)
+        self.deps.delivery.serve(link.name, self.session_store.serve, abandon=self.session_store.abandon)
 
     def _on_disconnected(self, link: AdapterConnection) -> None:
         self.deps.delivery.deliver(link.name, None)

@@ -334,7 +334,7 @@ class ProcessNotices:
             return False
 
     def _is_recorded(self, session_id: str, text: str) -> bool:
-        return bool(self._bridge.wait_core(self._transcript("was_said", session_id, text)))
+        return bool(self._bridge.wait_core(self._transcript("has_user_text", session_id, text)))
 
 
 def register_plugins_command(registry: CommandTable, plugins: PluginManager) -> None:

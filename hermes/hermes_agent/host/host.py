@@ -147,7 +147,7 @@ class Host:
             hooks=self.hooks,
             has_value=make_value_check(self.credentials),
             disabled_plugins=lambda: settings.disabled_plugins(self.config, home),
-            whose=self.provenance.source_of,
+            source_of=self.provenance.source_of,
         )
         self.dispatcher = Dispatcher(
             self.tools,
@@ -166,7 +166,7 @@ class Host:
         self.injected = InjectedMessages()
         self.ledger = UsageLedger(home / "state.db")  # for model calls outside turns, with their cause
         self.delivery = DeliveryService(
-            lambda: Mailbox(home / "state.db"), self.bridge.serial_executor("delivery"), serving=MAX_MESSAGES
+            lambda: Mailbox(home / "state.db"), self.bridge.serial_executor("delivery"), max_messages=MAX_MESSAGES
         )
         """Inbox and outbox; the daemon starts it."""
         self.upkeep = DailyMaintenance(home / "state.db", self.get, self.bridge.run, lambda: self.checkpoints.prune())
@@ -373,7 +373,7 @@ class Host:
             lambda: with_published_jobs(self.open_jobs(), self.home),
             self.bridge.serial_executor("cron"),
             work=work.run,
-            tell=work.deliver,
+            deliver=work.deliver,
             keep=self.config.get("cron.output_retention"),
             scheduler=lambda: self.providers.choose("cron_scheduler", self.config.values).provider,
             spawn=self.bridge.spawn,

@@ -22,7 +22,7 @@ from hermes_agent.contracts.speech import (
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.messages import new_id
 from hermes_agent.system.files import PRIVATE, hold_directory, replace_at, write_atomic
-from hermes_agent.system.installation import bundled_plugin
+from hermes_agent.system.installation import BUNDLED_PLUGINS, bundled_plugin
 from hermes_agent.system.processes import tool_environment
 
 logger = logging.getLogger(__name__)
@@ -47,11 +47,14 @@ def image_type(raw: bytes) -> str | None:
     return None
 
 
-BUNDLED_SPEECH = ("openai",)
-"""The bundled plugins that speak and listen: folders in `speech/`."""
 LARGEST_PICTURE = 20 * 1024 * 1024
 LOCAL_TRANSCRIPTION = "HERMES_LOCAL_STT_COMMAND"
 """Variable with the command of `stt.provider: local_command`."""
+
+
+def bundled_speech_names() -> list[str]:
+    """Return the names of the bundled speech providers, which are read when the config names one."""
+    return sorted(path.parent.name for path in (BUNDLED_PLUGINS / "speech").glob("*/plugin.yaml"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class MediaService:
         """
         values = self.values()
         name, block = read_setting(values, f"{kind}.provider"), values.get(kind) or {}
-        if name in BUNDLED_SPEECH:
+        if name in bundled_speech_names():
             made = bundled_plugin("speech", name).PROVIDERS[kind](block.get(name) or {}, self.secret)
             return SelectedProvider(made, f"{kind}.provider names it")
         settings = (block.get("providers") or {}).get(name)

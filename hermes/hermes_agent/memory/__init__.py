@@ -1,1 +1,1 @@
-"""Memory: notes of the agent's own, and the provider that the operator chose."""
+"""Memory: the agent's own notes, and the memory provider of the config."""

@@ -1,6 +1,6 @@
-"""The agent's own notes: `MEMORY.md` about its surroundings, `USER.md` about the person; each person has their own.
+"""The agent's own notes for each user: `MEMORY.md` about its environment, `USER.md` about the user.
 
-Entries are parted by a line with a section sign. A file is changed under a lock and replaced as a whole, so that two
+A line with a section sign separates entries. A file is changed under a lock and replaced as a whole, so that two
 processes do not lose each other's entries. Source: plugin contract §12.2, §12.3 (`memory`).
 """
 
@@ -34,10 +34,10 @@ class NoteSettings(NamedTuple):
     user_char_limit: int = 1375
 
     def limits(self) -> dict[str, int]:
-        """Return the longest text of each file that is kept, in characters."""
-        kept = {"memory": self.memory_enabled, "user": self.user_profile_enabled}
-        most = {"memory": self.memory_char_limit, "user": self.user_char_limit}
-        return {target: most[target] for target, is_kept in kept.items() if is_kept}
+        """Return the longest text of each enabled file, in characters."""
+        enabled = {"memory": self.memory_enabled, "user": self.user_profile_enabled}
+        longest = {"memory": self.memory_char_limit, "user": self.user_char_limit}
+        return {target: longest[target] for target, is_enabled in enabled.items() if is_enabled}
 
 
 class NoteChange(NamedTuple):
@@ -47,31 +47,27 @@ class NoteChange(NamedTuple):
     """`add`, `replace` or `remove`."""
     content: str = ""
     old_text: str = ""
-    """A part of the entry that is meant."""
+    """A part of the entry to change."""
     previous: str = ""
     """The whole entry before the change, for observers."""
 
     @classmethod
     def from_arguments(cls, args: Mapping[str, Any]) -> NoteChange:
-        """Read it from arguments of the tool; known secrets are not kept."""
+        """Return the change that arguments of the tool describe; known secrets are masked."""
         return cls(*(redactor.mask_known(str(args.get(name) or "").strip()) for name in cls._fields[:3]))
 
 
-def notes_folder(home: Path, person: str) -> Path:
-    """Return where the notes of a person are.
-
-    Args:
-        person: empty for the owner of the home.
-    """
+def notes_folder(home: Path, user: str) -> Path:
+    """Return the folder with the notes of a user. `user`: "" for the owner of the home."""
     root = home / "memories"
-    return root / "people" / folder_name(person) if person else root
+    return root / "people" / folder_name(user) if user else root
 
 
 class Notes:
-    """The notes of one person.
+    """The notes of one user.
 
     Args:
-        limits: the longest text of each file, in characters; a file that is not named is not kept.
+        limits: the longest text of each file, in characters; a file without a limit is not used.
     """
 
     def __init__(self, folder: Path, limits: Mapping[str, int]) -> None:
@@ -88,18 +84,18 @@ class Notes:
         return [entry for part in _SEPARATOR.split(text) if (entry := part.strip())]
 
     def block(self) -> tuple[str, list[str]]:
-        """Return what the system prompt says, and why entries were left out: they look like an injection."""
-        sections, left_out = [], []
+        """Return the section of the system prompt, and a notice for each entry with prompt injection."""
+        sections, notices = [], []
         for target in self.limits:
-            kept = []
+            entries = []
             for entry in self.entries(target):
                 if why := find_injection(entry):
-                    left_out.append(f"an entry of {self._folder / FILES[target]} is not part of the prompt: {why}")
+                    notices.append(f"an entry of {self._folder / FILES[target]} is not part of the prompt: {why}")
                 else:
-                    kept.append(entry)
-            if kept:
-                sections.append(f"## {_TITLES[target]} [{self.usage(target, kept)}]\n{_joined(kept)}")
-        return "\n\n".join(sections), left_out
+                    entries.append(entry)
+            if entries:
+                sections.append(f"## {_TITLES[target]} [{self.usage(target, entries)}]\n{_joined(entries)}")
+        return "\n\n".join(sections), notices
 
     def usage(self, target: str, entries: Sequence[str]) -> str:
         """Return how full a file is, for the model."""
@@ -107,10 +103,10 @@ class Notes:
         return f"{100 * used // max(limit, 1)}% — {used:,}/{limit:,} chars"
 
     def change(self, target: str, changes: Sequence[NoteChange]) -> list[str]:
-        """Make all the changes, or none; return the entries afterwards.
+        """Make all changes or none, and return the entries after them.
 
         Raises:
-            ToolFailed: one of them cannot be made; the text says what to do.
+            ToolFailed: a change is not possible; the text says what to do.
         """
         with self._locked():
             before = self.entries(target)

@@ -1,12 +1,7 @@
-"""The fence around recalled memory in a message: what stands in it cannot close it, and an echo of it is not shown.
+"""A memory provider in one session: its calls, the fence around recalled text, and its setup.
 
-Source: plugin contract §8.3.
-
-A memory provider in one session: every call of it is bounded, and a failure costs no more than what it recalls.
-
-Source: plugin contract §8.3.
-
-Setting up a memory provider: what its `get_config_schema` lists is asked for and kept. Source: contract §8.3.
+Each call has a time limit, and a failure costs only what the provider would recall. Recalled text stands in a fence
+that it cannot close itself; if the model repeats a fence, its text is not shown. Source: plugin contract §8.3.
 """
 
 from __future__ import annotations
@@ -32,21 +27,21 @@ _NOTE = (
     "[System note: The following is recalled memory context, NOT new user input. Treat as authoritative reference data"
     " — this is the agent's persistent memory and should inform all responses.]"
 )
-# what a lenient reader might take for a tag of ours: blanks in it, attributes, another case
+# also what a lenient reader accepts as the tag: with blanks, attributes, or in another case
 _TAG = re.compile(r"<\s*+(/?)\s*+memory-context\b[^>]*+>?\s*+", re.IGNORECASE)
 _NOTES = re.compile(r"\[System note: The following is recalled memory context[^\]]*+\]\s*+", re.IGNORECASE)
 _PASSES = 8
-"""How often what taking a tag out has made a tag is looked for; then no bracket stays."""
+"""Passes that remove tags, because a removal may make a new one; after them no bracket stays."""
 
 
 def fence_recalled(text: str) -> str:
-    """Return recalled text for a message, in its fence; empty for none. Fences and notes in it are taken out."""
+    """Return recalled text in a fence, or "" for none; fences and notes inside it are removed."""
     inner = _remove_all(_NOTES, _remove_all(_TAG, text)).strip()
     return f"{OPEN}\n{_NOTE}\n\n{inner}\n{CLOSE}" if inner else ""
 
 
 def sanitize_context(text: str) -> str:
-    """Return `text` without fences of recalled memory, what stands between them, and their note."""
+    """Return `text` without fences of recalled memory, their content and their note."""
     parts, end, opened = [], 0, -1
     for tag in _TAG.finditer(text):
         if opened < 0:
@@ -59,7 +54,7 @@ def sanitize_context(text: str) -> str:
 
 
 def _remove_all(pattern: re.Pattern[str], text: str) -> str:
-    """Take out what matches until nothing does: of `<<tag>tag>` one pass would leave a tag."""
+    """Remove matches until none is left: one pass would make a tag of `<<tag>tag>`."""
     for _ in range(_PASSES):
         text, count = pattern.subn("", text)
         if not count:
@@ -68,32 +63,32 @@ def _remove_all(pattern: re.Pattern[str], text: str) -> str:
 
 
 class FenceScrubber:
-    """Takes fences, with what stands in them, out of a text that comes in pieces."""
+    """Removes fences and their content from a text that comes in pieces."""
 
     def __init__(self) -> None:
         self._held = ""
-        self._inside = False
+        self._is_inside = False
 
     def feed(self, piece: str) -> str:
-        """Return what of the text so far may be shown; the beginning of a tag is held back."""
+        """Return the text so far that may be shown; the beginning of a tag is held back."""
         self._held += piece
         shown = ""
         while True:
-            tag = CLOSE if self._inside else OPEN
+            tag = CLOSE if self._is_inside else OPEN
             found = re.search(tag, self._held, re.IGNORECASE | re.ASCII)
             if found is None:
                 break
-            shown += "" if self._inside else self._held[: found.start()]
+            shown += "" if self._is_inside else self._held[: found.start()]
             self._held = self._held[found.end() :]
-            self._inside = not self._inside
-        keep = _tag_prefix_length(self._held, tag)
-        ready, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
-        return shown if self._inside else shown + ready
+            self._is_inside = not self._is_inside
+        shown_chars = len(self._held) - _tag_prefix_length(self._held, tag)
+        ready, self._held = self._held[:shown_chars], self._held[shown_chars:]
+        return shown if self._is_inside else shown + ready
 
     def end(self) -> str:
-        """Return what was held back and is no tag."""
-        held, self._held = self._held, ""
-        return "" if self._inside else held
+        """Return the held back text, which is no tag."""
+        rest, self._held = self._held, ""
+        return "" if self._is_inside else rest
 
 
 def _tag_prefix_length(text: str, tag: str) -> int:
@@ -106,49 +101,49 @@ logger = logging.getLogger(__name__)
 
 
 class BackgroundCalls:
-    """Calls that nobody waits for, one after another in one thread.
+    """Calls in the background, one after another in one thread.
 
     Args:
-        limit: calls that may wait; more are dropped, with a line in the log.
+        limit: calls that may wait; further ones are dropped and logged.
     """
 
-    def __init__(self, lane: SerialExecutor, limit: int = 256) -> None:
-        self._lane = lane
+    def __init__(self, executor: SerialExecutor, limit: int = 256) -> None:
+        self._executor = executor
         self._limit = limit
         self._tasks: set[Any] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def bind(self) -> None:
-        """Know the core loop, which this is called on."""
+        """Remember the core loop; called on it."""
         self._loop = asyncio.get_running_loop()
 
     def post(self, work: Callable[[], Any]) -> None:
-        """Run `work` after what was posted before. On the core loop."""
+        """Run `work` after the earlier calls. Called on the core loop."""
         if len(self._tasks) >= self._limit:
-            logger.warning("a memory provider is far behind: what it should learn now is dropped")
+            logger.warning("memory provider: too many calls wait: a call is dropped")
             return
-        task = asyncio.ensure_future(self._lane.run(work))
+        task = asyncio.ensure_future(self._executor.run(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def post_from_thread(self, work: Callable[[], Any]) -> None:
-        """Run `work` likewise; from a worker, while the core loop runs."""
+        """Run `work` after the earlier calls. Called in a worker, while the core loop runs."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.post, work)
 
     async def drain(self, limit_s: float) -> bool:
-        """Wait for everything that was posted, at most so long; say whether it is done."""
+        """Wait for all calls, at most `limit_s` seconds; return whether they have ended."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=limit_s)
         return not self._tasks
 
 
 class ProviderInstances:
-    """One object of a provider for each session: what one session is told must not be in another's hands.
+    """One object of a provider for each session, so that sessions do not share what it knows.
 
-    A plugin registers one object. The first session takes it; for the others it is copied as it was before its first
-    use, or made anew from its class. One for which neither works serves one session at a time. Used in a worker, one
-    call at a time.
+    A plugin registers one object, which the first session gets. Other sessions get a copy of it as it was before its
+    first use, or a new object of its class. If neither is possible, it serves one session at a time. Used in workers,
+    one call at a time.
     """
 
     def __init__(self, registered: MemoryProvider) -> None:
@@ -157,7 +152,7 @@ class ProviderInstances:
         self._taken = False
 
     def take(self) -> MemoryProvider | None:
-        """Return an object that nobody has; None when there can be no other one."""
+        """Return an object that no session has, or None if a further one is not possible."""
         if not self._taken:
             self._taken = True
             self._fresh = _copy_provider(self.registered)
@@ -169,7 +164,7 @@ def _copy_provider(provider: MemoryProvider) -> MemoryProvider | None:
     try:
         return copy.deepcopy(provider)
     except Exception as exc:  # noqa: BLE001 - a plugin's object; locks and connections cannot be copied
-        logger.debug("memory provider %r cannot be copied: %r", provider, exc)
+        logger.debug("memory provider %r: cannot be copied: %r", provider, exc)
         return None
 
 
@@ -178,7 +173,7 @@ def _make_instance(cls: type[MemoryProvider]) -> MemoryProvider | None:
         return cls()
     except Exception as exc:  # noqa: BLE001 - a plugin's class, which may want arguments
         logger.warning(
-            "memory provider %s serves one session at a time: it can be neither copied nor made without arguments (%r)",
+            "memory provider %s: serves one session at a time: it can be neither copied nor made without arguments: %r",
             cls.__name__,
             exc,
         )
@@ -186,17 +181,17 @@ def _make_instance(cls: type[MemoryProvider]) -> MemoryProvider | None:
 
 
 BUDGET_S = 8.0
-"""Of the contract, in seconds."""
+"""Time limit of the contract, in seconds."""
 
 Messages = list[dict[str, Any]]
 
 
 class ProviderSession:
-    """On the core loop, but for `call_tool` and `before_compaction`.
+    """A provider in one session. Used on the core loop, except `call_tool` and `before_compaction`.
 
     Args:
-        lane: where writes go, one after another.
-        budget_s: how long a turn waits for what is recalled, and a start for `initialize`.
+        background: runs the calls that no turn waits for.
+        budget_s: seconds that a turn waits for recall, and a start for `initialize`.
     """
 
     def __init__(
@@ -205,37 +200,37 @@ class ProviderSession:
         plugin: str,
         session_id: str,
         bridge: Bridge,
-        lane: BackgroundCalls,
+        background: BackgroundCalls,
         budget_s: float = BUDGET_S,
     ) -> None:
         self.provider = provider
         self.plugin = plugin
         self.session_id = session_id
         self.block = ""
-        """What it has in the system prompt."""
+        """Its section of the system prompt."""
         self.schemas: list[dict[str, Any]] = []
         self._bridge = bridge
-        self._lane = lane
+        self._background = background
         self._budget_s = budget_s
         self._turns = 0
         self._author: dict[str, Any] | None = None
         """Who writes in this session, where a platform knows it."""
 
     async def start(self, facts: dict[str, Any]) -> str:
-        """Initialize it; return why it cannot be used, empty when it can."""
-        self._lane.bind()
+        """Initialize the provider; return why it cannot be used, or ""."""
+        self._background.bind()
         try:
             return await self._bridge.run(self._start, facts, deadline_s=self._budget_s)
         except TimeoutError:
             return f"it was not ready after {self._budget_s:g} seconds"
         except Exception as exc:
-            logger.warning("memory provider of plugin `%s` failed to start", self.plugin, exc_info=True)
+            logger.warning("memory provider of plugin `%s`: start failed", self.plugin, exc_info=True)
             return f"{type(exc).__name__}: {exc}"
 
     def _start(self, facts: dict[str, Any]) -> str:
         if not self.provider.is_available():
             reason = str(self._call_bounded("unavailable_reason") or "").strip()
-            return reason or "it says that it is not available; `hermes memory status` shows what it needs"
+            return reason or "it reports that it is not available; `hermes memory status` shows what it needs"
         if facts.get("user_id"):
             self._author = {"id": facts["user_id"], "name": facts.get("user_name", ""), "is_bot": False}
         self.provider.initialize(self.session_id, **facts)
@@ -244,7 +239,7 @@ class ProviderSession:
         return ""
 
     async def recall(self, query: str, **facts: Any) -> str:
-        """Return what is recalled for a message of the user, in its fence; empty when nothing is, or it takes too long.
+        """Return the fenced recall for a user message, or "" for none or after the time limit.
 
         Args:
             facts: `remaining_tokens`, `model`, `platform`, `tool_count`, for `on_turn_start`.
@@ -255,9 +250,7 @@ class ProviderSession:
             text = await self._bridge.run(self._recall, self._turns, query, facts, deadline_s=self._budget_s)
         except TimeoutError:
             logger.warning(
-                "memory provider of plugin `%s` recalled nothing within %g seconds; the turn goes on",
-                self.plugin,
-                self._budget_s,
+                "memory provider of plugin `%s`: no recall within %g s; the turn goes on", self.plugin, self._budget_s
             )
             return ""
         logger.debug("memory recalled %d characters in %.1f s", len(text), time.monotonic() - began)
@@ -280,7 +273,7 @@ class ProviderSession:
         return text
 
     def after_turn(self, user: str, assistant: str, messages: Messages) -> None:
-        """Hand over a turn, and let it get ready for the next; nobody waits for it."""
+        """Give the provider a turn and let it prepare the next one, in the background."""
         user, assistant = sanitize_context(user), sanitize_context(assistant)
 
         def work() -> None:
@@ -290,45 +283,47 @@ class ProviderSession:
             self._call_bounded("sync_turn", user, assistant, **supported(self.provider.sync_turn, offered))
             self._call_bounded("queue_prefetch", user, session_id=self.session_id)
 
-        self._lane.post(work)
+        self._background.post(work)
 
     def notify_change(self, action: str, target: str, content: str, metadata: dict[str, Any]) -> None:
-        """Tell of a change of the agent's own notes; nobody waits for it. From any thread."""
+        """Notify the provider of a change of the agent's notes, in the background; from any thread."""
 
         def work() -> None:
             function = getattr(self.provider, "on_memory_write", None)
             more = {"metadata": metadata} if function is not None and accepts(function, "metadata") else {}
             self._call_bounded("on_memory_write", action, target, content, **more)
 
-        self._lane.post_from_thread(work)
+        self._background.post_from_thread(work)
 
     def on_delegation(self, task: str, result: str, child: str) -> None:
-        """Tell of a sub-agent that has ended; nobody waits for it."""
-        self._lane.post(lambda: self._call_bounded("on_delegation", task, result, child_session_id=child))
+        """Notify the provider of the end of a subagent, in the background."""
+        self._background.post(lambda: self._call_bounded("on_delegation", task, result, child_session_id=child))
 
     def before_compaction(self, messages: Messages) -> str:
-        """Return what must not be lost when the conversation is made shorter; in a worker."""
+        """Return what a compaction must keep; in a worker."""
         return sanitize_context(str(self._call_bounded("on_pre_compress", messages) or ""))
 
     def call_tool(self, name: str, args: dict[str, Any], **keywords: Any) -> str:
-        """Answer a call of one of its tools; in a worker."""
+        """Return the result of one of its tools; in a worker."""
         return self.provider.handle_tool_call(name, args, **keywords)
 
     def on_session_change(self, session_id: str, messages: Messages) -> None:
-        """The person went on under another id; what was said before is over."""
+        """End the session for the provider, and continue with another id."""
         old, self.session_id, self._turns = self.session_id, session_id, 0
-        self._lane.post(lambda: self._call_bounded("on_session_end", messages))
-        self._lane.post(lambda: self._call_bounded("on_session_switch", session_id, parent_session_id=old, reset=True))
+        self._background.post(lambda: self._call_bounded("on_session_end", messages))
+        self._background.post(
+            lambda: self._call_bounded("on_session_switch", session_id, parent_session_id=old, reset=True)
+        )
 
     def end(self, messages: Messages) -> None:
-        """The session is over; nobody waits for it."""
-        self._lane.post(lambda: self._call_bounded("on_session_end", messages))
-        self._lane.post(lambda: self._call_bounded("shutdown"))
+        """End the session and shut the provider down, in the background."""
+        self._background.post(lambda: self._call_bounded("on_session_end", messages))
+        self._background.post(lambda: self._call_bounded("shutdown"))
 
     def _call_bounded(self, method: str, *args: Any, **keywords: Any) -> Any:
-        """Call a method, where there is one; a failure is logged."""
+        """Call a method if it exists; a failure is logged."""
         function = getattr(self.provider, method, None)
-        if function is None:  # it need not inherit from the contract's class
+        if function is None:  # a provider need not inherit from the class of the contract
             return None
         try:
             return function(*args, **keywords)
@@ -344,7 +339,7 @@ def _function(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 class SetupField(NamedTuple):
-    """A setting of a provider."""
+    """A setting that a provider asks for."""
 
     key: str
     description: str
@@ -353,37 +348,38 @@ class SetupField(NamedTuple):
     default: str
     choices: tuple[str, ...]
     url: str
-    """Where one gets the value."""
+    """Page with the value."""
     env_var: str
-    """Variable that it is kept in; empty: with the provider's own settings."""
+    """Variable that stores it, or "" if the provider stores it itself."""
 
     @property
     def is_set(self) -> bool:
-        """Whether the environment has it."""
+        """Whether the environment has its variable."""
         return bool(self.env_var and os.environ.get(self.env_var))
 
 
 AskSetting = Callable[[SetupField], str]
-"""Returns what the person answers; empty for nothing."""
+"""Returns the answer of the user, or ""."""
 
 
 def setup_fields(provider: MemoryProvider) -> list[SetupField]:
-    """Return the settings of a provider; a secret without a variable gets one of its own."""
+    """Return the settings of a provider; a secret without a variable gets one."""
     schema: Sequence[Mapping[str, Any]] = getattr(provider, "get_config_schema", list)() or ()
     return [_field(item, provider.name) for item in schema if item.get("key")]
 
 
 def configure_provider(
-    provider: MemoryProvider, home: Path, ask: AskSetting, keep: Callable[[str, str], None], given: Mapping[str, str]
+    provider: MemoryProvider, home: Path, ask: AskSetting, store: Callable[[str, str], None], given: Mapping[str, str]
 ) -> None:
-    """Ask for the settings, and keep them.
+    """Ask for the settings of a provider, and store them.
 
     Args:
-        ask: for what `given` lacks.
-        keep: stores a variable in `.env`.
+        ask: asks for a setting that `given` lacks.
+        store: stores a variable in `.env`.
+        given: values by key.
 
     Raises:
-        UserError: a required one is missing, or `given` has one that there is not, or that cannot be chosen.
+        UserError: a required value is missing, or `given` has an unknown key or a value that is no choice.
     """
     fields = setup_fields(provider)
     unknown = sorted(set(given) - {field.key for field in fields})
@@ -401,7 +397,7 @@ def configure_provider(
             raise UserError(f"{field.key} is {answer!r}: expected {' or '.join(field.choices)}")
     for field, answer in answers.items():
         if answer and field.env_var:
-            keep(field.env_var, answer)
+            store(field.env_var, answer)
     values = {field.key: answer for field, answer in answers.items() if answer and not field.secret}
     if hasattr(provider, "save_config"):
         provider.save_config(values, str(home))

@@ -1,4 +1,4 @@
-"""Sessions in `state.db`: transcript, step journal, usage, and whose they are."""
+"""Sessions in `state.db`: transcript, step journal, usage, and their principals."""
 
 from hermes_agent.sessions.commits import NewSession, SessionCommit, session_denied
 from hermes_agent.sessions.principals import API_SERVER, LOCAL, Principals, folder_name

@@ -1,6 +1,6 @@
-"""What one commit brings to a session: its row, messages, the step journal, usage.
+"""Commits of a session: its row, messages, step journal and usage; and its compacted histories.
 
-Shorter forms of sessions that outgrew their model. The messages that they stand for stay where they are.
+A compaction replaces the messages before it for the model alone; the messages stay stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hermes_agent.store import Database, Schema
 
 COLUMNS = "role, content, tool_calls, tool_call_id, tool_name, extras"
 _PARTS = "\x00parts:"
-"""Marks a content that is a list of parts; no text of a person starts with a NUL."""
+"""Marks content that is a list of parts; no text of a user starts with a NUL."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -46,26 +46,29 @@ def message_from_row(row: Sequence[Any]) -> Message:
     role, content, calls, call_id, tool, extras = row[:6]
     if content.startswith(_PARTS):
         content = json.loads(content[len(_PARTS) :])
-    made = tuple(ToolCall(*item) for item in json.loads(calls)) if calls else ()
-    return Message(role, content, made, call_id, tool, json.loads(extras) if extras else None)
+    tool_calls = tuple(ToolCall(*item) for item in json.loads(calls)) if calls else ()
+    return Message(role, content, tool_calls, call_id, tool, json.loads(extras) if extras else None)
 
 
 class NewSession(NamedTuple):
-    """The row of a session that begins."""
+    """The row of a new session."""
 
     source: str
     model: str
     system_prompt: str
     cwd: str
     principal: str = LOCAL
-    """Whose it is."""
     parent: str = ""
-    """The session that handed a task to this one."""
+    """Id of the session that delegated a task to this one, or ""."""
     visible: frozenset[str] | None = None
-    """Whose sessions the principal may see; None: everybody's."""
+    """Principals that the principal may see the sessions of; None allows all."""
 
     def write(self, db: sqlite3.Connection, session_id: str) -> None:
-        """Add it unless it is there, inside a transaction. Raises NotYours: it is there, and somebody else's."""
+        """Add the row unless it exists, inside a transaction.
+
+        Raises:
+            AccessDenied: it exists and belongs to another principal.
+        """
         now = time.time()
         db.execute(
             "INSERT OR IGNORE INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at,"
@@ -79,10 +82,10 @@ class NewSession(NamedTuple):
 
 @dataclass(slots=True)
 class SessionCommit:
-    """What one commit brings to a session."""
+    """What one commit adds to a session."""
 
     principal: str = ""
-    """Who says what the user says."""
+    """Principal of the user messages."""
     session: NewSession | None = None
     messages: list[Message] = field(default_factory=list)
     tokens: Usage = field(default_factory=Usage)
@@ -90,7 +93,11 @@ class SessionCommit:
     usage: list[UsageRecord] = field(default_factory=list)
 
     def write(self, db: sqlite3.Connection, session_id: str) -> None:
-        """Write it, inside a transaction. Raises NotYours: the session is somebody else's."""
+        """Write the commit, inside a transaction.
+
+        Raises:
+            AccessDenied: the session belongs to another principal.
+        """
         if self.session is not None:
             self.session.write(db, session_id)
         if self.turn is not None:
@@ -104,10 +111,10 @@ class SessionCommit:
 
 
 def session_denied(session_id: str, principal: str) -> AccessDenied:
-    """Return the refusal of a session that is somebody else's."""
+    """Return the error for a session of another principal."""
     return AccessDenied(
         f"session {session_id!r} cannot be opened here: it is not {principal}'s",
-        hint="Take another id; the operator can let several people share sessions (`people` in the config).",
+        hint="Take another id; the operator can let several users share sessions (`people` in the config).",
     )
 
 
@@ -134,7 +141,7 @@ def append_messages(
 
 
 def copy_session(db: sqlite3.Connection, session_id: str, messages: Sequence[Message], title: str) -> str:
-    """Add a session with these messages and the rest of another session, inside a transaction; return its id."""
+    """Add a session with these messages and the rest of another one, inside a transaction; return its id."""
     copy, now = new_session_id(), time.time()
     db.execute(
         "INSERT INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at, principal,"
@@ -147,7 +154,7 @@ def copy_session(db: sqlite3.Connection, session_id: str, messages: Sequence[Mes
 
 
 def plain_title(text: str) -> str:
-    """Return `text` as one line that steers no terminal: lists of sessions show what strangers and models wrote."""
+    """Return `text` as one line without control characters, because lists in terminals show it."""
     return " ".join(_CONTROL.sub(" ", text).split())
 
 
@@ -178,7 +185,7 @@ Rows = list[list[str]]
 
 
 def add_compaction(db: sqlite3.Connection, session_id: str, rows: Rows, tokens: tuple[int, int]) -> None:
-    """Let `rows` stand for every message that the session has now. Earlier forms stay, for a replay."""
+    """Replace every message that the session has now by `rows`. Earlier compactions stay, for a replay."""
     (upto,) = db.execute("SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?", (session_id,)).fetchone()
     db.execute(
         "INSERT INTO compactions (session_id, upto, messages, tokens_before, tokens_after, timestamp)"
@@ -188,40 +195,42 @@ def add_compaction(db: sqlite3.Connection, session_id: str, rows: Rows, tokens: 
 
 
 def truncate_compaction(db: sqlite3.Connection, session_id: str, after: int) -> bool:
-    """Take the messages with a number above `after` off a session's last form, where it stands for them.
+    """Remove the messages with a number above `after` from the last compaction of a session.
 
-    Return False, and change nothing, when the form does not end with these messages as they were said.
+    Return False, and change nothing, if the compaction does not end with these messages in their original form.
     """
-    form = db.execute(
+    last = db.execute(
         "SELECT id, upto, messages FROM compactions WHERE session_id = ? ORDER BY id DESC LIMIT 1", (session_id,)
     ).fetchone()
-    if form is None or form["upto"] <= after:
+    if last is None or last["upto"] <= after:
         return True
-    said = db.execute(
+    removed = db.execute(
         f"SELECT {COLUMNS} FROM messages WHERE session_id = ? AND id > ? AND id <= ? ORDER BY id",
-        (session_id, after, form["upto"]),
+        (session_id, after, last["upto"]),
     ).fetchall()
-    rows = json.loads(form["messages"])
-    left = rows[: -len(said)] if said else rows
-    if [*map(message_from_row, rows[len(left) :])] != [*map(message_from_row, said)]:
+    rows = json.loads(last["messages"])
+    rest = rows[: -len(removed)] if removed else rows
+    if [*map(message_from_row, rows[len(rest) :])] != [*map(message_from_row, removed)]:
         return False
-    text = json.dumps(left, ensure_ascii=False)
-    db.execute("UPDATE compactions SET messages = ? WHERE id = ?", (text, form["id"]))
-    # others were made after these messages, too; without one the session goes on with what was there before
+    text = json.dumps(rest, ensure_ascii=False)
+    db.execute("UPDATE compactions SET messages = ? WHERE id = ?", (text, last["id"]))
+    # an empty compaction goes, too: the session continues with the history before it
     db.execute(
         "DELETE FROM compactions WHERE session_id = ? AND upto > ? AND id != ?",
-        (session_id, after, form["id"] if left else 0),
+        (session_id, after, last["id"] if rest else 0),
     )
     return True
 
 
 def last_compaction_id(db: Database, session_id: str) -> int:
-    """Return the number of a session's last shorter form; 0 when there is none."""
+    """Return the number of a session's last compaction, or 0 without one."""
     return int(db.read("SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?", (session_id,))[0][0])
 
 
 def load_compaction(db: Database, number: int) -> tuple[int, Sequence[Sequence[str]]] | None:
-    """Return the number of the last message that a form stands for, and its rows; None when only counts are left, as
-    an earlier release left them."""
+    """Return the number of the last message that a compaction replaces, and its rows.
+
+    None if only its counts are stored, as an earlier release left them.
+    """
     found = db.read("SELECT upto, messages FROM compactions WHERE id = ? AND messages != '[]'", (number,))
     return (found[0][0], json.loads(found[0][1])) if found else None

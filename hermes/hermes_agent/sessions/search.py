@@ -1,7 +1,7 @@
-"""Full-text search over what was said. The index is kept by triggers, so that whoever writes a message is found.
+"""Full-text search over messages. Triggers update the index, whichever process writes a message.
 
-Words are found whole, without regard to case and accents. Scripts that put no blanks between words have a second index
-of letters in rows of three. Table names are upstream's (plugin contract §12.1).
+Only whole words match, without regard to case and accents. Scripts without blanks between words have a second index, of
+trigrams. Table names are upstream's (plugin contract §12.1).
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class SearchHit(NamedTuple):
     timestamp: float
     """Seconds since the epoch."""
     snippet: str
-    """What stands around the words, which are marked by `>>>` and `<<<`."""
+    """Text around the found words, which stand between `>>>` and `<<<`."""
 
 
 @functools.cache
 def has_search() -> bool:
-    """Say whether this SQLite can do it."""
+    """Return whether this SQLite has full-text search."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         with_fts5 = ("ENABLE_FTS5",) in db.execute("PRAGMA compile_options").fetchall()
     return with_fts5 and sqlite3.sqlite_version_info >= (3, 34)
@@ -96,14 +96,14 @@ def search_messages(
     limit: int = 50,
     offset: int = 0,
 ) -> list[SearchHit]:
-    """Return messages that have all the words of `query`, or, when there are none, some of them.
+    """Return messages with all words of `query`, or, if no message has all, with some of them.
 
     Args:
-        query: words; "several in quotes" stand side by side, OR between two asks for either.
-        of: whose sessions; None: everybody's.
-        roles: empty for all.
-        sources: front doors of the sessions; empty for all.
-        without: a session that is left out.
+        query: words; words in quotes must follow each other, OR between two words accepts either.
+        of: principals of the sessions; None searches all.
+        roles: roles of the messages; empty for all.
+        sources: platforms of the sessions; empty for all.
+        without: id of a session that is left out.
     """
     words = [quoted or word for quoted, word in _TERM.findall(query)][:_MOST_TERMS]
     dense = re.search(f"[{_DENSE}]", query) is not None
@@ -156,7 +156,7 @@ def _matching(
 def _containing(
     db: Database, terms: Sequence[str], where: _Condition, sort: Sort, page: tuple[int, int]
 ) -> list[SearchHit]:
-    """Look at every message: for words that are too short for rows of three."""
+    """Search every message, for words that are too short for trigrams."""
     has = " AND ".join("instr(lower(t.text), lower(?)) > 0" for _ in terms)
     rows = db.read(
         "SELECT m.id, m.session_id, m.role, m.tool_name, m.timestamp, t.text FROM searchable_messages t"
@@ -175,7 +175,7 @@ def _cut_around(text: str, term: str) -> str:
 
 
 def _all_of(words: Sequence[str]) -> str:
-    """Return the index's own query; what is a sign to it is taken for a word."""
+    """Return a query of the index; its operators in the words are searched as words."""
     parts: list[str] = []
     for word in words:
         if word == "OR" and parts:
@@ -196,9 +196,9 @@ def _quoted(word: str) -> str:
 
 
 def _conditions(
-    whose: _Condition, roles: Collection[str], sources: Collection[str], not_sources: Collection[str], without: str
+    principal: _Condition, roles: Collection[str], sources: Collection[str], not_sources: Collection[str], without: str
 ) -> _Condition:
-    parts, values = [whose[0], "s.id != ?"], [*whose[1], without]
+    parts, values = [principal[0], "s.id != ?"], [*principal[1], without]
     for column, given in (("m.role IN", roles), ("s.source IN", sources), ("s.source NOT IN", not_sources)):
         if given:
             parts.append(f"{column} ({', '.join('?' * len(given))})")
@@ -207,5 +207,5 @@ def _conditions(
 
 
 def session_principal(of: Collection[str] | None, column: str = "principal") -> tuple[str, tuple[str, ...]]:
-    """Return a condition for rows of `sessions`, and its parameters. `of`: whose; None: everybody's."""
+    """Return a condition on the principal of `sessions`, and its parameters; None accepts all principals."""
     return ("1", ()) if of is None else (f"{column} IN ({', '.join('?' * len(of))})", tuple(of))

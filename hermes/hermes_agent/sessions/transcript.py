@@ -1,7 +1,7 @@
-"""The transcript: which sessions there are and what was said in each.
+"""The transcript: all stored sessions with their messages.
 
-Table and column names are upstream's where the meaning is the same (plugin contract §12.1). Everything here is
-sync and fast; the agent calls it through one lane, so that there is one writer.
+Table and column names are upstream's where the meaning is the same (plugin contract §12.1). All methods are synchronous
+and fast; the agent calls them in one thread, so that there is one writer.
 """
 
 from __future__ import annotations
@@ -115,37 +115,37 @@ class SessionInfo:
     message_count: int
     tool_call_count: int
     principal: str
-    """Whose it is; see `sessions.people`."""
+    """See `sessions.principals`."""
 
 
 class StoredSession(NamedTuple):
-    """What a stored session goes on with."""
+    """What a conversation needs to continue a stored session."""
 
     principal: str
     system_prompt: str
-    """What it started with."""
+    """The prompt of its first turn."""
     messages: list[Message]
-    """As `Transcript.history` says."""
+    """As `Transcript.history` returns them."""
     is_cut: bool
-    """A turn of it has no end: it runs, or a crash cut it off (`Transcript.unfinished`)."""
+    """Whether one of its turns has no end: it runs, or a crash interrupted it (`Transcript.unfinished`)."""
 
 
 class _CachedHistory(NamedTuple):
-    """What was read of a session."""
+    """The history of a session as it was read last."""
 
-    form: int
-    """Number of the compaction that it begins with; 0 for none."""
+    compaction: int
+    """Number of the compaction that it begins with, or 0."""
     last: int
-    """Number of the last message that it stands for."""
+    """Number of its last message."""
     messages: list[Message]
     size: int
-    """Characters of the rows that it was made of."""
+    """Characters of its rows."""
 
 
-READ_CHARACTERS = 8 * 2**20
-"""How much of sessions is kept in memory for those who come back to them; the last one is, however long."""
-CACHED_SESSIONS = chr(0x10FFFF)
-"""Comes after every other character: `BETWEEN prefix AND prefix + LAST` finds a prefix by an index."""
+CACHED_CHARACTERS = 8 * 2**20
+"""Characters of histories that are cached for the next conversation; the last history always is."""
+LAST_CHARACTER = chr(0x10FFFF)
+"""Sorts after every other character: `BETWEEN prefix AND prefix + LAST_CHARACTER` finds a prefix by an index."""
 
 _INFO = (
     "SELECT id, source, model, title, started_at, updated_at, message_count, tool_call_count, principal FROM sessions"
@@ -164,7 +164,7 @@ class Transcript:
             path, (SCHEMA, COMPACTIONS, JOURNAL, USAGE, DELEGATIONS, *((SEARCH,) if has_search() else ()))
         )
         self._cache: OrderedDict[str, _CachedHistory] = OrderedDict()
-        """By session: what `history` returned lately, so that it reads what came since."""
+        """By session: the last result of `history`, so that it reads only newer messages."""
 
     def create(
         self,
@@ -177,7 +177,7 @@ class Transcript:
         principal: str = LOCAL,
         parent: str = "",
     ) -> None:
-        """Add a session; one that is there already is left as it is."""
+        """Add a session; an existing session stays unchanged."""
         with self._db.write() as db:
             NewSession(source, model, system_prompt, cwd, principal, parent).write(db, session_id)
 
@@ -191,17 +191,17 @@ class Transcript:
         """Add messages to the end of a session, all of them or none.
 
         Args:
-            principal: who says what the user says in them.
+            principal: principal of the user messages.
         """
         with self._db.write() as db:
             append_messages(db, session_id, messages, usage, principal)
 
     def write(self, steps: Sequence[tuple[str, SessionCommit]]) -> list[Exception | None]:
-        """Write what steps of turns bring, each for the session of that id: all in one commit.
+        """Write the steps of turns, each for the session of its id, in one commit.
 
         Returns:
-            For each step why it is not there: `UserError`, the session is somebody else's; `sqlite3.Error`. When one
-            fails, each of the others is written all the same, in a commit of its own.
+            For each step its error or None: `UserError` if the session has another principal, or `sqlite3.Error`. If
+            one fails, each of the others is written in a commit of its own.
         """
         try:
             with self._db.write() as db:
@@ -210,32 +210,32 @@ class Transcript:
         except Exception as exc:  # noqa: BLE001 - returned
             if len(steps) == 1:
                 return [exc]
-            return [error for one in steps for error in self.write((one,))]
+            return [error for each in steps for error in self.write((each,))]
         return [None] * len(steps)
 
     def title(self, session_id: str) -> str | None:
-        """Return a session's title; None when there is no such session."""
+        """Return the title of a session, or None if the session does not exist."""
         rows = self._db.read("SELECT title FROM sessions WHERE id = ?", (session_id,))
         return str(rows[0][0]) if rows else None
 
     def set_title(self, session_id: str, title: str) -> None:
-        """Give a session a title."""
+        """Set the title of a session."""
         with self._db.write() as db:
             db.execute(
                 "UPDATE sessions SET title = ? WHERE id = ?", (plain_title(redactor.mask_known(title)), session_id)
             )
 
     def last_turn(self, session_id: str) -> str:
-        """Return the id of the turn that began last; empty for none."""
+        """Return the id of the turn that started last, or ""."""
         rows = self._db.read(
             "SELECT id FROM turns WHERE session_id = ? ORDER BY before DESC, started_at DESC LIMIT 1", (session_id,)
         )
         return str(rows[0][0]) if rows else ""
 
     def drop_last_turn(self, session_id: str) -> str:
-        """Delete what a person said last, with all that followed; return its text.
+        """Delete the last user message with all that followed, and return its text.
 
-        Empty: there is nothing, or a shorter form stands for it that does not end with it as it was said.
+        Return "" if there is none, or if a compaction replaced it by other text.
         """
         with self._db.write() as db:
             row = db.execute(
@@ -244,8 +244,8 @@ class Transcript:
             ).fetchone()
             if row is None or not truncate_compaction(db, session_id, row[0] - 1):
                 return ""
-            gone = db.execute("DELETE FROM messages WHERE session_id = ? AND id >= ?", (session_id, row[0])).rowcount
-            db.execute("UPDATE sessions SET message_count = message_count - ? WHERE id = ?", (gone, session_id))
+            count = db.execute("DELETE FROM messages WHERE session_id = ? AND id >= ?", (session_id, row[0])).rowcount
+            db.execute("UPDATE sessions SET message_count = message_count - ? WHERE id = ?", (count, session_id))
             db.execute(
                 "DELETE FROM turns WHERE session_id = ?1 AND before >="
                 " (SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?1)",
@@ -254,18 +254,18 @@ class Transcript:
         return message_from_row(row[1:]).text
 
     def end(self, session_id: str, reason: str) -> None:
-        """Note that nobody is in the session any more."""
+        """Store the end of a session."""
         with self._db.write() as db:
             db.execute(
                 "UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ?", (time.time(), reason, session_id)
             )
 
     def messages(self, session_id: str, *, after: int = 0, upto: int = 1 << 62) -> list[Message]:
-        """Return what was said, in order.
+        """Return the messages of a session in their order.
 
         Args:
-            after: number of a message; only what came later.
-            upto: number of the last message that is wanted.
+            after: number of a message; only later ones are returned.
+            upto: number of the last message.
         """
         rows = self._db.read(
             f"SELECT {COLUMNS} FROM messages WHERE session_id = ? AND id > ? AND id <= ? ORDER BY id",
@@ -274,29 +274,29 @@ class Transcript:
         return list(map(message_from_row, rows))
 
     def has_turn(self, session_id: str, *, since: int) -> bool:
-        """Say whether a turn began after message number `since`."""
+        """Return whether a turn started after message number `since`."""
         found = "SELECT 1 FROM turns WHERE session_id = ? AND before >= ? LIMIT 1"
         return bool(self._db.read(found, (session_id, since)))
 
     def unfinished(self, session_id: str | None = None, since: int | None = None) -> list[UnfinishedTurn]:
-        """Return the turns without an end, oldest first (`journal.unfinished`)."""
+        """Return the turns without an end, oldest first (`load_unfinished`)."""
         return turn_journal.load_unfinished(self._db, session_id, since)
 
     def claim(self, turn: UnfinishedTurn) -> bool:
-        """Make a turn that another process left this process's; false when somebody else was first."""
+        """Claim a turn that another process left; return False if a third process was first."""
         with self._db.write() as db:
             return turn_journal.claim_turn(db, turn)
 
     def delegation_begins(self, new: Delegation) -> None:
-        """Write down what sub-agents do in the background."""
+        """Store new background work of subagents."""
         turn_journal.add_delegation(self._db, new)
 
     def delegation_ends(self, delegation_id: str, text: str) -> None:
-        """Write down what came of it."""
+        """Store the reports of a delegation."""
         turn_journal.finish_delegation(self._db, delegation_id, text)
 
     def delegations_left(self, session_id: str = "") -> list[Delegation]:
-        """Take over the delegations that another process left (`delegations.take_over`)."""
+        """Claim the delegations that another process left (`claim_delegations`)."""
         return turn_journal.claim_delegations(self._db, session_id)
 
     def journal(self, turn_id: str) -> tuple[list[RequestRecord], list[CallRecord]]:
@@ -308,7 +308,7 @@ class Transcript:
         return turn_journal.load_turns(self._db, session_id)
 
     def history_before(self, turn: StoredTurn) -> list[Message] | None:
-        """Return what the model was to go on with when a turn began; None when that is gone."""
+        """Return the history that the model had when a turn started, or None if it is not stored any more."""
         if not turn.compaction:
             return self.messages(turn.session_id, upto=turn.before)
         found = load_compaction(self._db, turn.compaction)
@@ -317,17 +317,17 @@ class Transcript:
         upto, rows = found
         return [*map(message_from_row, rows), *self.messages(turn.session_id, after=upto, upto=turn.before)]
 
-    def form(self, number: int) -> list[Message] | None:
-        """Return the messages of a shorter form; None when they are gone."""
+    def compaction(self, number: int) -> list[Message] | None:
+        """Return the messages of a compaction, or None if they are not stored any more."""
         found = load_compaction(self._db, number)
         return None if found is None else [message_from_row(row) for row in found[1]]
 
-    def spent(self, *, session_id: str = "", turn_id: str = "", day: str = "") -> UsageTotals:
-        """Return what a session, a turn or a day spent."""
+    def usage(self, *, session_id: str = "", turn_id: str = "", day: str = "") -> UsageTotals:
+        """Return the usage of a session, a turn or a day."""
         return usage_totals(self._db, session_id=session_id, turn_id=turn_id, day=day)
 
     def last_result(self, session_id: str, tool: str) -> str:
-        """Return the last result of a tool in a session; empty when there is none."""
+        """Return the last result of a tool in a session, or ""."""
         rows = self._db.read(
             "SELECT content FROM messages WHERE session_id = ? AND role = 'tool' AND tool_name = ?"
             " ORDER BY id DESC LIMIT 1",
@@ -336,10 +336,10 @@ class Transcript:
         return str(rows[0][0]) if rows else ""
 
     def compact(self, session_id: str, messages: Sequence[Message], tokens: tuple[int, int]) -> None:
-        """Let `messages` stand for everything that was said so far, which stays.
+        """Replace the history by `messages` for the model; the messages stay stored.
 
         Args:
-            tokens: about how long it was, and is.
+            tokens: approximate length before and after.
         """
         with self._db.write() as db:
             add_compaction(db, session_id, list(map(row_from_message, messages)), tokens)
@@ -351,45 +351,44 @@ class Transcript:
             return copy_session(db, session_id, messages, title)
 
     def history(self, session_id: str) -> list[Message]:
-        """Return what the model goes on with: the last compaction and what was said since, or everything."""
-        kept = self.kept(session_id)
-        return [] if kept is None else kept.messages
+        """Return the history for the model: the last compaction and the messages since, or all messages."""
+        stored = self.load(session_id)
+        return [] if stored is None else stored.messages
 
-    def _history(self, session_id: str, form: int, *, is_there: bool) -> list[Message]:
-        """As `history`.
+    def _load_history(self, session_id: str, compaction: int, *, is_valid: bool) -> list[Message]:
+        """Return `history`.
 
         Args:
-            form: number of the last compaction.
-            is_there: the last message that was read then is still in the session.
+            compaction: number of the last compaction.
+            is_valid: whether the last message of the cached history still exists.
         """
         known = self._cache.pop(session_id, None)
-        # numbers of messages are never used twice, and none changes: where the last one is, those before it are
-        if known is None or known.form != form or not is_there:
-            upto, rows = load_compaction(self._db, form) or (0, ())
-            known = _CachedHistory(form, upto, [message_from_row(row) for row in rows], _size(rows))
+        # numbers of messages are never reused and messages never change: if the last one exists, all before it do
+        if known is None or known.compaction != compaction or not is_valid:
+            upto, rows = load_compaction(self._db, compaction) or (0, ())
+            known = _CachedHistory(compaction, upto, [message_from_row(row) for row in rows], _size(rows))
         new = self._db.read(
             f"SELECT {COLUMNS}, id FROM messages WHERE session_id = ? AND id > ? ORDER BY id", (session_id, known.last)
         )
         if new:
-            known = _CachedHistory(
-                form, new[-1]["id"], [*known.messages, *map(message_from_row, new)], known.size + _size(new)
-            )
+            messages = [*known.messages, *map(message_from_row, new)]
+            known = _CachedHistory(compaction, new[-1]["id"], messages, known.size + _size(new))
         self._cache[session_id] = known
-        while len(self._cache) > 1 and sum(read.size for read in self._cache.values()) > READ_CHARACTERS:
+        while len(self._cache) > 1 and sum(read.size for read in self._cache.values()) > CACHED_CHARACTERS:
             self._cache.popitem(last=False)
         return list(known.messages)
 
-    def forget_read(self) -> None:
-        """Keep nothing in memory of what `history` returned."""
+    def drop_cache(self) -> None:
+        """Release the cached histories."""
         self._cache.clear()
 
     def last_id(self, session_id: str) -> int:
-        """Return the number of the last message; 0 when there is none."""
+        """Return the number of the last message, or 0."""
         rows = self._db.read("SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?", (session_id,))
         return int(rows[0][0])
 
-    def kept(self, session_id: str) -> StoredSession | None:
-        """Return what a session goes on with; None when there is no such session."""
+    def load(self, session_id: str) -> StoredSession | None:
+        """Return a session with its history, or None if it does not exist."""
         known = self._cache.get(session_id)
         last = known.last if known is not None else 0
         rows = self._db.read(
@@ -400,25 +399,26 @@ class Transcript:
         )
         if not rows:
             return None
-        principal, prompt, form, is_there, is_cut = rows[0]
-        return StoredSession(principal, prompt, self._history(session_id, form, is_there=bool(is_there)), bool(is_cut))
+        principal, prompt, compaction, is_valid, is_cut = rows[0]
+        messages = self._load_history(session_id, compaction, is_valid=bool(is_valid))
+        return StoredSession(principal, prompt, messages, bool(is_cut))
 
     def system_prompt(self, session_id: str) -> str | None:
-        """Return the system prompt that the session started with; None when there is no such session."""
+        """Return the system prompt of a session, or None if the session does not exist."""
         rows = self._db.read("SELECT system_prompt FROM sessions WHERE id = ?", (session_id,))
         return str(rows[0][0]) if rows else None
 
     def source(self, session_id: str) -> str | None:
-        """Return the platform on which a session began, or None if there is no such session."""
+        """Return the platform of a session, or None if the session does not exist."""
         rows = self._db.read("SELECT source FROM sessions WHERE id = ?", (session_id,))
         return str(rows[0][0]) if rows else None
 
-    def count_said(self, session_id: str) -> int:
+    def count_user_messages(self, session_id: str) -> int:
         """Return how many user messages a stored session has."""
         rows = self._db.read("SELECT count(*) FROM messages WHERE session_id = ? AND role = 'user'", (session_id,))
         return int(rows[0][0])
 
-    def was_said(self, session_id: str, text: str) -> bool:
+    def has_user_text(self, session_id: str, text: str) -> bool:
         """Return whether a user message of a session contains a text."""
         rows = self._db.read(
             "SELECT 1 FROM messages WHERE session_id = ? AND role = 'user' AND instr(content, ?) LIMIT 1",
@@ -427,17 +427,17 @@ class Transcript:
         return bool(rows)
 
     def principal(self, session_id: str) -> str | None:
-        """Return whose a session is; None when there is no such session."""
+        """Return the principal of a session, or None if the session does not exist."""
         rows = self._db.read("SELECT principal FROM sessions WHERE id = ?", (session_id,))
         return str(rows[0][0]) if rows else None
 
     def recent(
         self, limit: int = 20, *, source: str | None = None, of: Collection[str] | None = None
     ) -> list[SessionInfo]:
-        """Return the sessions that were used last, newest first; those without a message are left out.
+        """Return the sessions that were used last, newest first; sessions without messages are left out.
 
         Args:
-            of: whose (`People.seen_by`); None: everybody's, for the operator alone.
+            of: principals of the sessions (`Principals.visible_to`); None, for the operator alone, takes all.
         """
         condition, names = session_principal(of)
         rows = self._db.read(
@@ -448,18 +448,18 @@ class Transcript:
         return [SessionInfo(*row) for row in rows]
 
     def find(self, prefix: str, *, of: Collection[str] | None = None) -> SessionInfo:
-        """Return the session whose id is or starts with `prefix`.
+        """Return the session with an id that is or starts with `prefix`.
 
         Args:
             of: as for `recent`.
 
         Raises:
-            UserError: there is none, or more than one.
+            UserError: no session fits, or more than one.
         """
         condition, names = session_principal(of)
         rows = self._db.read(
             f"{_INFO} WHERE id BETWEEN ? AND ? AND {condition} ORDER BY id = ? DESC, updated_at DESC LIMIT 6",
-            (prefix, prefix + CACHED_SESSIONS, *names, prefix),
+            (prefix, prefix + LAST_CHARACTER, *names, prefix),
         )
         if not rows or not prefix:
             raise UserError(f"there is no session {prefix!r}", hint="`hermes sessions list` shows what there is.")
@@ -472,7 +472,7 @@ class Transcript:
         """Return messages by their words.
 
         Args:
-            options: of `sessions.search.search`.
+            options: of `search_messages`.
 
         Raises:
             UserError: this machine's SQLite has no full-text search.
@@ -486,11 +486,11 @@ class Transcript:
         return messages_around(self._db, session_id, message_id, window)
 
     def is_compacted(self, session_id: str) -> bool:
-        """Say whether the model goes on with a shorter form of the session."""
+        """Return whether the model gets a compaction of the session."""
         return last_compaction_id(self._db, session_id) > 0
 
     def delete(self, session_id: str) -> None:
-        """Delete a session with everything that belongs to it."""
+        """Delete a session, with the sessions of its subagents."""
         with self._db.write() as db:
             db.execute("DELETE FROM sessions WHERE id = ?1 OR parent_session_id = ?1", (session_id,))
 

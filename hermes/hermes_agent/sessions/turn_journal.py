@@ -1,10 +1,10 @@
-"""The step journal: what each turn was about to do, and what came of it, so that a crash loses and repeats nothing.
+"""The step journal: the steps of each turn, stored so that a crash loses and repeats nothing.
 
-A turn is in state `running` from its first message to its end; the end is one of `TurnEnd`, `failed`, `cancelled` (its
-reader went away) or `given_up` (a crash cut it off and the person said something else). The intent of a tool call is
-written before it runs, in the same commit as the answer or the result before it; its result with its message.
+A turn is in state `running` from its first message to its end. The end is one of `TurnEnd`, `failed`, `cancelled` (its
+reader disconnected) or `given_up` (a crash interrupted it and the user sent another message). The intent of a tool call
+is stored before it runs, in the commit of the answer or the result before it; its result is stored with its message.
 
-Work that sub-agents do in the background for a session: written down, so that it outlives the process.
+Delegations, the background work of subagents for a session, are stored here, too, so that they outlive the process.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ JOURNAL = Schema(
         ) WITHOUT ROWID;
         CREATE TABLE turn_tools (digest TEXT PRIMARY KEY, definitions TEXT NOT NULL) WITHOUT ROWID;
         """,
-        # a table of its own: the release before inserts whole rows into `turn_requests`
+        # a separate table: the previous release inserts whole rows into `turn_requests`
         """
         CREATE TABLE turn_sent (
             turn_id TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
@@ -76,42 +76,42 @@ JOURNAL = Schema(
 
 
 class CallRecord(NamedTuple):
-    """What is known of a call. `place` counts the tool calls of the turn from 0."""
+    """A tool call. `place` counts the tool calls of the turn from 0."""
 
     place: int
     name: str
     status: str = ""
-    """How it ended; empty: it was about to run."""
+    """How it ended, or "" if it was about to run."""
     result: str = ""
-    """What came of it, as long as its message waits for calls that run beside it."""
+    """Its result, while its message waits for calls that run in parallel."""
 
 
 class RequestRecord(NamedTuple):
-    """A request to the model, before it is sent."""
+    """A model request, before it is sent."""
 
     number: int
     """From 1."""
     digest: str
-    """Of it as the agent made it, without what plugins added to the person's message: that is never stored."""
+    """Digest of the agent's own request, without the additions of plugins, which are never stored."""
     tools: str
-    """Digest of the tools that were shown; empty for the last answer of a spent budget."""
+    """Digest of the tools that were shown; "" for the last answer after the step budget."""
     definitions: str = ""
-    """Those tools, where they are not known to be stored."""
+    """The definitions of those tools, unless they are known to be stored."""
 
 
 class SentRecord(NamedTuple):
-    """What became of a request."""
+    """How a request was sent."""
 
     number: int
     digest: str = ""
-    """Of what the provider was sent, like `RequestRecord.digest`; empty: nothing was sent."""
+    """Digest of what the provider got, as in `RequestRecord`; "" if nothing was sent."""
     model: str = ""
-    """Who was sent it."""
+    """The model that got it."""
     plugins: tuple[str, ...] = ()
-    """Who changed it: added to a message, replaced the request, or answered in the model's place."""
+    """Plugins that added to a message, replaced the request, or answered in place of the model."""
     answered: bool = False
     compaction: int = 0
-    """The shorter form of the session that it was made of; 0 for none. Only read."""
+    """The compaction that the request was based on, or 0. Only read."""
 
 
 @dataclass(slots=True)
@@ -126,10 +126,10 @@ class TurnRecord:
     """By number of the request."""
     calls: list[CallRecord] = field(default_factory=list)
     end: str = ""
-    """The state that it ends in."""
+    """The state at its end."""
 
     def begin(self, db: sqlite3.Connection, session_id: str) -> None:
-        """Write that it begins, if it does: inside a transaction, before its first message is there."""
+        """Add a new turn, inside a transaction, before its first message is stored."""
         if self.is_new:
             db.execute(
                 "INSERT INTO turns (id, session_id, state, process, before, compaction, model, started_at) VALUES"
@@ -139,7 +139,7 @@ class TurnRecord:
             )
 
     def write(self, db: sqlite3.Connection) -> None:
-        """Write the rest of it, inside a transaction."""
+        """Write the rest of the record, inside a transaction."""
         now = time.time()
         for request in self.requests:
             if request.definitions:
@@ -168,13 +168,13 @@ class TurnRecord:
 
 
 class UnfinishedTurn(NamedTuple):
-    """A turn that has no end: the process that ran it is gone, or it runs."""
+    """A turn without an end: it runs, or its process is gone."""
 
     turn_id: str
     session_id: str
     principal: str
     source: str
-    """The front door of its session."""
+    """The platform of its session."""
     started_at: float
     process: str
     before: int
@@ -192,16 +192,16 @@ class StoredTurn(NamedTuple):
     before: int
     """Number of the session's last message before it."""
     upto: int
-    """Number of its own last message."""
+    """Number of its last message."""
     compaction: int
-    """The shorter form of the session that it began with; 0 for none."""
+    """The compaction that it started with, or 0."""
     requests: list[RequestRecord]
     sent: dict[int, SentRecord]
-    """By number of the request; those that an earlier release made are not there."""
+    """By number of the request; requests of earlier releases are missing."""
 
     @property
     def answer_count(self) -> int:
-        """How many of the requests were answered; one that was too long, or cut off by a crash, was made again."""
+        """Number of answered requests; one that was too long or interrupted by a crash was repeated."""
         return sum(r.number not in self.sent or self.sent[r.number].answered for r in self.requests)
 
     @property
@@ -230,10 +230,10 @@ def load_turns(db: Database, session_id: str) -> list[StoredTurn]:
 
 
 def load_unfinished(db: Database, session_id: str | None = None, since: int | None = None) -> list[UnfinishedTurn]:
-    """Return the turns without an end, oldest first; those of a session, or all but sub-agents'.
+    """Return the turns without an end, oldest first: those of a session, or all except subagents'.
 
     Args:
-        since: number of a message; after it the session's last turn counts also when an error or its reader ended it.
+        since: number of a message; the session's last turn after it counts also if it failed or was cancelled.
     """
     rows = db.read(
         "SELECT t.id, t.session_id, s.principal, s.source, t.started_at, t.process, t.before, t.state FROM turns t"
@@ -248,7 +248,7 @@ def load_unfinished(db: Database, session_id: str | None = None, since: int | No
 
 
 def claim_turn(db: sqlite3.Connection, turn: UnfinishedTurn) -> bool:
-    """Make the turn this process's; false when another one was first."""
+    """Claim a turn for this process; return False if another process was first."""
     done = db.execute(
         "UPDATE turns SET process = ?, state = 'running', ended_at = NULL WHERE id = ? AND process = ? AND state = ?",
         (this_process(), turn.turn_id, turn.process, turn.state),
@@ -257,13 +257,13 @@ def claim_turn(db: sqlite3.Connection, turn: UnfinishedTurn) -> bool:
 
 
 def load_calls(db: Database, turn_id: str) -> list[CallRecord]:
-    """Return what is known of a turn's calls, in their order."""
+    """Return the tool calls of a turn in their order."""
     rows = db.read("SELECT place, name, status, result FROM turn_calls WHERE turn_id = ? ORDER BY place", (turn_id,))
     return [CallRecord(*row) for row in rows]
 
 
 def load_requests(db: Database, turn_id: str) -> list[RequestRecord]:
-    """Return a turn's requests, in their order; `definitions` are those that were shown."""
+    """Return the requests of a turn in their order, with the definitions of their tools."""
     rows = db.read(
         "SELECT r.number, r.digest, r.tools, coalesce(t.definitions, '') FROM turn_requests r"
         " LEFT JOIN turn_tools t ON t.digest = r.tools WHERE r.turn_id = ? ORDER BY r.number",
@@ -283,7 +283,7 @@ def _load_sent(db: Database, turn_id: str) -> dict[int, SentRecord]:
 
 
 def this_process() -> str:
-    """Return a name of this process that no later one has."""
+    """Return a name of this process that no later process gets."""
     return _process_name(os.getpid())
 
 
@@ -293,7 +293,7 @@ def _process_name(pid: int) -> str:
 
 
 def is_running(process: str) -> bool:
-    """Say whether the process of that name is there."""
+    """Return whether the process with that name exists."""
     pid, _, started = process.partition(":")
     return str(get_process_start_time(int(pid))) == started != "None"
 
@@ -318,21 +318,21 @@ DELEGATIONS = Schema(
 
 
 class Delegation(NamedTuple):
-    """What sub-agents were asked to do in the background."""
+    """Tasks that subagents work on in the background."""
 
     id: str
     session_id: str
-    """The session that waits for it."""
+    """The session that gets the reports."""
     plan: Mapping[str, Any]
-    """As `agent.subagents` needs it to go on."""
+    """What `agent.subagents` needs to resume it."""
     text: str = ""
-    """What came of it; empty: it is being worked on."""
+    """The reports, or "" while it runs."""
     attempt: int = 1
-    """Processes that worked on it."""
+    """Number of processes that have worked on it."""
 
 
 def add_delegation(db: Database, new: Delegation) -> None:
-    """Write down what begins, where the session is stored."""
+    """Store a new delegation if its session is stored."""
     with db.write() as writing:
         writing.execute(
             "INSERT INTO delegations (id, session_id, process, plan, started_at) SELECT ?, id, ?, ?, ? FROM sessions"
@@ -342,28 +342,28 @@ def add_delegation(db: Database, new: Delegation) -> None:
 
 
 def finish_delegation(db: Database, delegation_id: str, text: str) -> None:
-    """Write down what came of it."""
+    """Store the reports of a delegation."""
     with db.write() as writing:
         writing.execute("UPDATE delegations SET text = ? WHERE id = ?", (text, delegation_id))
 
 
 def claim_delegations(db: Database, session_id: str) -> list[Delegation]:
-    """Make the delegations that another process left this one's, and return them; what was told is forgotten.
+    """Claim the delegations that another process left, and return them; reported ones are deleted.
 
     Args:
-        session_id: those of a session; empty for all but those of the terminal, which go on when it is opened.
+        session_id: the session; "" for all except those of the console, which resume when it opens their session.
     """
     which = "d.session_id = ?1" if session_id else "s.source != 'cli' AND ?1 = ''"
     found = []
     with db.write() as writing:
         rows = writing.execute(
             "SELECT d.id, d.session_id, d.plan, d.text, d.attempt, d.process, EXISTS (SELECT 1 FROM messages m"
-            " WHERE m.session_id = d.session_id AND m.role = 'user' AND instr(m.content, d.id)) AS told"
+            " WHERE m.session_id = d.session_id AND m.role = 'user' AND instr(m.content, d.id)) AS is_reported"
             f" FROM delegations d JOIN sessions s ON s.id = d.session_id WHERE {which} ORDER BY d.started_at",
             (session_id,),
         ).fetchall()
         for row in rows:
-            if row["told"] and row["text"]:
+            if row["is_reported"] and row["text"]:
                 writing.execute("DELETE FROM delegations WHERE id = ?", (row["id"],))
             elif row["process"] == this_process() or not is_running(row["process"]):
                 attempt = row["attempt"] + (row["process"] != this_process())

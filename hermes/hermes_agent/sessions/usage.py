@@ -1,4 +1,4 @@
-"""What models were asked for, and what it cost: by day, session, turn, cause, plugin and model."""
+"""Usage of models, and its cost: by day, session, turn, cause, plugin and model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes_agent.sessions.principals import LOCAL
 from hermes_agent.store import Database, Schema
 
 TURN = "turn"
-"""The cause of a model call that a person's message caused."""
+"""The cause of a model request that a user's message caused."""
 
 USAGE = Schema(
     "usage",
@@ -53,27 +53,27 @@ _SUMS = (
 
 @dataclass(frozen=True, slots=True)
 class UsageRecord:
-    """One model call."""
+    """The usage of one model request."""
 
     usage: Usage
     provider: str
     model: str
     cause: str = TURN
-    """Why it was made: `turn`, the auxiliary task (`title`, `compression`, …), or `plugin`."""
+    """The cause: `turn`, an auxiliary task (`title`, `compression`, …), or `plugin`."""
     plugin: str = ""
-    """The plugin that asked; empty when the agent did."""
+    """The plugin that made the request, or "" for the agent."""
     session_id: str = ""
-    """Whose it was; empty for none."""
+    """The session that it is charged to, or ""."""
     turn_id: str = ""
     source: str = ""
-    """The front door of the session."""
+    """The platform of the session."""
     principal: str = LOCAL
     cost_usd: float | None = None
-    """None: nobody said what it costs."""
+    """None if the price is unknown."""
     seconds: float = 0.0
 
     def write(self, db: sqlite3.Connection) -> None:
-        """Add it, inside a transaction."""
+        """Add the record, inside a transaction."""
         usage = self.usage
         db.execute(
             "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?)"
@@ -92,23 +92,23 @@ class UsageRecord:
 
 
 class UsageTotals(NamedTuple):
-    """A sum over model calls."""
+    """A sum over model requests."""
 
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     cost_usd: float = 0.0
-    """Of those calls whose price is known."""
+    """Cost of the requests with a known price."""
     unpriced: int = 0
-    """Calls of unknown price."""
+    """Requests with an unknown price."""
     seconds: float = 0.0
-    """Time that the models took."""
+    """Time of the requests together."""
     unpriced_tokens: float = 0.0
-    """Of calls of unknown price, input and output together."""
+    """Tokens of the requests with an unknown price, input and output together."""
 
     def cost_at(self, price: float) -> float:
-        """Return the cost in dollars when calls of unknown price cost so many dollars a million tokens."""
+        """Return the cost in dollars. `price`: dollars for a million tokens of requests with an unknown price."""
         return self.cost_usd + self.unpriced_tokens * price * 1e-6
 
     @property
@@ -118,7 +118,7 @@ class UsageTotals(NamedTuple):
 
 
 def usage_totals(db: Database, *, session_id: str = "", turn_id: str = "", day: str = "") -> UsageTotals:
-    """Return what a session, a turn or a day spent; without any, everything."""
+    """Return the usage of a session, a turn or a day; without any, of everything."""
     conditions = [
         (f"{column} = ?", value)
         for column, value in (("session_id", session_id), ("turn_id", turn_id), ("day", day))
@@ -130,7 +130,7 @@ def usage_totals(db: Database, *, session_id: str = "", turn_id: str = "", day: 
 
 
 class UsageLedger:
-    """Where every model call outside a turn's own is written down. Safe for threads."""
+    """The store of model requests that are not part of a turn's own steps. Safe for threads."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -143,12 +143,12 @@ class UsageLedger:
         return self._database
 
     def record(self, note: UsageRecord) -> None:
-        """Write down one call; in a worker, since it writes a file."""
+        """Add one request, in a worker: it writes a file."""
         with self._lock, self._db().write() as db:
             note.write(db)
 
     def totals(self, *, session_id: str = "", turn_id: str = "", day: str = "") -> UsageTotals:
-        """Return what a session, a turn or a day (`2026-11-22`) spent; without any, everything."""
+        """Return the usage of a session, a turn or a day (`2026-11-22`); without any, of everything."""
         with self._lock:
             return usage_totals(self._db(), session_id=session_id, turn_id=turn_id, day=day)
 
@@ -158,8 +158,8 @@ class UsageLedger:
         """Return the sums by a column (`day`, `model`, `source`, `cause`, `plugin`, …), most tokens first.
 
         Args:
-            days: only the last so many, today included; None: all.
-            source: only those of this front door.
+            days: only this number of days up to today; None takes all.
+            source: only sessions of this platform.
 
         Raises:
             ValueError: there is no such column.

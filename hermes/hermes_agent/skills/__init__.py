@@ -1,4 +1,4 @@
-"""Skills: finding them, showing them to the model, and using them as slash commands. Source: plugin contract §6."""
+"""Skills: the library, the tools of the model, and the slash commands. Source: plugin contract §6."""
 
 from hermes_agent.skills.library import PluginSkills, SkillLibrary
 

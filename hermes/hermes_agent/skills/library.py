@@ -1,11 +1,8 @@
-"""Who registered which skill: those of plugins, by qualified name. Source: plugin contract §6.1.
+"""The library of skills, of the home and of plugins: which are offered, and how the model sees them.
 
-How the model sees skills: their list in the system prompt, and what is filled into the text of one.
-
-The list is made when a session starts and stays as it is with the session's prompt, so that the provider's cached
-prefix holds. Skills of plugins are not in it. Source: plugin contract §6.3, §6.4.
-
-Every skill of a host: which are offered, and opening one. Source: plugin contract §6.2, §6.4.
+The system prompt lists the skills of the home. The list is made when a session starts and stays in the session's
+prompt, so that the provider's cached prefix holds. Skills of plugins are not listed. Source: plugin contract §6.1 to
+§6.4.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ from hermes_agent.system.processes import run, tool_environment
 from hermes_agent.tools import current_scope
 
 NAME = re.compile(r"[a-zA-Z0-9_-]+")
-"""What a skill of a plugin, and the namespace before it, may be called."""
+"""Names of a plugin's skills, and of the namespace before them."""
 
 
 class PluginSkills(RegistryFacade[PluginSkill]):
@@ -60,14 +57,14 @@ class PluginSkills(RegistryFacade[PluginSkill]):
         """Add a skill.
 
         Args:
-            path: of its `SKILL.md`.
-            plugin: the plugin's name.
-            owner: the plugin's key.
+            path: its `SKILL.md`.
+            plugin: name of the plugin.
+            owner: key of the plugin.
 
         Raises:
-            ValueError: the name cannot be one.
-            FileNotFoundError: there is no such file.
-            Conflict: another plugin of that name has it.
+            ValueError: the name is invalid.
+            FileNotFoundError: the file does not exist.
+            Conflict: another plugin of that name has registered it.
         """
         if ":" in name:
             raise ValueError(
@@ -76,26 +73,26 @@ class PluginSkills(RegistryFacade[PluginSkill]):
             )
         if NAME.fullmatch(name) is None:
             raise ValueError(f"Invalid skill name '{name}'. Must match [a-zA-Z0-9_-]+.")
-        place = Path(path)
-        if not place.exists():
-            raise FileNotFoundError(f"SKILL.md not found at {place}")
-        skill = PluginSkill(place, plugin, name, description, dict(frontmatter or {}))
+        file = Path(path)
+        if not file.exists():
+            raise FileNotFoundError(f"SKILL.md not found at {file}")
+        skill = PluginSkill(file, plugin, name, description, dict(frontmatter or {}))
         self._entries.add(skill.qualified, skill, owner=owner)
         return skill
 
     def of_plugin(self, plugin: str) -> list[PluginSkill]:
-        """Return what a plugin registered, sorted by name."""
+        """Return the skills of a plugin, sorted by name."""
         return sorted((s for _, s in self.items() if s.plugin == plugin), key=lambda s: s.bare_name)
 
 
 logger = logging.getLogger(__name__)
 
 LINE_CHARS = 200
-"""Longest description; the whole one is in `skills_list`."""
+"""Characters of a description in the prompt; `skills_list` has all of it."""
 INDEX_CHARS = 12_000
-"""Longest index; what does not fit is counted, and `skills_list` has it."""
+"""Characters of the index in the prompt; it counts the other skills, which `skills_list` has."""
 DEFAULT_CATEGORY = "general"
-"""What skills without a category are shown under."""
+"""Category in the index of skills without one."""
 
 _HEAD = (
     "## Skills (mandatory)\n"
@@ -106,13 +103,13 @@ _HEAD = (
 _TAIL = "</available_skills>"
 
 
-def index_text(skills: Sequence[LocalSkill], *, of_others: int = 0) -> str:
-    """Return the block for the system prompt; empty without skills.
+def index_text(skills: Sequence[LocalSkill], *, untrusted_count: int = 0) -> str:
+    """Return the section of the system prompt, or "" without skills.
 
     Args:
-        of_others: how many there are that others wrote.
+        untrusted_count: number of skills with untrusted text, which the index only counts.
     """
-    if not skills and not of_others:
+    if not skills and not untrusted_count:
         return ""
     ordered = sorted(skills, key=lambda skill: (skill.category or DEFAULT_CATEGORY, skill.name))
     lines: list[str] = []
@@ -130,8 +127,8 @@ def index_text(skills: Sequence[LocalSkill], *, of_others: int = 0) -> str:
             lines += block
     if left_out:
         lines.append(f"  ({left_out} more: skills_list has them)")
-    if of_others:
-        lines.append(f"  ({of_others} more that others wrote: skills_list has them, as foreign text)")
+    if untrusted_count:
+        lines.append(f"  ({untrusted_count} more that others wrote: skills_list has them, as foreign text)")
     return f"{_HEAD}{chr(10).join(lines)}\n{_TAIL}"
 
 
@@ -140,7 +137,7 @@ def _short(text: str) -> str:
 
 
 def _safe(text: str) -> str:
-    """A description must not end the block that it stands in."""
+    """Return a text without angle brackets, so that it cannot end the section."""
     return " ".join(text.replace("<", "‹").replace(">", "›").split())
 
 
@@ -150,10 +147,13 @@ _COMMAND = re.compile(r"!`([^`\n]+)`")
 
 @dataclass(frozen=True, slots=True)
 class SkillTextRules:
-    """The rules, from `skills.template_vars`, `skills.inline_shell` and `skills.inline_shell_timeout` (seconds).
+    """Substitution of variables and commands in the text of a skill, by the settings under `skills`.
 
     Attributes:
-        passthrough: variables that a command is given beyond the usual ones (`terminal.env_passthrough`).
+        variables: `skills.template_vars`.
+        shell: `skills.inline_shell`.
+        shell_timeout_s: `skills.inline_shell_timeout`.
+        passthrough: additional environment variables of a command (`terminal.env_passthrough`).
     """
 
     variables: bool = True
@@ -162,7 +162,7 @@ class SkillTextRules:
     passthrough: tuple[str, ...] = ()
 
     def __call__(self, text: str, directory: Path, session_id: str) -> str:
-        """Return the text with its variables, and the output of its commands where the operator allows them."""
+        """Return the text with the values of its variables and, if allowed, the output of its commands."""
         if self.variables:
             text = text.replace("${HERMES_SKILL_DIR}", str(directory)).replace("${HERMES_SESSION_ID}", session_id)
         if self.shell:
@@ -181,10 +181,10 @@ class SkillTextRules:
                 cancelled=threading.Event() if scope is None else scope.cancelled,
             )
         except (OSError, ValueError) as exc:
-            logger.warning("a command of the skill in %s could not be started: %s", directory, exc)
+            logger.warning("skill in %s: command could not be started: %s", directory, exc)
             return f"[could not be started: {exc}]"
         if done.timed_out:
-            logger.warning("a command of the skill in %s took longer than %g s", directory, self.shell_timeout_s)
+            logger.warning("skill in %s: command stopped after %g s", directory, self.shell_timeout_s)
             return f"[stopped after {self.shell_timeout_s:g} s: {command}]"
         text = redactor((done.head + done.tail).decode("utf-8", "replace")).strip()
         return shorten(text, OUTPUT_CHARS)
@@ -198,14 +198,14 @@ class SkillSettings:
     """The settings under `skills`."""
 
     external: tuple[Path, ...] = ()
-    """Further roots."""
+    """Additional roots."""
     disabled: frozenset[str] = frozenset()
     disabled_by_platform: tuple[tuple[str, frozenset[str]], ...] = ()
     rendering: SkillTextRules = field(default_factory=SkillTextRules)
 
     @classmethod
     def of(cls, get: Callable[[str], Any]) -> SkillSettings:
-        """Read them.
+        """Return the settings of the config.
 
         Args:
             get: returns the setting of a key (`skills.disabled`).
@@ -224,7 +224,7 @@ class SkillSettings:
         )
 
     def is_disabled(self, skill: LocalSkill, platform: str) -> bool:
-        """Say whether the operator took the skill away, everywhere or on `platform`."""
+        """Return whether the operator disabled the skill, everywhere or on `platform`."""
         names = self.disabled.union(*(names for name, names in self.disabled_by_platform if name == platform))
         return not names.isdisjoint(skill.setting_names)
 
@@ -233,9 +233,9 @@ class SkillLibrary:
     """The skills of a home and its plugins.
 
     Args:
-        has_value: whether a variable that a skill needs has a value.
-        disabled_plugins: what `plugins.disabled` says now.
-        whose: returns where the words of a file come from that others wrote; empty for any other.
+        has_value: returns whether a variable has a value.
+        disabled_plugins: returns the present value of `plugins.disabled`.
+        source_of: returns the source of an untrusted file, or "" for any other.
     """
 
     def __init__(
@@ -247,62 +247,62 @@ class SkillLibrary:
         hooks: HookBus,
         has_value: Callable[[str], bool],
         disabled_plugins: Callable[[], Collection[str]],
-        whose: Callable[[str], str] = lambda path: "",
+        source_of: Callable[[str], str] = lambda path: "",
     ) -> None:
         self.settings = settings
         self.plugins = plugins
         self.has_value = has_value
         self.disabled_plugins = disabled_plugins
-        self._origin = whose
+        self._source_of = source_of
         self.directory = home / "skills"
         self._folder = SkillFolder((self.directory, *settings.external))
         self._hooks = hooks
 
     def all_skills(self) -> list[LocalSkill]:
-        """Return every local skill, the disabled ones and those for other systems too."""
+        """Return every local skill, including disabled ones and those for other systems."""
         return self._folder.find()
 
     def offered(self, platform: str = "") -> list[LocalSkill]:
-        """Return the local skills that may be used on `platform` (`cli`, `api_server`, …), old forms left out."""
+        """Return the local skills for a platform (`cli`, `api_server`, …), without single files."""
         return [skill for skill in self.all_skills() if not skill.flat and self._is_offered(skill, platform)]
 
     def has_skills(self) -> bool:
-        """Say whether there is a skill at all, of a plugin or local."""
+        """Return whether any skill exists, local or of a plugin."""
         return len(self.plugins) > 0 or not self._folder.is_empty()
 
     def is_plugin_disabled(self, skill: PluginSkill) -> bool:
-        """Say whether the operator disabled the plugin that brings the skill, by name or by key."""
+        """Return whether the operator disabled the plugin of the skill, by name or by key."""
         return not {skill.plugin, self.plugins.owner(skill.qualified)}.isdisjoint(self.disabled_plugins())
 
     def source(self, skill: LocalSkill) -> str:
-        """Return where a skill comes from that others wrote, by its file; empty for any other. For workers."""
-        return self._origin(str(skill.file.resolve()))
+        """Return the source of a skill with untrusted text, or "" for any other; in a worker."""
+        return self._source_of(str(skill.file.resolve()))
 
     def index(self, platform: str, tools: Collection[str], toolsets: Collection[str]) -> str:
-        """Return what the system prompt of a new session says about skills; empty without any.
+        """Return the section of the system prompt about skills, or "" without any.
 
-        Skills that others wrote are counted: their names and descriptions are foreign text, which no prompt has.
+        Skills with untrusted text are only counted, because a prompt has no untrusted names and descriptions.
 
         Args:
             tools: names of the tools that the model is shown.
-            toolsets: those that they belong to.
+            toolsets: toolsets of these tools.
         """
         fitting = [s for s in self.offered(platform) if fits_tools(s.document, tools, toolsets)]
         own = [skill for skill in fitting if not self.source(skill)]
-        return index_text(own, of_others=len(fitting) - len(own))
+        return index_text(own, untrusted_count=len(fitting) - len(own))
 
     def render(self, document: SkillFile, name: str, directory: Path, session_id: str) -> str:
-        """Return the text for the model. What reads like an attempt to take over is logged, and given all the same."""
+        """Return the text for the model. A prompt injection in it is logged, but not removed."""
         if found := find_injection(document.text):
-            logger.warning("skill %s has a text that tries to change the agent's rules: %s", name, found)
+            logger.warning("skill %s: text that tries to change the agent's rules: %s", name, found)
         return self.settings.rendering(document.text, directory.resolve(), session_id)
 
     def notify_change(self, name: str, action: str, path: Path, plugin: str = "") -> None:
-        """Fire `on_skill_lifecycle`; call it in a worker.
+        """Call `on_skill_lifecycle`, in a worker.
 
         Args:
-            action: `loaded` (the model opened it), `used` (as a slash command), `removed` (its file is gone).
-            plugin: name of the plugin that brought it; empty for a local one.
+            action: `loaded` (the model opened it), `used` (as a slash command), `removed` (its file does not exist).
+            plugin: name of its plugin, or "" for a local skill.
         """
         if self._hooks.has(LIFECYCLE):
             self._hooks.fire(LIFECYCLE, name=name, action=action, path=str(path), plugin=plugin)

@@ -1,6 +1,6 @@
-"""Skills as slash commands: `/slug what to do`. Source: plugin contract §6.4, §7.2.
+"""Skills as slash commands: `/slug TASK`. Source: plugin contract §6.4, §7.2.
 
-The text of the skill becomes the user's message of a turn, with what the person wrote after it.
+The text of the skill becomes the user message of a turn, followed by the task.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hermes_agent.skills.library import SkillLibrary
 from hermes_agent.skills.skill_file import LocalSkill, fits_platform, read_document
 
 MAX_STACKED = 5
-"""Skills that one line may name: `/a /b what to do`."""
+"""Skills that one line may name: `/a /b TASK`."""
 
 _HEAD = '[The user chose the skill "{name}" for this request. Its text follows; keep to it.]'
 _HEAD_BEGINS = '[The user chose the skill "'
@@ -26,15 +26,15 @@ _WORD = re.compile(r"/([A-Za-z0-9][\w:.-]*)(?=\s|\Z)\s*")
 
 
 def slug(name: str) -> str:
-    """Return a skill's name as a command has it: lower case, `-` for blanks and `_`, letters and digits else."""
+    """Return the command name of a skill: letters in lower case, digits, and `-`."""
     return re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9-]", "", re.sub(r"[\s_]", "-", name.lower()))).strip("-")
 
 
 def instruction_of(content: Any) -> str | None:
-    """Return what the person wrote beside the skill; None when they wrote nothing, or no skill is in the message.
+    """Return the task that a user message adds to a skill, or None without a task or a skill.
 
     Args:
-        content: of a user's message: text, or a list of parts.
+        content: content of the message: text, or a list of parts.
     """
     if isinstance(content, list):
         texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
@@ -46,13 +46,13 @@ def instruction_of(content: Any) -> str | None:
 
 
 class SkillCommands:
-    """The commands that skills are. The text of a skill that others wrote stands between marks."""
+    """Skills as slash commands. A skill with untrusted text is marked."""
 
     def __init__(self, library: SkillLibrary) -> None:
         self._library = library
 
     def offered(self, platform: str) -> dict[str, LocalSkill]:
-        """Return what is offered, by slug; of two with one slug the first has it."""
+        """Return the offered skills by slug; of two with the same slug the first counts."""
         found: dict[str, LocalSkill] = {}
         for skill in self._library.offered(platform):
             if key := slug(skill.name):
@@ -60,13 +60,11 @@ class SkillCommands:
         return found
 
     def message(self, name: str, arguments: str, *, session_id: str, platform: str) -> str | None:
-        """Return the user's message that `/name arguments` stands for; None when no skill is meant.
-
-        It reads files: call it in a worker.
+        """Return the user message for `/name arguments`, or None if no skill has that name; in a worker.
 
         Args:
             name: a slug, or `plugin:skill`.
-            arguments: further skills (`/b`), up to `MAX_STACKED` in all, then what is to be done.
+            arguments: further skills (`/b`), up to `MAX_STACKED` in all, then the task.
         """
         local = self.offered(platform)
         first = self._block(name, local, session_id)
@@ -96,7 +94,7 @@ class SkillCommands:
             return None
         try:
             document = read_document(registered.path)
-        except OSError:  # skill_view says what is wrong with it
+        except OSError:  # `skill_view` reports the error
             return None
         if not fits_platform(document):
             return None
@@ -109,7 +107,7 @@ class SkillCommands:
         return _chosen_skill_text(registered.qualified, text, directory)
 
     def _of_plugin(self, name: str) -> PluginSkill | None:
-        """Return the skill of that qualified name; a command's name has lost its capitals."""
+        """Return the skill with that qualified name, in any case: names of commands are in lower case."""
         wanted = name.lower()
         return next((skill for known, skill in self._library.plugins.items() if known.lower() == wanted), None)
 

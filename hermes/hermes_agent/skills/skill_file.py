@@ -1,8 +1,7 @@
-"""The files of a skill: which there are, and opening one without ever leaving its directory.
+"""Local skills: their folders, their `SKILL.md` and their other files.
 
-Read a `SKILL.md`: the fields at its top and its text; and say whether it can be used here. Source: contract §6.4.
-
-The skills of a home: directories with a `SKILL.md`, in categories. Source: plugin contract §6.4.
+A skill is a folder with a `SKILL.md`, below a root and in categories. `open_inside` reads its other files and never
+follows a path out of the folder. Source: plugin contract §6.4.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from hermes_agent.system.files import FileStamp, hold_directory, open_beneath
 FOLDERS = ("references", "templates", "scripts", "assets")
 MAX_BYTES = 1024 * 1024
 MAX_LISTED = 200
-"""Files that are listed of one folder."""
+"""Files listed of one folder."""
 
 
 def is_plain_path(path: str) -> bool:
-    """Say whether `path` is relative and names nothing above itself: no `/x`, no `..`, no `C:`, no NUL."""
+    """Return whether `path` is relative and stays inside its base: no `/x`, no `..`, no `C:`, no NUL."""
     parts = path.replace("\\", "/").split("/")
     drive = len(parts[0]) > 1 and parts[0][1] == ":"
     return bool(path) and not path.startswith(("/", "\\", "~")) and ".." not in parts and not drive and "\0" not in path
 
 
 def linked_files(directory: Path) -> dict[str, list[str]] | None:
-    """Return the files below the four folders, as paths from `directory`; None when there are none."""
+    """Return the files below the four folders as paths relative to `directory`, or None without any."""
     root = os.path.realpath(directory)
     found = {name: _below(root, name) for name in FOLDERS}
     return {name: files for name, files in found.items() if files} or None
@@ -60,13 +59,13 @@ def open_inside(directory: Path, path: str) -> bytes:
     """Return the content of the file `path` below `directory`.
 
     Raises:
-        PermissionError: it is hidden, or lies outside, also by a symbolic link.
-        OSError: it cannot be read, or is too long.
+        PermissionError: the file is hidden, or outside the directory, also through a link.
+        OSError: the file cannot be read, or is too long.
     """
     root = os.path.realpath(directory)
     target = os.path.realpath(f"{root}/{path}")
     if not is_plain_path(path) or not _is_inside(target, root):
-        raise PermissionError("it lies outside of the skill's directory")
+        raise PermissionError("it is outside the skill's directory")
     if any(part.startswith(".") for part in Path(target).relative_to(root).parts):
         raise PermissionError("it is hidden")
     return _read(target)
@@ -76,13 +75,13 @@ def read_file(path: Path) -> bytes:
     """Return the content of a regular file of at most `MAX_BYTES`.
 
     Raises:
-        OSError: it is none, or cannot be read.
+        OSError: it is no regular file, is too long, or cannot be read.
     """
     return _read(os.path.realpath(path))
 
 
 def _read(path: str) -> bytes:
-    """Return the content of a resolved path; a link that comes meanwhile is not followed."""
+    """Return the content of a resolved path; a link that is put there now is not followed."""
     directory, name = os.path.split(path)
     with hold_directory(directory, make=False) as above:
         handle = open_beneath(above, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
@@ -102,7 +101,7 @@ def _is_inside(path: str, root: str) -> bool:
 NAME_CHARS = 64
 DESCRIPTION_CHARS = 1_024
 FIELDS_CHARS = 32 * 1_024
-"""Longest top of a skill; a longer one is no top, but text."""
+"""Characters of the front matter of a skill; a longer one counts as text."""
 
 _TOP = re.compile(r"---[ \t]*\r?\n(.*?\r?\n)?---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _BUILT = (
@@ -113,28 +112,28 @@ _BUILT = (
 
 @dataclass(frozen=True, slots=True)
 class SkillFile:
-    """What a `SKILL.md` says."""
+    """The content of a `SKILL.md`."""
 
     text: str
     """The whole file."""
     body: str
-    """The text without the fields."""
+    """The text after the front matter."""
     name: str = ""
-    """At most 64 characters; empty when the file does not say it."""
+    """At most 64 characters, or ""."""
     description: str = ""
-    """In one line, at most 1,024 characters; without the field, the first line of the text."""
+    """One line of at most 1,024 characters; without the field the first line of the text."""
     fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     problem: str = ""
-    """Why the fields could not be read; empty when they could."""
+    """Why the front matter could not be read, or ""."""
 
     def names(self, *keys: str) -> list[str]:
-        """Return the words of a field, or of one inside `metadata.hermes`; one word may stand without a list."""
-        here: Any = self.fields
+        """Return the words of the field at a path of keys: a list, or a text with commas."""
+        value: Any = self.fields
         for key in keys:
-            here = here.get(key) if isinstance(here, Mapping) else None
-        if isinstance(here, str):
-            here = [word.strip() for word in here.split(",")]
-        return [str(item) for item in here if item] if isinstance(here, list) else []
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if isinstance(value, str):
+            value = [word.strip() for word in value.split(",")]
+        return [str(item) for item in value if item] if isinstance(value, list) else []
 
 
 def read_document(path: Path) -> SkillFile:
@@ -151,7 +150,7 @@ def read_document(path: Path) -> SkillFile:
 
 
 def parse_document(text: str) -> SkillFile:
-    """Return what the text of a `SKILL.md` says; fields that cannot be read are passed over, with the problem."""
+    """Return the content of a `SKILL.md`; a front matter that cannot be read is ignored, with the problem."""
     match = _TOP.match(text, 0, FIELDS_CHARS)
     if match is None:
         return SkillFile(text, text, description=_first_line(text))
@@ -183,7 +182,7 @@ _PLATFORMS = {"macos": "darwin", "darwin": "darwin", "linux": "linux", "windows"
 
 
 def fits_platform(document: SkillFile, platform: str = sys.platform) -> bool:
-    """Say whether the skill is for this system; one that names none is for all."""
+    """Return whether the skill is for this system; a skill that names none is for all."""
     names = [name.strip().lower() for name in document.names("platforms")]
     if not names:
         return True
@@ -192,7 +191,7 @@ def fits_platform(document: SkillFile, platform: str = sys.platform) -> bool:
 
 
 def fits_environment(document: SkillFile, environ: Mapping[str, str]) -> bool:
-    """Say whether one of the surroundings that the skill names (`docker`, `s6`, `kanban`) is here; none means any."""
+    """Return whether the skill names this environment (`docker`, `s6`, `kanban`), or none."""
     tests: dict[str, Callable[[], bool]] = {
         "docker": lambda: Path("/.dockerenv").exists() or Path("/run/.containerenv").exists(),
         "s6": lambda: Path("/run/s6").exists(),
@@ -203,7 +202,7 @@ def fits_environment(document: SkillFile, environ: Mapping[str, str]) -> bool:
 
 
 def fits_tools(document: SkillFile, tools: Collection[str], toolsets: Collection[str]) -> bool:
-    """Say whether the skill is to be offered beside these tools: what it needs is there, what it replaces is not."""
+    """Return whether the skill fits these tools: what it requires exists, what it replaces does not."""
 
     def names(key: str) -> list[str]:
         return document.names("metadata", "hermes", key)
@@ -217,7 +216,7 @@ def fits_tools(document: SkillFile, tools: Collection[str], toolsets: Collection
 
 
 def required_variables(document: SkillFile) -> list[str]:
-    """Return the names of the variables that the skill needs."""
+    """Return the names of the variables that the skill requires."""
     setup = document.fields.get("setup")
     collected = setup.get("collect_secrets") if isinstance(setup, Mapping) else None
     lists: tuple[Any, ...] = (document.fields.get("required_environment_variables"), collected)
@@ -231,7 +230,7 @@ def required_variables(document: SkillFile) -> list[str]:
 
 
 def missing_variables(document: SkillFile, has_value: Callable[[str], bool]) -> list[str]:
-    """Return those that have no value."""
+    """Return the required variables without a value."""
     return [name for name in required_variables(document) if not has_value(name)]
 
 
@@ -239,26 +238,26 @@ logger = logging.getLogger(__name__)
 
 SKILL_FILE = "SKILL.md"
 MAX_DEPTH = 4
-"""Folders between a root and a skill, itself included."""
+"""Levels below a root at which a skill may be."""
 MAX_SKILLS = 2_000
 _NO_SKILLS = frozenset({"README.md", "DESCRIPTION.md", "CHANGELOG.md", "LICENSE.md"})
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSkill:
-    """A skill in a directory of the person's."""
+    """A skill in a folder of the user."""
 
     document: SkillFile
     file: Path
-    """Its `SKILL.md`, or its one file."""
+    """Its `SKILL.md`, or its single file."""
     place: str
-    """Path from the root: `category/name`."""
+    """Path relative to the root: `category/name`."""
     flat: bool = False
-    """An old form: one file `name.md`; it can be opened, and stands in no list."""
+    """Whether it is a single file `name.md`, an old form: it can be opened, but no list has it."""
 
     @property
     def directory(self) -> Path:
-        """Where its files are."""
+        """The folder with its files."""
         return self.file.parent
 
     @property
@@ -268,25 +267,25 @@ class LocalSkill:
 
     @property
     def name(self) -> str:
-        """What it calls itself, else its folder."""
+        """The name in its file, or that of its folder."""
         return self.document.name or self.folder
 
     @property
     def category(self) -> str:
-        """The folders that it lies in; empty at the root."""
+        """The folders between the root and it, or ""."""
         return self.place.rpartition("/")[0]
 
     @property
     def setting_names(self) -> frozenset[str]:
-        """What a setting may call it."""
+        """Names that a setting may use for it."""
         return frozenset((self.name, self.folder, self.place))
 
 
 class SkillFolder:
-    """Finds skills below some roots; a file is read again when it has changed.
+    """Finds skills below some roots; a file is read again after a change.
 
     Args:
-        roots: an earlier one wins where two have a skill at one place.
+        roots: of two skills with the same path, that of the earlier root counts.
     """
 
     def __init__(self, roots: Sequence[Path]) -> None:
@@ -294,7 +293,7 @@ class SkillFolder:
         self._cache: dict[str, tuple[FileStamp | None, SkillFile | None]] = {}
 
     def find(self) -> list[LocalSkill]:
-        """Return every skill, sorted by place. What cannot be read is left out, with a line in the log."""
+        """Return every skill, sorted by path; a file that cannot be read is left out and logged."""
         found: dict[str, LocalSkill] = {}
         for root in self.roots:
             for file, place, flat in _walk(root, "", MAX_DEPTH, set()):
@@ -306,14 +305,14 @@ class SkillFolder:
         return [found[place] for place in sorted(found)]
 
     def is_empty(self) -> bool:
-        """Say whether there is no skill at all, without reading one."""
+        """Return whether no skill exists, without reading any."""
         return not any(not flat for root in self.roots for _, _, flat in _walk(root, "", MAX_DEPTH, set()))
 
     def _document(self, file: str) -> SkillFile | None:
         try:
             status = os.stat(file)  # noqa: PTH116 - many files at each start of a session
         except OSError as exc:
-            logger.warning("the skill %s is left out: %s", file, exc.strerror)
+            logger.warning("skill %s: left out: %s", file, exc.strerror)
             return None
         stamp = FileStamp.of(status)
         known = self._cache.get(file)
@@ -323,38 +322,38 @@ class SkillFolder:
         try:
             document = read_document(Path(file))
             if document.problem:
-                logger.warning("the fields of skill %s are passed over: %s", file, document.problem)
+                logger.warning("skill %s: front matter ignored: %s", file, document.problem)
         except OSError as exc:
-            logger.warning("the skill %s is left out: %s", file, exc.strerror or exc)
+            logger.warning("skill %s: left out: %s", file, exc.strerror or exc)
         self._cache[file] = (stamp, document)
         return document
 
 
 def _walk(root: Path | str, place: str, depth: int, above: set[str]) -> Iterator[tuple[str, str, bool]]:
-    """Yield file, place and whether it is of the old form; a link that leads upwards is not followed."""
+    """Yield file, path and whether it is a single file; a link to a folder above is not followed."""
     real = os.path.realpath(root)
     if real in above:
         return
     try:
         entries = sorted(os.scandir(root), key=lambda entry: entry.name)
-    except OSError:  # there is none, or it may not be read: nothing of ours
+    except OSError:  # the folder does not exist or cannot be read
         return
     if place and any(entry.name == SKILL_FILE and entry.is_file() for entry in entries):
         yield f"{root}/{SKILL_FILE}", place, False
         return
     for entry in entries:
-        here = f"{place}/{entry.name}" if place else entry.name
+        below = f"{place}/{entry.name}" if place else entry.name
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
             if depth > 0:
-                yield from _walk(entry.path, here, depth - 1, above | {real})
+                yield from _walk(entry.path, below, depth - 1, above | {real})
         elif entry.name.endswith(".md") and entry.name not in _NO_SKILLS and entry.is_file():
-            yield entry.path, here.removesuffix(".md"), True
+            yield entry.path, below.removesuffix(".md"), True
 
 
 def find_skill(name: str, skills: Sequence[LocalSkill]) -> list[LocalSkill]:
-    """Return what `name` may mean: by place, else by folder, else by the name in the file; old forms last."""
+    """Return the skills with a name: by path, else by folder, else in the file; single files last."""
     whole = [skill for skill in skills if not skill.flat]
     flat = [skill for skill in skills if skill.flat]
     return (

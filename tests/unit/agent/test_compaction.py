@@ -278,7 +278,7 @@ def test_an_engine_that_fails_gives_way_to_the_agent_s_own_and_the_person_is_tol
     with hosted(model, with_engine(Broken), length=1600, context={"engine": "halves"}) as host:
         answers = [host.ask(f"question {n} {LONG}") for n in range(6)]
     (notice,) = [text for a in answers for text in told(a.events) if "is not used in this session" in text]
-    assert "compress() failed: RuntimeError('no idea'); the agent's own is" in notice
+    assert "compress() failed: RuntimeError('no idea'). The built-in one is used" in notice
     assert model.summaries
 
 

@@ -283,5 +283,5 @@ def test_usage_is_written_down_with_its_turn_also_where_nothing_else_is_stored(t
         await events_of(await bench.open("s1" if keep else None, keep=keep), "go")
 
     bench.run(work())
-    spent = Transcript(tmp_path / "state.db").spent()
+    spent = Transcript(tmp_path / "state.db").usage()
     assert (spent.requests, spent.input_tokens, spent.output_tokens, spent.unpriced) == (2, 20, 4, 2)

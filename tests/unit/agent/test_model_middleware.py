@@ -76,7 +76,7 @@ def test_a_request_that_is_none_is_not_used_and_its_plugin_is_named(tmp_path: Pa
 
     assert say(bench)[-1].text == "hello"
     assert len(bench.model.requests[0].messages) == 2
-    assert "llm_request middleware (odd) is not used: `messages` is no list of mappings" in caplog.text
+    assert "llm_request middleware (odd): its request is ignored: `messages` is no list of mappings" in caplog.text
 
 
 def test_what_the_wire_leaves_out_of_a_message_survives(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_what_sub_agents_use_is_on_the_account_of_the_session_that_handed_the_ta
         await events_of(await house.open("s1"), "go")
 
     house.run(work())
-    assert Transcript(tmp_path / "state.db").spent(session_id="s1").requests == 3
+    assert Transcript(tmp_path / "state.db").usage(session_id="s1").requests == 3
 
 
 def test_several_tasks_run_at_once_and_their_reports_keep_the_order(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_sub_agents_nest_as_deep_as_the_operator_says(tmp_path: Path) -> None:
     names = {t["function"]["name"] for t in house.said.of("leaf")[0].tools}
     assert "delegate_task" not in names
     assert "delegate_task" in {t["function"]["name"] for t in house.said.of("middle")[0].tools}
-    assert Transcript(tmp_path / "state.db").spent(session_id="s1").requests == 5
+    assert Transcript(tmp_path / "state.db").usage(session_id="s1").requests == 5
 
 
 def test_only_tools_of_the_toolsets_that_were_given(tmp_path: Path) -> None:

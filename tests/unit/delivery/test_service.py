@@ -51,7 +51,7 @@ class Running:
             bridge.serial_executor("delivery"),
             clock=clock,
             backoff=Backoff(0.001, 0.002),
-            lasting_s=lasting_s,
+            min_lifetime_s=lasting_s,
         )
         self.sent: list[str] = []
         self.changed = asyncio.Condition()
@@ -153,7 +153,7 @@ async def test_a_message_that_fails_is_tried_again_and_given_up_at_last(running,
     async def give_up(claimed, error):
         return answer(f"sorry: {error}")
 
-    running.delivery.serve("irc", serve, give_up=give_up)
+    running.delivery.serve("irc", serve, abandon=give_up)
     running.delivery.deliver("irc", running.take)
     await running.delivery.start()
     await running.delivery.receive(message())
@@ -171,7 +171,7 @@ async def test_an_answer_that_cannot_be_stored_is_its_servers_fault_and_ends_the
     async def give_up(claimed, error):
         return answer(str(error))
 
-    running.delivery.serve("irc", serve, give_up=give_up)
+    running.delivery.serve("irc", serve, abandon=give_up)
     running.delivery.deliver("irc", running.take)
     await running.delivery.start()
     await running.delivery.receive(message())
@@ -284,7 +284,9 @@ async def test_a_daemon_that_was_superseded_serves_no_more(running, path, bridge
     served = []
     told = asyncio.Event()
     log = logging.getLogger("hermes_agent.delivery.mailbox")
-    monkeypatch.setattr(log, "filters", [lambda record: "serves and delivers no more" in record.msg and told.set()])
+    monkeypatch.setattr(
+        log, "filters", [lambda record: "this daemon processes nothing more" in record.msg and told.set()]
+    )
 
     async def serve(claimed):
         served.append(claimed.id)
@@ -512,7 +514,7 @@ async def test_a_message_that_ended_the_process_again_and_again_is_given_up_once
     told = []
     for later in (10.0, 4000.0):
         running = Running(path, bridge, clock=lambda later=later: now + later)
-        running.delivery.serve("irc", serve if later > 10 else never_ends, give_up=give_up)
+        running.delivery.serve("irc", serve if later > 10 else never_ends, abandon=give_up)
         running.delivery.deliver("irc", running.take)
         await running.delivery.start()
         if later > 10:
@@ -520,7 +522,7 @@ async def test_a_message_that_ended_the_process_again_and_again_is_given_up_once
         await running.delivery.drain(0)
         told += running.sent
 
-    assert told == ["it was begun 20 times and never finished"]
+    assert told == ["it was started 20 times and never finished"]
 
 
 async def never_ends(claimed):
@@ -615,7 +617,7 @@ async def test_a_full_disk_delays_an_answer_and_neither_loses_nor_repeats_it(run
 
     async def serve(claimed):
         served.append(claimed.id)
-        await running.delivery._stored.call(pages, 1)  # what is there stays, and nothing more
+        await running.delivery._mailbox.call(pages, 1)  # what is there stays, and nothing more
         return answer("x" * 100_000)
 
     running.delivery.serve("irc", serve)
@@ -626,7 +628,7 @@ async def test_a_full_disk_delays_an_answer_and_neither_loses_nor_repeats_it(run
         await told.wait()
     with pytest.raises(sqlite3.OperationalError, match="full"):  # the platform is not told that it was received
         await running.delivery.receive(InboundMessage("irc", "#room", "2", "talk", payload={"text": "y" * 100_000}))
-    await running.delivery._stored.call(pages, 1 << 30)
+    await running.delivery._mailbox.call(pages, 1 << 30)
     await sent(running, 1)
 
     assert (len(served), len(running.sent)) == (1, 1)

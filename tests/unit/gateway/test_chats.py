@@ -636,7 +636,7 @@ def test_a_message_waits_for_a_full_disk_and_so_does_the_adapter_that_brings_it(
         return box._db.read(f"PRAGMA max_page_count = {most}")
 
     with chat_host(model=["there is room"]) as chat:
-        stored = chat.host.host.delivery._stored
+        stored = chat.host.host.delivery._mailbox
         chat.host._run(stored.call(pages, 1))  # what is there stays, and nothing more
         brings = threading.Thread(target=chat.write, args=("y" * 100_000,))
         brings.start()

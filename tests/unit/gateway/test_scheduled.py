@@ -60,13 +60,13 @@ def run_job(host: Host, job: Job) -> tuple[Job, dict[str, Any], list[tuple[str, 
             sent.append((target, text, key))
 
         clock = host.make_clock(send)
-        tell = clock._tell
+        tell = clock._deliver
 
         async def told(*args: Any) -> None:
             await tell(*args)
             done.set()
 
-        clock._tell = told
+        clock._deliver = told
         await clock.start()
         async with asyncio.timeout(60):
             await done.wait()

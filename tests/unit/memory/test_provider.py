@@ -180,7 +180,7 @@ def test_a_recall_that_takes_too_long_is_left_behind() -> None:
         host.host.memory.budget_s = 0.05
         assert host.ask("first").text == "one"
         assert host.model.messages[-1]["content"] == "first"
-        assert any("recalled nothing within" in line.text for line in host.log)
+        assert any("no recall within" in line.text for line in host.log)
         go.set()
 
 
@@ -209,7 +209,7 @@ def test_one_that_cannot_be_used_is_told_of_once(how: str) -> None:
         host.new_session()
         second = notices(host.ask("second").events)
     said = {
-        "not available": "it says that it is not available",
+        "not available": "it reports that it is not available",
         "fails": "ZeroDivisionError",
         "nobody": "memory.provider=",
     }

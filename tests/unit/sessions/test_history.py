@@ -8,7 +8,7 @@ import pytest
 
 from hermes_agent.core.messages import Message
 from hermes_agent.sessions import Transcript
-from hermes_agent.sessions.transcript import READ_CHARACTERS
+from hermes_agent.sessions.transcript import CACHED_CHARACTERS
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_what_a_shorter_form_ends_with_as_it_was_said_can_be_undone(both) -> Non
 
 def test_not_more_than_so_much_is_kept(both) -> None:
     here, _ = both
-    here.append("s", [Message("user", "x" * READ_CHARACTERS)])
+    here.append("s", [Message("user", "x" * CACHED_CHARACTERS)])
     first = here.history("s")
     here.create("t", source="cli", model="m", system_prompt="", cwd="/")
     here.append("t", [Message("user", "hello")])
