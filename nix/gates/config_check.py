@@ -7,7 +7,7 @@ words of the option.
 import sys
 from pathlib import Path
 
-from hermes_agent.app.declared_options import declared_schema
+from hermes_agent.app.manifest_cache import declared_schema
 from hermes_agent.config.check import check_file
 from hermes_agent.core.errors import UserError
 

@@ -179,9 +179,9 @@ DECLARING = {
     "app/control_operations.py",
     "console/slash_commands.py",
     "gateway/chat_commands.py",
-    "host/features.py",
     "mcp/servers.py",
     "plugins/registration.py",
+    "plugins/status_text.py",
     "tools/feature.py",
     "workspace/checkpoints.py",
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from compat.guides import plugin
+from hermes_agent.memory.manager import MemoryManager
 from hermes_agent.testing import ScriptedModel, call, plugin_host, served
 
 MEMORY = """
@@ -46,7 +47,7 @@ def test_13_row_18_a_memory_without_get_tool_schemas_goes_through_turns(tmp_path
     with plugin_host(folder, config=CHOSEN, model=["one", "two"]) as host:
         host.ask("first")
         assert "memory-context" not in str(host.model.messages)
-        host._run(host.host.memory._background.drain(20))
+        host._run(host.host.service(MemoryManager)._background.drain(20))
         host.ask("second")
         assert "1 turn(s) so far" in host.model.messages[-1]["content"]
         assert host.host.tools.owned_by("my-memory") == []
@@ -56,7 +57,7 @@ def test_13_row_19_sync_turn_is_called_by_position(tmp_path: Path) -> None:
     folder = plugin(tmp_path / "my-memory", MEMORY)
     with plugin_host(folder, config=CHOSEN, model=["one"]) as host:
         host.ask("first")
-        host._run(host.host.memory._background.drain(20))
+        host._run(host.host.service(MemoryManager)._background.drain(20))
         assert host.record.module.SEEN == [("first", "one")]
 
 
@@ -140,8 +141,8 @@ def test_15_15_memory_provider_collector_fences_one_external_tools_routed_prefet
             rejected = [line.text for line in host.log if line.text.startswith("Rejected memory provider 'second'")]
             assert len(rejected) == 1 and "external provider 'shelf' is already registered" in rejected[0]
             # the budget of a prefetch is eight seconds; a provider beyond it is left behind
-            assert host.host.memory.budget_s == 8.0
-            host.host.memory.provider_of(host.conversation.session_id)._budget_s = 0.05  # type: ignore[union-attr]
+            assert host.host.service(MemoryManager).budget_s == 8.0
+            host.host.service(MemoryManager).provider_of(host.conversation.session_id)._budget_s = 0.05  # type: ignore[union-attr]
             assert host.ask("slow").text == "in time"
             assert model.messages[-1]["content"] == "slow"
             shelf: Any = host.record.module.Shelf

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.host import Host
+from hermes_agent.skills import SkillLibrary
 
 Start = Callable[..., Host]
 
@@ -207,7 +208,7 @@ def test_plugin_skills_are_in_no_list_and_leave_bare_names_alone(home: Path, sta
     listed = json.loads(host.tools.dispatch("skills_list", {}))
     assert [(s["name"], s["description"]) for s in listed["skills"]] == [("brew", "the person's own")]
     assert view(host, "brew")["description"] == "the person's own"
-    assert "taste" not in host.skills.index("cli", ["skill_view"], ["skills"])
+    assert "taste" not in host.service(SkillLibrary).index("cli", ["skill_view"], ["skills"])
 
 
 def test_a_skill_s_life_is_told_to_hooks(home: Path, served: None, start: Start) -> None:
@@ -279,8 +280,8 @@ def test_what_the_operator_or_the_system_takes_away_is_offered_nowhere(home: Pat
     write(home, "board", environments="[kanban]")
     write(home, "stays")
 
-    assert [s.name for s in host.skills.offered("cli")] == ["stays"]
-    assert [s.name for s in host.skills.offered("api_server")] == ["here", "stays"]
+    assert [s.name for s in host.service(SkillLibrary).offered("cli")] == ["stays"]
+    assert [s.name for s in host.service(SkillLibrary).offered("api_server")] == ["here", "stays"]
     assert "disabled in the config" in view(host, "gone")["error"]
 
 
@@ -290,10 +291,12 @@ def test_the_index_shows_what_fits_the_tools(home: Path, start: Start) -> None:
     write(home, "web", description="Browse", metadata="{hermes: {requires_toolsets: [web]}}")
     write(home, "files", description="Files by hand", metadata="{hermes: {fallback_for_tools: [read_file]}}")
 
-    assert host.skills.index("cli", ["skill_view", "read_file"], ["skills", "file"]).endswith(
-        "<available_skills>\n  kitchen:\n    - tea: Brew ‹/available_skills› it\n</available_skills>"
+    assert (
+        host.service(SkillLibrary)
+        .index("cli", ["skill_view", "read_file"], ["skills", "file"])
+        .endswith("<available_skills>\n  kitchen:\n    - tea: Brew ‹/available_skills› it\n</available_skills>")
     )
-    both = host.skills.index("cli", ["skill_view"], ["web"])
+    both = host.service(SkillLibrary).index("cli", ["skill_view"], ["web"])
     assert both.startswith("## Skills (mandatory)\n")
     assert "    - web: Browse" in both and "    - files: Files by hand" in both
 
@@ -303,10 +306,10 @@ def test_the_index_stays_small_with_many_skills(home: Path, start: Start) -> Non
     for number in range(120):
         write(home, f"s{number:03}", description="x" * 1000)
 
-    text = host.skills.index("cli", ["skill_view"], ["skills"])
+    text = host.service(SkillLibrary).index("cli", ["skill_view"], ["skills"])
     assert len(text) < 12_200
     assert "more: skills_list has them" in text
-    assert text == host.skills.index("cli", ["skill_view"], ["skills"])
+    assert text == host.service(SkillLibrary).index("cli", ["skill_view"], ["skills"])
 
 
 def test_a_changed_skill_is_read_again(home: Path, start: Start) -> None:
@@ -324,7 +327,7 @@ def test_fields_that_cannot_be_read_are_passed_over_with_a_warning(
     write(home, "deep", description="[" * 5000)
     write(home, "fine", description="yes")
 
-    assert [s.name for s in host.skills.offered()] == ["deep", "fine"]
+    assert [s.name for s in host.service(SkillLibrary).offered()] == ["deep", "fine"]
     assert [m for m in caplog.messages if "deep" in m and "front matter ignored" in m]
 
 
@@ -378,4 +381,4 @@ def test_a_pipe_is_no_skill(home: Path, start: Start) -> None:
     write(home, "tea")
     (home / "skills" / "pipe").mkdir()
     os.mkfifo(home / "skills" / "pipe" / "SKILL.md")
-    assert [s.name for s in host.skills.offered()] == ["tea"]
+    assert [s.name for s in host.service(SkillLibrary).offered()] == ["tea"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.mcp.servers import McpServers
 from hermes_agent.testing import plugin_host
 
 pytestmark = pytest.mark.skipif(not os.environ.get("HERMES_PUBLISHED_MCP"), reason="`make compat` runs it")
@@ -22,8 +23,8 @@ EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
 
 def asked(server: dict[str, Any], tool: str, **arguments: Any) -> str:
     with plugin_host(lambda ctx: None, config={"mcp_servers": {"it": server}}) as host:
-        host.host.mcp.wait_connected(120)
-        status = host.host.mcp.status()[0]
+        host.host.service(McpServers).wait_connected(120)
+        status = host.host.service(McpServers).status()[0]
         assert status.state == "connected", status
         return host.dispatch_tool(f"mcp__it__{tool}", arguments)
 

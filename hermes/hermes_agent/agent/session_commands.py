@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.agent.agent import Agent
 from hermes_agent.agent.session_lifecycle import BOUNDARY
-from hermes_agent.commands import CommandTable
 from hermes_agent.contracts.command import Confirmation, SlashCommand
+from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import UserError
 from hermes_agent.policy import NoApprover
 from hermes_agent.sessions import LOCAL, SessionInfo, UsageLedger, UsageTotals
@@ -64,7 +64,7 @@ async def set_title(agent: Agent, session_id: str, text: str) -> str:
 NOT_IN_SUBAGENT = "There is no conversation here."
 
 
-def register(registry: CommandTable, agent: Agent, ledger: UsageLedger, put_back: Callable[[str], str]) -> None:
+def register(ctx: Registrar, agent: Agent, ledger: UsageLedger, put_back: Callable[[str], str]) -> None:
     """Register the commands. `put_back`: restores what a turn changed, and returns what that was, or ""."""
     for command in (
         SlashCommand(
@@ -85,7 +85,7 @@ def register(registry: CommandTable, agent: Agent, ledger: UsageLedger, put_back
         ),
         SlashCommand("usage", partial(_usage, ledger), "Show tokens, cost and time of this session"),
     ):
-        registry.register(command)
+        ctx.register_slash_command(command)
 
 
 def _run(agent: Agent, work: Callable[[Conversation, str], Awaitable[str]], raw_args: str) -> str:

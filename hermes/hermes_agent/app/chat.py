@@ -14,8 +14,12 @@ from hermes_agent.console.screen import Screen, pick_screen
 from hermes_agent.console.slash_commands import argument_values, known_sessions
 from hermes_agent.console.styled import Theme
 from hermes_agent.host import Host
+from hermes_agent.mcp.servers import McpServers
+from hermes_agent.memory.manager import MemoryManager
 from hermes_agent.models.model_catalog import ModelInfo
 from hermes_agent.sessions import LOCAL
+from hermes_agent.workspace.checkpoints import Checkpoints
+from hermes_agent.workspace.feature import ProcessNotices
 
 
 async def run_chat(host: Host, first: str | None, session_id: str | None, model: str | None) -> int:
@@ -26,9 +30,10 @@ async def run_chat(host: Host, first: str | None, session_id: str | None, model:
         session_id: the session to resume; None starts one.
         model: the model in place of the configured one.
     """
-    host.mcp.start()
+    host.service(McpServers).start()
     if not _is_written(host, "checkpoints", "enabled"):  # a chat keeps them unless the config says otherwise
-        host.checkpoints.limits = host.checkpoints.limits._replace(enabled=True)
+        checkpoints = host.service(Checkpoints)
+        checkpoints.limits = checkpoints.limits._replace(enabled=True)
     reads = sys.stdin.isatty()
     try:
         console = Console(
@@ -52,13 +57,13 @@ def console_deps(host: Host) -> ConsoleDeps:
         return host.model_infos.list_models(host.select_model().endpoint)
 
     def save_setting(key: str, value: Any) -> None:
-        from hermes_agent.app.declared_options import declared_schema
+        from hermes_agent.app.manifest_cache import declared_schema
         from hermes_agent.config.edit import set_value
 
         set_value(host.home, tuple(key.split(".")), value, schema=declared_schema(host.home))
 
     def count_background(session_id: str) -> int:
-        processes = host.process_notices.count_running(session_id)
+        processes = host.service(ProcessNotices).count_running(session_id)
         return processes + host.agent.subagents.count_background(session_id)
 
     return ConsoleDeps(
@@ -68,7 +73,7 @@ def console_deps(host: Host) -> ConsoleDeps:
         setting=host.config.get,
         save_setting=save_setting,
         list_models=list_models,
-        add_note=partial(host.memory.add_note, LOCAL),
+        add_note=partial(host.service(MemoryManager).add_note, LOCAL),
         background=count_background,
         has_local_files=host.config.get("terminal.backend") in ("local", "bwrap", "systemd"),
     )

@@ -9,6 +9,7 @@ from hermes_agent.app.start import start_host, start_warnings
 from hermes_agent.console import answer_once
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.host import Host
+from hermes_agent.mcp.servers import McpServers
 from hermes_agent.sessions import LOCAL
 
 
@@ -42,7 +43,7 @@ async def _ask_once(host: Host, question: str, session_id: str | None, model: st
     """Answer one question on stdout; everything else goes to stderr."""
     for warning in start_warnings(host):
         print(f"hermes: {warning}", file=sys.stderr)
-    host.mcp.start()
+    host.service(McpServers).start()
     for line in host.plugins.missed():
         print(f"hermes: {line}", file=sys.stderr)
     try:

@@ -21,12 +21,12 @@ from hermes_agent import __version__
 from hermes_agent.app.cli.command import loaded_host
 from hermes_agent.app.control_operations import troubles_as_json
 from hermes_agent.app.daemon_client import daemon_socket
-from hermes_agent.app.declared_options import declared_schema
 from hermes_agent.app.gateway_commands import collect_from_socket, collect_status
-from hermes_agent.app.manifest_cache import quiet_or_debug
+from hermes_agent.app.manifest_cache import declared_schema, quiet_or_debug
 from hermes_agent.app.plugins.doctor import Diagnosis, Level
 from hermes_agent.app.plugins.doctor import run_plugin_checks as plugin_findings
 from hermes_agent.app.plugins.home import LazySecrets
+from hermes_agent.app.start import unpriced_models
 from hermes_agent.config import hermes_home
 from hermes_agent.config.check import check_home
 from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
@@ -38,6 +38,7 @@ from hermes_agent.cron import JobStore
 from hermes_agent.cron.jobs import targets_of
 from hermes_agent.host import Host
 from hermes_agent.host.settings import working_directory
+from hermes_agent.mcp.servers import McpServers
 from hermes_agent.models.client_profiles import configured_services
 from hermes_agent.models.model_catalog import cost_usd, fetch_model_ids
 from hermes_agent.models.selection import ModelSelection
@@ -49,6 +50,7 @@ from hermes_agent.sessions import UsageRecord
 from hermes_agent.store.database import check_database as check_state
 from hermes_agent.system.installation import extras, install_hint, missing_packages
 from hermes_agent.workspace.backend import ShellState, run_command
+from hermes_agent.workspace.task_shells import TaskShells
 
 QUESTION = "This is a test of the connection. Answer with the word ready and nothing else."
 ASK_S = 120.0
@@ -292,7 +294,7 @@ def terminal_findings(host: Host) -> Iterator[Diagnosis]:
     """Yield where commands run, after one did."""
     remedy = "docs/operator/commands.md says what each backend needs."
     try:
-        backend = host.shells.backend
+        backend = host.service(TaskShells).backend
         for ok, label, detail in backend.checks():
             yield Diagnosis("ok" if ok else "wrong", "terminal", f"{label}: {detail}" if detail else label)
         if backend.refusal:
@@ -319,9 +321,9 @@ def _network(host: Host, backend: TerminalBackend) -> Diagnosis:
     """Return what commands reach of the network, and whether what leads there works."""
     mode, listed = host.config.get("terminal.network"), host.config.get("network.hosts") or ()
     said, remedy = f"network of commands: `{mode}`", "docs/operator/network.md says what each backend can do."
-    if why := explain_unruled(host.shells.name, host.config.get):
+    if why := explain_unruled(host.service(TaskShells).name, host.config.get):
         return Diagnosis("note", "terminal", f"{said}: {why}", remedy)
-    if host.shells.name != "local":
+    if host.service(TaskShells).name != "local":
         return Diagnosis("ok", "terminal", f"{said}: none ({backend.name})")
     if problem := backend.network_problem():
         return Diagnosis("wrong", "terminal", f"{said}, and it cannot be had: {problem}", remedy)
@@ -357,15 +359,15 @@ def _check_troubles(host: Host) -> Iterator[Diagnosis]:
 def _limits(host: Host) -> Iterator[Diagnosis]:
     """Yield caps in dollars that cannot be kept."""
     level: Level = "note" if host.config.get("limits.unknown_price") == "warn" else "wrong"
-    for sentence in host.unpriced_models():
+    for sentence in unpriced_models(host):
         yield Diagnosis(level, "limits", sentence)
 
 
 def _servers(host: Host, *, offline: bool) -> Iterator[Diagnosis]:
     """Yield how each MCP server does, connected as at a start."""
     if not offline:
-        host.mcp.wait_connected(SERVERS_S)
-    for name, state, tools, error in host.mcp.status():
+        host.service(McpServers).wait_connected(SERVERS_S)
+    for name, state, tools, error in host.service(McpServers).status():
         if error:
             yield Diagnosis("wrong", "mcp", f"{name}: {error}", f"`hermes mcp test {name}` tries it.")
         elif state == "connected":

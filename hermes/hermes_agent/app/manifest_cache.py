@@ -18,13 +18,16 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.config import home_paths, load
 from hermes_agent.plugins.activation import PluginSettings
-from hermes_agent.plugins.discovery import is_on
+from hermes_agent.plugins.discovery import Discovery, discover, is_on
 from hermes_agent.plugins.entry_points import program_identity
 from hermes_agent.plugins.manifest import PluginManifest, read_manifest
+
+if TYPE_CHECKING:
+    from hermes_agent.config.schema import Node
 
 logger = logging.getLogger(__name__)
 
@@ -147,3 +150,20 @@ def _is_json(value: list[Any]) -> bool:
         return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError):
         return False
+
+
+def find_plugins(home: Path) -> Discovery:
+    """Return every plugin that is there, enabled or not; nothing is loaded."""
+    quiet_or_debug(os.environ)
+    return discover(home, os.environ, Path.cwd(), read=ManifestCache(home).manifest)
+
+
+def declared_schema(home: Path, found: Discovery | None = None) -> Node:
+    """Return the whole schema with the options of every plugin that is there.
+
+    Args:
+        found: the plugins; None looks for them.
+    """
+    from hermes_agent.plugins.config_schema import schema_with_options  # a listing does not need it
+
+    return schema_with_options((found or find_plugins(home)).plugins.values())

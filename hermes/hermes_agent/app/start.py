@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
+from hermes_agent.agent.settings import PRICE_REMEDY, read_limits, unpriced_sentence
 from hermes_agent.compat import import_hook
 from hermes_agent.config import Config
 from hermes_agent.config.check import keys_without_effect
 from hermes_agent.config.effective import write_effective
 from hermes_agent.config.yaml_document import ConfigFinding, config_error
+from hermes_agent.core.errors import UserError
 from hermes_agent.host import Host
 from hermes_agent.logs.setup import LogMode, configure_logging
+from hermes_agent.models.selection import ModelSelection
 from hermes_agent.plugins.config_names import find_unknown_names
 from hermes_agent.plugins.usage_account import watch_threads
 from hermes_agent.policy.network import explain_unruled
+from hermes_agent.workspace.task_shells import TaskShells
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +42,7 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
     import_hook.install()
     watch_threads(lambda: host.plugins.suspects, host.account.fault)
     host.load_plugins()
-    for sentence in (*_sandbox_warning(host.config), *start_warnings(host), *host.unpriced_models()):
+    for sentence in (*_sandbox_warning(host.config), *start_warnings(host), *unpriced_models(host)):
         logger.warning("%s", sentence)
     return host
 
@@ -63,7 +68,7 @@ def _network(host: Host) -> list[str]:
     """Return what `terminal.network` asks for and commands do not have where they run."""
     config = host.config
     written = any((layer.document.value.get("terminal") or {}).get("network") is not None for layer in config.layers)
-    why = explain_unruled(host.shells.name, config.get)
+    why = explain_unruled(host.service(TaskShells).name, config.get)
     asks = config.get("network.deny") or (written and config.get("terminal.network") != "on")
     return [why] if why and asks else []
 
@@ -84,3 +89,37 @@ def _check_unprotected(config: Config) -> None:
 
 def _log_without_effect(config: Config) -> list[ConfigFinding]:
     return [finding for layer in config.layers for finding in keys_without_effect(layer.document)]
+
+
+def unpriced_models(host: Host) -> list[str]:
+    """Return a sentence for each configured model that a cap in dollars cannot count: its price is unknown."""
+    limits = read_limits(host.config.get("limits"))
+    key = next((f"limits.{name}" for name in ("session_usd", "job_usd", "day_usd") if getattr(limits, name)), "")
+    if not key or not isinstance(limits.unknown_price, str):
+        return []
+    follows = "it is not asked" if limits.refuses_unpriced else "its calls are not counted"
+    found: dict[tuple[str, str], str] = {}
+    for use, selection in _selections(host):
+        if not host.model_infos.is_priced(selection.endpoint, selection.model):
+            why = unpriced_sentence(selection.model, selection.provider, key)
+            found.setdefault((selection.provider, selection.model), f"{use}: {why}; {follows}. {PRICE_REMEDY}")
+    return list(found.values())
+
+
+def _selections(host: Host) -> Iterator[tuple[str, ModelSelection]]:
+    """Yield the configured models, each with its key of the config; unavailable models are left out."""
+    from hermes_agent.plugins.llm_access import task_selection  # 20 ms that a start without caps does not need
+    from hermes_agent.plugins.llm_client import task_settings
+
+    try:
+        yield "model", host.select_model()
+    except UserError:
+        return  # no model is configured; each model request says so
+    for selection in host.fallbacks():
+        yield "fallback_providers", selection
+    for task, block in (host.config.get("auxiliary") or {}).items():
+        if isinstance(block, dict) and any(block.get(name) for name in ("model", "base_url")):
+            try:
+                yield f"auxiliary.{task}", task_selection(host, task_settings(host, task))
+            except UserError:
+                continue

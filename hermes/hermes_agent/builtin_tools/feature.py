@@ -1,74 +1,104 @@
-"""Register the tools of this package."""
+"""The tools `todo`, `clarify`, `delegate_task`, `execute_code`, `web_search` and `web_extract`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, NamedTuple
 
-from hermes_agent.builtin_tools import delegate_task, execute_code, session_tools
-from hermes_agent.contracts.tool import Effect
-from hermes_agent.core.registry import BUILTIN, Owner
+from hermes_agent.builtin_tools import delegate_task, execute_code, session_tools, web
+from hermes_agent.config import Config
+from hermes_agent.contracts.kind import ProviderLookup, SelectedProvider
+from hermes_agent.contracts.tool import Effect, Registrar
+from hermes_agent.contracts.web import WEB_SEARCH, WebSearchProvider, choose_web_search
+from hermes_agent.policy.network import HostTables
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.tools import Dispatcher, ToolRegistry
 
 
-def register(
-    registry: ToolRegistry,
+class BuiltinToolDeps(NamedTuple):
+    """Services of these tools."""
+
+    bridge: Bridge
+    call_transcript: Callable[..., Coroutine[Any, Any, Any]]
+    config: Config
+    dispatcher: Dispatcher
+    get: Callable[[str], Any]
+    network: HostTables
+    providers: ProviderLookup
+    sandbox_name: Callable[[], str]
+    side_answer: Callable[[str, str, int], str]
+    subagents: delegate_task.SubagentRunner
+    tools: ToolRegistry
+    values: Callable[[], dict[str, Any]]
+
+
+def register(ctx: Registrar, deps: BuiltinToolDeps) -> None:
+    """Register the tools."""
+    choose = partial(select_web_provider, deps.providers, deps.values)
+    web.register(ctx, choose, deps.bridge, deps.get, deps.side_answer, deps.network)
+
+    def last_result(session_id: str, tool: str) -> str:
+        return str(deps.bridge.wait_core(deps.call_transcript("last_result", session_id, tool)))
+
+    register_session_tools(
+        ctx,
+        deps.bridge,
+        subagents=deps.subagents,
+        last_result=last_result,
+        clarify_timeout_s=float(deps.config.get("agent.clarify_timeout")),
+    )
+    code = execute_code.ExecuteCode(deps.bridge, deps.dispatcher, deps.tools, deps.sandbox_name)
+    ctx.register_tool(
+        "execute_code",
+        "code_execution",
+        execute_code.SCHEMA,
+        code,
+        code.is_available,
+        emoji="🐍",
+        dynamic_schema_overrides=code.schema,
+        effect=Effect("runs", ("code",)),
+    )
+
+
+def select_web_provider(
+    providers: ProviderLookup, values: Callable[[], dict[str, Any]], extract: bool
+) -> SelectedProvider[WebSearchProvider]:
+    """Return the provider that searches the web or, with `extract`, reads its pages."""
+    return choose_web_search(dict(providers[WEB_SEARCH.name].items()), values(), extract=extract)
+
+
+def register_session_tools(
+    ctx: Registrar,
     bridge: Bridge,
     *,
-    children: delegate_task.SubagentRunner,
+    subagents: delegate_task.SubagentRunner,
     last_result: Callable[[str, str], str],
     clarify_timeout_s: float,
-    dispatcher: Dispatcher | None = None,
-    sandbox: Callable[[], str] = lambda: "",
 ) -> None:
-    """Register them.
+    """Register `todo`, `clarify` and `delegate_task`.
 
     Args:
-        children: runs sub-agents.
-        last_result: returns the last result of a tool in a session, empty when there is none; called in workers.
+        last_result: returns the last result of a tool in a session, or ""; called in workers.
         clarify_timeout_s: longest wait for an answer.
-        dispatcher: runs the tools that scripts call; None leaves out `execute_code`.
-        sandbox: says which sandbox commands run in (`workspace.Shells.near`).
     """
-    owner = Owner(BUILTIN)
-    registry.register(
-        "todo",
-        "todo",
-        session_tools.TODO_SCHEMA,
-        session_tools.Todo(last_result),
-        emoji="📋",
-        idempotent=True,
-        owner=owner,
+    ctx.register_tool(
+        "todo", "todo", session_tools.TODO_SCHEMA, session_tools.Todo(last_result), emoji="📋", idempotent=True
     )
-    registry.register(
+    ctx.register_tool(
         "clarify",
         "clarify",
         session_tools.CLARIFY_SCHEMA,
         session_tools.Clarify(bridge, clarify_timeout_s),
         emoji="❓",
         effect=Effect("reads", returns="person"),
-        owner=owner,
     )
-    registry.register(
+    ctx.register_tool(
         "delegate_task",
         "delegation",
         delegate_task.SCHEMA,
-        delegate_task.DelegateTask(bridge, children),
+        delegate_task.DelegateTask(bridge, subagents),
         emoji="🔀",
         max_result_size_chars=math.inf,  # each summary has its own limit
-        owner=owner,
     )
-    if dispatcher is not None:
-        code = execute_code.ExecuteCode(bridge, dispatcher, registry, sandbox)
-        registry.register(
-            "execute_code",
-            "code_execution",
-            execute_code.SCHEMA,
-            code,
-            check_fn=code.is_available,
-            emoji="🐍",
-            dynamic_schema_overrides=code.schema,
-            effect=Effect("runs", ("code",)),
-            owner=owner,
-        )

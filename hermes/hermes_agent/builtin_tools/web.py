@@ -1,4 +1,4 @@
-"""Register the tools of this package: `web_search` and `web_extract`. Source: plugin contract §4.12, §8.8."""
+"""The tools `web_search` and `web_extract`. Source: plugin contract §4.12, §8.8."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.kind import SelectedProvider, is_provider_available
-from hermes_agent.contracts.tool import Effect
+from hermes_agent.contracts.tool import Effect, Registrar
 from hermes_agent.contracts.web import WebSearchProvider, extracted_pages
 from hermes_agent.core.errors import ToolFailed, UserError
-from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.policy.network import HostTables, InvalidHost, log_connection
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.system.safe_http import AddressRejected, HostNotFound, check_host, safe_url_for_log
-from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result, tool_schema
+from hermes_agent.tools import current_scope, tool_error, tool_result, tool_schema
 from hermes_agent.tools.approval_gate import parse_destination
 
 MOST_RESULTS = 20
@@ -199,7 +198,7 @@ class WebExtract:
 
 
 def register(
-    registry: ToolRegistry,
+    ctx: Registrar,
     choose: Choose,
     bridge: Bridge,
     get: Callable[[str], Any],
@@ -207,23 +206,20 @@ def register(
     tables: HostTables,
 ) -> None:
     """Register both."""
-    owner, search = Owner(BUILTIN), WebSearch(choose)
-    extract = WebExtract(choose, bridge, get, side_answer, tables)
+    search, extract = WebSearch(choose), WebExtract(choose, bridge, get, side_answer, tables)
     for schema, handler, emoji, effect in (
         (SEARCH_SCHEMA, search, "🔍", Effect("reads", returns="foreign")),
         (EXTRACT_SCHEMA, extract, "📄", Effect("opens", ("urls",))),
     ):
-        check = handler.is_available
-        registry.register(
+        ctx.register_tool(
             schema["name"],
             "web",
             schema,
             handler,
-            check_fn=check,
+            handler.is_available,
             emoji=emoji,
             effect=effect,
             destinations=handler.services,
-            owner=owner,
         )
 
 

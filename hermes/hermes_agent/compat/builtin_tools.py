@@ -19,7 +19,7 @@ import logging
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes_agent.compat.agent import host
 from hermes_agent.compat.import_hook import served
@@ -28,6 +28,9 @@ from hermes_agent.core.untrusted import TAG, split_marked
 from hermes_agent.plugins.tool_access import dispatch_tool
 from hermes_agent.tools.results import failure
 from hermes_agent.tools.toolsets import LEGACY
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.task_shells import TaskShells
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +95,9 @@ def registers_tools(path: Path) -> bool:
 
 def discover_mcp_tools() -> list[str]:
     """Connect to the MCP servers of the config that are not connected, and return the names of all their tools."""
-    servers = host().mcp
+    from hermes_agent.mcp.servers import McpServers  # a tool function does not need it
+
+    servers = host().service(McpServers)
     servers.wait_connected(MCP_LIMIT_S)
     return sorted(name for status in servers.status() for name in status.tools)
 
@@ -164,9 +169,15 @@ def terminal_tool(
     return _call("terminal", args | {n: v for n, v in more.items() if v}, task_id=task_id, session_id=session_id)
 
 
+def _shells() -> TaskShells:
+    from hermes_agent.workspace.task_shells import TaskShells  # loaded with the host
+
+    return host().service(TaskShells)
+
+
 def check_terminal_requirements() -> bool:
     """Say whether commands can run."""
-    backend = host().shells.backend_or_none
+    backend = _shells().backend_or_none
     return backend is not None and not backend.refusal
 
 
@@ -181,7 +192,7 @@ def register_task_env_overrides(task_id: str, overrides: Mapping[str, Any]) -> N
         raise TypeError(f"a task has no {', '.join(strange)} of its own here: the config's block `terminal` has it")
     cwd = overrides.get("cwd")
     if cwd:
-        shells = host().shells
+        shells = _shells()
         _directories.setdefault(task_id, shells.cwd(task_id) or str(host().working_directory))
         shells.set_cwd(task_id, str(cwd))
 
@@ -190,7 +201,7 @@ def clear_task_env_overrides(task_id: str) -> None:
     """Have a task's commands begin where they did before `register_task_env_overrides`."""
     before = _directories.pop(task_id, "")
     if before:
-        host().shells.set_cwd(task_id, before)
+        _shells().set_cwd(task_id, before)
 
 
 def cleanup_vm(task_id: str, *, force_remove: bool = False) -> None:
@@ -200,7 +211,7 @@ def cleanup_vm(task_id: str, *, force_remove: bool = False) -> None:
         force_remove: upstream keeps some containers without it; here none outlives its task.
     """
     _directories.pop(task_id, None)
-    host().shells.close(task_id)
+    _shells().close(task_id)
 
 
 def web_search_tool(query: str, limit: int = 5) -> str:

@@ -309,11 +309,11 @@ def resolve_agent_cwd() -> Path:
 def _reader() -> FileAccess:
     """Return whose files of the home may be opened; of a script on its own, those of whoever starts it."""
     from hermes_agent.compat.agent import host
-    from hermes_agent.host.features import file_reader  # as above
-    from hermes_agent.sessions import LOCAL, Principals
+    from hermes_agent.sessions import LOCAL, Principals  # as above
+    from hermes_agent.tools.call_scope import file_access
 
     try:
-        return file_reader(host().people)
+        return file_access(host().people)
     except RuntimeError:
         return Principals().reader(LOCAL)
 

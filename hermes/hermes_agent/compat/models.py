@@ -210,12 +210,14 @@ def flatten_message_text(content: Any, *, sep: str = "\n") -> str:
     return str(content)
 
 
-transcribe_audio = of_host(lambda host: host.media, MediaService.transcribe)
+transcribe_audio = of_host(lambda host: host.service(MediaService), MediaService.transcribe)
 
 
 def text_to_speech_tool(text: str, output_path: str | None = None) -> str:
     """Speak `text` into a file and return a tool's result: `success`, `file_path`, `provider`."""
-    return _tool_result(host().media.synthesize(text, str(Path(output_path).resolve()) if output_path else None))
+    return _tool_result(
+        host().service(MediaService).synthesize(text, str(Path(output_path).resolve()) if output_path else None)
+    )
 
 
 async def vision_analyze_tool(
@@ -228,7 +230,8 @@ async def vision_analyze_tool(
         model: taken and not needed: `auxiliary.vision` says which model looks.
     """
     current = host()
-    look = current.bridge.off_loop(lambda: current.media.describe_image(image_url, user_prompt))
+    media = current.service(MediaService)
+    look = current.bridge.off_loop(lambda: media.describe_image(image_url, user_prompt))
     return _tool_result(await asyncio.ensure_future(look))
 
 

@@ -21,7 +21,7 @@ from hermes_agent.core.read_only import ReadOnlyDict, ReadOnlyList
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.plugins.discovery import add_memory_folder, discover
 from hermes_agent.plugins.manager import PluginManager
-from hermes_agent.skills.library import NAME
+from hermes_agent.skills.library import NAME, SkillLibrary
 from hermes_agent.skills.skill_file import SkillFile, fits_platform, parse_document
 
 
@@ -169,7 +169,7 @@ def skill_matches_platform(frontmatter: Mapping[str, Any]) -> bool:
 
 def get_disabled_skill_names(platform: str | None = None) -> set[str]:
     """Return the skills that the operator took away, everywhere or on `platform`."""
-    settings = host().skills.settings
+    settings = host().service(SkillLibrary).settings
     names = set(settings.disabled)
     for name, disabled in settings.disabled_by_platform:
         names |= disabled if name == platform else set()
@@ -178,7 +178,7 @@ def get_disabled_skill_names(platform: str | None = None) -> set[str]:
 
 def get_external_skills_dirs() -> list[Path]:
     """Return the directories of `skills.external_dirs` that are there."""
-    return [place for place in host().skills.settings.external if place.is_dir()]
+    return [place for place in host().service(SkillLibrary).settings.external if place.is_dir()]
 
 
 def parse_qualified_name(name: str) -> tuple[str | None, str]:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import abc
 import logging
 from collections.abc import Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from hermes_agent.core.registry import Registry
 from hermes_agent.system.installation import install_hint
 
 __all__ = [
     "Kind",
     "ModelService",
     "Provider",
+    "ProviderLookup",
     "SelectedProvider",
     "choose_by_name",
     "describe_unregistered",
@@ -91,6 +93,18 @@ class SelectedProvider(NamedTuple, Generic[T]):
     provider: T | None
     reason: str
     """The reason, also when there is none: one sentence for people."""
+
+
+class ProviderLookup(Protocol):
+    """The providers that plugins registered, by kind."""
+
+    def __getitem__(self, kind: str, /) -> Registry[Any]:
+        """Return the providers of a kind."""
+        ...
+
+    def choose(self, kind: str, values: Mapping[str, Any]) -> SelectedProvider[Any]:
+        """Return the provider of a kind that the effective config selects, with the reason."""
+        ...
 
 
 def read_setting(values: Mapping[str, Any], path: str) -> str:

@@ -11,14 +11,17 @@ plugin's name before theirs (`plugin:skill`), and stand in no list: who wants on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from hermes_agent.contracts.kind import Kind
 
-__all__ = ["ApprovalRequest", "Does", "Effect", "PluginSkill", "SKILL", "TOOL", "ToolEntry", "ToolHandler"]
+if TYPE_CHECKING:
+    from hermes_agent.contracts.command import SlashCommand
+
+__all__ = ["ApprovalRequest", "Does", "Effect", "PluginSkill", "SKILL", "TOOL", "Registrar", "ToolEntry", "ToolHandler"]
 
 
 TOOL = Kind("tool", "register_tool", "tool")
@@ -154,3 +157,53 @@ class PluginSkill:
     def qualified(self) -> str:
         """The name that it is opened by."""
         return f"{self.plugin}:{self.bare_name}"
+
+
+class Registrar(Protocol):
+    """What `register(ctx, deps)` of a built-in feature may call on `ctx`.
+
+    A feature registers for the owner `builtin`, in the stores that plugins register in. The class of `ctx` extends the
+    context of plugins (`plugins.context.PluginContext`) by what only built-in code may declare.
+    """
+
+    def register_tool(
+        self,
+        name: str,
+        toolset: str | None = None,
+        schema: dict[str, Any] | None = None,
+        handler: Callable[..., Any] | None = None,
+        check_fn: Callable[[], Any] | None = None,
+        *,
+        emoji: str = "",
+        idempotent: bool = False,
+        effect: Effect | None = None,
+        approval: Callable[[dict[str, Any]], ApprovalRequest | str | None] | None = None,
+        dynamic_schema_overrides: Callable[[], dict[str, Any]] | None = None,
+        max_result_size_chars: float | None = None,
+        destinations: Callable[[Mapping[str, Any]], Iterable[str]] | None = None,
+    ) -> object:
+        """Register a tool.
+
+        Args:
+            approval: returns the approval request of a call, the reason of a refusal, or None.
+            dynamic_schema_overrides: returns the parts of the schema that depend on the machine.
+            max_result_size_chars: limit of a result; None takes the default.
+            destinations: returns the addresses that a call connects to.
+        """
+        ...
+
+    def register_slash_command(self, command: SlashCommand) -> None:
+        """Register a slash command."""
+        ...
+
+    def on_close(self, close: Callable[[], Awaitable[object]]) -> None:
+        """Call `close` when the process ends, in the order of registration."""
+        ...
+
+    def on_reload(self, apply: Callable[[], object]) -> None:
+        """Call `apply`, in a worker, after the config was read again."""
+        ...
+
+    def every_day(self, prune: Callable[[], int]) -> None:
+        """Call `prune` once a day in a worker; it returns the number of removed items."""
+        ...

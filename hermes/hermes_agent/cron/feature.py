@@ -7,16 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.adapters.events import get_session_env
-from hermes_agent.contracts.tool import ApprovalRequest, Effect
+from hermes_agent.contracts.tool import ApprovalRequest, Effect, Registrar
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.cron.job_store import JobStore
 from hermes_agent.cron.jobs import Fault, Job, check_platforms, edit_job, resume_job
 from hermes_agent.cron.schedule import Schedule
-from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result
+from hermes_agent.cron.scheduler import JobScheduler
+from hermes_agent.runtime.bridge import Bridge
+from hermes_agent.sessions import Principals
+from hermes_agent.tools import current_scope, tool_error, tool_result
 
 ACTIONS = ("create", "list", "update", "pause", "resume", "remove", "run")
 SCHEMA: dict[str, Any] = {
@@ -155,9 +157,48 @@ def _origin() -> str:
     return ":".join(part for part in parts if part) if parts[0] and parts[1] else ""
 
 
-def register(registry: ToolRegistry, tool: CronJobTool) -> None:
-    """Register it."""
-    registry.register(
+class ScheduledJobs:
+    """The scheduled jobs of this home.
+
+    Args:
+        call_later: calls a function on the core loop after some seconds (`Bridge.call_later`).
+    """
+
+    def __init__(self, home: Path, call_later: Callable[..., object]) -> None:
+        self._home, self._call_later = home, call_later
+        self.scheduler: JobScheduler | None = None
+        """Starts due jobs; None in a process that runs none."""
+
+    def open(self) -> JobStore:
+        """Open the store; each caller has a connection of its own."""
+        return JobStore(self._home / "state.db")
+
+    def wake(self) -> None:
+        """Have the scheduler read the jobs again; from any thread."""
+        if self.scheduler is not None:
+            self._call_later(0, self.scheduler.wake)
+
+
+class CronDeps(NamedTuple):
+    """Services of scheduled jobs."""
+
+    bridge: Bridge
+    find_platform_problem: Fault
+    home: Path
+    people: Principals
+
+
+class CronServices(NamedTuple):
+    """Services that this feature provides."""
+
+    jobs: ScheduledJobs
+
+
+def register(ctx: Registrar, deps: CronDeps) -> CronServices:
+    """Register the tool `cronjob` and return the jobs."""
+    jobs = ScheduledJobs(deps.home, deps.bridge.call_later)
+    tool = CronJobTool(deps.home, deps.people.visible_to, jobs.wake, deps.find_platform_problem)
+    ctx.register_tool(
         "cronjob",
         "cronjob",
         SCHEMA,
@@ -165,5 +206,5 @@ def register(registry: ToolRegistry, tool: CronJobTool) -> None:
         emoji="⏰",
         approval=tool.approval,
         effect=Effect("remembers"),
-        owner=Owner(BUILTIN),
     )
+    return CronServices(jobs)

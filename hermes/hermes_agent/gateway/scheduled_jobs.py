@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from hermes_agent.agent import Agent
-from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.config import Config
+from hermes_agent.contracts.cron_scheduler import CRON_SCHEDULER
+from hermes_agent.contracts.kind import ProviderLookup
+from hermes_agent.contracts.tool import ApprovalRequest, Registrar
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import fold
 from hermes_agent.core.untrusted import mark_untrusted
 from hermes_agent.cron import JobOutcome, JobRun, JobScheduler, JobStore
+from hermes_agent.cron.feature import ScheduledJobs
+from hermes_agent.cron.job_store import with_published_jobs
 from hermes_agent.cron.jobs import SILENT, Job, script_path, targets_of
 from hermes_agent.policy import Choice, NoApprover, Refusal
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.skills.skill_commands import SkillCommands
 from hermes_agent.system import processes
+from hermes_agent.system.processes import tool_environment
 
 logger = logging.getLogger(__name__)
 
@@ -183,3 +192,64 @@ def _directory(job: Job) -> Path | None:
         hint = f"`hermes cron edit {job.id} --workdir {now}` lets it work there."
         raise UserError(f"the working directory {job.workdir} of job {job.name!r} leads to {now} now", hint=hint)
     return now
+
+
+class SchedulerDeps(NamedTuple):
+    """Services of the scheduler."""
+
+    agent: Agent
+    bridge: Bridge
+    config: Config
+    home: Path
+    jobs: ScheduledJobs
+    providers: ProviderLookup
+    skill_commands: SkillCommands
+    values: Callable[[], dict[str, Any]]
+
+
+class SchedulerFactory:
+    """Makes the scheduler; `ScheduledJobs.scheduler` is the last one made."""
+
+    def __init__(self, deps: SchedulerDeps) -> None:
+        self._deps = deps
+
+    def make(self, send: SendText | None = None, attach: Attach | None = None) -> JobScheduler:
+        """Return a scheduler; the caller starts and drains it.
+
+        Args:
+            send: sends a text to a chat; None keeps answers in the store only.
+            attach: adds a text to the conversation of a chat.
+        """
+        deps = self._deps
+        runner = JobRunner(
+            deps.agent,
+            deps.skill_commands,
+            deps.home,
+            send=send,
+            environment=lambda: tool_environment(os.environ),
+            approve=deps.config.get("approvals.cron_mode") == "approve",
+            wrap=deps.config.get("cron.wrap_response"),
+            attach=attach,
+        )
+        scheduler = JobScheduler(
+            lambda: with_published_jobs(deps.jobs.open(), deps.home),
+            deps.bridge.serial_executor("cron"),
+            work=runner.run,
+            deliver=runner.deliver,
+            keep=deps.config.get("cron.output_retention"),
+            scheduler=lambda: deps.providers.choose(CRON_SCHEDULER.name, deps.values()).provider,
+            spawn=deps.bridge.spawn,
+        )
+        deps.jobs.scheduler = runner.scheduler = scheduler
+        return scheduler
+
+
+class SchedulerServices(NamedTuple):
+    """Services that this feature provides."""
+
+    scheduler_factory: SchedulerFactory
+
+
+def register(ctx: Registrar, deps: SchedulerDeps) -> SchedulerServices:
+    """Return the factory of the scheduler; nothing is registered."""
+    return SchedulerServices(SchedulerFactory(deps))

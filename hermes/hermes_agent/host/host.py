@@ -1,4 +1,4 @@
-"""Build a host: who is made of what, in which order."""
+"""The host: the objects of one process that outlive a conversation, and the order in which they are made."""
 
 from __future__ import annotations
 
@@ -6,73 +6,45 @@ import contextlib
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes_agent import config as configuration
-from hermes_agent.adapters.questions import SlackActions
-from hermes_agent.adapters.registry import PlatformRegistry
-from hermes_agent.agent import Agent, session_commands
+from hermes_agent.agent import Agent
 from hermes_agent.agent.command_router import CommandRouter
-from hermes_agent.agent.context_engines import ContextEngines
 from hermes_agent.agent.injected_messages import InjectedMessages
-from hermes_agent.agent.session_lifecycle import TitleWriter
-from hermes_agent.agent.subagents import DelegationSettings
-from hermes_agent.agent.system_prompt import SystemPromptBuilder
-from hermes_agent.builtin_tools import feature as task_tools
-from hermes_agent.builtin_tools import web as web_tools
 from hermes_agent.commands import CommandTable
 from hermes_agent.commands.runner import PendingConfirmations
-from hermes_agent.contracts.command import CLI_COMMAND, CliCommand
-from hermes_agent.contracts.model_provider import AUXILIARY_TASK, AuxiliaryTask
-from hermes_agent.contracts.terminal_env import TERMINAL_ENV
-from hermes_agent.core.registry import Registry, Stores
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.registry import Stores
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import LoginStore
-from hermes_agent.cron import JobScheduler, JobStore
-from hermes_agent.cron import feature as cron_tools
-from hermes_agent.cron.job_store import with_published_jobs
 from hermes_agent.delivery import DeliveryService, Mailbox
-from hermes_agent.gateway.scheduled_jobs import Attach, JobRunner, SendText
 from hermes_agent.hooks import HookBus
-from hermes_agent.host import features, settings
+from hermes_agent.host import settings
+from hermes_agent.host.features import BuiltinContext, FeatureServices
 from hermes_agent.host.maintenance import DailyMaintenance
-from hermes_agent.mcp.servers import McpServers
-from hermes_agent.mcp.servers import register as register_mcp
-from hermes_agent.media import feature as media_tools
-from hermes_agent.memory import feature
-from hermes_agent.memory.feature import SessionSearch
-from hermes_agent.memory.manager import MemoryManager
-from hermes_agent.memory.notes import NoteSettings
 from hermes_agent.models.client_pool import ChosenModel, ClientPool, fallback_selections
 from hermes_agent.models.model_catalog import ModelCatalog
-from hermes_agent.models.providers import KeyPools, ProviderCatalog
+from hermes_agent.models.providers import KeyPools
 from hermes_agent.models.selection import ModelSelection, select_model
 from hermes_agent.plugins.activation import make_value_check
 from hermes_agent.plugins.config_names import find_platform_problem
+from hermes_agent.plugins.context import profile_name
 from hermes_agent.plugins.extension_stores import ExtensionStores
-from hermes_agent.plugins.host_services import Providers
+from hermes_agent.plugins.host_services import PluginStores
 from hermes_agent.plugins.manager import PluginManager
+from hermes_agent.plugins.prompt_sections import render_sections
 from hermes_agent.plugins.usage_account import UsageAccount
-from hermes_agent.policy import Choice, CommandPatterns, PendingQuestions, Refusal
+from hermes_agent.policy import Choice, CommandPatterns, PendingQuestions, Refusal, SmartApproval
 from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import Principals, Transcript, UsageLedger
-from hermes_agent.skills import PluginSkills, SkillLibrary
-from hermes_agent.skills import feature as skill_tools
-from hermes_agent.skills.library import SkillSettings
-from hermes_agent.skills.skill_commands import SkillCommands
-from hermes_agent.system.processes import tool_environment
 from hermes_agent.tools import Dispatcher, ToolRegistry
-from hermes_agent.tools import feature as tool_commands
 from hermes_agent.tools.results import ResultStore
-from hermes_agent.tools.tool_search import SearchSettings, ToolSearch
 from hermes_agent.tools.toolsets import ToolsetChoice, Toolsets
-from hermes_agent.workspace import checkpoints
-from hermes_agent.workspace import feature as workspace_tools
-from hermes_agent.workspace.checkpoints import Checkpoints, restore_text
 
 if TYPE_CHECKING:
     from hermes_agent.gateway.gateway import Gateway
@@ -80,9 +52,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 MAX_MESSAGES = 256
-"""Messages of chats and webhooks that are in work at once; turns are fewer (`gateway.max_concurrent_turns`), and an
-answer to a question that one of them asks must not wait behind them."""
+"""Messages of chats and webhooks that are processed at the same time.
+
+Turns are fewer (`gateway.max_concurrent_turns`): the answer to a question of a turn must not wait for other turns.
+"""
+APPROVAL_TASK = "approval"
+"""Task of the model that judges approval requests."""
 OBSERVERS_STOP_S = 5.0
 """How long the end of the process waits for observers that still run."""
 
@@ -90,9 +68,12 @@ _current: Host | None = None
 
 
 class Host:
-    """Everything of one process that outlives a conversation. `is_daemon`: whether it serves what comes over its doors.
+    """The objects of one process that outlive a conversation.
 
-    Building one reads the configuration and registers the built-in tools; `load_plugins` runs plugin code.
+    Making one reads the config and registers the built-in features. `load_plugins` runs code of plugins.
+
+    Args:
+        is_daemon: the process serves chat platforms and HTTP.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -103,9 +84,10 @@ class Host:
         self.config = config
         self.working_directory = settings.ensure_working_directory(config, home, of_daemon=is_daemon)
         self.credentials = Credentials(home, os.environ)
-        features.register_secrets(self.credentials, config)
+        settings.register_secrets(self.credentials, config)
+        self.has_value = make_value_check(self.credentials)
         self.needs_restart: list[str] = []
-        """Blocks of the config that the last reload found changed, and that count after a restart."""
+        """Blocks of the config that changed at the last reload and need a restart."""
         self.bridge = Bridge()
         self.network = settings.network_table(config, self.get, home)
         self.account = UsageAccount()
@@ -123,15 +105,16 @@ class Host:
         self.tools.on_fault(self.account.fault)
         self.toolsets = Toolsets(self.tools, partial(ToolsetChoice.of, self.get), lambda: self.get("mcp_servers") or ())
         self.commands = CommandTable()
-        self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
-        self.providers = Providers()
-        self.plugin_skills = PluginSkills()
-        self.model_providers = ProviderCatalog()
-        self.auxiliary_tasks: Registry[AuxiliaryTask] = Registry(AUXILIARY_TASK.label)
-        self.platforms = PlatformRegistry()
-        self.slack_actions = SlackActions()
         self.extensions = ExtensionStores(self.bridge)
         self.patterns = CommandPatterns()
+        stores = PluginStores()
+        self.cli_commands = stores.cli_commands
+        self.providers = stores.providers
+        self.plugin_skills = stores.plugin_skills
+        self.model_providers = stores.model_providers
+        self.auxiliary_tasks = stores.auxiliary_tasks
+        self.platforms = stores.platforms
+        self.slack_actions = stores.slack_actions
         self.stores = Stores(
             (
                 *(self.tools, self.hooks, self.commands, self.cli_commands, self.providers, self.plugin_skills),
@@ -140,15 +123,6 @@ class Host:
             )
         )
         self.provenance = settings.taint_tracker(home, lambda: self.config)
-        self.skills = SkillLibrary(
-            home,
-            SkillSettings.of(config.get),
-            plugins=self.plugin_skills,
-            hooks=self.hooks,
-            has_value=make_value_check(self.credentials),
-            disabled_plugins=lambda: settings.disabled_plugins(self.config, home),
-            source_of=self.provenance.source_of,
-        )
         self.dispatcher = Dispatcher(
             self.tools,
             self.hooks,
@@ -169,156 +143,69 @@ class Host:
             lambda: Mailbox(home / "state.db"), self.bridge.serial_executor("delivery"), max_messages=MAX_MESSAGES
         )
         """Inbox and outbox; the daemon starts it."""
-        self.upkeep = DailyMaintenance(home / "state.db", self.get, self.bridge.run, lambda: self.checkpoints.prune())
         self.asked: PendingQuestions[Choice | Refusal] = PendingQuestions()
-        """Approvals that somebody elsewhere (in a chat) is asked for, by session."""
+        """Approval requests that are answered in a chat or by another process, by session."""
         self.questions: PendingQuestions[str] = PendingQuestions()
-        """What else people are asked in chats."""
+        """Other questions to users of chats, by session."""
         self.confirms = PendingConfirmations()
         self.running_gateway: Callable[[], Gateway | None] = lambda: None
         self.people = Principals(config.get("people"))
-        self.memory = MemoryManager(
-            home,
-            self.tools,
-            self.bridge,
-            settings=NoteSettings(*(config.get(f"memory.{name}") for name in NoteSettings._fields)),
-            people=self.people,
-            choose=partial(features.select_memory, self),
-            for_everybody=config.get("memory.provider_serves") == "everybody",
+        self.answer_spill = settings.answer_spill(config, home)
+        self.compression_settings = settings.compression_settings(config)
+        self.platform_hint = settings.platform_hints(self.platforms, self.get)
+        self.agent_settings = replace(
+            settings.agent_settings(config, self.working_directory), smart=self._smart_approval()
         )
-        summarise = partial(self.side_answer, "session_search")
-        feature.register_session_search(self.tools, SessionSearch(self.open_transcript, self.people, summarise))
-        self.mcp = McpServers(
-            self.get, self.tools, self.bridge, home, partial(features.sample_for_mcp, self), self.network
-        )
-        self.agent = Agent(
-            settings=replace(
-                settings.agent_settings(config, self.working_directory),
-                smart=features.smart_approval(self, self.side_answer),
-            ),
-            choose_model=self.choose_model,
-            tools=self.tools,
-            dispatcher=self.dispatcher,
-            hooks=self.hooks,
-            bridge=self.bridge,
-            open_transcript=self.open_transcript,
-            spill=settings.answer_spill(config, home),
-            prompt_builder=SystemPromptBuilder(
-                self.tools,
-                home=home,
-                hint=settings.platform_hints(self.platforms, self.get),
-                skills_index=self.skills.index,
-                plugin_sections=partial(features.prompt_sections, self),
-            ),
-            injected=self.injected,
-            principals=self.people,
-            context_engines=ContextEngines(
-                home=home,
-                settings=settings.compression_settings(config),
-                summarise=partial(self.side_answer, "compression"),
-                choose=partial(features.select_context_engine, self),
-                before=self.memory.before_compaction,
-            ),
-            memory=self.memory,
-            titles=TitleWriter(
-                self.bridge, self.side_answer, lambda: bool(self.config.get("auxiliary.title_generation.enabled"))
-            ),
-            toolsets=self.toolsets,
-            delegation=DelegationSettings(**config.get("delegation")),
-            search=ToolSearch(self.tools, SearchSettings.of(config.get)),
-            provenance=self.provenance,
-            discovered=self.mcp.wait_discovered,
-        )
-        register_mcp(self.commands, self.mcp, self.reread_config)
-        self.media = features.make_media(self, self.people)
-        media_tools.register(self.tools, self.media, lambda: features.can_describe_images(self))
-        self.skill_commands = SkillCommands(self.skills)
-        self.clock: JobScheduler | None = None  # the daemon makes it (`make_clock`)
-        self.slash = CommandRouter(
-            self.commands,
-            self.skill_commands,
-            self.bridge,
-            self.injected,
-            self.hooks,
-            cwd=self.working_directory,
-            approval_timeout_s=self.agent.settings.approval_timeout_s,
-            approvals_off=self.agent.settings.approvals_off,
-        )
-        self.checkpoints = Checkpoints.from_config(home, config.get, os.environ)
-        self.process_notices = features.ProcessNotices(
-            home, self.bridge, self.injected, self.agent.call_transcript, self.provenance.source_of
-        )
-        self.shells = workspace_tools.register(
-            self.tools,
-            config,
-            home,
-            self.working_directory,
-            hooks=self.hooks,
-            provided=partial(self.providers.choose, TERMINAL_ENV.name),
-            watching=self.process_notices.watcher,
-            sudo_password=lambda: self.credentials.get("SUDO_PASSWORD") or "",
-            checkpoints=self.checkpoints,
-            patterns=self.patterns,
-            bridge=self.bridge,
-            tables=self.network,
-            reader=partial(features.file_reader, self.people),
-        )
-        skill_tools.register(self.tools, self.skills)
-        fault = partial(find_platform_problem, self)
-        cron_tools.register(self.tools, cron_tools.CronJobTool(home, self.people.visible_to, self._jobs_changed, fault))
-        web = partial(features.select_web_provider, self)
-        web_tools.register(self.tools, web, self.bridge, self.get, self.side_answer, self.network)
+        self.find_platform_problem = partial(find_platform_problem, self)
         self.plugins = PluginManager(self)
-        features.register_plugins_command(self.commands, self.plugins)
-        tool_commands.register_tools_command(self.commands, self.tools, self.toolsets)
-        task_tools.register(
-            self.tools,
-            self.bridge,
-            children=self.agent.subagents,
-            last_result=self._last_result,
-            clarify_timeout_s=float(config.get("agent.clarify_timeout")),
-            dispatcher=self.dispatcher,
-            sandbox=self.shells.sandbox_name,
-        )
-        session_commands.register(
-            self.commands, self.agent, self.ledger, lambda turn: restore_text(self.checkpoints.undo(turn))
-        )
-        checkpoints.register_rollback(
-            self.commands,
-            self.checkpoints,
-            self.working_directory,
-            partial(features.can_see_session, self.people, self.open_transcript),
-        )
+        self._context = BuiltinContext(self, self.plugins)
+        self._features = FeatureServices(self)
+        self._features.load(self._context)
+        self.agent = self.service(Agent)
+        self.slash = self.service(CommandRouter)
+        self.upkeep = DailyMaintenance(home / "state.db", self.get, self.bridge.run, self._prune_features)
 
     @classmethod
     def build(cls, home: Path | None = None, *, is_daemon: bool = False) -> Host:
-        """Read the configuration of `home` (None: as the environment says) and make this the process's host."""
+        """Read the config of `home` and make this the host of the process.
+
+        Args:
+            home: None takes the home of the environment.
+        """
         global _current
         place = home or configuration.hermes_home()
         configuration.make_home(place)
         _current = host = cls(place, configuration.load(place), is_daemon=is_daemon)
         return host
 
+    def service(self, kind: type[T]) -> T:
+        """Return the service of a class that a built-in feature provides.
+
+        Raises:
+            LookupError: no feature provides it.
+        """
+        return self._features.find(kind)
+
     def load_plugins(self) -> None:
-        """Find and load the enabled plugins. A plugin that fails is recorded; the host goes on."""
+        """Find the plugins and load those that are enabled. A plugin that fails is recorded; the others are loaded."""
         self.credentials.export(os.environ)
         self.plugins.discover_and_load()
         self._learn_secrets()
 
     def _learn_secrets(self) -> None:
-        features.register_secrets(self.credentials, self.config, self.plugins.records)
+        settings.register_secrets(self.credentials, self.config, self.plugins.records)
 
     def gateway(self, **changes: Any) -> Gateway:
-        """Make the gateway: the daemon starts it, beside `delivery`.
+        """Make the gateway; the daemon starts it after `delivery`.
 
         Args:
-            changes: fields of `gateway.works.Works` that are to be others than usual.
+            changes: fields of `GatewayDeps` that differ from the host's.
         """
         from hermes_agent.gateway.dependencies import GatewayDeps, GatewaySettings
         from hermes_agent.gateway.gateway import Gateway  # only a daemon has chat platforms
 
         os.environ["TERMINAL_CWD"] = str(self.working_directory)  # plugins read it (contract §2.3)
-        works = GatewayDeps(
+        deps = GatewayDeps(
             agent=self.agent,
             slash=self.slash,
             delivery=self.delivery,
@@ -327,19 +214,20 @@ class Host:
             pending_questions=self.questions,
             pending_confirmations=self.confirms,
             home=self.home,
-            values=lambda: self.config.values,
+            values=self.values,
             read_settings=lambda: GatewaySettings.of(self.config.get),
-            supports_images=partial(features.supports_images, self.model_providers),
-            transcribe=self.media.transcript_text,
-            synthesize=self.media.speech_file,
+            supports_images=self.supports_images,
+            transcribe=self._features["transcribe"],
+            synthesize=self._features["synthesize"],
         )
-        self.running_gateway = weakref.ref(made := Gateway(replace(works, **changes)))
-        return made
+        gateway = Gateway(replace(deps, **changes))
+        self.running_gateway = weakref.ref(gateway)
+        return gateway
 
     def reread_config(self) -> list[str]:
-        """Take over what the config says now about plugins and models, and new secrets.
+        """Read the config and the secrets again, and apply the settings that need no restart.
 
-        Returns: the other settings that changed, by top-level key: they need a restart.
+        Return the blocks that changed and need a restart.
 
         Raises:
             ConfigError: a setting is wrong; everything stays as it was.
@@ -348,53 +236,21 @@ class Host:
         self.hooks.deadlines = settings.hook_deadlines(self.config)
         self.credentials.export(os.environ)
         self._learn_secrets()
-        if self.get("mcp.auto_reload_on_config_change"):
-            self.mcp.reload()
+        for apply in self._context.reload_calls:
+            apply()
         return self.needs_restart
 
-    def make_clock(self, send: SendText | None = None, attach: Attach | None = None) -> JobScheduler:
-        """Return the clock that runs scheduled jobs.
-
-        Args:
-            send: brings a text to a chat; None keeps answers in the store alone.
-            attach: makes a text part of a chat's conversation.
-        """
-        work = JobRunner(
-            self.agent,
-            self.skill_commands,
-            self.home,
-            send=send,
-            environment=lambda: tool_environment(os.environ),
-            approve=self.config.get("approvals.cron_mode") == "approve",
-            wrap=self.config.get("cron.wrap_response"),
-            attach=attach,
-        )
-        self.clock = work.scheduler = JobScheduler(
-            lambda: with_published_jobs(self.open_jobs(), self.home),
-            self.bridge.serial_executor("cron"),
-            work=work.run,
-            deliver=work.deliver,
-            keep=self.config.get("cron.output_retention"),
-            scheduler=lambda: self.providers.choose("cron_scheduler", self.config.values).provider,
-            spawn=self.bridge.spawn,
-        )
-        return self.clock
-
-    def open_jobs(self) -> JobStore:
-        """Open the scheduled jobs; each caller has its own connection."""
-        return JobStore(self.home / "state.db")
-
-    def choose_model(self, wish: str | None) -> ChosenModel:
-        """Return the model that is configured, or the one of that name.
+    def choose_model(self, wanted: str | None) -> ChosenModel:
+        """Return the configured model, or the model of a name.
 
         Raises:
-            UserError: there is none to be had.
+            UserError: no model is available.
         """
-        selection = self.select_model(model=wish or "")
+        selection = self.select_model(model=wanted or "")
         return self.clients.make_chosen(selection, self.fallbacks, self._context_length)
 
     def fallbacks(self) -> list[ModelSelection]:
-        """Return who stands in when the model does not answer (`fallback_providers`)."""
+        """Return the models that answer when the configured model fails (`fallback_providers`)."""
         return fallback_selections(
             self.config.get("fallback_providers"), lambda block: self.select_model(settings=block)
         )
@@ -402,14 +258,14 @@ class Host:
     def select_model(
         self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None
     ) -> ModelSelection:
-        """Return the model that is configured, or another one, for who keeps no conversation.
+        """Return the configured model, or another one, for a request outside of conversations.
 
         Args:
             profile: which of the provider's keys.
             settings: take the place of the config's block `model`.
 
         Raises:
-            UserError: there is none to be had.
+            UserError: no model is available.
             ValueError: the provider has no such profile.
         """
 
@@ -431,50 +287,111 @@ class Host:
         logger.debug("model %s of %s: %s", selection.model, selection.provider, selection.reason)
         return selection
 
-    def unpriced_models(self) -> list[str]:
-        """Return a sentence for each configured model whose unknown price keeps a cap in dollars from working."""
-        return features.unpriced_model_warnings(self, self.model_infos, self.fallbacks)
+    def supports_images(self, provider: str) -> bool:
+        """Say whether the models of a provider accept images."""
+        profile = self.model_providers.profile(provider)
+        return profile is not None and profile.supports_vision
+
+    def side_answer(self, task: str, content: str | list[dict[str, Any]], max_tokens: int | None = None) -> str:
+        """Return the answer of a task's model (`auxiliary.<task>`) to one message; called in a worker.
+
+        Args:
+            content: text, or parts of a message in OpenAI's form.
+            max_tokens: limit of the answer; None takes the task's setting.
+
+        Raises:
+            UserError: no model is available, or it does not answer.
+        """
+        from hermes_agent.plugins.llm_client import (  # 20 ms that a start does not need
+            AuxiliaryCall,
+            call_auxiliary,
+            response_text,
+        )
+
+        call = AuxiliaryCall(task, [{"role": "user", "content": content}], {}, max_tokens=max_tokens)
+        return response_text(call_auxiliary(self, call))
+
+    async def side_request(self, task: str, messages: list[dict[str, Any]], *, model: str = "", **options: Any) -> Any:
+        """Return the answer of a task's model to messages, in the shape of the OpenAI SDK.
+
+        Args:
+            model: takes the place of the task's model.
+            options: further fields of `AuxiliaryCall`.
+
+        Raises:
+            UserError: no model is available, or it does not answer.
+        """
+        from hermes_agent.plugins.llm_client import AuxiliaryCall, call_auxiliary_async  # as above
+
+        return await call_auxiliary_async(self, AuxiliaryCall(task, messages, {"model": model}, **options))
+
+    def _smart_approval(self) -> SmartApproval | None:
+        """Return the model that decides approval requests before the user, or None by `approvals.mode`."""
+        if self.get("approvals.mode") != "smart":
+            return None
+
+        def answer(prompt: str, max_tokens: int) -> str:
+            from hermes_agent.plugins.llm_access import task_selection  # as above
+            from hermes_agent.plugins.llm_client import task_settings
+
+            selection = task_selection(self, task_settings(self, APPROVAL_TASK))
+            if selection.client_profile is not None and selection.client_profile.is_small:
+                name = selection.endpoint.provider.display_name
+                raise UserError(f"{name} is too small to judge commands (`auxiliary.approval` names another)")
+            return self.side_answer(APPROVAL_TASK, prompt, max_tokens)
+
+        timeout_s = float(self.get("auxiliary.approval.timeout") or 30)
+        return SmartApproval(answer, self.bridge, timeout_s=timeout_s)
 
     def open_transcript(self) -> Transcript:
-        """Open `state.db`; every caller gets a connection of its own."""
+        """Open `state.db`; each caller gets a connection of its own."""
         return Transcript(self.home / "state.db")
 
-    def _last_result(self, session_id: str, tool: str) -> str:
-        return str(self.bridge.wait_core(self.agent.call_transcript("last_result", session_id, tool)))
+    async def call_transcript(self, method: str, *args: Any) -> Any:
+        """Call a method of the agent's transcript (`Agent.call_transcript`)."""
+        return await self.agent.call_transcript(method, *args)
+
+    def plugin_sections(self, session: Mapping[str, str]) -> str:
+        """Return the sections of plugins for the system prompt of a session."""
+        sections = [section for _, section in self.extensions.prompt_sections.items()]
+        return render_sections(sections, {**session, "profile_name": profile_name(self.home)}) if sections else ""
+
+    def disabled_plugins(self) -> Sequence[str]:
+        """Return `plugins.disabled` as the config file has it now."""
+        return settings.disabled_plugins(self.config, self.home)
 
     async def aclose(self) -> None:
-        """End conversations, models, threads."""
+        """Close conversations, features, models and threads."""
         await self.agent.aclose()
         await self.bridge.run(self.plugins.close)
-        await self.mcp.aclose()
-        await self.bridge.run(self.shells.close_all)
+        for close in self._context.close_calls:
+            await close()
         await self.bridge.run(self.hooks.wait_idle, OBSERVERS_STOP_S)
         await self.clients.aclose()
         self.ledger.close()
         self.provenance.store.close()
         self.bridge.close()
 
-    def _jobs_changed(self) -> None:
-        if self.clock is not None:
-            self.bridge.call_later(0, self.clock.wake)
+    def _prune_features(self) -> int:
+        return sum(prune() for prune in self._context.daily_calls)
 
     def _context_length(self, selection: ModelSelection) -> int:
         return self.model_infos.context_length(selection.endpoint, selection.model, self.config.get("model"))
 
     def get(self, key: str) -> Any:
-        """Return what a key of the config says now."""
+        """Return the value in effect of a key of the config."""
         return self.config.get(key)
 
-    def side_answer(self, task: str, prompt: str, max_tokens: int) -> str:
-        """Answer as `features.side_answer` does."""
-        return features.side_answer(self, task, prompt, max_tokens)
+    def values(self) -> dict[str, Any]:
+        """Return the config in effect."""
+        return self.config.values
 
 
 def current() -> Host:
-    """Return the process's host; for `compat` alone, everybody else is handed what they need.
+    """Return the host of the process. Only `compat` calls it; other code gets its objects as arguments.
 
     Raises:
-        RuntimeError: no host was built in this process.
+        RuntimeError: the process has no host.
     """
     if _current is None:
         raise RuntimeError("no host in this process: `hermes_agent.host.Host.build()` makes one")
@@ -483,10 +400,14 @@ def current() -> Host:
 
 @contextlib.contextmanager
 def use_host(host: Host | None) -> Iterator[None]:
-    """Let `host` be the process's while the block runs (None: nobody, until one is built); then the former one."""
+    """Make `host` the host of the process while the block runs, and restore the previous one after it.
+
+    Args:
+        host: None means that the process has no host until one is built.
+    """
     global _current
-    former, _current = _current, host
+    previous, _current = _current, host
     try:
         yield
     finally:
-        _current = former
+        _current = previous

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,15 @@ from hermes_agent.adapters.registry import PlatformRegistry
 from hermes_agent.agent import AgentSettings
 from hermes_agent.agent.settings import CompressionSettings, read_limits
 from hermes_agent.agent.system_prompt import platform_hint
+from hermes_agent.config.effective import secret_values, secret_variables
 from hermes_agent.config.home import PRINCIPALS, WORKSPACE
 from hermes_agent.core.errors import ConfigError, UserError
+from hermes_agent.core.redaction import redactor
+from hermes_agent.credentials import Credentials
 from hermes_agent.hooks import HookDeadlines
 from hermes_agent.hooks.bus import AnswerSpill
+from hermes_agent.plugins.config_schema import schema_with_options
+from hermes_agent.plugins.plugin_record import LoadedPlugin
 from hermes_agent.policy.network import HostTable, HostTables
 from hermes_agent.policy.taint import TaintSettings, TaintTracker
 from hermes_agent.service.daemon_state import own_unit
@@ -77,6 +82,38 @@ def ensure_working_directory(config: configuration.Config, home: Path, *, of_dae
 def _is_home(directory: Path, home: Path) -> bool:
     """Say whether it is the user's home, the agent's, or above one of them: no directory that commands write in."""
     return any(place.resolve().is_relative_to(directory) for place in (Path.home(), home))
+
+
+def register_secrets(
+    credentials: Credentials, config: configuration.Config, records: Iterable[LoadedPlugin] = ()
+) -> None:
+    """Have the redactor mask every known secret of credentials and config; secrets of earlier calls stay masked.
+
+    Args:
+        records: the plugins that were found. A value that was masked only for its name or form is unmasked when an
+            enabled plugin declares it harmless.
+    """
+    found = list(records)
+    manifests = [record.manifest for record in found]
+    named = dict.fromkeys(secret_variables(config), True)
+    secrets = credentials.secrets(_declared_secrets(found) | named)
+    if manifests:
+        redactor.forget(credentials.secrets(named) - secrets)
+    redactor.learn(secrets)
+    redactor.learn(secret_values(config, schema_with_options(manifests)))
+
+
+def _declared_secrets(records: Iterable[LoadedPlugin]) -> dict[str, bool]:
+    """Return, by variable, whether plugins declare it a secret.
+
+    One declaration as secret outweighs all others. Only an enabled plugin can declare a variable harmless.
+    """
+    found: dict[str, bool] = {}
+    for record in records:
+        for name, secret in record.manifest.variables().items():
+            if secret or record.enabled:
+                found[name] = found.get(name, False) or secret
+    return found
 
 
 def agent_settings(config: configuration.Config, cwd: Path) -> AgentSettings:

@@ -1,7 +1,4 @@
-"""All servers of the config: started in the background, their tools registered, brought to what the config says.
-
-The slash command `/reload-mcp`.
-"""
+"""All servers of the config: started in the background, their tools registered, brought to what the config says."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hermes_agent.commands import CommandTable
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
+from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.core.registry import Owner, registration_context
 from hermes_agent.mcp import sdk
@@ -276,25 +273,58 @@ def _wait_result(loop: LoopThread, work: Coroutine[Any, Any, T], cancelled: thre
             raise
 
 
-def register(registry: CommandTable, servers: McpServers, reread: Callable[[], object]) -> None:
-    """Register it. `reread`: reads the config."""
-
-    def reload(raw_args: str) -> str:
-        try:
-            reread()
-        except UserError as error:
-            return str(error)
-        servers.reload(anew=True)
-        servers.wait_connected(WAIT_S)
-        lines = [_status_line(*one) for one in servers.status()]
-        return "\n".join(lines) or "The config names no MCP server (mcp_servers)."
-
-    registry.register(
-        SlashCommand("reload-mcp", reload, "Read the config and connect the MCP servers again", where=FOR_OPERATORS)
-    )
-
-
 WAIT_S = 15.0
+"""How long `/reload-mcp` waits for the servers to connect."""
+
+
+class McpDeps(NamedTuple):
+    """Services of the MCP servers."""
+
+    bridge: Bridge
+    get: Callable[[str], Any]
+    home: Path
+    network: HostTables
+    reread_config: Callable[[], list[str]]
+    side_request: Callable[..., Coroutine[Any, Any, Any]]
+    tools: ToolRegistry
+
+
+class McpServices(NamedTuple):
+    """Services that this feature provides."""
+
+    mcp: McpServers
+
+
+def register(ctx: Registrar, deps: McpDeps) -> McpServices:
+    """Register `/reload-mcp` and return the servers, which connect after `McpServers.start`."""
+    servers = McpServers(deps.get, deps.tools, deps.bridge, deps.home, partial(deps.side_request, "mcp"), deps.network)
+
+    def apply_config() -> None:
+        if deps.get("mcp.auto_reload_on_config_change"):
+            servers.reload()
+
+    ctx.register_slash_command(
+        SlashCommand(
+            "reload-mcp",
+            partial(_run_reload_command, servers, deps.reread_config),
+            "Read the config and connect the MCP servers again",
+            where=FOR_OPERATORS,
+        )
+    )
+    ctx.on_reload(apply_config)
+    ctx.on_close(servers.aclose)
+    return McpServices(servers)
+
+
+def _run_reload_command(servers: McpServers, reread_config: Callable[[], object], raw_args: str) -> str:
+    try:
+        reread_config()
+    except UserError as error:
+        return str(error)
+    servers.reload(anew=True)
+    servers.wait_connected(WAIT_S)
+    lines = [_status_line(*status) for status in servers.status()]
+    return "\n".join(lines) or "The config names no MCP server (mcp_servers)."
 
 
 def _status_line(name: str, state: str, tools: tuple[str, ...], error: str) -> str:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 from hermes_agent.contracts.image_video import VALID_ASPECT_RATIOS
-from hermes_agent.contracts.kind import is_provider_available
-from hermes_agent.contracts.tool import Effect
+from hermes_agent.contracts.kind import ProviderLookup, is_provider_available
+from hermes_agent.contracts.tool import Effect, Registrar
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.core.untrusted import mark_untrusted
+from hermes_agent.credentials import Credentials
 from hermes_agent.media.service import MediaService
-from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result, tool_schema
+from hermes_agent.models.selection import ModelSelection
+from hermes_agent.runtime.bridge import Bridge
+from hermes_agent.tools import current_scope, tool_error, tool_result, tool_schema
 
 MAX_SPEECH_CHARS = 10_000
 
@@ -112,9 +115,69 @@ def _text(args: dict[str, Any], name: str) -> str:
     return value.strip()
 
 
-def register(registry: ToolRegistry, media: MediaService, can_look: Callable[[], bool]) -> None:
-    """Register the three. `can_look`: says whether a model that sees can be asked."""
-    tools, owner = _MediaTools(media), Owner(BUILTIN)
+class MediaDeps(NamedTuple):
+    """Services of images and speech."""
+
+    bridge: Bridge
+    controlled_place: Callable[[str], str]
+    credentials: Credentials
+    get: Callable[[str], Any]
+    home: Path
+    open_file: Callable[[str], IO[bytes]]
+    providers: ProviderLookup
+    secret_reason: Callable[[str], str | None]
+    select_model: Callable[..., ModelSelection]
+    side_answer: Callable[[str, str | list[dict[str, Any]], int | None], str]
+    supports_images: Callable[[str], bool]
+    values: Callable[[], dict[str, Any]]
+
+
+class MediaServices(NamedTuple):
+    """Services that this feature provides."""
+
+    media: MediaService
+    synthesize: Callable[[str], str]
+    """Speaks a text and returns the path of the recording, or ""."""
+    transcribe: Callable[[str], str]
+    """Returns the text of a recording, or ""."""
+
+
+def register(ctx: Registrar, deps: MediaDeps) -> MediaServices:
+    """Register the tools for images and speech; each is shown while a provider for it is available."""
+
+    def ask_vision_model(question: str, picture: dict[str, Any]) -> str:
+        return deps.side_answer("vision", [{"type": "text", "text": question}, picture], None)
+
+    def fetch(url: str) -> bytes:
+        from hermes_agent.adapters.media import cache_image_from_url  # 20 ms that a start does not need
+
+        return Path(deps.bridge.wait_core(cache_image_from_url(url))).read_bytes()
+
+    media = MediaService(
+        deps.home,
+        deps.values,
+        lambda kind: dict(deps.providers[kind].items()),
+        lambda name: deps.credentials.get(name) or "",
+        ask_vision_model=ask_vision_model,
+        fetch=fetch,
+        open_file=deps.open_file,
+        secret_reason=deps.secret_reason,
+        controlled_place=deps.controlled_place,
+    )
+    register_tools(ctx, media, partial(can_describe_images, deps))
+    return MediaServices(media, media.speech_file, media.transcript_text)
+
+
+def can_describe_images(deps: MediaDeps) -> bool:
+    """Say whether a model that accepts images is configured."""
+    vision = deps.get("auxiliary.vision") or {}
+    named = vision.get("model") or vision.get("base_url") or vision.get("provider") not in ("", "auto", "main", None)
+    return bool(named) or deps.supports_images(deps.select_model().provider)
+
+
+def register_tools(ctx: Registrar, media: MediaService, can_describe: Callable[[], bool]) -> None:
+    """Register the tools. `can_describe`: says whether a model that accepts images is configured."""
+    tools = _MediaTools(media)
 
     def can_speak() -> bool:
         provider = media.select_speech().provider
@@ -122,10 +185,8 @@ def register(registry: ToolRegistry, media: MediaService, can_look: Callable[[],
 
     pictures = ("image_url", "reference_image_urls")
     for toolset, schema, handler, check, emoji, effect in (
-        ("vision", VISION, tools.describe_image, can_look, "👁️", Effect("opens", pictures)),
+        ("vision", VISION, tools.describe_image, can_describe, "👁️", Effect("opens", pictures)),
         ("image_gen", IMAGE, tools.generate_image, media.can_generate_images, "🎨", Effect("opens", pictures)),
         ("tts", SPEECH, tools.synthesize, can_speak, "🔊", None),
     ):
-        registry.register(
-            schema["name"], toolset, schema, handler, check_fn=check, emoji=emoji, effect=effect, owner=owner
-        )
+        ctx.register_tool(schema["name"], toolset, schema, handler, check, emoji=emoji, effect=effect)

@@ -1,28 +1,26 @@
-"""The tool `memory`: the model changes its notes. Source: plugin contract §4.12.
-
-The tool `session_search`: what was said in earlier sessions of the same person. Source: plugin contract §4.12.
-"""
+"""The memory of this process: the tools `memory` and `session_search`, and the memory provider of the config."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from hermes_agent.contracts.tool import Effect
+from hermes_agent.config import Config
+from hermes_agent.contracts.kind import ProviderLookup
+from hermes_agent.contracts.memory import MEMORY
+from hermes_agent.contracts.tool import Effect, Registrar
 from hermes_agent.core.errors import ToolFailed, UserError
-from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.core.untrusted import mark_untrusted
-from hermes_agent.memory.notes import NoteChange, Notes
+from hermes_agent.memory.manager import TOOLSET, ChangeListener, MemoryManager, SelectedMemory
+from hermes_agent.memory.notes import NoteChange, Notes, NoteSettings
+from hermes_agent.runtime.bridge import Bridge
 from hermes_agent.sessions import Principals, Transcript
 from hermes_agent.sessions.search import has_search
 from hermes_agent.tools import ToolRegistry, tool_result
-
-TOOLSET = "memory"
-
-ChangeListener = Callable[[str, str, NoteChange], None]
-"""Is told of a change: session id, target, what was changed."""
 
 _CHANGE: dict[str, Any] = {
     "action": {"type": "string", "enum": ["add", "replace", "remove"]},
@@ -95,13 +93,6 @@ class MemoryTool:
             usage=notes.usage(target, entries),
             message="Saved. The system prompt of this session stays as it is; the next one has it.",
         )
-
-
-def register_memory(registry: ToolRegistry, tool: MemoryTool) -> None:
-    """Register the tool."""
-    registry.register(
-        "memory", TOOLSET, MEMORY_SCHEMA, tool, emoji="🧠", effect=Effect("remembers"), owner=Owner(BUILTIN)
-    )
 
 
 _ROLES = ("user", "assistant", "tool")
@@ -230,16 +221,7 @@ class SessionSearch:
             return f"(no summary: {exc.message})"
 
 
-def register_session_search(registry: ToolRegistry, tool: SessionSearch) -> None:
-    """Register the tool."""
-    owner = Owner(BUILTIN)
-    effect = Effect("reads", place=_quoted_sessions)
-    registry.register(
-        "session_search", "session_search", SESSION_SEARCH_SCHEMA, tool, has_search, owner=owner, effect=effect
-    )
-
-
-def _quoted_sessions(args: Mapping[str, Any], result: str) -> list[str]:
+def quoted_sessions(args: Mapping[str, Any], result: str) -> list[str]:
     """Return the sessions that a result quotes: titles, answers and summaries say what strangers said there."""
     found = json.loads(result)
     rows = [found, *found.get("sessions", ())] if isinstance(found, dict) else []
@@ -258,3 +240,60 @@ def _count(args: dict[str, Any]) -> int:
 def _format_time(stamp: float, source: str = "") -> dict[str, str]:
     when = {"when": time.strftime("%Y-%m-%d %H:%M", time.localtime(stamp))}
     return {**when, "source": source} if source else when
+
+
+class MemoryDeps(NamedTuple):
+    """Services of the memory."""
+
+    bridge: Bridge
+    config: Config
+    home: Path
+    open_transcript: Callable[[], Transcript]
+    people: Principals
+    providers: ProviderLookup
+    side_answer: Callable[[str, str, int], str]
+    tools: ToolRegistry
+    values: Callable[[], dict[str, Any]]
+
+
+class MemoryServices(NamedTuple):
+    """Services that the memory provides."""
+
+    memory: MemoryManager
+
+
+def register(ctx: Registrar, deps: MemoryDeps) -> MemoryServices:
+    """Register the tools and return the memory; `memory` is left out when both notes are disabled."""
+    get = deps.config.get
+    memory = MemoryManager(
+        deps.home,
+        deps.tools,
+        deps.bridge,
+        settings=NoteSettings(*(get(f"memory.{name}") for name in NoteSettings._fields)),
+        people=deps.people,
+        choose=partial(select_memory, deps.providers, deps.values),
+        for_everybody=get("memory.provider_serves") == "everybody",
+    )
+    if memory.has_notes:
+        tool = MemoryTool(memory.notes_of, memory.notify_change)
+        ctx.register_tool("memory", TOOLSET, MEMORY_SCHEMA, tool, emoji="🧠", effect=Effect("remembers"))
+    search = SessionSearch(deps.open_transcript, deps.people, partial(deps.side_answer, "session_search"))
+    ctx.register_tool(
+        "session_search",
+        "session_search",
+        SESSION_SEARCH_SCHEMA,
+        search,
+        has_search,
+        effect=Effect("reads", place=quoted_sessions),
+    )
+    return MemoryServices(memory)
+
+
+def select_memory(lookup: ProviderLookup, values: Callable[[], dict[str, Any]]) -> SelectedMemory:
+    """Return the memory provider of the config, or the reason for having none."""
+    providers, config = lookup[MEMORY.name], values()
+    provider, why = lookup.choose(MEMORY.name, config)
+    if provider is None:
+        return SelectedMemory(why=why if (config.get("memory") or {}).get("provider") else "")
+    others = tuple(name for name in providers.names() if providers.get(name) is not provider)
+    return SelectedMemory(provider, providers.owner(provider.name) or "", others=others)

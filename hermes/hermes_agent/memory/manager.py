@@ -17,7 +17,6 @@ from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import Owner
-from hermes_agent.memory.feature import TOOLSET, MemoryTool, register_memory
 from hermes_agent.memory.notes import NoteChange, Notes, NoteSettings, notes_folder
 from hermes_agent.memory.provider_session import BUDGET_S, BackgroundCalls, ProviderInstances, ProviderSession
 from hermes_agent.policy.taint_rules import guess_effect
@@ -35,6 +34,10 @@ DRAIN_S = 5.0
 """How long the end of the process waits for what a provider still learns."""
 
 Messages = list[dict[str, Any]]
+TOOLSET = "memory"
+
+ChangeListener = Callable[[str, str, NoteChange], None]
+"""Called after a change with the session id, the target, and the change."""
 
 
 class SelectedMemory(NamedTuple):
@@ -94,8 +97,8 @@ class MemoryManager:
         self._instances: ProviderInstances | None = None
         self._offered: list[dict[str, Any]] = []
         self._warnings: set[str] = set()
-        if self._limits:
-            register_memory(tools, MemoryTool(self._notes_of, self._notify_change))
+        self.has_notes = bool(self._limits)
+        """Whether the notes of the agent or those about users are enabled."""
 
     # -- a session begins, goes on, ends -----------------------------------------------------------------------
 
@@ -263,11 +266,11 @@ class MemoryManager:
         notes = Notes(notes_folder(self._home, self._person(principal)), self._limits)
         notes.change("memory", [NoteChange.from_arguments({"action": "add", "content": text})])
 
-    def _notes_of(self, session_id: str) -> Notes | None:
+    def notes_of(self, session_id: str) -> Notes | None:
         person = self._notes_names.get(session_id)
         return None if person is None else Notes(notes_folder(self._home, person), self._limits)
 
-    def _notify_change(self, session_id: str, target: str, change: NoteChange) -> None:
+    def notify_change(self, session_id: str, target: str, change: NoteChange) -> None:
         session = self.provider_of(session_id)
         if session is not None:
             content = change.content or change.old_text

@@ -17,7 +17,7 @@ from hermes_agent.adapters.registry import PlatformRegistry
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.commands import CommandTable
 from hermes_agent.config.load import Layer
-from hermes_agent.contracts.command import CliCommand
+from hermes_agent.contracts.command import CLI_COMMAND, CliCommand
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, choose_context_engine
 from hermes_agent.contracts.cron_scheduler import CRON_SCHEDULER, CronScheduler, choose_cron_scheduler
 from hermes_agent.contracts.dashboard_auth import DASHBOARD_AUTH, DashboardAuthProvider
@@ -31,7 +31,7 @@ from hermes_agent.contracts.image_video import (
 )
 from hermes_agent.contracts.kind import Kind, SelectedProvider
 from hermes_agent.contracts.memory import MEMORY, MemoryProvider, check_memory_provider, choose_memory
-from hermes_agent.contracts.model_provider import AuxiliaryTask
+from hermes_agent.contracts.model_provider import AUXILIARY_TASK, AuxiliaryTask
 from hermes_agent.contracts.secret_source import SECRET_SOURCE, SecretSource, check_secret_source
 from hermes_agent.contracts.speech import (
     BUILTIN_STT,
@@ -59,6 +59,7 @@ from hermes_agent.contracts.web import (
 )
 from hermes_agent.core.registry import BUILTIN, Conflict, RegistrationStore, Registry, StoreGroup, Stores
 from hermes_agent.hooks import HookBus
+from hermes_agent.models.providers import ProviderCatalog
 from hermes_agent.plugins.activation import SecretLookup
 from hermes_agent.plugins.extension_stores import ExtensionStores
 from hermes_agent.plugins.usage_account import UsageAccount
@@ -68,7 +69,6 @@ from hermes_agent.tools import Dispatcher, ToolRegistry
 
 if TYPE_CHECKING:
     from hermes_agent.models.client_pool import ClientPool
-    from hermes_agent.models.providers import ProviderCatalog
     from hermes_agent.models.selection import ModelSelection
     from hermes_agent.runtime.bridge import Bridge
 
@@ -201,6 +201,19 @@ def _check_type(spec: ProviderKind, provider: Any) -> None:
             raise WrongProviderType(reason)
     elif not isinstance(provider, spec.contract):
         raise WrongProviderType(f"does not inherit from {spec.contract.__name__}")
+
+
+class PluginStores:
+    """One store for each kind of extension that no built-in feature registers; all of them are empty at first."""
+
+    def __init__(self) -> None:
+        self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
+        self.providers = Providers()
+        self.plugin_skills = PluginSkills()
+        self.model_providers = ProviderCatalog()
+        self.auxiliary_tasks: Registry[AuxiliaryTask] = Registry(AUXILIARY_TASK.label)
+        self.platforms = PlatformRegistry()
+        self.slack_actions = SlackActions()
 
 
 class ConfigValues(Protocol):

@@ -1,4 +1,4 @@
-"""The plugins in words: the text of `/plugins`, and the lines of the banner.
+"""The plugins in words: the slash command `/plugins`, and the lines of the banner.
 
 Source: plugin contract §1.12, §13 row 15.
 
@@ -8,11 +8,16 @@ Why a name that a plugin brought is not there now: the plugin waits for a grant,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 from hermes_agent.adapters.registry import PLATFORM, PlatformState
 from hermes_agent.commands import normalise_name
+from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.kind import Kind
+from hermes_agent.contracts.tool import Registrar
+from hermes_agent.core.errors import UserError
 from hermes_agent.core.text import nearest_name
 from hermes_agent.plugins.activation import UnknownPluginName
 from hermes_agent.plugins.discovery import RejectedPlugin
@@ -219,3 +224,49 @@ def unknown_plugin_text(name: str, records: Iterable[LoadedPlugin], rejected: It
     near = nearest_name(name, sorted({n for record in records for n in record.manifest.answers_to}))
     meant = f" (did you mean `{near}`?)" if near else ""
     return f"There is no plugin `{name}`{meant}. `/plugins` lists the plugins."
+
+
+class PluginReports(Protocol):
+    """The plugins of a process in words (`PluginManager`)."""
+
+    def reload(self, name: str | None = None) -> list[str]:
+        """Load changed plugins again and return a line for each."""
+        ...
+
+    def status_text(self) -> str:
+        """Return the list of plugins."""
+        ...
+
+    def plugin_text(self, name: str) -> str:
+        """Return the description of a plugin."""
+        ...
+
+
+class PluginsCommandDeps(NamedTuple):
+    """Services of `/plugins`."""
+
+    plugins: PluginReports
+
+
+def register(ctx: Registrar, deps: PluginsCommandDeps) -> None:
+    """Register `/plugins`."""
+    ctx.register_slash_command(
+        SlashCommand(
+            "plugins",
+            partial(_run_plugins_command, deps.plugins),
+            "List plugins and their state, describe one, or load changed ones again",
+            "[NAME | reload [NAME]]",
+            where=FOR_OPERATORS,
+            right="known",
+        )
+    )
+
+
+def _run_plugins_command(plugins: PluginReports, raw_args: str) -> str:
+    word, _, rest = raw_args.strip().partition(" ")
+    if word == "reload":
+        try:
+            return "\n".join(f"  {line}" for line in plugins.reload(rest.strip() or None)) or "There are no plugins."
+        except UserError as error:
+            return str(error)
+    return plugins.plugin_text(raw_args.strip()) if word else plugins.status_text()

@@ -6,15 +6,18 @@ Source: plugin contract §6.2, §6.4, §14.1 row 13.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from hermes_agent.contracts.tool import Effect, PluginSkill
-from hermes_agent.core.registry import BUILTIN, Owner
+from hermes_agent.config import Config
+from hermes_agent.contracts.tool import Effect, PluginSkill, Registrar
 from hermes_agent.core.untrusted import mark_untrusted
-from hermes_agent.skills.library import NAME, SkillLibrary
+from hermes_agent.hooks import HookBus
+from hermes_agent.policy.taint import TaintTracker
+from hermes_agent.skills.library import NAME, PluginSkills, SkillLibrary, SkillSettings
+from hermes_agent.skills.skill_commands import SkillCommands, sibling_banner
 from hermes_agent.skills.skill_file import (
     DESCRIPTION_CHARS,
     SKILL_FILE,
@@ -29,7 +32,7 @@ from hermes_agent.skills.skill_file import (
     read_document,
     required_variables,
 )
-from hermes_agent.tools import ToolRegistry, current_scope, tool_result
+from hermes_agent.tools import current_scope, tool_result
 
 SHOWN_NAMES = 20
 
@@ -45,16 +48,6 @@ SCHEMA: dict[str, Any] = {
         "required": ["name"],
     },
 }
-
-
-def sibling_banner(skill: PluginSkill, siblings: list[PluginSkill]) -> str:
-    """Return what stands above the text of a plugin's skill."""
-    plugin = skill.plugin
-    lines = [f"[Bundle context: This skill is part of the '{plugin}' plugin."]
-    if siblings:
-        lines.append(f"Sibling skills: {', '.join(s.bare_name for s in siblings)}.")
-        lines.append(f"Use qualified form to invoke siblings (e.g. {siblings[0].qualified}).")
-    return "\n".join(lines) + "]\n\n"
 
 
 class SkillView:
@@ -307,21 +300,47 @@ def skills_list(library: SkillLibrary, args: dict[str, Any], **kwargs: Any) -> s
     )
 
 
-def register(registry: ToolRegistry, library: SkillLibrary) -> None:
-    """Register both for `library`."""
-    owner, view, listing = Owner(BUILTIN), SkillView(library), partial(skills_list, library)
-    registry.register(
-        "skills_list", "skills", LIST_SCHEMA, listing, check_fn=library.has_skills, emoji="📚", owner=owner
+class SkillDeps(NamedTuple):
+    """Services of skills."""
+
+    config: Config
+    disabled_plugins: Callable[[], Sequence[str]]
+    has_value: Callable[[str], bool]
+    home: Path
+    hooks: HookBus
+    plugin_skills: PluginSkills
+    provenance: TaintTracker
+
+
+class SkillServices(NamedTuple):
+    """Services that this feature provides."""
+
+    skills: SkillLibrary
+    skill_commands: SkillCommands
+
+
+def register(ctx: Registrar, deps: SkillDeps) -> SkillServices:
+    """Register both tools and return the library; the tools are shown where there is a skill."""
+    library = SkillLibrary(
+        deps.home,
+        SkillSettings.of(deps.config.get),
+        plugins=deps.plugin_skills,
+        hooks=deps.hooks,
+        has_value=deps.has_value,
+        disabled_plugins=deps.disabled_plugins,
+        source_of=deps.provenance.source_of,
     )
-    # a skill is asked for as a whole; half a skill misleads
-    registry.register(
+    view, listing = SkillView(library), partial(skills_list, library)
+    ctx.register_tool("skills_list", "skills", LIST_SCHEMA, listing, library.has_skills, emoji="📚")
+    # a skill is requested as a whole; half a skill misleads
+    ctx.register_tool(
         "skill_view",
         "skills",
         SCHEMA,
         view,
-        check_fn=library.has_skills,
+        library.has_skills,
         emoji="📖",
         max_result_size_chars=math.inf,
         effect=Effect("reads", place=view.files),
-        owner=owner,
     )
+    return SkillServices(library, SkillCommands(library))

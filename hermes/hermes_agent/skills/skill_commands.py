@@ -11,7 +11,6 @@ from typing import Any
 
 from hermes_agent.contracts.tool import PluginSkill
 from hermes_agent.core.untrusted import mark_untrusted
-from hermes_agent.skills.feature import sibling_banner
 from hermes_agent.skills.library import SkillLibrary
 from hermes_agent.skills.skill_file import LocalSkill, fits_platform, read_document
 
@@ -43,6 +42,16 @@ def instruction_of(content: Any) -> str | None:
         return None
     _, found, rest = content.rpartition(f"\n{_ASKED}\n")
     return (rest.strip() or None) if found else None
+
+
+def sibling_banner(skill: PluginSkill, siblings: list[PluginSkill]) -> str:
+    """Return what stands above the text of a plugin's skill."""
+    plugin = skill.plugin
+    lines = [f"[Bundle context: This skill is part of the '{plugin}' plugin."]
+    if siblings:
+        lines.append(f"Sibling skills: {', '.join(s.bare_name for s in siblings)}.")
+        lines.append(f"Use qualified form to invoke siblings (e.g. {siblings[0].qualified}).")
+    return "\n".join(lines) + "]\n\n"
 
 
 class SkillCommands:

@@ -14,6 +14,7 @@ from hermes_agent.adapters.events import MessageEvent, ProcessingOutcome, SendRe
 from hermes_agent.delivery import DeliveryService, Mailbox
 from hermes_agent.gateway.adapter_connection import ConnectionState
 from hermes_agent.gateway.gateway import Gateway
+from hermes_agent.gateway.scheduled_jobs import SchedulerFactory
 from hermes_agent.testing.host import PluginHost
 from hermes_agent.testing.open_host import Plugin, plugin_host
 from hermes_agent.testing.scripted_model import ScriptedAnswer, ScriptedModel
@@ -123,7 +124,7 @@ class Chat:
         self.gateway = host.gateway(on_state=self._hear, **self._works)
         self.host._run(self.gateway.start())
         self.host._run(host.delivery.start())
-        self.clock = host.make_clock(self.gateway.send_text, self.gateway.attach)
+        self.clock = host.service(SchedulerFactory).make(self.gateway.send_text, self.gateway.attach)
         self.host._run(self.clock.start())
         self.until("connected")
 

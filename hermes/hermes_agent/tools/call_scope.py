@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hermes_agent.config.home import FileAccess
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.policy import Approvals
+from hermes_agent.sessions import Principals
 from hermes_agent.tools.registry import ToolRegistry
 
 
@@ -87,6 +89,12 @@ class CallScope:
 
 current_scope: ContextVar[CallScope | None] = ContextVar("hermes_call_scope", default=None)
 """The scope of the tool call that runs in this context, or None."""
+
+
+def file_access(principals: Principals) -> FileAccess:
+    """Return the files of the home that the running call may open; outside of calls, no file of a principal."""
+    scope = current_scope.get()
+    return FileAccess() if scope is None else principals.reader(scope.principal, scope.session_id)
 
 
 CLEARANCE_S = 60.0

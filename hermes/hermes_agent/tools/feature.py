@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
-from hermes_agent.commands import CommandTable
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
+from hermes_agent.contracts.tool import Registrar
 from hermes_agent.tools.call_scope import current_scope
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.toolsets import Toolsets
 
 
-def register_tools_command(commands: CommandTable, tools: ToolRegistry, toolsets: Toolsets) -> None:
-    """Register the command."""
-    commands.register(
-        SlashCommand(
-            "tools", partial(_tools, tools, toolsets), "List what the agent can use here", "[NAME]", where=FOR_OPERATORS
-        )
+class ToolsCommandDeps(NamedTuple):
+    """Services of `/tools`."""
+
+    tools: ToolRegistry
+    toolsets: Toolsets
+
+
+def register(ctx: Registrar, deps: ToolsCommandDeps) -> None:
+    """Register `/tools`."""
+    run = partial(_tools, deps.tools, deps.toolsets)
+    ctx.register_slash_command(
+        SlashCommand("tools", run, "List what the agent can use here", "[NAME]", where=FOR_OPERATORS)
     )
 
 

@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from hermes_agent.core.registry import BUILTIN, Owner
+from hermes_agent.contracts.tool import Registrar
+from hermes_agent.core.registry import BUILTIN
 from hermes_agent.tools.arguments import repair_name
 from hermes_agent.tools.call_scope import current_scope
 from hermes_agent.tools.registry import ToolRegistry
@@ -66,12 +67,12 @@ class ToolSearch:
         self._settings = settings
         self._weights: dict[str, tuple[object, object, int]] = {}
         """Parameters, description and size in tokens of each tool, by its name."""
+
+    def register_tools(self, ctx: Registrar) -> None:
+        """Register the tools that find others; only `split` shows them, no listing does."""
         handlers = (self._search, self._describe, _misplaced)
         for schema, handler in zip((_SEARCH, _DESCRIBE, _CALL), handlers, strict=True):
-            # only `split` shows them, so that other lists do not have them
-            registry.register(
-                schema["name"], "tool_search", schema, handler, check_fn=_never, idempotent=True, owner=Owner(BUILTIN)
-            )
+            ctx.register_tool(schema["name"], "tool_search", schema, handler, _never, idempotent=True)
 
     def split(
         self, definitions: Sequence[Definition], *, named: Collection[str] = (), window: int = 0

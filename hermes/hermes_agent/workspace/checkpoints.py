@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_agent.commands import CommandTable
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
+from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.caches import LruDict
 from hermes_agent.core.text import printable
 from hermes_agent.system.locks import KeyedLocks
@@ -414,15 +414,13 @@ DIFF_CHARS = 8_000
 CHECKPOINTS_OFF = "No checkpoints are made; to have them: hermes config set checkpoints.enabled true"
 
 
-def register_rollback(
-    registry: CommandTable, checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool]
-) -> None:
+def register_rollback(ctx: Registrar, checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool]) -> None:
     """Register the command.
 
     Args:
         sees: says whether a session is one of the caller's: others' checkpoints are not listed, shown or restored.
     """
-    registry.register(
+    ctx.register_slash_command(
         SlashCommand(
             "rollback",
             partial(_run, checkpoints, default_cwd, sees),

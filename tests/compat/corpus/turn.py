@@ -11,6 +11,7 @@ from compat.corpus.services import ANSWER, Service
 from hermes_agent.contracts.model_client import ModelAnswer, ModelDelta, ModelRequest
 from hermes_agent.core.messages import Message, ToolCall, ToolFinished, TurnFinished, Usage
 from hermes_agent.host import Host
+from hermes_agent.memory.manager import MemoryManager
 from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.policy import NoApprover
 
@@ -64,11 +65,11 @@ def memory_turns(host: Host) -> dict[str, Any]:
 async def _turns(host: Host, model: Model, found: dict[str, Any]) -> None:
     for text in (TOLD, ASKED):
         talk = await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
-        found["used"] = host.memory.provider_of(talk.session_id) is not None
+        found["used"] = host.service(MemoryManager).provider_of(talk.session_id) is not None
         async for _ in talk.turn(text):
             pass
         await talk.close("shutdown")
-        await host.memory._background.drain(5.0)
+        await host.service(MemoryManager)._background.drain(5.0)
     sent = str(model.requests[-1].messages[-1].content)
     found["recalled"] = sent.partition("<memory-context>")[2]
 
@@ -88,16 +89,16 @@ async def _service_turns(host: Host, model: Model, plan: Mapping[str, Any], serv
     problems, results, first = [], {}, len(model.requests)
     for texts in ((TOLD,), (ASKED, ASKED)):
         talk = await host.agent.open(None, platform="cli", approver=NoApprover("in a test"))
-        if host.memory.provider_of(talk.session_id) is None:
+        if host.service(MemoryManager).provider_of(talk.session_id) is None:
             problems.append("the memory is not used")
         first = len(model.requests)
         for text in texts:
             async for event in talk.turn(text):
                 if isinstance(event, ToolFinished):
                     results[text] = event
-            await host.memory._background.drain(10.0)
+            await host.service(MemoryManager)._background.drain(10.0)
         await talk.close("shutdown")
-        await host.memory._background.drain(10.0)
+        await host.service(MemoryManager)._background.drain(10.0)
     asked = [str(request.messages[-1].content) for request in model.requests[first:]]
     recalled = [text.partition("<memory-context>")[2] for text in asked]
     if plan["recalls"] and not any(NAME in text for text in recalled):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.app.command_line import run
+from hermes_agent.app.start import unpriced_models
 from hermes_agent.core.messages import Notice, TurnEvent
 from hermes_agent.host import Host
 from hermes_agent.models.model_catalog import ModelCatalog
@@ -152,10 +153,10 @@ def list_prices(host: Host, models: list[dict[str, Any]]) -> None:
 
 def test_a_price_in_the_list_of_the_provider_is_a_known_one() -> None:
     with limited("one", day_usd=5) as host:
-        assert host.host.unpriced_models()
+        assert unpriced_models(host.host)
         host.host.model_infos._read.clear()
         list_prices(host.host, [{"id": "scripted-model", "pricing": {"prompt": "0.1", "completion": "0.1"}}])
-        assert host.host.unpriced_models() == []
+        assert unpriced_models(host.host) == []
         assert host.ask("hello").text == "one"
         assert "limits.day_usd" in host.ask("again").text
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from builtin_context import context_of
 from hermes_agent.agent import Agent, AgentSettings
 from hermes_agent.agent.subagents import DelegationSettings
 from hermes_agent.agent.system_prompt import SystemPromptBuilder
@@ -91,10 +92,10 @@ class House(Bench):
             open_transcript=lambda: Transcript(path / "state.db"),
             delegation=delegation or DelegationSettings(),
         )
-        task_tools.register(
-            self.tools,
+        task_tools.register_session_tools(
+            context_of(self.tools),
             self.bridge,
-            children=self.agent.subagents,
+            subagents=self.agent.subagents,
             last_result=lambda session, tool: "",
             clarify_timeout_s=LIMIT_S,
         )

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from hermes_agent.app.command_line import build_parser
-from hermes_agent.app.declared_options import declared_schema
+from hermes_agent.app.manifest_cache import declared_schema
 from hermes_agent.config.check import check_file
 from hermes_agent.config.schema import load_schema
 

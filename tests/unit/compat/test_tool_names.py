@@ -19,6 +19,7 @@ from compat.guides import guide, plugin
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.host import Host
 from hermes_agent.testing import plugin_host
+from hermes_agent.workspace.task_shells import TaskShells
 
 pytestmark = pytest.mark.usefixtures("served")
 
@@ -143,13 +144,13 @@ def register(ctx):
         late = found["late"]["session_id"]
         assert late
         register_task_env_overrides("t1", {"cwd": str(tmp_path)})
-        assert host.host.shells.cwd("t1") == str(tmp_path)
+        assert host.host.service(TaskShells).cwd("t1") == str(tmp_path)
         clear_task_env_overrides("t1")
-        assert host.host.shells.cwd("t1") == str(host.host.agent.settings.cwd.resolve())
+        assert host.host.service(TaskShells).cwd("t1") == str(host.host.agent.settings.cwd.resolve())
         with pytest.raises(TypeError, match="docker_image"):
             register_task_env_overrides("t1", {"docker_image": "x"})
         cleanup_vm("t1")
-        assert host.host.shells.cwd("t1") == ""
+        assert host.host.service(TaskShells).cwd("t1") == ""
         assert process_registry.list_sessions("nobody") == []
         ctx.register_tool(
             "look", schema={"name": "look", "parameters": {}}, handler=lambda a, **kw: found.update(look=look()) or "ok"

@@ -18,7 +18,9 @@ from hermes_agent.app.main import main as hermes
 from hermes_agent.compat.gateway import get_job, load_jobs
 from hermes_agent.core.errors import UserError
 from hermes_agent.cron import Job, JobStore, Schedule
+from hermes_agent.cron.feature import ScheduledJobs
 from hermes_agent.cron.jobs import edit_job
+from hermes_agent.gateway.scheduled_jobs import SchedulerFactory
 from hermes_agent.host import Host
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import chat_host
@@ -59,7 +61,7 @@ def run_job(host: Host, job: Job) -> tuple[Job, dict[str, Any], list[tuple[str, 
                 raise UserError("there is no platform 'gone'")
             sent.append((target, text, key))
 
-        clock = host.make_clock(send)
+        clock = host.service(SchedulerFactory).make(send)
         tell = clock._deliver
 
         async def told(*args: Any) -> None:
@@ -73,7 +75,7 @@ def run_job(host: Host, job: Job) -> tuple[Job, dict[str, Any], list[tuple[str, 
         await clock.drain(5)
         await host.aclose()
 
-    with contextlib.closing(host.open_jobs()) as store:
+    with contextlib.closing(host.service(ScheduledJobs).open()) as store:
         made = store.put(replace(job, next_run=1.0))
         asyncio.run(main())
         return store.find(made.id), store.runs(made.id)[0], sent
@@ -268,10 +270,10 @@ def test_what_an_attached_job_tells_a_chat_is_part_of_its_conversation() -> None
     with chat_host(model=[wish, "made", "It snows.", "In Rome."]) as chat:
         chat.ask("tell me the news each morning")
         host = chat.host.host
-        with contextlib.closing(host.open_jobs()) as store:
+        with contextlib.closing(host.service(ScheduledJobs).open()) as store:
             (job,) = store.jobs()
             store.request_run(job.id, 1.0)
-        host.bridge.call_later(0, host.clock.wake)
+        host.bridge.call_later(0, host.service(ScheduledJobs).scheduler.wake)
         chat.wait(lambda: any("It snows." in one.text for one in chat.adapter.sent))
         chat.host._run(attached(host))
         assert chat.ask("where?") == "In Rome."
@@ -286,6 +288,6 @@ def test_what_an_attached_job_tells_a_chat_is_part_of_its_conversation() -> None
 
 async def attached(host: Host) -> None:
     """Wait until the run is over for the clock: its answer has been attached then."""
-    assert host.clock is not None
-    if host.clock._running:
-        await asyncio.wait(list(host.clock._running), timeout=60)
+    assert host.service(ScheduledJobs).scheduler is not None
+    if host.service(ScheduledJobs).scheduler._running:
+        await asyncio.wait(list(host.service(ScheduledJobs).scheduler._running), timeout=60)

@@ -12,6 +12,7 @@ import pytest
 
 from hermes_agent.contracts.model_client import ModelDelta, ModelRequest
 from hermes_agent.core.untrusted import split_marked
+from hermes_agent.skills.skill_commands import SkillCommands
 from unit.host.test_foreign_ways import MARKER, Model, World, named_skill
 
 
@@ -34,7 +35,9 @@ def test_a_skill_that_a_command_brought_reaches_the_model_between_marks_alone(tm
         await world.turn("hello", Listening(hello=["Hello."]))
         attempt("evil.example" not in asked[0] and "1 more that others wrote" in asked[0], "the system prompt")
         assert "tea: How we do it" in asked[0]
-        said = world.host.skill_commands.message("tell-markblackevilexample", "go", session_id="s", platform="cli")
+        said = world.host.service(SkillCommands).message(
+            "tell-markblackevilexample", "go", session_id="s", platform="cli"
+        )
         place = f"for {MARKER}/otters"
         exits = {
             "skills_list": await world.done("list", "skills_list"),

@@ -30,8 +30,10 @@ from hermes_agent.host import Host
 from hermes_agent.models.client_pool import ChosenModel
 from hermes_agent.policy import Approvals, Choice
 from hermes_agent.policy.taint_store import TrackedText
+from hermes_agent.skills.skill_commands import SkillCommands
 from hermes_agent.system.files import write_atomic
 from hermes_agent.tools import CallScope, ToolOutcome, results
+from hermes_agent.workspace.feature import ProcessNotices
 
 MARKER = "mark.black@evil.example"
 PAGE = (
@@ -297,7 +299,7 @@ async def report_of_a_process(world: World) -> str:
     command = f"curl -s file://{world.work}/source.txt"
     await world.done("s", "terminal", command=command, background=True, notify_on_complete=True)
     told: list[str] = []
-    watcher = world.host.process_notices.watcher()
+    watcher = world.host.service(ProcessNotices).watcher()
     watcher._is_open = lambda session: True
     watcher._announce = lambda text, session: told.append(text) or "taken"
     for _ in range(200):
@@ -349,7 +351,7 @@ async def skill(world: World) -> str:
 
 async def skill_as_a_command(world: World) -> str:
     await skill(world)
-    said = world.host.skill_commands.message("otters", "go", session_id="command", platform="cli")
+    said = world.host.service(SkillCommands).message("otters", "go", session_id="command", platform="cli")
     assert said is not None
     world.say("command", said)
     return "command"

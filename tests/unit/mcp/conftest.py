@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.mcp.servers import McpServers
 from hermes_agent.testing import PluginHost, plugin_host
 
 PEER = str(Path(__file__).parents[2] / "peers" / "mcp_server.py")
@@ -58,5 +59,5 @@ def host() -> Iterator[PluginHost]:
     """A host with the server `weather`, for the tests of one module."""
     pytest.importorskip("mcp")
     with plugin_host(quiet, config=mcp_config(weather=program()), env={"OPENAI_API_KEY": "sk-of-the-agent"}) as host:
-        host.host.mcp.wait_connected(60)
+        host.host.service(McpServers).wait_connected(60)
         yield host

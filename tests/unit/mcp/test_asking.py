@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.mcp.servers import McpServers
 from hermes_agent.policy import Choice, Refusal
 from hermes_agent.testing import PluginHost, plugin_host
 from unit.mcp.conftest import mcp_config, program, quiet, result, shown
@@ -33,7 +34,7 @@ class Person:
 def asking() -> Iterator[PluginHost]:
     sampling = {"max_rpm": 2, "max_tokens_cap": 20}
     with plugin_host(quiet, config=mcp_config(weather=program(sampling=sampling))) as host:
-        host.host.mcp.wait_connected(60)
+        host.host.service(McpServers).wait_connected(60)
         yield host
 
 
@@ -61,6 +62,6 @@ def test_where_nobody_is_there_the_answer_is_no(host: PluginHost) -> None:
 def test_what_is_forbidden_is_not_offered_to_the_server() -> None:
     off = {"enabled": False}
     with plugin_host(quiet, config=mcp_config(weather=program(sampling=off, elicitation=off))) as host:
-        host.host.mcp.wait_connected(60)
+        host.host.service(McpServers).wait_connected(60)
         assert "error" in result(host, "ask_model", question="x")
         assert "error" in result(host, "ask_person")

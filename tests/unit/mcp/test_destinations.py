@@ -17,6 +17,7 @@ import pytest
 
 from hermes_agent.mcp import sdk
 from hermes_agent.mcp.http_transport import McpDestinations, sign_in
+from hermes_agent.mcp.servers import McpServers
 from hermes_agent.mcp.settings import McpServerSettings
 from hermes_agent.policy.network import HostTables
 from hermes_agent.system.safe_http import AddressRejected
@@ -77,8 +78,8 @@ def connected_to(url: str, more: Mapping[str, Any] = {}, **network: Any) -> str:
     """Return why a host is not connected to a server at that address."""
     config = mcp_config(weather={"url": url, "connect_timeout": 20, **more}) | {"network": network}
     with plugin_host(quiet, config=config) as host:
-        host.host.mcp.wait_connected(60)
-        return str(host.host.mcp.status()[0].error)
+        host.host.service(McpServers).wait_connected(60)
+        return str(host.host.service(McpServers).status()[0].error)
 
 
 @pytest.mark.attack("egress")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.mcp.servers import McpServers
 from hermes_agent.testing import PluginHost, call, plugin_host
 from unit.mcp.conftest import mcp_config, plain, quiet, result, shown, until
 
@@ -24,12 +25,12 @@ NONSENSE = "import sys, itertools\nfor n in itertools.count(): print('nonsense',
 @contextlib.contextmanager
 def hosting(**servers: Any) -> Iterator[PluginHost]:
     with plugin_host(quiet, config=mcp_config(**servers)) as host:
-        host.host.mcp.wait_connected(60)
+        host.host.service(McpServers).wait_connected(60)
         yield host
 
 
 def states(host: PluginHost) -> dict[str, str]:
-    return {one.name: one.state for one in host.host.mcp.status()}
+    return {one.name: one.state for one in host.host.service(McpServers).status()}
 
 
 def test_a_server_that_crashes_in_a_call_is_connected_again_and_leaves_nothing() -> None:
@@ -72,7 +73,7 @@ def test_a_server_that_floods_harms_nobody(stream: str) -> None:
     with hosting(flood=flood, weather=plain()) as host:
         assert states(host) == {"flood": "lost", "weather": "connected"}
         assert shown(result(host, "say", text="well")) == "test: well"
-        error = next(one.error for one in host.host.mcp.status() if one.name == "flood")
+        error = next(one.error for one in host.host.service(McpServers).status() if one.name == "flood")
         assert "no messages" in error if stream == "stdout" else "no connection within 2 s" in error
 
 
@@ -81,7 +82,7 @@ def test_what_cannot_be_started_says_why_and_is_tried_again(tmp_path: Path) -> N
     with hosting(
         weather={"command": str(weather)}, wrong={"command": "x", "env": {"KEY": "${NOBODY_SET_THIS}"}}
     ) as host:
-        errors = {one.name: one.error for one in host.host.mcp.status()}
+        errors = {one.name: one.error for one in host.host.service(McpServers).status()}
         assert "No such file" in errors["weather"]
         assert "NOBODY_SET_THIS" in errors["wrong"]
         weather.write_text(f"#!/bin/sh\nexec {sys.executable} {plain()['args'][1]}\n")
@@ -110,7 +111,7 @@ def test_a_reload_connects_and_ends_only_what_changed() -> None:
         text = file.read_text()
         file.write_text(text.replace("other", "third"))
         host.host.plugins.reload()
-        host.host.mcp.wait_connected(60)
+        host.host.service(McpServers).wait_connected(60)
         assert states(host) == {"third": "connected", "weather": "connected"}
         assert "mcp__other__say" not in host.host.tools.names()
         assert "third: yes" in host.dispatch_tool("mcp__third__say", {"text": "yes"})
@@ -152,7 +153,7 @@ def test_without_a_server_nothing_of_it_is_loaded(tmp_path: Path) -> None:
 def test_a_server_that_is_named_for_a_platform_keeps_others_away_before_it_is_there() -> None:
     config = mcp_config(weather=plain(), late={"command": "/nowhere/at/all"})
     with plugin_host(quiet, config={**config, "platform_toolsets": {"cli": ["file", "late"]}}) as host:
-        host.host.mcp.wait_connected(60)
+        host.host.service(McpServers).wait_connected(60)
         host.model.say("done")
         host.ask("go")
         assert "read_file" in host.model.tools

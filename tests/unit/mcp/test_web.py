@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.mcp.servers import McpServers
 from hermes_agent.testing import plugin_host
 from peers.running import free_port, running
 from unit.mcp.conftest import PEER, mcp_config, quiet, result, shown, until
@@ -33,8 +34,8 @@ def test_a_server_at_an_address_is_asked_with_its_headers_and_found_again_after_
     weather = {"url": f"http://127.0.0.1:{port}/{path}", "transport": kind, "headers": {"X-Key": "k1"}}
     with plugin_host(quiet, config=mcp_config(weather=weather)) as host:
         with serving(kind, port):
-            host.host.mcp.wait_connected(60)
-            until(lambda: host.host.mcp.status()[0].state == "connected")
+            host.host.service(McpServers).wait_connected(60)
+            until(lambda: host.host.service(McpServers).status()[0].state == "connected")
             assert shown(result(host, "echo", text="rain")) == "test: rain"
             assert shown(result(host, "header", name="X-Key")) == "k1"
         assert "error" in result(host, "echo", text="gone")
@@ -58,8 +59,8 @@ def hermes(home: Path, *words: str) -> subprocess.Popen[str]:
 def test_a_daemon_without_tokens_says_what_to_do_and_after_the_login_it_is_let_in(guarded: str) -> None:
     weather = {"url": guarded, "auth": {"type": "oauth"}, "oauth": {"scope": "user"}}
     with plugin_host(quiet, config=mcp_config(weather=weather)) as host:
-        host.host.mcp.wait_connected(60)
-        assert "hermes mcp login weather" in host.host.mcp.status()[0].error
+        host.host.service(McpServers).wait_connected(60)
+        assert "hermes mcp login weather" in host.host.service(McpServers).status()[0].error
         login = hermes(host.home, "login", "weather", "--no-open")
         assert login.stdout is not None
         address = next(line for line in login.stdout if line.startswith("http"))

@@ -24,7 +24,7 @@ from attack.racing import exchanging
 from hermes_agent.contracts.speech import BUILTIN_STT, BUILTIN_TTS
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import UserError
-from hermes_agent.media.service import bundled_speech_names
+from hermes_agent.media.service import MediaService, bundled_speech_names
 from hermes_agent.media.speech import fill_command
 from hermes_agent.plugins.discovery import discover
 from hermes_agent.policy.taint import CheckedCall
@@ -179,7 +179,7 @@ def test_openai_s_wire_speaks_and_listens(server: Server) -> None:
     ) as made:
         said = call(made, "text_to_speech", text="Hello.")
         assert Path(said["file_path"]).read_bytes() == b"sound"
-        assert made.host.media.transcribe(said["file_path"]) == {
+        assert made.host.service(MediaService).transcribe(said["file_path"]) == {
             "success": True,
             "transcript": "Hello.",
             "provider": "openai",
@@ -196,10 +196,10 @@ def test_openai_s_wire_speaks_and_listens(server: Server) -> None:
         assert b"sound" in heard
         server.answers = {}
         assert "answered 404: no" in call(made, "text_to_speech", text="Hello.")["error"]
-        assert "answered 404: no" in made.host.media.transcribe(said["file_path"])["error"]
+        assert "answered 404: no" in made.host.service(MediaService).transcribe(said["file_path"])["error"]
         server.answers = {"/v1/audio/transcriptions": (200, b"[]")}
-        assert "without a text" in made.host.media.transcribe(said["file_path"])["error"]
-        assert made.host.media.transcript_text(said["file_path"]) == ""
+        assert "without a text" in made.host.service(MediaService).transcribe(said["file_path"])["error"]
+        assert made.host.service(MediaService).transcript_text(said["file_path"]) == ""
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_openai_s_wire_speaks_and_listens(server: Server) -> None:
 def test_a_program_listens_and_writes_where_it_likes(tmp_path: Path, command: str) -> None:
     (tmp_path / "it's a.ogg").write_text("what was said\n")
     with host(stt={"provider": "p", "providers": {"p": {"command": command}}}) as made:
-        found = made.host.media.transcribe(str(tmp_path / "it's a.ogg"))
+        found = made.host.service(MediaService).transcribe(str(tmp_path / "it's a.ogg"))
         assert (found["transcript"], found["provider"]) == ("what was said", "p")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from contracts.memory_service import MemoryService
+from hermes_agent.memory.manager import MemoryManager
 from hermes_agent.policy import NoApprover
 from hermes_agent.testing import PluginHost, call, plugin_host
 
@@ -22,7 +23,7 @@ def service() -> Iterator[MemoryService]:
 
 
 def settle(host: PluginHost) -> None:
-    assert host._run(host.host.memory._background.drain(20))
+    assert host._run(host.host.service(MemoryManager)._background.drain(20))
 
 
 def as_person(host: PluginHost, principal: str, text: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.core.messages import Notice
+from hermes_agent.memory.manager import MemoryManager
 from hermes_agent.policy import NoApprover
 from hermes_agent.testing import PluginHost, call, plugin_host
 
@@ -176,8 +177,8 @@ def test_a_recall_that_takes_too_long_is_left_behind() -> None:
 
     shelf.recalls = slow
     with plugin_host(registers(shelf), config=CHOSEN, model=["one"]) as host:
-        assert host.host.memory.budget_s == 8.0
-        host.host.memory.budget_s = 0.05
+        assert host.host.service(MemoryManager).budget_s == 8.0
+        host.host.service(MemoryManager).budget_s = 0.05
         assert host.ask("first").text == "one"
         assert host.model.messages[-1]["content"] == "first"
         assert any("no recall within" in line.text for line in host.log)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.app.declared_options import find_plugins
+from hermes_agent.app.manifest_cache import find_plugins
 from hermes_agent.config import load
 from hermes_agent.cron import JobStore
 from hermes_agent.host import Host

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builtin_context import context_of
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.registry import BUILTIN, Owner
 from hermes_agent.testing import PluginHost, call, plugin_host
@@ -210,6 +211,7 @@ def test_every_tool_is_either_shown_or_to_be_found_and_what_is_shown_fits(
     registry = ToolRegistry()
     settings = SearchSettings(threshold_tokens=limit)
     search = ToolSearch(registry, settings)
+    search.register_tools(context_of(registry))
     registry.register("core", "core", {"description": "c", "parameters": {}}, print, owner=Owner(BUILTIN))
     for name, weight in weights.items():
         schema = {"description": "x" * weight * 4, "parameters": {}}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from builtin_context import context_of
 from hermes_agent import config
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.messages import ToolCall
@@ -113,8 +114,8 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
     dispatcher = Dispatcher(registry, hooks, bridge, ResultStore(tmp_path / "results"), provenance=provenance)
     local = Principals().reader(LOCAL)
     settings_of = config.load(home)
-    shells = workspace_tools.register(
-        registry,
+    shells = workspace_tools.register_tools(
+        context_of(registry),
         settings_of,
         home,
         cwd,

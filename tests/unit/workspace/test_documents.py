@@ -10,6 +10,7 @@ import zlib
 
 import pytest
 
+from builtin_context import context_of
 from contracts.terminal_places import program
 from hermes_agent import config
 from hermes_agent.tools import ToolRegistry
@@ -294,7 +295,9 @@ def test_documents_of_another_machine_are_fetched_and_read_here(workplace, tmp_p
     environ = program(tmp_path, "docker") | {"HOME": str(workplace.cwd.parent)}
     (workplace.home / "config.yaml").write_text("terminal: {backend: docker}\n")
     fresh = ToolRegistry()
-    shells = feature.register(fresh, config.load(workplace.home), workplace.home, workplace.cwd, environ=environ)
+    shells = feature.register_tools(
+        context_of(fresh), config.load(workplace.home), workplace.home, workplace.cwd, environ=environ
+    )
     workplace.registry.restore(fresh.snapshot())
     (workplace.cwd / "a.pdf").write_bytes(pdf("first"))
 

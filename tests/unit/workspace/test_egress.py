@@ -25,6 +25,7 @@ from hermes_agent.policy import Refusal
 from hermes_agent.workspace.egress import broker, destinations, inside
 from hermes_agent.workspace.egress import broker as broker_module
 from hermes_agent.workspace.egress.broker import BadHead, parse_head
+from hermes_agent.workspace.task_shells import TaskShells
 
 FULL = pytest.mark.skipif(not os.environ.get("HERMES_ATTACK_FULL"), reason="`make attack` runs it")
 """Of a case that repeats another one with other settings."""
@@ -681,7 +682,7 @@ def test_the_host_leads_its_commands_through_the_broker():
 
     config = {"terminal": {"sandbox": "bwrap", "network": True}, "network": {"deny": ["evil.example"]}}
     with plugin_host(lambda ctx: None, config=config) as host:
-        if not host.host.shells.backend.sandbox.works:
+        if not host.host.service(TaskShells).backend.sandbox.works:
             pytest.skip("no sandbox can be made here")
         result = host.dispatch_tool("terminal", {"command": "getent hosts evil.example || getent hosts other.example"})
         assert "198.18.0." in result and "evil.example: `network.deny` names it" in result

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 
+from builtin_context import context_of
 from contracts.terminal_places import program
 from hermes_agent import config
 from hermes_agent.tools import ToolRegistry
@@ -57,7 +58,9 @@ def test_the_configuration_sets_the_limits(workplace):
         "tool_output:\n  max_bytes: 1000\n  max_lines: 10\n  max_line_length: 80\nfile_read_max_chars: 1000\n"
     )
     fresh = ToolRegistry()
-    feature.register(fresh, config.load(workplace.home), workplace.home, workplace.cwd, environ=workplace.environ)
+    feature.register_tools(
+        context_of(fresh), config.load(workplace.home), workplace.home, workplace.cwd, environ=workplace.environ
+    )
     workplace.registry.restore(fresh.snapshot())
     (workplace.cwd / "a.txt").write_text(("x" * 100 + "\n") * 50)
 
@@ -73,7 +76,9 @@ def test_file_tools_act_where_the_commands_run_and_nowhere_else(workplace, tmp_p
     environ = program(tmp_path, "docker") | {"HOME": str(workplace.cwd.parent)}
     (workplace.home / "config.yaml").write_text("terminal: {backend: docker}\n")
     fresh = ToolRegistry()
-    shells = feature.register(fresh, config.load(workplace.home), workplace.home, workplace.cwd, environ=environ)
+    shells = feature.register_tools(
+        context_of(fresh), config.load(workplace.home), workplace.home, workplace.cwd, environ=environ
+    )
     workplace.registry.restore(fresh.snapshot())
     workplace.person.answer = "deny"
     (workplace.cwd / "here").write_text("of this machine\n")

@@ -33,7 +33,7 @@ add_config = command.add
     argument("--label", default="", help="name for the findings in place of FILE and its lines"),
 )
 def _check(args: Args) -> int:
-    from hermes_agent.app.declared_options import declared_schema, find_plugins
+    from hermes_agent.app.manifest_cache import declared_schema, find_plugins
     from hermes_agent.config import hermes_home  # the config and YAML load for commands that need them
     from hermes_agent.config.check import check_file, check_home
 
@@ -147,7 +147,7 @@ def _check_names(path: tuple[str | int, ...], values: dict[str, Any]) -> None:
     Raises:
         ConfigError: it has.
     """
-    from hermes_agent.app.declared_options import find_plugins  # as in _check
+    from hermes_agent.app.manifest_cache import find_plugins  # as in _check
     from hermes_agent.config import hermes_home
     from hermes_agent.config.schema import find_names, has_names
     from hermes_agent.config.yaml_document import config_error
@@ -184,7 +184,7 @@ def _check_names(path: tuple[str | int, ...], values: dict[str, Any]) -> None:
     argument("--changed", action="store_true", help="leave the defaults out"),
 )
 def _show(args: Args) -> None:
-    from hermes_agent.app.declared_options import declared_schema  # as in _check
+    from hermes_agent.app.manifest_cache import declared_schema  # as in _check
     from hermes_agent.config import hermes_home, load
     from hermes_agent.config.effective import dump_yaml, masked
     from hermes_agent.config.schema import render_path, walk
@@ -215,7 +215,7 @@ def _show(args: Args) -> None:
     JSON,
 )
 def _get(args: Args) -> int:
-    from hermes_agent.app.declared_options import declared_schema  # as in _check
+    from hermes_agent.app.manifest_cache import declared_schema  # as in _check
     from hermes_agent.config import hermes_home, load
     from hermes_agent.config.effective import dump_yaml, masked
     from hermes_agent.config.schema import MISSING, default, lookup
@@ -249,7 +249,7 @@ def _get(args: Args) -> int:
     argument("value", metavar="VALUE", help="YAML: 5, true, text, [a, b]"),
 )
 def _set(args: Args) -> None:
-    from hermes_agent.app.declared_options import declared_schema  # as in _check
+    from hermes_agent.app.manifest_cache import declared_schema  # as in _check
     from hermes_agent.config import hermes_home, home_paths
     from hermes_agent.config.check import keys_without_effect
     from hermes_agent.config.dotenv import write_env_value

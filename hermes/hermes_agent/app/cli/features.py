@@ -374,8 +374,11 @@ add_skills = skills_command.add
 
 @skills_command.action("list", "every skill, those of plugins too", JSON)
 def _list_skills(args: Args) -> int:
+    from hermes_agent.skills import SkillLibrary
+
     with loaded_host() as host:
-        offered = {skill.place for skill in host.skills.offered("cli")}
+        library = host.service(SkillLibrary)
+        offered = {skill.place for skill in library.offered("cli")}
         rows = [
             (
                 skill.name,
@@ -383,14 +386,14 @@ def _list_skills(args: Args) -> int:
                 "offered" if skill.place in offered else "not offered",
                 skill.document.description,
             )
-            for skill in host.skills.all_skills()
+            for skill in library.all_skills()
             if not skill.flat
         ]
         rows += [(name, "plugin", "by name", skill.description) for name, skill in sorted(host.plugin_skills.items())]
     if args.json:
         return print_json([dict(zip(SKILL_COLUMNS, row, strict=True)) for row in rows])
     if not rows:
-        print(f"No skills. Those of this home go to {host.skills.directory}/NAME/SKILL.md.")
+        print(f"No skills. Those of this home go to {library.directory}/NAME/SKILL.md.")
     print_rows(rows)
     return EXIT_OK
 
@@ -403,10 +406,11 @@ def _list_skills(args: Args) -> int:
     JSON,
 )
 def _show_skill(args: Args) -> int:
+    from hermes_agent.skills import SkillLibrary
     from hermes_agent.skills.feature import SkillView
 
     with loaded_host() as host:
-        shown = json.loads(SkillView(host.skills).view(args.name, args.file, platform="cli"))
+        shown = json.loads(SkillView(host.service(SkillLibrary)).view(args.name, args.file, platform="cli"))
     if not shown["success"]:
         more = shown.get("available_skills") or shown.get("matches") or []
         raise UserError(shown["error"], hint=f"{shown.get('hint', '')} {', '.join(more)}".strip())

@@ -109,13 +109,16 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
 
     from hermes_agent.app.control_operations import FOR_MEMBERS, PluginStatus, make_operations
     from hermes_agent.app.daemon import ReloadSignal, run_daemon
+    from hermes_agent.gateway.scheduled_jobs import SchedulerFactory
     from hermes_agent.host.maintenance import MemoryWatch
     from hermes_agent.logs.setup import end_start
+    from hermes_agent.mcp.servers import McpServers
     from hermes_agent.runtime.loops import new_core_loop
     from hermes_agent.server import read_settings, with_key
     from hermes_agent.server.conversations import IdempotentRequests
     from hermes_agent.service.control_socket import ControlSocket
     from hermes_agent.service.daemon_state import write_note
+    from hermes_agent.workspace.feature import ProcessNotices
 
     settings = read_settings(host.config, host.credentials)
     if settings.enabled:
@@ -141,7 +144,7 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
 
     def ready() -> None:
         end_start()
-        host.mcp.start()
+        host.service(McpServers).start()
 
     async def main() -> None:
         try:
@@ -158,11 +161,11 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
                 beside=[
                     control,
                     gateway,
-                    host.process_notices,
+                    host.service(ProcessNotices),
                     host.delivery,
                     host.upkeep,
                     memory,
-                    host.make_clock(gateway.send_text, gateway.attach),
+                    host.service(SchedulerFactory).make(gateway.send_text, gateway.attach),
                 ],
                 reloads=reloads,
                 once=IdempotentRequests(host.delivery, host.agent.call_transcript),

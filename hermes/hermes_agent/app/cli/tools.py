@@ -23,6 +23,8 @@ from hermes_agent.app.cli.command import (
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
 
 if TYPE_CHECKING:
+    from hermes_agent.host import Host
+    from hermes_agent.mcp.servers import McpServers
     from hermes_agent.mcp.settings import McpServerSettings
 
 
@@ -43,7 +45,7 @@ def _list_tools(args: Args) -> int:
     from hermes_agent.app.plugins.info import tool_rows  # with the plugins
 
     with loaded_host() as host:
-        host.mcp.wait_connected(SERVERS_S)
+        _servers(host).wait_connected(SERVERS_S)
         rows = tool_rows(host.tools, host.toolsets, args.platform)
     if args.json:
         return print_json([row._asdict() for row in rows])
@@ -62,7 +64,7 @@ def _explain_tool(args: Args) -> int:
 
     with loaded_host() as host:
         if args.name.startswith("mcp__"):
-            host.mcp.wait_connected(SERVERS_S)
+            _servers(host).wait_connected(SERVERS_S)
         said = explain_tool(args.name, host.tools, host.toolsets, host.plugins.records, args.platform)
     print(said)
     return EXIT_OK if said.is_available else EXIT_FAILED
@@ -77,7 +79,7 @@ def _explain_tool(args: Args) -> int:
 def _tool_info(args: Args) -> int:
     with loaded_host() as host:
         if args.name.startswith("mcp"):
-            host.mcp.wait_connected(SERVERS_S)
+            _servers(host).wait_connected(SERVERS_S)
         entry = host.tools.get(args.name)
         toolset = None if entry is not None else host.toolsets.get(args.name)
         tools = host.toolsets.resolve(args.name)
@@ -163,6 +165,12 @@ def _transport(one: McpServerSettings) -> str:
     return "stdio" if one.command else "sse" if one.sse else "http"
 
 
+def _servers(host: Host) -> McpServers:
+    from hermes_agent.mcp.servers import McpServers  # with the plugins
+
+    return host.service(McpServers)
+
+
 def _server_state(one: McpServerSettings) -> str:
     return one.problem or ("on" if one.enabled else "off")
 
@@ -172,8 +180,8 @@ def _test_server(args: Args) -> int:
     server = _find_server(args.name)
     with loaded_host() as host:
         started = time.monotonic()
-        host.mcp.wait_connected(server.connect_timeout_s, only=server.name)
-        status = next(one for one in host.mcp.status() if one.name == server.name)
+        _servers(host).wait_connected(server.connect_timeout_s, only=server.name)
+        status = next(one for one in _servers(host).status() if one.name == server.name)
         took_s = time.monotonic() - started
     if status.state != "connected":
         raise UserError(f"{server.name} cannot be used: {status.error or status.state}")

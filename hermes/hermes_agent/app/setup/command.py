@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING
 
@@ -51,6 +50,8 @@ add_setup = setup_command.add
     argument("--no-input", action="store_true", help="ask the user nothing, even at a terminal"),
 )
 def _set_up(args: Args) -> int:
+    import asyncio  # not for `hermes --help`
+
     from hermes_agent.app.setup.questions import Questions
     from hermes_agent.app.setup.steps import Flags, read_key
     from hermes_agent.app.start import start_host

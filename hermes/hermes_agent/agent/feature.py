@@ -1,0 +1,137 @@
+"""The agent of this process with its router of slash commands; `/compress`, `/context`, `/undo`, `/usage`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_agent.agent import session_commands
+from hermes_agent.agent.agent import Agent
+from hermes_agent.agent.command_router import CommandRouter
+from hermes_agent.agent.context_engines import ContextEngines, SelectedEngine
+from hermes_agent.agent.injected_messages import InjectedMessages
+from hermes_agent.agent.session_lifecycle import TitleWriter
+from hermes_agent.agent.settings import AgentSettings, ChooseModel, CompressionSettings
+from hermes_agent.agent.subagents import DelegationSettings, Subagents
+from hermes_agent.agent.system_prompt import SystemPromptBuilder
+from hermes_agent.commands import CommandTable
+from hermes_agent.config import Config
+from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, DEFAULT_ENGINE
+from hermes_agent.contracts.kind import ProviderLookup
+from hermes_agent.contracts.tool import Registrar
+from hermes_agent.hooks import HookBus
+from hermes_agent.hooks.bus import AnswerSpill
+from hermes_agent.mcp.servers import McpServers
+from hermes_agent.memory.manager import MemoryManager
+from hermes_agent.policy.taint import TaintTracker
+from hermes_agent.runtime.bridge import Bridge
+from hermes_agent.sessions import Principals, Transcript, UsageLedger
+from hermes_agent.skills import SkillLibrary
+from hermes_agent.skills.skill_commands import SkillCommands
+from hermes_agent.tools import Dispatcher, ToolRegistry
+from hermes_agent.tools.tool_search import SearchSettings, ToolSearch
+from hermes_agent.tools.toolsets import Toolsets
+
+
+class AgentDeps(NamedTuple):
+    """Services of the agent."""
+
+    agent_settings: AgentSettings
+    answer_spill: AnswerSpill
+    bridge: Bridge
+    choose_model: ChooseModel
+    commands: CommandTable
+    compression_settings: CompressionSettings
+    config: Config
+    dispatcher: Dispatcher
+    get: Callable[[str], Any]
+    home: Path
+    hooks: HookBus
+    injected: InjectedMessages
+    ledger: UsageLedger
+    mcp: McpServers
+    memory: MemoryManager
+    open_transcript: Callable[[], Transcript]
+    people: Principals
+    plugin_sections: Callable[[Mapping[str, str]], str]
+    platform_hint: Callable[[str], str]
+    provenance: TaintTracker
+    providers: ProviderLookup
+    side_answer: Callable[[str, str, int], str]
+    skill_commands: SkillCommands
+    skills: SkillLibrary
+    tools: ToolRegistry
+    toolsets: Toolsets
+    undo_turn: Callable[[str], str]
+    values: Callable[[], dict[str, Any]]
+
+
+class AgentParts(NamedTuple):
+    """Services that the agent provides."""
+
+    agent: Agent
+    slash: CommandRouter
+    subagents: Subagents
+
+
+def register(ctx: Registrar, deps: AgentDeps) -> AgentParts:
+    """Register the session commands and return the agent."""
+    search = ToolSearch(deps.tools, SearchSettings.of(deps.config.get))
+    search.register_tools(ctx)
+    agent = Agent(
+        settings=deps.agent_settings,
+        choose_model=deps.choose_model,
+        tools=deps.tools,
+        dispatcher=deps.dispatcher,
+        hooks=deps.hooks,
+        bridge=deps.bridge,
+        open_transcript=deps.open_transcript,
+        spill=deps.answer_spill,
+        prompt_builder=SystemPromptBuilder(
+            deps.tools,
+            home=deps.home,
+            hint=deps.platform_hint,
+            skills_index=deps.skills.index,
+            plugin_sections=deps.plugin_sections,
+        ),
+        injected=deps.injected,
+        principals=deps.people,
+        context_engines=ContextEngines(
+            home=deps.home,
+            settings=deps.compression_settings,
+            summarise=partial(deps.side_answer, "compression"),
+            choose=partial(select_context_engine, deps.providers, deps.values),
+            before=deps.memory.before_compaction,
+        ),
+        memory=deps.memory,
+        titles=TitleWriter(deps.bridge, deps.side_answer, lambda: bool(deps.get("auxiliary.title_generation.enabled"))),
+        toolsets=deps.toolsets,
+        delegation=DelegationSettings(**deps.config.get("delegation")),
+        search=search,
+        provenance=deps.provenance,
+        discovered=deps.mcp.wait_discovered,
+    )
+    router = CommandRouter(
+        deps.commands,
+        deps.skill_commands,
+        deps.bridge,
+        deps.injected,
+        deps.hooks,
+        cwd=deps.agent_settings.cwd,
+        approval_timeout_s=deps.agent_settings.approval_timeout_s,
+        approvals_off=deps.agent_settings.approvals_off,
+    )
+    session_commands.register(ctx, agent, deps.ledger, deps.undo_turn)
+    return AgentParts(agent, router, agent.subagents)
+
+
+def select_context_engine(lookup: ProviderLookup, values: Callable[[], dict[str, Any]]) -> SelectedEngine:
+    """Return the context engine of the config, or the built-in one with the reason."""
+    engines, config = lookup[CONTEXT_ENGINE.name], values()
+    engine, why = lookup.choose(CONTEXT_ENGINE.name, config)
+    if engine is not None:
+        return SelectedEngine(engine, engines.owner(engine.name) or "")
+    is_builtin = (config.get("context") or {}).get("engine") in (DEFAULT_ENGINE, "", None)
+    return SelectedEngine(notice="" if is_builtin else f"{why}.")

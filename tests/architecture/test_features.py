@@ -1,0 +1,133 @@
+"""One door: built-in features register through `register(ctx, deps)`, and `host` names none of them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+from types import ModuleType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import pytest
+
+import hermes_agent
+from hermes_agent.contracts.tool import Registrar
+from hermes_agent.host import Host
+from hermes_agent.host.features import BuiltinContext, FeatureServices, feature_modules
+
+ROOT = Path(hermes_agent.__file__).parent
+HOST = sorted((ROOT / "host").glob("*.py"))
+NAMED = {name.removeprefix("hermes_agent.").split(".")[0] for name in feature_modules()}
+PARTS = {"agent", "gateway", "plugins", "tools"}
+"""Packages with a feature that the host builds on: it makes the agent's stores, the plugins' manager, the gateway."""
+FEATURES = NAMED - PARTS
+FRONT_ENDS = {
+    "app/control_operations.py",
+    "console/console.py",
+    "console/slash_commands.py",
+    "gateway/chat_commands.py",
+}
+"""Register the commands of one front end, bound to an object of its own."""
+DOORS = {"host/features.py", "plugins/registration.py"}
+"""Registration for built-in features and for plugins."""
+OF_OTHERS = {
+    "agent/context_engines.py",  # tools of the selected context engine, for its plugin
+    "agent/replay.py",  # tools of a recorded session, which are never run
+    "mcp/servers.py",  # tools of MCP servers
+    "memory/manager.py",  # tools of the selected memory provider, for its plugin
+}
+"""Register tools that built-in code does not bring."""
+
+
+def identifiers(path: Path) -> set[str]:
+    """Return every name of a file, with the parts of modules that it imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                found |= {*module.split("."), *(alias.name for alias in names)}
+            case ast.Import(names=names):
+                found |= {part for alias in names for part in alias.name.split(".")}
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                found.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Constant(value=str(text)) if "hermes_agent." in text:
+                found |= set(text.replace("`", " ").replace(".", " ").split())
+    return found
+
+
+@pytest.mark.parametrize("path", HOST, ids=lambda path: path.name)
+def test_the_host_names_no_feature(path: Path) -> None:
+    assert len(FEATURES) == 7
+    assert identifiers(path) & FEATURES == set()
+
+
+def test_every_module_that_is_named_feature_is_in_the_table_once() -> None:
+    there = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts) for path in ROOT.glob("*/feature.py")}
+    assert there <= set(feature_modules())
+    assert len(set(feature_modules())) == len(feature_modules())
+
+
+def registrations(path: Path) -> set[str]:
+    """Return the stores that a file registers something in: `tools.register(…)`, `self._table.register(…)`."""
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+    stores = [ast.unparse(call.value) for call in calls if isinstance(call, ast.Attribute) and call.attr == "register"]
+    words = {"commands", "registry", "table", "tools"}
+    return {store for store in stores if store.split(".")[-1].lstrip("_") in words}
+
+
+def test_tools_and_commands_are_registered_through_the_context() -> None:
+    found = {str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py") if registrations(path)}
+    served = {name for name in found if name.startswith(("compat/", "testing/"))}
+    assert found - served == DOORS | FRONT_ENDS | OF_OTHERS
+
+
+def resolve_hints(module: ModuleType, deps: type) -> dict[str, Any]:
+    """Return the types of the fields of `deps`, also of those that its module imports for type checks alone."""
+    names = dict(vars(module))
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                names.setdefault(alias.asname or alias.name, getattr(importlib.import_module(node.module), alias.name))
+    return get_type_hints(deps, names)
+
+
+def is_of_type(value: Any, hint: Any) -> bool:
+    """Say whether a service has the type of its field."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return any(is_of_type(value, part) for part in get_args(hint))
+    kind = origin or hint
+    if getattr(kind, "_is_protocol", False):
+        return all(hasattr(value, name) for name in kind.__dict__ if not name.startswith("_"))
+    return isinstance(value, kind)
+
+
+def test_each_field_of_a_feature_s_dependencies_gets_a_service_of_its_type(tmp_path: Path) -> None:
+    host = Host.build(tmp_path / "home")
+    checked = 0
+    for name in feature_modules():
+        module = importlib.import_module(name)
+        deps = getattr(module, module.register.__annotations__["deps"])
+        for field, hint in resolve_hints(module, deps).items():
+            service = host._features._find_service(name, field)
+            assert is_of_type(service, hint), f"{name}: {field} is a {type(service).__name__}, expected {hint}"
+            checked += 1
+    assert checked > 60
+    host.bridge.close()
+
+
+def test_a_feature_that_needs_what_no_one_provides_is_named_with_the_service() -> None:
+    class Nothing:
+        """A host without services."""
+
+    with pytest.raises(LookupError, match=r"hermes_agent\.mcp\.servers needs `bridge`"):
+        FeatureServices(Nothing()).load(BuiltinContext.__new__(BuiltinContext))
+
+
+def test_the_context_of_features_has_every_method_that_features_may_call() -> None:
+    methods = [name for name in vars(Registrar) if not name.startswith("_")]
+    assert len(methods) == 5
+    assert [name for name in methods if not callable(getattr(BuiltinContext, name, None))] == []
