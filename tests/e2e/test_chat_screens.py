@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyte
 import pytest
 
 from terminal_screen import PROMPT, TerminalScreen, check_screen
@@ -77,3 +78,49 @@ def test_a_conversation_looks_as_expected(tmp_path: Path, scripted, columns: int
         terminal.type("\x03")
         assert terminal.leave() == 0
     check_screen(f"conversation-{columns}", shown)
+
+
+class CountedScreen(pyte.Screen):
+    """A screen that counts the rows that are written, by their number since the beginning."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        super().__init__(columns, lines)
+        self.scrolled = 0
+        self.rows: set[int] = set()
+
+    def draw(self, data: str) -> None:
+        """Write text in a row."""
+        self.rows.add(self.scrolled + self.cursor.y)
+        super().draw(data)
+
+    def index(self) -> None:
+        """Move down a row, or scroll."""
+        self.scrolled += self.cursor.y == self.lines - 1
+        super().index()
+
+
+def test_an_answer_of_100_kb_rewrites_few_rows_a_frame(tmp_path: Path, scripted) -> None:
+    text = (MARKDOWN + "\n") * (100_000 // len(MARKDOWN)) + "\nThe end of it."
+    fixture = {"match": {"userMessage": "everything"}, "response": {"content": text}, "chunkSize": 200, "latency": 1}
+    with scripted([fixture]) as model:
+        terminal = TerminalScreen(make_home(tmp_path, model), columns=80, rows=40)
+        terminal.wait(PROMPT)
+        terminal.say("everything")
+        terminal.until(lambda: "The end of it." in terminal.raw, "the end of the answer", timeout_s=90)
+        terminal.idle()
+        terminal.type("typed meanwhile")
+        terminal.wait("typed meanwhile")
+        terminal.type("\x03")
+        assert terminal.leave() == 0
+    screen = CountedScreen(80, 40)
+    stream = pyte.Stream(screen)
+    again, written = [], -1
+    for frame in terminal.raw.split("\x1b[?2026l"):
+        screen.rows.clear()
+        stream.feed(frame)
+        again.append(sum(row <= written for row in screen.rows))  # rows that were written before
+        written = max([written, *screen.rows])
+    assert len(again) > 50
+    assert max(again) <= 14  # an unfinished table, the spinner, the input and the status bar
+    assert sorted(again)[len(again) // 2] <= 6
+    assert "\x1b[2J" not in terminal.raw  # nothing is cleared

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hermes_agent.console.menus import Menu, MenuOption
 from hermes_agent.console.screen import Screen
-from hermes_agent.console.styled import Line, Piece, line, printable, wrap
+from hermes_agent.console.styled import Line, Piece, fit, line, printable, wrap
 from hermes_agent.console.transcript_view import TranscriptView
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.policy import Choice, Refusal
@@ -40,7 +40,7 @@ class MenuApprover:
         finally:
             self._view.waits_for = ""
         value = "deny" if chosen is None else chosen.value
-        subject = " ".join(printable(request.detail).split())[:60]
+        subject = fit(printable(request.detail).partition("\n")[0], 60)
         if value == "reason":
             reason = chosen.text.strip() if chosen is not None else ""
             self._view.note(f"denied: {subject}" + (f" ({reason})" if reason else ""), "dim")

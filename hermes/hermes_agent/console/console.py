@@ -237,7 +237,8 @@ class Console:
             return await self.run_turn(text)
         if not text.strip():
             return EXIT_OK
-        self.view.user_message(text)
+        if not self.screen.echoes_input:
+            self.view.user_message(text)
         if is_leaving(text):
             self.leave()
             return EXIT_OK

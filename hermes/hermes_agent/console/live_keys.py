@@ -11,6 +11,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition, emacs_mode, has_focus, is_searching, vi_insert_mode, vi_navigation_mode
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import stop_search
 
@@ -47,6 +48,10 @@ class InputKeys:
 
     def __init__(self, screen: KeyedScreen) -> None:
         self._screen = screen
+        self._has_asked = False
+        """Whether Tab was pressed before the completions were known."""
+        screen.buffer.on_completions_changed += self._on_completions
+        screen.buffer.on_text_changed += self._on_text
 
     def bind(self, keys: KeyBindings) -> None:
         """Bind the keys."""
@@ -85,6 +90,7 @@ class InputKeys:
             if not buffer.text.startswith("/"):
                 buffer.insert_text(" ")
                 return
+        event.app.vi_state.input_mode = InputMode.INSERT
         buffer.validate_and_handle()
 
     def _new_line(self, event: KeyPressEvent) -> None:
@@ -96,11 +102,26 @@ class InputKeys:
             return
         buffer = event.current_buffer
         if buffer.complete_state is None:
-            buffer.start_completion(insert_common_part=True)
-        elif len(buffer.complete_state.completions) == 1:
+            self._has_asked = True
+            buffer.start_completion()
+        else:
+            self._insert_completion(buffer)
+
+    def _insert_completion(self, buffer: Buffer) -> None:
+        if buffer.complete_state is None:
+            return
+        if len(buffer.complete_state.completions) == 1:
             buffer.apply_completion(buffer.complete_state.completions[0])
         else:
             buffer.complete_next()
+
+    def _on_completions(self, buffer: Buffer) -> None:
+        if self._has_asked and buffer.complete_state is not None and buffer.complete_state.completions:
+            self._has_asked = False
+            self._insert_completion(buffer)
+
+    def _on_text(self, buffer: Buffer) -> None:
+        self._has_asked = False
 
     def _complete_backwards(self, event: KeyPressEvent) -> None:
         event.current_buffer.complete_previous()

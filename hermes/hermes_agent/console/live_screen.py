@@ -22,6 +22,7 @@ from prompt_toolkit.filters import Condition, has_completions, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, merge_key_bindings
 from prompt_toolkit.key_binding.bindings.open_in_editor import load_open_in_editor_bindings
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -60,6 +61,7 @@ class LiveScreen:
     """
 
     is_live = True
+    echoes_input = False
 
     def __init__(
         self,
@@ -205,6 +207,7 @@ class LiveScreen:
     def set_editing_mode(self, name: str) -> None:
         """Use the keys of `emacs` or `vi` from now on."""
         self._app.editing_mode = EditingMode.VI if name == "vi" else EditingMode.EMACS
+        self._app.vi_state.input_mode = InputMode.INSERT  # a search leaves another one behind
 
     def set_queue(self, texts: Sequence[str]) -> None:
         """Show the messages that wait."""

@@ -62,8 +62,9 @@ class BlockSplitter:
         *complete, self._partial = (self._partial + text).split("\n")
         for line in complete:
             yield from self._add(line.rstrip("\r"))
-        while not self._fence and len(self._partial) > MAX_REST_CHARS:
-            cut = self._partial.rfind(" ", 0, MAX_REST_CHARS) + 1 or MAX_REST_CHARS
+        while not self._fence and self._size + len(self._partial) > MAX_REST_CHARS:
+            room = max(MAX_REST_CHARS - self._size, 1)
+            cut = self._partial.rfind(" ", 0, room) + 1 or room
             line, self._partial = self._partial[:cut], self._partial[cut:]
             yield from self._add(line)
 

@@ -50,6 +50,8 @@ class Screen(Protocol):
     theme: Theme
     is_live: bool
     """Whether it redraws; otherwise it only appends."""
+    echoes_input: bool
+    """Whether what the user types stays on it."""
 
     @property
     def width(self) -> int:
@@ -125,7 +127,7 @@ class PlainScreen:
     def __init__(self, out: TextIO, theme: Theme, *, reads: bool) -> None:
         self.theme = theme
         self._out = out
-        self._reads = reads and sys.stdin.isatty()
+        self._reads = self.echoes_input = reads and sys.stdin.isatty()
         self._handler: InputHandler | None = None
         self._answer: asyncio.Future[str | None] | None = None
         self._stopped = asyncio.Event()
@@ -259,7 +261,6 @@ class PlainScreen:
         *lines, self._half = self._half.split("\n")
         for each in lines:
             self._take(each)
-        self._show_prompt()
 
     def _take(self, text: str) -> None:
         if self._answer is not None and not self._answer.done():
@@ -296,10 +297,9 @@ def pick_screen(
         screen_reader: whether the user asked for lines that are only appended.
         make_live: makes the live screen, where the terminal can redraw.
     """
-    has_colour = not os.environ.get("NO_COLOR")
-    theme = Theme(theme_name, has_colour=has_colour)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     can_redraw = os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
+    theme = Theme(theme_name, has_colour=can_redraw and not os.environ.get("NO_COLOR"))
     if reads and is_terminal and can_redraw and not screen_reader:
         return make_live(theme)
     return PlainScreen(sys.stdout, theme, reads=reads)
