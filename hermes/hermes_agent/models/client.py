@@ -24,6 +24,7 @@ from hermes_agent.models import errors
 from hermes_agent.models.api_modes import load_wire_protocol
 from hermes_agent.models.http_transport import HttpResponse, HttpTimeouts, HttpTransport, TransportError, load_http
 from hermes_agent.models.model_catalog import ModelCatalog
+from hermes_agent.models.openai_types import ListedModel, ModelList, field_names
 from hermes_agent.models.providers import ModelEndpoint
 from hermes_agent.models.request_body import PreparedRequest, Signer, has_hooks, prepare_request
 from hermes_agent.models.wire_protocol import (
@@ -49,6 +50,9 @@ _THINKING = re.compile(r"reasoning|thinking|effort", re.IGNORECASE)
 HOOKS_LIMIT_S = 10.0
 """Longest wait for the hooks of a profile."""
 
+
+LISTED = field_names(ListedModel)
+LIST = field_names(ModelList)
 
 RunHooks = Callable[..., Awaitable[Any]]
 """Runs a function in a worker thread (`Bridge.run`)."""
@@ -225,8 +229,8 @@ class HttpModelClient:
         if reply.status >= 400:
             said = parse_error_reply(value, status=reply.status, retry_after_s=reply.retry_after_s)
             raise errors.error_from_reply(self._endpoint, wanted, said)
-        entries = value.get("data") if isinstance(value, dict) else value
-        ids = [e.get("id") for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+        entries: Any = value.get(LIST.data) if isinstance(value, dict) else value
+        ids = [e.get(LISTED.id) for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
         if not ids or not isinstance(ids[0], str):
             hint = "Name one with `hermes config set model.default NAME`."
             raise errors.rejected_request(self._endpoint, wanted, "lists no model", hint=hint)

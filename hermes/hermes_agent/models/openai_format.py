@@ -1,4 +1,4 @@
-"""Requests and answers in the form that plugins know: the keywords of a chat-completions call, and its response."""
+"""Model requests and answers in the form of plugins: keywords and response of a chat-completions call of the SDK."""
 
 from __future__ import annotations
 
@@ -10,18 +10,39 @@ from typing import Any
 
 from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest
 from hermes_agent.core.messages import Message, Usage, new_id
+from hermes_agent.models.openai_types import (
+    ChatCompletion,
+    ChatCompletionMessage,
+    ChatCompletionMessageFunctionToolCall,
+    Choice,
+    CompletionUsage,
+    Function,
+    JsonObject,
+    PromptTokensDetails,
+    ResponseUsage,
+    field_names,
+)
+
+COMPLETION = field_names(ChatCompletion)
+CHOICE = field_names(Choice)
+MESSAGE = field_names(ChatCompletionMessage)
+CALL = field_names(ChatCompletionMessageFunctionToolCall)
+FUNCTION = field_names(Function)
+USAGE = field_names(CompletionUsage)
+DETAILS = field_names(PromptTokensDetails)
+RESPONSES_USAGE = field_names(ResponseUsage)
 
 logger = logging.getLogger(__name__)
 
 _OWN = ("model", "messages", "tools", "max_tokens", "temperature", "extra_body")
 _UNUSED = ("stream", "stream_options", "timeout", "extra_headers", "extra_query")
-"""What such a call may have beside its body; here it belongs to who sends."""
+"""Keywords of such a call that are not part of its body; the client of the agent decides on them."""
 
 
 def to_keywords(request: ModelRequest) -> dict[str, Any]:
     """Return the request as `model`, `messages` and, where they are set, `tools`, `max_tokens`, `temperature`, ….
 
-    The values are fresh down to the messages; what is inside a message's parts is the request's own.
+    The values are copies down to the messages; the parts of a message are shared with the request.
     """
     keywords: dict[str, Any] = {"model": request.model, "messages": [m.to_dict() for m in request.messages]}
     if request.tools:
@@ -34,13 +55,13 @@ def to_keywords(request: ModelRequest) -> dict[str, Any]:
 
 
 def from_keywords(keywords: dict[str, Any], base: ModelRequest) -> ModelRequest:
-    """Read the keywords that somebody changed.
+    """Return the request of keywords that a plugin may have changed.
 
     Args:
-        base: what they were made of; the messages that are the same are taken from it.
+        base: the request that the keywords were made from; unchanged messages are taken from it.
 
     Raises:
-        ValueError: they make no request.
+        ValueError: they are no request.
     """
     messages = keywords.get("messages")
     if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
@@ -53,7 +74,7 @@ def from_keywords(keywords: dict[str, Any], base: ModelRequest) -> ModelRequest:
         raise ValueError(f"`model` is {model!r}: expected a name")
     unused = [name for name in _UNUSED if name in keywords]
     if unused:
-        logger.debug("keywords of a request that are not used here: %s", ", ".join(unused))
+        logger.debug("keywords of a model request ignored: %s", ", ".join(unused))
     extra = {k: v for k, v in keywords.items() if k not in _OWN and k not in _UNUSED}
     body = keywords.get("extra_body")
     return replace(
@@ -68,13 +89,13 @@ def from_keywords(keywords: dict[str, Any], base: ModelRequest) -> ModelRequest:
 
 
 def from_dicts(given: Sequence[dict[str, Any]], known: Sequence[Message]) -> list[Message]:
-    """Read messages that somebody may have changed.
+    """Return messages that a plugin may have changed.
 
     Args:
-        known: what they were made of; one that is as it was keeps what its dict form leaves out.
+        known: the messages that they were made from; an unchanged one keeps what its dict form leaves out.
 
     Raises:
-        ValueError: one is no message.
+        ValueError: an entry is no message.
     """
     return [
         known[at] if at < len(known) and known[at].to_dict() == value else Message.from_dict(value)
@@ -83,7 +104,7 @@ def from_dicts(given: Sequence[dict[str, Any]], known: Sequence[Message]) -> lis
 
 
 class Response(dict[str, Any]):
-    """A completion: a dict whose keys are attributes too, all the way down, as the SDK's objects have them."""
+    """A completion: a dict whose keys are attributes, too, as in the objects of the SDK."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -95,7 +116,7 @@ class Response(dict[str, Any]):
         self[name] = value
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
-        """Return plain dicts and lists; the options of the SDK's method are accepted and not used."""
+        """Return plain dicts and lists; the options of the SDK's method are accepted and ignored."""
         plain = _plain(self)
         assert isinstance(plain, dict)
         return plain
@@ -106,94 +127,97 @@ class Response(dict[str, Any]):
 def to_response(answer: ModelAnswer) -> Response:
     """Return the answer as a chat-completions response."""
     message, usage = answer.message, answer.usage
-    calls = [
-        {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
-        for c in message.tool_calls
+    calls: Any = [
+        ChatCompletionMessageFunctionToolCall(
+            id=call.id, type="function", function=Function(name=call.name, arguments=call.arguments)
+        )
+        for call in message.tool_calls
     ]
-    value = {
-        "id": new_id("chatcmpl"),
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": answer.model,
-        "choices": [
-            {
-                "index": 0,
-                "message": {
-                    "role": "assistant",
-                    "content": message.text or None,
-                    "refusal": None,
-                    "tool_calls": calls or None,
-                },
-                "finish_reason": answer.finish_reason,
-            }
-        ],
-        "usage": {
-            "prompt_tokens": usage.input_tokens,
-            "completion_tokens": usage.output_tokens,
-            "total_tokens": usage.total_tokens,
-            "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        },
-    }
+    reason: Any = answer.finish_reason  # a provider may have words of its own
+    said = ChatCompletionMessage(role="assistant", content=message.text or None, refusal=None, tool_calls=calls or None)
+    value = ChatCompletion(
+        id=new_id("chatcmpl"),
+        object="chat.completion",
+        created=int(time.time()),
+        model=answer.model,
+        choices=[Choice(index=0, message=said, finish_reason=reason)],
+        usage=write_usage(usage),
+    )
     response = _with_attributes(value)
     assert isinstance(response, Response)
     return response
 
 
+def write_usage(usage: Usage) -> CompletionUsage:
+    """Return the `usage` of a completion."""
+    return CompletionUsage(
+        prompt_tokens=usage.input_tokens,
+        completion_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        prompt_tokens_details=PromptTokensDetails(cached_tokens=usage.cached_tokens),
+    )
+
+
 def parse_answer(value: Any, model: str) -> ModelAnswer:
-    """Read a response: a mapping or an object in the shape of a completion, or just the text of an answer.
+    """Return the answer in a response: a mapping or object in the form of a completion, or only its text.
 
     Args:
-        model: who is said to have answered when the response does not say it.
+        model: the model that answered, if the response names none.
 
     Raises:
-        ValueError: it is neither, or has neither text nor a tool call.
+        ValueError: it has another form, or neither text nor a tool call.
     """
     if isinstance(value, str):
         value = {"choices": [{"message": {"content": value}}]}
     completion = _plain(value)
-    choices = completion.get("choices") if isinstance(completion, dict) else None
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    said = choice.get("message")
-    if not isinstance(completion, dict) or not isinstance(said, dict):
+    choices = completion.get(COMPLETION.choices) if isinstance(completion, dict) else None
+    choice: JsonObject = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    given = choice.get(CHOICE.message)
+    if not isinstance(completion, dict) or not isinstance(given, dict):
         raise ValueError(f"{type(value).__name__} has no choices[0].message")
-    message = Message.from_dict({"role": "assistant", "content": said.get("content"), "tool_calls": _calls(said)})
+    content = given.get(MESSAGE.content)
+    message = Message.from_dict({"role": "assistant", "content": content, "tool_calls": _calls(given)})
     if not message.text and not message.tool_calls:
         raise ValueError("it has neither text nor a tool call")
-    reason = choice.get("finish_reason") or ("tool_calls" if message.tool_calls else "stop")
+    reason = choice.get(CHOICE.finish_reason) or ("tool_calls" if message.tool_calls else "stop")
     return ModelAnswer(
-        message, str(reason), parse_usage(completion.get("usage")), str(completion.get("model") or model)
+        message,
+        str(reason),
+        parse_usage(completion.get(COMPLETION.usage)),
+        str(completion.get(COMPLETION.model) or model),
     )
 
 
-def _calls(said: dict[str, Any]) -> list[dict[str, Any]]:
-    calls = said.get("tool_calls")
+def _calls(message: JsonObject) -> list[JsonObject]:
+    calls = message.get(MESSAGE.tool_calls)
     if not isinstance(calls, list):
         return []
     for call in calls:
-        function = call.get("function") if isinstance(call, dict) else None
-        if not isinstance(function, dict) or not function.get("name"):
+        function = call.get(CALL.function) if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not function.get(FUNCTION.name):
             raise ValueError("a tool call has no name")
-        call["id"] = call.get("id") or new_id("call")
+        call[CALL.id] = call.get(CALL.id) or new_id("call")
     return calls
 
 
 def parse_usage(value: Any) -> Usage:
-    """Return the tokens that the `usage` of an answer has, in the words of any wire; zeros for what it does not say."""
-    value = value if isinstance(value, dict) else {}
-    details = value.get("prompt_tokens_details") or value.get("input_tokens_details")
-    details = details if isinstance(details, dict) else {}
-    # the last is DeepSeek's
-    read = _count(
-        details.get("cached_tokens"), value.get("cache_read_input_tokens"), value.get("prompt_cache_hit_tokens")
+    """Return the tokens in the `usage` of an answer, in any wire protocol; zeros for what it leaves out."""
+    usage: JsonObject = value if isinstance(value, dict) else {}
+    nested = usage.get(USAGE.prompt_tokens_details) or usage.get(RESPONSES_USAGE.input_tokens_details)
+    details: JsonObject = nested if isinstance(nested, dict) else {}
+    # the second is Anthropic's, the third DeepSeek's
+    cached = _count(
+        details.get(DETAILS.cached_tokens), usage.get("cache_read_input_tokens"), usage.get("prompt_cache_hit_tokens")
     )
-    asked = _count(value.get("prompt_tokens"), value.get("input_tokens"))
-    if "prompt_tokens" not in value and not details:  # Anthropic counts what was cached apart
-        asked += read + _count(value.get("cache_creation_input_tokens"))
-    return Usage(asked, _count(value.get("completion_tokens"), value.get("output_tokens")), read, value)
+    sent = _count(usage.get(USAGE.prompt_tokens), usage.get(RESPONSES_USAGE.input_tokens))
+    if USAGE.prompt_tokens not in usage and not details:  # Anthropic does not count cached tokens in
+        sent += cached + _count(usage.get("cache_creation_input_tokens"))
+    received = _count(usage.get(USAGE.completion_tokens), usage.get(RESPONSES_USAGE.output_tokens))
+    return Usage(sent, received, cached, usage)
 
 
 def _count(*values: Any) -> int:
-    """Return the first that is a count of tokens."""
+    """Return the first value that is a number of tokens."""
     return next((value for value in values if isinstance(value, int) and value > 0), 0)
 
 
@@ -204,7 +228,7 @@ def _with_attributes(value: Any) -> Any:
 
 
 def _plain(value: Any, depth: int = 12) -> Any:
-    """Return dicts and lists in place of the objects that stand for them."""
+    """Return dicts and lists for the objects of the SDK."""
     if depth == 0 or value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):

@@ -56,8 +56,8 @@ def join_mapping(body: Mapping[str, Any]) -> bytes:
     return b"".join([b"{", *parts[1:], b"}"])  # at once: a long conversation's text is copied as seldom as can be
 
 
-def join_list(texts: Iterable[bytes]) -> JsonBytes:
-    """Return the JSON of a list of what is encoded."""
+def join_list(texts: Iterable[bytes]) -> Any:
+    """Return the `JsonBytes` of a list of encoded values; `Any`, since it stands for the list."""
     parts: list[bytes] = []
     for text in texts:
         parts += (b",", text)
@@ -118,8 +118,8 @@ def _encode_run(some: Sequence[Message], key: EncodingKey, make: Callable[[Messa
 
 def encode_tools(
     tools: Sequence[Mapping[str, Any]], key: EncodingKey, make: Callable[[Sequence[Mapping[str, Any]]], Any] = list
-) -> JsonBytes:
-    """Return the tools' JSON. `make`: returns them as the wire has them."""
+) -> Any:
+    """Return the `JsonBytes` of the tools; `make` returns them in the form of the protocol."""
     if not isinstance(tools, ToolDefinitions):
         return JsonBytes(encode_json(make(tools)))
     if tools.encoded is None or tools.encoded[0] is not key:

@@ -17,9 +17,27 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from hermes_agent.contracts.model_client import NO_OPTIONS, RequestOptions
-from hermes_agent.core.messages import Content, Message, ToolCall, TurnFinished, Usage, new_id, text_content
+from hermes_agent.core.messages import Content, FinishReason, Message, ToolCall, TurnFinished, new_id, text_content
+from hermes_agent.models.openai_format import write_usage
+from hermes_agent.models.openai_types import (
+    ChatCompletion,
+    ChatCompletionChunk,
+    ChatCompletionMessage,
+    ChatCompletionMessageFunctionToolCall,
+    Choice,
+    ChoiceDelta,
+    ChunkChoice,
+    Function,
+    JsonObject,
+    as_dict,
+    field_names,
+)
 from hermes_agent.server.http_types import HttpError, json_bytes
 from hermes_agent.server.request_fields import CHAT, bad_request, check_fields, kind_of, options_of, unsupported_field
+
+MESSAGE = field_names(ChatCompletionMessage)
+CALL = field_names(ChatCompletionMessageFunctionToolCall)
+FUNCTION = field_names(Function)
 
 USER_PARTS = ("text", "image_url", "input_audio", "file")
 """Kinds of parts that a user message may have; each has its value under the key of that name."""
@@ -61,26 +79,26 @@ def read_messages(given: Any) -> tuple[str, list[Message]]:
     return "\n\n".join(text for text in instructions if text.strip()), messages
 
 
-def _assistant(value: dict[str, Any], at: str) -> Message:
-    calls = value.get("tool_calls")
+def _assistant(value: JsonObject, at: str) -> Message:
+    calls = value.get(MESSAGE.tool_calls)
     if calls is not None and not isinstance(calls, list):
         raise bad_request(f"{at}.tool_calls: expected a list", f"{at}.tool_calls")
     read = tuple(_call(call, f"{at}.tool_calls[{i}]") for i, call in enumerate(calls or ()))
     if len({call.id for call in read}) != len(read):
         raise bad_request(f"{at}.tool_calls: two calls have one id", f"{at}.tool_calls")
-    content = value.get("content")
+    content = value.get(MESSAGE.content)
     text = "" if content is None else text_content(_content(content, at, ("text", "refusal")))
     return Message("assistant", text, read)
 
 
 def _call(value: Any, at: str) -> ToolCall:
-    function = value.get("function") if isinstance(value, dict) else None
+    function: Any = value.get(CALL.function) if isinstance(value, dict) else None
     if not isinstance(function, dict):
         raise bad_request(f"{at}: expected a call of a function", at)
     return ToolCall(
-        _word(value.get("id"), f"{at}.id"),
-        _word(function.get("name"), f"{at}.function.name"),
-        _word(function.get("arguments", ""), f"{at}.function.arguments", may_be_empty=True),
+        _word(value.get(CALL.id), f"{at}.id"),
+        _word(function.get(FUNCTION.name), f"{at}.function.name"),
+        _word(function.get(FUNCTION.arguments, ""), f"{at}.function.arguments", may_be_empty=True),
     )
 
 
@@ -325,21 +343,25 @@ class ChatCompletionFormat:
 
     def __init__(self, model: str, *, include_usage: bool) -> None:
         self._include_usage = include_usage
-        self._head = {
-            "id": new_id("chatcmpl"),
-            "object": "chat.completion.chunk",
-            "created": int(time.time()),
-            "model": model,
-        }
+        self._id, self._created, self._model = new_id("chatcmpl"), int(time.time()), model
         # All but the text is the same in every chunk of text: it is written once.
-        before, after = self._chunk({"content": "\0"}, None).split(b'"\\u0000"')
+        before, after = self._chunk(ChoiceDelta(content="\0"), None).split(b'"\\u0000"')
         self._before, self._after = before, after
 
     def full_body(self, end: TurnFinished) -> dict[str, Any]:
         """Return the object of an answer that is not streamed."""
-        message = {"role": "assistant", "content": end.text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": end.reply_finish_reason}
-        return {**self._head, "object": "chat.completion", "choices": [choice], "usage": _usage(end.usage)}
+        message = ChatCompletionMessage(role="assistant", content=end.text, refusal=None)
+        choice = Choice(index=0, message=message, logprobs=None, finish_reason=end.reply_finish_reason)
+        return as_dict(
+            ChatCompletion(
+                id=self._id,
+                object="chat.completion",
+                created=self._created,
+                model=self._model,
+                choices=[choice],
+                usage=write_usage(end.usage),
+            )
+        )
 
     def error_chunk(self, body: dict[str, Any]) -> bytes:
         """Return the event that ends a stream which cannot be finished; clients raise it."""
@@ -347,7 +369,7 @@ class ChatCompletionFormat:
 
     def first_chunk(self) -> bytes:
         """The chunk that says whose message begins."""
-        return self._chunk({"role": "assistant", "content": "", "refusal": None}, None)
+        return self._chunk(ChoiceDelta(role="assistant", content="", refusal=None), None)
 
     def text_chunk(self, text: str) -> bytes:
         """A piece of the answer."""
@@ -355,24 +377,22 @@ class ChatCompletionFormat:
 
     def last_chunk(self, end: TurnFinished) -> bytes:
         """What ends a stream: the finish reason, the usage if it was asked for, and `[DONE]`."""
-        out = self._chunk({}, end.reply_finish_reason)
+        out = self._chunk(ChoiceDelta(), end.reply_finish_reason)
         if self._include_usage:
-            out += self._event({**self._head, "choices": [], "usage": _usage(end.usage)})
+            out += self._event([], {"usage": write_usage(end.usage)})
         return out + DONE
 
-    def _chunk(self, delta: dict[str, Any], finish: str | None) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        usage = {"usage": None} if self._include_usage else {}
-        return self._event({**self._head, "choices": [choice], **usage})
+    def _chunk(self, delta: ChoiceDelta, finish: FinishReason | None) -> bytes:
+        choice = ChunkChoice(index=0, delta=delta, logprobs=None, finish_reason=finish)
+        return self._event([choice], {"usage": None} if self._include_usage else {})
 
-    def _event(self, value: dict[str, Any]) -> bytes:
-        return b"data: " + json_bytes(value) + b"\n\n"
-
-
-def _usage(usage: Usage) -> dict[str, Any]:
-    return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-    }
+    def _event(self, choices: list[ChunkChoice], usage: dict[str, Any]) -> bytes:
+        chunk = ChatCompletionChunk(
+            id=self._id,
+            object="chat.completion.chunk",
+            created=self._created,
+            model=self._model,
+            choices=choices,
+            **usage,
+        )
+        return b"data: " + json_bytes(chunk) + b"\n\n"

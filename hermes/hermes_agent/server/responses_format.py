@@ -12,10 +12,31 @@ import secrets
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from hermes_agent.contracts.model_client import RequestOptions
 from hermes_agent.core.messages import TurnFinished, Usage, new_id
+from hermes_agent.models.openai_types import (
+    IncompleteDetails,
+    InputTokensDetails,
+    OutputTokensDetails,
+    Response,
+    ResponseCompletedEvent,
+    ResponseContentPartAddedEvent,
+    ResponseContentPartDoneEvent,
+    ResponseCreatedEvent,
+    ResponseErrorEvent,
+    ResponseIncompleteEvent,
+    ResponseInProgressEvent,
+    ResponseOutputItemAddedEvent,
+    ResponseOutputItemDoneEvent,
+    ResponseOutputMessage,
+    ResponseOutputText,
+    ResponseTextDeltaEvent,
+    ResponseTextDoneEvent,
+    ResponseUsage,
+    as_dict,
+)
 from hermes_agent.server.chat_format import ChatRequest, check_session_id, parse_body, read_chat_values
 from hermes_agent.server.http_types import HttpError, json_bytes
 from hermes_agent.server.request_fields import (
@@ -170,7 +191,10 @@ def _part(part: Any, at: str) -> Any:
     return part
 
 
-_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_INCOMPLETE: Mapping[str, Literal["max_output_tokens", "content_filter"]] = {
+    "length": "max_output_tokens",
+    "content_filter": "content_filter",
+}
 FIRST_EVENTS = 4
 """What `first` writes; later ones are numbered from here, whichever is made first."""
 
@@ -184,7 +208,7 @@ class ResponsesFormat:
     """
 
     def __init__(self, model: str, session_id: str | None, said: Mapping[str, Any]) -> None:
-        self._head = {
+        self._head: dict[str, Any] = {
             "id": response_id(session_id),
             "object": "response",
             "created_at": int(time.time()),
@@ -202,74 +226,136 @@ class ResponsesFormat:
             **said,
         }
         self._item = new_id("msg")
-        self._place = {"item_id": self._item, "output_index": 0, "content_index": 0}
         self._streamed_text = ""
         self._count = FIRST_EVENTS
 
     def full_body(self, end: TurnFinished) -> dict[str, Any]:
         """Return the object of an answer that came to its end."""
+        return as_dict(self._response(end))
+
+    def _response(self, end: TurnFinished) -> Response:
         why = _INCOMPLETE.get(end.reply_finish_reason)
-        status = "completed" if why is None else "incomplete"
-        details = {} if why is None else {"incomplete_details": {"reason": why}}
-        output = [self._message(status, [_text(end.text)])]
-        return {**self._head, **details, "status": status, "output": output, "usage": _usage(end.usage)}
+        status = self._status(end)
+        details = {} if why is None else {"incomplete_details": IncompleteDetails(reason=why)}
+        output: list[Any] = [self._message(status, [_text(end.text)])]
+        return Response(**{**self._head, **details}, status=status, output=output, usage=_usage(end.usage))
+
+    def _status(self, end: TurnFinished) -> Literal["completed", "incomplete"]:
+        return "incomplete" if end.reply_finish_reason in _INCOMPLETE else "completed"
 
     def first_chunk(self) -> bytes:
         """The events with which an answer begins."""
-        begun = {**self._head, "status": "in_progress", "output": [], "usage": None}
-        events: tuple[tuple[str, dict[str, Any]], ...] = (
-            ("response.created", {"response": begun}),
-            ("response.in_progress", {"response": begun}),
-            ("response.output_item.added", {"output_index": 0, "item": self._message("in_progress", [])}),
-            ("response.content_part.added", {**self._place, "part": _text("")}),
+        begun = Response(**self._head, status="in_progress", output=[], usage=None)
+        item = self._message("in_progress", [])
+        return b"".join(
+            (
+                _event(ResponseCreatedEvent(type="response.created", sequence_number=0, response=begun)),
+                _event(ResponseInProgressEvent(type="response.in_progress", sequence_number=1, response=begun)),
+                _event(
+                    ResponseOutputItemAddedEvent(
+                        type="response.output_item.added", sequence_number=2, output_index=0, item=item
+                    )
+                ),
+                _event(
+                    ResponseContentPartAddedEvent(
+                        type="response.content_part.added",
+                        sequence_number=3,
+                        item_id=self._item,
+                        output_index=0,
+                        content_index=0,
+                        part=_text(""),
+                    )
+                ),
+            )
         )
-        return b"".join(_event(number, kind, fields) for number, (kind, fields) in enumerate(events))
 
     def text_chunk(self, text: str) -> bytes:
         """A piece of the answer."""
         self._streamed_text += text
-        return self._event("response.output_text.delta", **self._place, delta=text, logprobs=[])
+        return _event(
+            ResponseTextDeltaEvent(
+                type="response.output_text.delta",
+                sequence_number=self._next_number(),
+                item_id=self._item,
+                output_index=0,
+                content_index=0,
+                delta=text,
+                logprobs=[],
+            )
+        )
 
     def last_chunk(self, end: TurnFinished) -> bytes:
         """What ends a stream."""
-        whole, said = self.full_body(end), self._streamed_text
-        item = self._message(whole["status"], [_text(said)])
-        return b"".join(
-            (
-                self._event("response.output_text.done", **self._place, text=said, logprobs=[]),
-                self._event("response.content_part.done", **self._place, part=_text(said)),
-                self._event("response.output_item.done", output_index=0, item=item),
-                self._event(f"response.{whole['status']}", response=whole),
-            )
+        response, text, status = self._response(end), self._streamed_text, self._status(end)
+        done = ResponseTextDoneEvent(
+            type="response.output_text.done",
+            sequence_number=self._next_number(),
+            item_id=self._item,
+            output_index=0,
+            content_index=0,
+            text=text,
+            logprobs=[],
         )
+        part_done = ResponseContentPartDoneEvent(
+            type="response.content_part.done",
+            sequence_number=self._next_number(),
+            item_id=self._item,
+            output_index=0,
+            content_index=0,
+            part=_text(text),
+        )
+        item_done = ResponseOutputItemDoneEvent(
+            type="response.output_item.done",
+            sequence_number=self._next_number(),
+            output_index=0,
+            item=self._message(status, [_text(text)]),
+        )
+        number = self._next_number()
+        ended: object
+        if status == "completed":
+            ended = ResponseCompletedEvent(type="response.completed", sequence_number=number, response=response)
+        else:
+            ended = ResponseIncompleteEvent(type="response.incomplete", sequence_number=number, response=response)
+        return b"".join(map(_event, (done, part_done, item_done, ended)))
 
     def error_chunk(self, body: dict[str, Any]) -> bytes:
         """The event that ends a stream which cannot be finished; clients raise it."""
         found = body["error"]
-        return self._event("error", code=found["code"], message=found["message"], param=found["param"])
+        return _event(
+            ResponseErrorEvent(
+                type="error",
+                sequence_number=self._next_number(),
+                code=found["code"],
+                message=found["message"],
+                param=found["param"],
+            )
+        )
 
-    def _message(self, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
-        return {"id": self._item, "type": "message", "status": status, "role": "assistant", "content": content}
+    def _message(
+        self, status: Literal["in_progress", "completed", "incomplete"], content: list[Any]
+    ) -> ResponseOutputMessage:
+        return ResponseOutputMessage(id=self._item, type="message", status=status, role="assistant", content=content)
 
-    def _event(self, kind: str, **fields: Any) -> bytes:
+    def _next_number(self) -> int:
         self._count += 1
-        return _event(self._count - 1, kind, fields)
+        return self._count - 1
 
 
-def _event(number: int, kind: str, fields: dict[str, Any]) -> bytes:
-    data = json_bytes({"type": kind, "sequence_number": number, **fields})
-    return b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n"
+def _event(event: object) -> bytes:
+    kind: str = as_dict(event)["type"]
+    return b"event: " + kind.encode() + b"\ndata: " + json_bytes(event) + b"\n\n"
 
 
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+def _text(text: str) -> ResponseOutputText:
+    return ResponseOutputText(type="output_text", text=text, annotations=[], logprobs=[])
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
-    return {
-        "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage.total_tokens,
-    }
+def _usage(usage: Usage) -> ResponseUsage:
+    return ResponseUsage(
+        input_tokens=usage.input_tokens,
+        # `cache_write_tokens` is left out: providers count them differently, or not at all
+        input_tokens_details=InputTokensDetails(cached_tokens=usage.cached_tokens),  # type: ignore[call-arg]
+        output_tokens=usage.output_tokens,
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
+        total_tokens=usage.total_tokens,
+    )
