@@ -1,6 +1,3 @@
-"""What the agent hands on, keeps track of and asks: `delegate_task`, `execute_code`, `todo`, `clarify`.
-
-The web: `web_search` and `web_extract`, over the providers that plugins register, or a reader of our own.
-"""
+"""Tools without a subsystem of their own, from `delegate_task` to `web_extract`."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The tool `delegate_task`: hand one task, or several at once, to sub-agents. Contract: §4.12 (parameters), §3.6.
+"""The tool `delegate_task`: subagents work on one task, or on several in parallel.
 
-Who runs them is the agent above this package (`SubagentRunner`).
+The agent, above this package, runs them (`SubagentRunner`). Source: plugin contract §3.6, §4.12 (parameters).
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ SCHEMA = tool_schema(
 
 
 class DelegatedTask(NamedTuple):
-    """One task."""
+    """One task for a subagent."""
 
     goal: str
     context: str = ""
     role: str = "leaf"
     toolsets: tuple[str, ...] = ()
-    """Only tools of these; empty: all that the caller has."""
+    """Toolsets that it may use; empty for all of the caller."""
 
 
 class SubagentReport(NamedTuple):
-    """What came of it."""
+    """The result of one task."""
 
     status: str
     """`completed`, `interrupted` or `failed`."""
@@ -58,36 +58,36 @@ class SubagentReport(NamedTuple):
 
 
 class SubagentRunner(Protocol):
-    """Runs sub-agents; on the core loop."""
+    """Runs subagents. Used on the core loop."""
 
     async def run(
         self, tasks: Sequence[DelegatedTask], parent_session: str, scope: CallScope | None
     ) -> list[SubagentReport]:
-        """Run tasks side by side, and return what came of each, in their order.
+        """Run tasks in parallel, and return their reports in the same order.
 
         Args:
-            parent_session: the session that hands them on; empty for none.
-            scope: of the call.
+            parent_session: the session that delegates them, or "".
+            scope: scope of the tool call.
 
         Raises:
-            ToolFailed: sub-agents may not nest so deep.
+            ToolFailed: subagents may not nest so deep.
         """
         ...
 
     async def start(self, tasks: Sequence[DelegatedTask], parent_session: str, scope: CallScope | None) -> str:
-        """Run them in the background; return an id. Their reports are said into the parent's session."""
+        """Run tasks in the background and return an id; the reports are injected into the parent's session."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DelegateTask:
-    """The handler."""
+    """The handler of `delegate_task`."""
 
     bridge: Bridge
     subagents: SubagentRunner
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Run the tasks and return their reports; with `background` only the id under which they run."""
+        """Run the tasks and return their reports; with `background` return only their id."""
         tasks = _tasks(args)
         scope = current_scope.get()
         # a plugin may name the agent that it acts for (§2.3)
@@ -114,10 +114,10 @@ class DelegateTask:
 
 
 def _tasks(args: dict[str, Any]) -> list[DelegatedTask]:
-    many = args.get("tasks")
-    if many and args.get("goal"):
+    tasks = args.get("tasks")
+    if tasks and args.get("goal"):
         raise ToolFailed("give `goal` or `tasks`, not both")
-    found = [_task({**{k: v for k, v in args.items() if k != "tasks"}, **_mapping(t)}) for t in many or [args]]
+    found = [_task({**{k: v for k, v in args.items() if k != "tasks"}, **_mapping(t)}) for t in tasks or [args]]
     if len(found) > MAX_TASKS:
         raise ToolFailed(f"{len(found)} tasks at once; {MAX_TASKS} is the most")
     return found

@@ -1,8 +1,9 @@
-"""The tool `execute_code`: a Python script that calls tools. Contract: §4.12 (parameters), §4.7 (its schema).
+"""The tool `execute_code`: a Python script that calls tools.
 
-The script runs as a command of the tool `terminal`, and asks for tools over a socket in a directory of its own
-below the working directory. A call goes through the whole pipeline: guards, approval, limits. Without a sandbox the
-command has the whole script in it, so that whoever is asked for approval reads it, and the rules see it.
+The script runs as a command of the tool `terminal`. It calls tools over a socket in a folder of its own below the
+working directory. A call goes through the whole pipeline: guards, approval, limits. Without a sandbox the command
+contains the whole script, so that the approval request shows it and the shell rules check it. Source: plugin contract
+§4.7 (schema), §4.12 (parameters).
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from hermes_agent.system.files import hold_directory, open_beneath
 from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope, shown_tools, tool_error, tool_schema
 
 CALLABLE = ("patch", "read_file", "search_files", "terminal", "web_extract", "web_search", "write_file")
-"""Tools that a script may call, as far as they are there."""
+"""Tools that a script may call if they exist."""
 MAX_CALLS = 50
 TIMEOUT_S = 300
 MAX_CODE = 100_000
-"""Bytes; an argument of a process has at most 131,072."""
+"""Longest code, in bytes; an argument of a process has at most 131,072."""
 MAX_CONNECTIONS = 32
-"""Connections of a script at a time."""
+"""Open connections of a script."""
 MAX_REQUEST = 4_000_000
-"""Bytes of one request of a script."""
+"""Longest request of a script, in bytes."""
 
 SCHEMA = tool_schema(
     "execute_code", "Run a Python script that calls tools.", {"code": {"type": "string"}}, required=["code"]
@@ -83,7 +84,11 @@ def {name}(*positional, **arguments):
 
 @dataclass(frozen=True, slots=True)
 class ExecuteCode:
-    """The handler. `sandbox`: says which sandbox commands run in; empty: the socket cannot be reached from there."""
+    """The handler of `execute_code`.
+
+    Attributes:
+        sandbox: returns the sandbox of commands; "" if they run where they cannot reach the socket.
+    """
 
     bridge: Bridge
     dispatcher: Dispatcher
@@ -91,11 +96,11 @@ class ExecuteCode:
     sandbox: Callable[[], str]
 
     def is_available(self) -> bool:
-        """Say whether the tool may be shown."""
+        """Return whether the tool may be shown."""
         return bool(self.sandbox())
 
     def schema(self) -> dict[str, Any]:
-        """Return the description with the tools that are there."""
+        """Return the description, which lists the present tools."""
         shown = shown_tools.get()
         names = ", ".join(n for n in self._callable(None) if shown is None or n in shown) or "call"
         return {
@@ -115,16 +120,16 @@ class ExecuteCode:
             raise ToolFailed(f"the code has {size} bytes; {MAX_CODE} is the most")
         scope = current_scope.get()
         if scope is None:
-            raise ToolFailed("a script runs in a conversation alone")
+            raise ToolFailed("a script runs only in a conversation")
         if not self.is_available():
-            raise ToolFailed("commands run elsewhere, so no script can call tools; use `terminal`")
+            raise ToolFailed("commands run in a remote backend, so a script cannot call tools; use `terminal`")
         try:
             return self._run_in_directory(code, replace(scope, task_id=new_id("script"), extra={}))
         except OSError as exc:
             raise ToolFailed(f"no script can be put into {scope.cwd}: {exc.strerror or exc}") from exc
 
     def _run_in_directory(self, code: str, scope: CallScope) -> str:
-        """Run the script in a directory of its own, which is there as long as it runs."""
+        """Run the script in a folder of its own, which is removed after it."""
         with hold_directory(str(scope.cwd), make=False) as above:
             name = f"hermes-code-{''.join(secrets.choice(ascii_lowercase) for _ in range(12))}"
             os.mkdir(name, 0o700, dir_fd=above)
@@ -138,21 +143,21 @@ class ExecuteCode:
                 shutil.rmtree(name, ignore_errors=True, dir_fd=above)
 
     def _run(self, code: str, place: int, path: str, scope: CallScope) -> str:
-        """Run the script; commands of other calls may write to the directory, and exchange any name in it.
+        """Run the script. Commands of other calls may write to the folder, and exchange each name in it.
 
         Args:
-            place: the open directory, by which alone files in it are reached.
-            path: what the command calls it.
+            place: descriptor of the folder; its files are reached only through it.
+            path: path of the folder for the command.
         """
         allowed, sandbox = self._callable(scope), self.sandbox()
-        # In a unit another user runs it, of the group that the working directory belongs to: the agent and its
-        # commands alone. They read the two files, and to connect is to write.
-        directory, file, door = (0o750, 0o640, 0o660) if sandbox == "systemd" else (0o700, 0o600, 0o600)
+        # in a systemd unit another user runs it, in the group of the working directory, which only the agent and its
+        # commands have; it reads the two files, and a connection to the socket needs the permission to write
+        directory, file, connect = (0o750, 0o640, 0o660) if sandbox == "systemd" else (0o700, 0o600, 0o600)
         os.fchmod(place, directory)
         _write_file(place, "hermes_tools.py", _MODULE + "".join(self._functions(allowed)), file)
         _write_file(place, "script.py", code, file)
         listening = _ToolSocket(self.dispatcher, scope, allowed)
-        self.bridge.wait_core(listening.open(place, door))
+        self.bridge.wait_core(listening.open(place, connect))
         scope = replace(scope, tool_socket=f"{path}/socket")
         command = f"python3 {shlex.quote(f'{path}/script.py')}"
         if sandbox == "none":
@@ -165,7 +170,7 @@ class ExecuteCode:
             self.bridge.wait_core(listening.close())
 
     def _functions(self, names: list[str]) -> Iterator[str]:
-        """Yield the source of a function for each tool; its parameters have the order of the schema."""
+        """Yield the source of a function for each tool, with parameters in the order of the schema."""
         schemas = {d["function"]["name"]: d["function"] for d in self.registry.get_definitions(names)}
         for name in names:
             properties = (schemas.get(name, {}).get("parameters") or {}).get("properties") or {}
@@ -194,7 +199,7 @@ def _write_file(directory: int, name: str, text: str, mode: int) -> None:
 
 @dataclass(slots=True)
 class _ToolSocket:
-    """Where a script asks for tools; on the core loop."""
+    """The socket over which a script calls tools. Used on the core loop."""
 
     dispatcher: Dispatcher
     scope: CallScope
@@ -206,26 +211,26 @@ class _ToolSocket:
     async def open(self, place: int, mode: int) -> None:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(f"/proc/self/fd/{place}/socket")  # a path of any length: the kernel takes 107 bytes
-        made = open_beneath(place, "socket", os.O_PATH)
+        handle = open_beneath(place, "socket", os.O_PATH)
         try:
-            if not stat.S_ISSOCK(os.fstat(made).st_mode):
-                raise OSError(errno.ELOOP, "somebody exchanged the socket of the script")
-            os.chmod(f"/proc/self/fd/{made}", mode)  # noqa: PTH101 - no name that leads elsewhere meanwhile
+            if not stat.S_ISSOCK(os.fstat(handle).st_mode):
+                raise OSError(errno.ELOOP, "the socket of the script was replaced")
+            os.chmod(f"/proc/self/fd/{handle}", mode)  # noqa: PTH101 - a name could be exchanged
         finally:
-            os.close(made)
+            os.close(handle)
         self._server = await asyncio.start_unix_server(self._serve_connection, sock=listener, limit=MAX_REQUEST)
 
     async def close(self) -> None:
         assert self._server is not None
         self._server.close()
-        for talk in self._connections:
-            talk.cancel()
+        for connection in self._connections:
+            connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._connections) >= MAX_CONNECTIONS:  # each is a descriptor of the agent's
+        if len(self._connections) >= MAX_CONNECTIONS:  # each uses a descriptor of the agent
             writer.close()
             return
         self._connections.add(task)
@@ -233,7 +238,11 @@ class _ToolSocket:
             result = await self._answer(await reader.readline())
             writer.write(json.dumps({"result": result}).encode() + b"\n")
             await writer.drain()
-        except (ConnectionError, ValueError, RecursionError) as exc:  # it hung up, or asks for too much at once
+        except (
+            ConnectionError,
+            ValueError,
+            RecursionError,
+        ) as exc:  # it disconnected, or the request is invalid or too long
             writer.write(json.dumps({"result": tool_error(f"the call was not understood: {exc}")}).encode() + b"\n")
         finally:
             self._connections.discard(task)

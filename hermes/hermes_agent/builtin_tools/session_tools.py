@@ -1,8 +1,7 @@
-"""The tool `todo`: the model's own list of what there is to do in a session. Contract: §4.12 (parameters).
+"""The tools `todo`, the model's list of tasks in a session, and `clarify`, a question to the user.
 
-The list lives in memory; the last result in the transcript brings it back after a restart.
-
-The tool `clarify`: ask the person something, with choices or without. Contract: §4.12 (parameters).
+The list of `todo` is in memory; after a restart the last result in the transcript restores it. Source: plugin contract
+§4.12 (parameters).
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ Item = dict[str, str]
 
 
 class Todo:
-    """The handler.
+    """The handler of `todo`.
 
     Args:
-        last_result: returns the last result of a tool in a session's transcript, empty when there is none.
+        last_result: returns the last result of a tool in a session's transcript, or "".
     """
 
     def __init__(self, last_result: Callable[[str, str], str]) -> None:
@@ -83,7 +82,7 @@ class Todo:
 
 
 def _merge_items(items: list[Item], given: Any) -> list[Item]:
-    """Return the list with the given items in it. Raises ToolFailed: they are no items."""
+    """Return the list with the given items, or raise ToolFailed if they are invalid."""
     if not isinstance(given, list):
         raise ToolFailed("`todos` is no list: expected items with id, content and status")
     found = {item["id"]: item for item in items}
@@ -91,13 +90,13 @@ def _merge_items(items: list[Item], given: Any) -> list[Item]:
         if not isinstance(raw, dict) or not str(raw.get("id") or "").strip():
             raise ToolFailed(f"{json.dumps(raw, default=str)[:200]} is no item: expected id, content and status")
         name = str(raw["id"]).strip()
-        old = found.get(name, {"content": "", "status": "pending"})
-        status = raw.get("status", old["status"])
+        previous = found.get(name, {"content": "", "status": "pending"})
+        status = raw.get("status", previous["status"])
         if status not in STATES:
             raise ToolFailed(f"the status of item {name} is {status!r}: expected {', '.join(STATES)}")
-        content = str(raw.get("content") or old["content"]).strip()[:MAX_CHARS]
+        content = str(raw.get("content") or previous["content"]).strip()[:MAX_CHARS]
         if not content:
-            raise ToolFailed(f"item {name} says nothing: it needs `content`")
+            raise ToolFailed(f"item {name} is empty: it needs `content`")
         found[name] = {"id": name, "content": content, "status": status}
     if len(found) > MAX_ITEMS:
         raise ToolFailed(f"the list would have {len(found)} items; {MAX_ITEMS} is the most")
@@ -119,20 +118,20 @@ CLARIFY_SCHEMA = tool_schema(
 
 @dataclass(frozen=True, slots=True)
 class Clarify:
-    """The handler. `timeout_s`: longest wait for the answer (`agent.clarify_timeout`)."""
+    """The handler of `clarify`. `timeout_s`: longest wait for the answer (`agent.clarify_timeout`)."""
 
     bridge: Bridge
     timeout_s: float
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Ask through the front door of the conversation."""
+        """Ask the user in the front end of the session."""
         question = str(args.get("question") or "").strip()
         if not question:
             raise ToolFailed("there is no question")
         choices = [text for c in args.get("choices") or () if (text := str(c).strip())][:MAX_CHOICES]
         scope = current_scope.get()
         if scope is None:
-            return tool_error("nobody can be asked outside a conversation")
+            return tool_error("outside a conversation no user can be asked")
         work = scope.approvals.clarify(
             question, choices, timeout_s=self.timeout_s, turn_id=scope.turn_id, cancelled=scope.cancelled
         )

@@ -1,4 +1,4 @@
-"""Read a web page: what it says, as text, without its menus and advertisements."""
+"""The built-in reader of web pages: their text, without menus and advertisements."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 MAX_BYTES = 5_000_000
-"""What is beyond is not read."""
-AT_ONCE = 5
+"""Bytes that are read of a page."""
+MAX_PARALLEL = 5
 OTHER_REMEDY = "configure a provider that reads pages (`web.extract_backend`)"
 _TEXTS = ("application/json", "application/xml", "application/rss+xml", "application/atom+xml", "application/yaml")
 _HTML = ("text/html", "application/xhtml+xml")
@@ -27,7 +27,7 @@ _HTML = ("text/html", "application/xhtml+xml")
 
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
-    """What an address answered, or why it was not asked."""
+    """The response of an address, or why there is none."""
 
     url: str
     kind: str = ""
@@ -40,25 +40,26 @@ class FetchedPage:
 
 
 def can_read() -> bool:
-    """Say whether the library that reads HTML is there; does not import it."""
+    """Return whether the library that reads HTML is installed, without an import."""
     return importlib.util.find_spec("trafilatura") is not None
 
 
 async def fetch_all(
     urls: Sequence[str], *, private: bool | AddressPolicy, check: Callable[[str], None]
 ) -> list[FetchedPage]:
-    """Fetch several addresses, some at once; the answers are in their order.
+    """Fetch addresses, up to `MAX_PARALLEL` in parallel; the pages have their order.
 
     Args:
-        private: see `io.http.opened`, as `check`.
+        private: as for `system.safe_http.open_url`.
+        check: as for `system.safe_http.open_url`.
     """
-    gate = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(MAX_PARALLEL)
 
-    async def one(url: str) -> FetchedPage:
-        async with gate:
+    async def fetch(url: str) -> FetchedPage:
+        async with slots:
             return await _fetch(url, private=private, check=check)
 
-    return list(await asyncio.gather(*map(one, urls)))
+    return list(await asyncio.gather(*map(fetch, urls)))
 
 
 async def _fetch(url: str, *, private: bool | AddressPolicy, check: Callable[[str], None]) -> FetchedPage:
@@ -81,8 +82,8 @@ async def _fetch(url: str, *, private: bool | AddressPolicy, check: Callable[[st
     except AddressRejected as exc:
         return FetchedPage(url, error=str(exc))
     except httpx.HTTPError as exc:
-        told = "" if isinstance(exc, httpx.RemoteProtocolError) else str(exc)  # it quotes what the server said
-        return FetchedPage(url, error=f"{safe_url_for_log(url)} cannot be read: {told or type(exc).__name__}")
+        reason = "" if isinstance(exc, httpx.RemoteProtocolError) else str(exc)  # it would quote the server
+        return FetchedPage(url, error=f"{safe_url_for_log(url)} cannot be read: {reason or type(exc).__name__}")
 
 
 async def _body(response: httpx.Response) -> tuple[bytes, bool]:
@@ -95,7 +96,7 @@ async def _body(response: httpx.Response) -> tuple[bytes, bool]:
 
 
 def _media_type(response: httpx.Response) -> tuple[str, str]:
-    from email.message import Message  # 1 MiB, of use once a page is read
+    from email.message import Message  # 1 MiB, needed only for a page
 
     header = Message()
     header["content-type"] = response.headers.get("content-type", "text/html")
@@ -107,9 +108,9 @@ def _is_text(kind: str) -> bool:
 
 
 def read_page(page: FetchedPage) -> dict[str, Any]:
-    """Return `url`, `title`, `content` (Markdown for HTML, else the text itself) and `error` where there is one.
+    """Return `url`, `title`, `content` (Markdown for HTML, else the text) and perhaps `error`.
 
-    Takes time for HTML: not on a loop.
+    It takes time for HTML, so it does not run on a loop.
     """
     result: dict[str, Any] = {"url": page.url, "title": "", "content": ""}
     if page.error:
@@ -135,12 +136,10 @@ def _decode(page: FetchedPage) -> str:
 def _read_html(page: FetchedPage) -> dict[str, Any]:
     if not can_read():
         how = install_hint("web")
-        return {
-            "error": f"web pages are read with the package trafilatura, which is not there: {how}; or {OTHER_REMEDY}"
-        }
+        return {"error": f"web pages need the package trafilatura, which is not installed: {how}; or {OTHER_REMEDY}"}
     import trafilatura  # half a second, and lxml with it
 
-    html: str | bytes = _decode(page) if page.charset else page.body  # it looks for the encoding itself
+    html: str | bytes = _decode(page) if page.charset else page.body  # the library finds the encoding itself
     text = trafilatura.extract(html, url=page.url, output_format="markdown", include_links=True, include_tables=True)
     facts = trafilatura.extract_metadata(html, default_url=page.url)
     title = str(getattr(facts, "title", None) or "")

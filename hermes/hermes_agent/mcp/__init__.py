@@ -1,1 +1,1 @@
-"""Servers of the Model Context Protocol that the config names, and their tools. Source: plugin contract §9.1."""
+"""MCP servers of the config, and their tools. Source: plugin contract §9.1."""

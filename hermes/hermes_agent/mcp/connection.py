@@ -1,4 +1,4 @@
-"""One server: connected, looked after, asked, and connected again when it is lost. Lives on the loop of the servers."""
+"""The connection of one MCP server: connect, call, watch, reconnect. Used on the loop of the servers."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RECONNECTS = 5
-"""Tries with growing pauses, until the server's tools are taken away and it is tried now and then."""
+"""Attempts with backoff; after them the server's tools are removed, and attempts follow every `RETRY_S`."""
 BACKOFF = Backoff(0.5, 30.0, jitter=0.0)
 RETRY_S = 300.0
 ENDS_WITHIN_S = 15.0
 REFRESH_S = 1.0
-"""A server that tells of changes without end is listened to so often."""
+"""Shortest interval between two reactions to changed tools, in seconds."""
 ANSWERS = (-32601, -32602)
-"""Errors of the protocol that are answers to a call (JSON-RPC 2.0 §5.1): the server is well."""
+"""Errors of the protocol that answer a call (JSON-RPC 2.0 §5.1): the server works."""
 MAX_ERROR_CHARS = 500
-"""Characters of an error."""
+"""Longest quoted error."""
 LOST = (-32000, 32600)
-"""Errors that say that the session is no more."""
+"""Errors that mean the end of the session."""
 
 
 class _ConnectionLost(Exception):
-    """The connection is no more, or never was."""
+    """The connection was lost or not established."""
 
 
 class McpConnection:
@@ -50,14 +50,14 @@ class McpConnection:
 
     Args:
         tables: the operator's lists of hosts.
-        publish: told of the tools that it has now: those of a list, with what else the server can; None for none.
+        publish: called with the present tools and the capabilities of the server; None removes the tools.
     """
 
     def __init__(
         self,
         settings: McpServerSettings,
         home: Path,
-        asking: ServerRequests,
+        requests: ServerRequests,
         publish: Callable[[list[Json] | None, Json], None],
         tables: HostTables,
     ) -> None:
@@ -67,14 +67,14 @@ class McpConnection:
         """`connecting`, `connected`, `asleep`, `lost`, `failed`."""
         self.error = ""
         self.first_attempt = asyncio.Event()
-        """The first try is over."""
+        """Set after the first attempt."""
         self._home = home
-        self._requests = asking
+        self._requests = requests
         self._publish = publish
         self._pause_after_failures = FailurePause(settings.name)
         self._session: McpSession | None = None
         self._state_known = asyncio.Event()
-        """It is known whether it is connected."""
+        """Set while it is known whether the server is connected."""
         self._wake = asyncio.Event()
         self._closing = self._changed = self._is_requested = False
         self._lost_why = ""
@@ -84,34 +84,36 @@ class McpConnection:
         self._busy, self._used = 0, time.monotonic()
         self._task = asyncio.create_task(self._run(), name=f"mcp {settings.name}")
 
-    # -- asking ------------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------------------
 
     async def call(self, work: Callable[[McpSession], Awaitable[T]], scope: CallScope | None) -> T:
-        """Return what `work` gets from the server.
+        """Return the result of `work` at the server.
 
         Args:
-            scope: for whom; who the server's questions are for.
+            scope: scope of the call; requests of the server go to its conversation.
 
         Raises:
-            ToolFailed: there is no answer; the text is for the model.
+            ToolFailed: the call failed; the text is for the model.
         """
         name = self.settings.name
         self._pause_after_failures.check()
         session = await self._connected()
         end = self._end
         self._busy += 1
-        asked, ended = asyncio.ensure_future(work(session)), asyncio.create_task(end.wait())
+        answered, ended = asyncio.ensure_future(work(session)), asyncio.create_task(end.wait())
         try:
             with self._requests.on_behalf_of(scope):
-                await asyncio.wait({asked, ended}, timeout=self.settings.timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if asked.done():
-                answer = asked.result()
+                await asyncio.wait(
+                    {answered, ended}, timeout=self.settings.timeout_s, return_when=asyncio.FIRST_COMPLETED
+                )
+            if answered.done():
+                answer = answered.result()
                 self._pause_after_failures.succeeded()
                 return answer
             why = f"did not answer within {self.settings.timeout_s:g} s"
             if ended.done():
-                why = f"was lost while it worked ({self._lost_why or self._failure}); nobody knows how far it came"
-        except ToolFailed:  # ours, about the arguments
+                why = f"was lost while it worked ({self._lost_why or self._failure}); how far it came is unknown"
+        except ToolFailed:  # the agent's own, about the arguments
             raise
         except Exception as exc:
             if (code := _code(exc)) in ANSWERS:
@@ -120,10 +122,10 @@ class McpConnection:
             why = f"failed: {_quote_error(name, exc)}"
             if code is None or code in LOST:
                 lost = self._failure or _quote_error(name, exc)
-                why = f"was lost while it worked ({lost}); nobody knows how far it came"
+                why = f"was lost while it worked ({lost}); how far it came is unknown"
                 self._lose(self._failure or _error_text(exc))
         finally:
-            for task in (asked, ended):
+            for task in (answered, ended):
                 task.cancel()
             self._busy -= 1
             self._used = time.monotonic()
@@ -147,7 +149,7 @@ class McpConnection:
 
     @property
     def _failure(self) -> str:
-        """What is known of a program that does not answer."""
+        """Why the program of the server ended, or ""."""
         return "" if self._child is None else self._child.failure
 
     def _lose(self, why: str) -> None:
@@ -156,7 +158,7 @@ class McpConnection:
         self._wake.set()
 
     def _drop_session(self) -> None:
-        """Use the session no more; calls wait for the next one."""
+        """Stop using the session; calls wait for the next one."""
         if self._session is not None:
             self._session, self.state = None, "connecting"
             self._state_known.clear()
@@ -166,13 +168,13 @@ class McpConnection:
         self._wake.set()
 
     async def close(self) -> None:
-        """End the connection and the program; calls that run are told."""
+        """End the connection and the program; running calls fail."""
         self._closing = True
-        self._task.cancel()  # what it is in the middle of ends the connection in order
+        self._task.cancel()  # its context managers end the connection
         await asyncio.wait({self._task}, timeout=2 * ENDS_WITHIN_S)
         self._publish(None, {})
 
-    # -- living ------------------------------------------------------------------------------------------------
+    # -- life cycle -------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         failures = 0
@@ -186,16 +188,16 @@ class McpConnection:
                 if asleep:
                     await self._pause(None)
                 continue
-            except Exception as exc:  # noqa: BLE001 - whatever a server does harms it alone; it is told below
+            except Exception as exc:  # noqa: BLE001 - an error of a server affects it alone; logged below
                 failures += 1
                 self.error = _error_text(exc)
                 self._newest = self._newest or _code(exc) == sdk.TOO_OLD
             lasting = failures > RECONNECTS
             self.state = "failed" if lasting else "lost"
-            if not connected:  # after a loss a call waits for the first try
+            if not connected:  # after a loss, a call waits for the first attempt
                 self._state_known.set()
-            text = "MCP server %s: %s%s"
-            logger.warning(text, self.settings.name, self.error, "; its tools are taken away" if lasting else "")
+            removal = "; its tools are removed" if lasting else ""
+            logger.warning("MCP server %s: %s%s", self.settings.name, self.error, removal)
             if failures == RECONNECTS + 1:
                 self._publish(None, {})
             self.first_attempt.set()
@@ -203,13 +205,13 @@ class McpConnection:
             await self._pause(wait_s)
 
     async def _pause(self, limit_s: float | None) -> None:
-        """Wait; without a limit until somebody calls."""
+        """Wait for `limit_s` seconds; None waits until a call arrives."""
         until = None if limit_s is None else time.monotonic() + limit_s
         while not self._closing and not (until is None and self._is_requested):
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
+            left_s = None if until is None else until - time.monotonic()
+            if left_s is not None and left_s <= 0:
                 return
-            await self._wait_wake(left)
+            await self._wait_wake(left_s)
 
     async def _wait_wake(self, limit_s: float | None) -> None:
         with contextlib.suppress(TimeoutError):
@@ -218,7 +220,7 @@ class McpConnection:
 
     @contextlib.asynccontextmanager
     async def _live(self) -> AsyncIterator[tuple[asyncio.Task[None], McpSession]]:
-        """Connect, in a task that alone enters and leaves what the SDK makes; end it afterwards."""
+        """Connect in a task of its own, because one task must enter and leave the SDK's contexts."""
         opened: asyncio.Future[tuple[McpSession, list[Json]]] = asyncio.get_running_loop().create_future()
         self._end = end = asyncio.Event()
         life = asyncio.create_task(self._hold(opened, end))
@@ -248,7 +250,7 @@ class McpConnection:
                 life.cancel()
                 await asyncio.wait({life}, timeout=ENDS_WITHIN_S)
             if life.done() and not life.cancelled() and (error := life.exception()) is not None:
-                logger.debug("MCP server %s ended with %r", self.settings.name, error)
+                logger.debug("MCP server %s: ended: %r", self.settings.name, error)
 
     async def _hold(self, opened: asyncio.Future[tuple[McpSession, list[Json]]], end: asyncio.Event) -> None:
         settings = self.settings
@@ -272,7 +274,7 @@ class McpConnection:
                 await child.end()
 
     async def _watch(self, life: asyncio.Task[None], session: McpSession) -> bool:
-        """Look after a connection until it ends in order; true when it is to sleep until somebody asks."""
+        """Serve the connection until it closes; return True to stay disconnected until the next call."""
         settings = self.settings
         born = seen = time.monotonic()
         while not self._closing:
@@ -283,7 +285,7 @@ class McpConnection:
             if 0 < settings.idle_timeout_s <= idle:
                 return True
             if 0 < settings.max_lifetime_s <= now - born and not self._busy:
-                logger.info("MCP server %s is started anew, after %g s", settings.name, now - born)
+                logger.info("MCP server %s: reconnected after its longest lifetime, %g s", settings.name, now - born)
                 return False
             if (self._changed and now - seen >= REFRESH_S) or now - seen >= settings.keepalive_s:
                 self._changed, seen = False, now
@@ -296,12 +298,12 @@ class McpConnection:
         return False
 
     async def _refresh(self, session: McpSession) -> None:
-        """List the tools again, which is a sign of life, too, that every revision of the protocol has."""
+        """List the tools again; it also checks the connection, in every revision of the protocol."""
         listing = asyncio.ensure_future(_tools(session))
         try:
             await asyncio.wait({listing}, timeout=self.settings.connect_timeout_s)
             if not listing.done():
-                raise _ConnectionLost("it gives no sign of life")
+                raise _ConnectionLost("it does not answer")
             self._publish(listing.result(), session.capabilities)
         finally:
             listing.cancel()
@@ -312,13 +314,13 @@ async def _tools(session: McpSession) -> list[Json]:
 
 
 def _code(error: BaseException) -> int | None:
-    """Return the number of an error of the protocol; None: it is another one."""
+    """Return the number of a protocol error, or None for another error."""
     code = getattr(getattr(_innermost(error), "error", None), "code", None)
     return code if isinstance(code, int) else None
 
 
 def _quote_error(name: str, error: BaseException) -> str:
-    """Return what an error says, marked: the server may have written it."""
+    """Return the text of an error as untrusted text, because the server may have written it."""
     return mark_untrusted(_error_text(error)[:MAX_ERROR_CHARS], f"MCP server {name}")
 
 
@@ -333,7 +335,7 @@ def _error_text(error: BaseException) -> str:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Return what happened: the SDK wraps it in groups."""
+    """Return the first error inside the exception groups of the SDK."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

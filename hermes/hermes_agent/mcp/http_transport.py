@@ -1,6 +1,7 @@
-"""Where the HTTP client of an MCP server may go: the server names further addresses itself (redirects, OAuth).
+"""An MCP server at an address: its HTTP client, the hosts that it may reach, and the OAuth sign-in.
 
-A server at an address: the HTTP client that asks it, and the tokens of who signed in (OAuth 2.1 with PKCE).
+The server itself names further addresses, in redirects and for OAuth, so each request is checked against the operator's
+table of hosts.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ _JUDGED = "hermes_addresses"
 
 
 class McpDestinations:
-    """Judges each request of one server's client by the operator's table of hosts.
+    """Checks each request of one server's client against the operator's table of hosts.
 
-    The host and port of the config are the operator's: they may have a private address. Every other one has a public
-    address, or one that the table names.
+    The host and port of the config may have a private address, because the operator chose them. Every other host needs
+    a public address, or one that the table names.
 
     Args:
-        name, url: of the server in the config.
+        name: name of the server in the config.
+        url: its address in the config.
     """
 
     def __init__(self, name: str, url: str, tables: HostTables) -> None:
@@ -45,10 +47,10 @@ class McpDestinations:
         self._logged: set[tuple[str, int]] = set()
 
     async def check(self, request: Any) -> None:
-        """Judge a request, and look up its host: an event hook of the client.
+        """Check a request and resolve its host; an event hook of the client.
 
         Raises:
-            AddressRejected: it may not be sent.
+            AddressRejected: the request may not be sent.
         """
         host, port = place = _host_and_port(str(request.url))
         rule = self._tables.judge_for_tool(host, port)
@@ -60,7 +62,7 @@ class McpDestinations:
             request.extensions[_JUDGED] = found
         except AddressRejected as exc:
             log_connection("", self._tool, host, port, f"refused ({exc})")
-            raise AddressRejected(f"{safe_url_for_log(str(request.url))} is not asked: {exc}") from exc
+            raise AddressRejected(f"{safe_url_for_log(str(request.url))} gets no request: {exc}") from exc
         if place not in self._logged:
             self._logged.add(place)
             log_connection("", self._tool, host, port, "allowed")
@@ -75,9 +77,9 @@ class McpDestinations:
         return own or table.may_connect(address, place[1])
 
     def transport(self, http: Any, verify: Any) -> Any:
-        """Return what connects to the addresses that were judged; `http` is the HTTP library.
+        """Return a transport that connects only to the checked addresses. `http`: the HTTP library.
 
-        Public ones are asked through the proxy of the environment, where there is one: it is the operator's.
+        Public addresses are reached through the proxy of the environment, if there is one: the operator set it.
         """
 
         class Pinned(http.AsyncHTTPTransport):  # type: ignore[misc]
@@ -87,7 +89,7 @@ class McpDestinations:
 
             async def handle_async_request(self, request: Any) -> Any:
                 if not request.extensions.get(_JUDGED):
-                    raise AddressRejected(f"{safe_url_for_log(str(request.url))} was not judged")
+                    raise AddressRejected(f"{safe_url_for_log(str(request.url))} was not checked")
                 addresses = list(request.extensions[_JUDGED])
                 proxy = resolve_proxy_url(target_hosts=[request.url.host])
                 if proxy is not None and all(is_allowed_address(address, private=False) for address in addresses):
@@ -97,18 +99,18 @@ class McpDestinations:
                 extensions = {**request.extensions, "sni_hostname": request.url.host}
                 while True:
                     to = request.url.copy_with(host=addresses.pop(0))
-                    asked = http.Request(
+                    pinned = http.Request(
                         request.method, to, headers=request.headers, stream=request.stream, extensions=extensions
                     )
                     try:
-                        return await super().handle_async_request(asked)
+                        return await super().handle_async_request(pinned)
                     except (http.ConnectError, http.ConnectTimeout):
                         if not addresses:
                             raise
 
             async def aclose(self) -> None:
-                for one in self._proxies.values():
-                    await one.aclose()
+                for proxied in self._proxies.values():
+                    await proxied.aclose()
                 await super().aclose()
 
         return Pinned()
@@ -129,18 +131,18 @@ CLIENT_NAME = "hermes-agent"
 
 
 class LoginRequired(UserError):
-    """Somebody has to sign in at the server."""
+    """The server needs a sign-in."""
 
 
 @contextlib.asynccontextmanager
 async def http_streams(
     settings: McpServerSettings, home: Path, auth: Any = None, *, tables: HostTables
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Give the two streams of a server at an address.
+    """Yield the two streams of a server at an address.
 
     Args:
         tables: the operator's lists of hosts.
-        auth: signs in; None: with the tokens that are stored, where the server wants any.
+        auth: authentication of the client; None uses the stored tokens if the server has OAuth.
     """
     if auth is None and settings.oauth is not None:
         auth = _auth(settings, TokenStore(home, settings), _refuse_login(settings.name))
@@ -167,12 +169,12 @@ async def http_streams(
             yield both
         return
     streamable = sdk.load_class("mcp.client.streamable_http", "streamable_http_client")
-    async with client() as asking, streamable(settings.url, http_client=asking) as found:
+    async with client() as http_client, streamable(settings.url, http_client=http_client) as found:
         yield found[0], found[1]
 
 
 def _verify(verify: bool | str, certificate: tuple[str, str | None] | None) -> Any:
-    """Return what the HTTP library checks certificates with."""
+    """Return the `verify` argument of the HTTP library."""
     if isinstance(verify, bool) and certificate is None:
         return verify
     import ssl  # with the HTTP library
@@ -186,17 +188,17 @@ def _verify(verify: bool | str, certificate: tuple[str, str | None] | None) -> A
 
 
 class TokenStore:
-    """What the SDK stores of a sign-in: `HOME/mcp-tokens/<server>.json`, for the owner alone."""
+    """The store of a sign-in for the SDK: `HOME/mcp-tokens/SERVER.json`, which only its owner may read."""
 
     def __init__(self, home: Path, settings: McpServerSettings, redirect: str = "") -> None:
         self.path = home / "mcp-tokens" / f"{re.sub(r'[^A-Za-z0-9_-]', '_', settings.name)}.json"
         self._settings = settings
         self._redirect = redirect
-        self._fresh = bool(redirect)
-        """Somebody signs in: what was stored before does not count."""
+        self._is_new = bool(redirect)
+        """Whether a new sign-in replaces the stored one."""
 
     def _stored(self) -> dict[str, Any]:
-        if self._fresh:
+        if self._is_new:
             return {}
         try:
             value = json.loads(self.path.read_text())
@@ -208,11 +210,11 @@ class TokenStore:
         value = {**self._stored(), "url": self._settings.url, **changes}
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(self.path, json.dumps(value), mode=PRIVATE)
-        self._fresh = False
+        self._is_new = False
 
     @property
     def ends_at(self) -> float | None:
-        """When the stored token ends; the SDK forgets it with the process."""
+        """Time at which the stored token ends, in seconds since the epoch; the SDK does not store it."""
         ends = self._stored().get("ends_at")
         return float(ends) if isinstance(ends, int | float) else None
 
@@ -228,41 +230,44 @@ class TokenStore:
         self._store(tokens=value, ends_at=time.time() + float(ends) if ends else None)
 
     async def get_client_info(self) -> Any:
-        """Return what the server knows this program as: from the config, or as it was registered; or None."""
-        said = self._settings.oauth or {}
+        """Return the OAuth client of the config, or the one that the server registered, or None."""
+        settings = self._settings.oauth or {}
         value = self._stored().get("client")
-        if said.get("client_id"):
-            secret = said.get("client_secret") or None
-            value = {"client_id": said["client_id"], "client_secret": secret, "scope": said.get("scope")}
+        if settings.get("client_id"):
+            secret = settings.get("client_secret") or None
+            value = {"client_id": settings["client_id"], "client_secret": secret, "scope": settings.get("scope")}
             value["token_endpoint_auth_method"] = "client_secret_post" if secret else "none"
             value["redirect_uris"] = [self._redirect or "http://127.0.0.1/callback"]
         return sdk.load_class("mcp.shared.auth", "OAuthClientInformationFull").model_validate(value) if value else None
 
     async def set_client_info(self, client: Any) -> None:
-        """Store what the server registered this program as."""
+        """Store the OAuth client that the server registered."""
         self._store(client=client.model_dump(mode="json", exclude_none=True))
 
 
-def _auth(settings: McpServerSettings, tokens: TokenStore, go: Any, come_back: Any = None, redirect: str = "") -> Any:
-    said = settings.oauth or {}
+def _auth(
+    settings: McpServerSettings, tokens: TokenStore, on_redirect: Any, on_callback: Any = None, redirect: str = ""
+) -> Any:
+    oauth = settings.oauth or {}
     metadata = sdk.load_class("mcp.shared.auth", "OAuthClientMetadata")(
         redirect_uris=[redirect or "http://127.0.0.1/callback"],
         client_name=CLIENT_NAME,
         grant_types=["authorization_code", "refresh_token"],
         response_types=["code"],
-        scope=said.get("scope") or None,
-        token_endpoint_auth_method="client_secret_post" if said.get("client_secret") else "none",
+        scope=oauth.get("scope") or None,
+        token_endpoint_auth_method="client_secret_post" if oauth.get("client_secret") else "none",
     )
-    auth = sdk.load_class("mcp.client.auth", "OAuthClientProvider")(settings.url, metadata, tokens, go, come_back or go)
+    provider = sdk.load_class("mcp.client.auth", "OAuthClientProvider")
+    auth = provider(settings.url, metadata, tokens, on_redirect, on_callback or on_redirect)
     auth.context.token_expiry_time = tokens.ends_at
     return auth
 
 
 def _refuse_login(name: str) -> Callable[..., Any]:
-    async def nobody(*args: Any) -> Any:
-        raise LoginRequired(f"somebody has to sign in at the MCP server {name}", hint=f"`hermes mcp login {name}`")
+    async def refuse(*args: Any) -> Any:
+        raise LoginRequired(f"the MCP server {name} needs a sign-in", hint=f"Sign in with `hermes mcp login {name}`.")
 
-    return nobody
+    return refuse
 
 
 @contextlib.contextmanager
@@ -278,32 +283,32 @@ def _callback_server(port: int) -> Any:
 
 
 async def sign_in(settings: McpServerSettings, home: Path, show: Callable[[str], None], tables: HostTables) -> None:
-    """Let a person sign in at a server; nothing else runs on this loop meanwhile.
+    """Sign in at a server with the user's browser; it blocks this loop.
 
     Args:
-        show: is given the address to open.
+        show: called with the address to open.
         tables: the operator's lists of hosts.
 
     Raises:
-        UserError: it was refused, or nobody came back in time.
+        UserError: the sign-in was refused, or did not end in time.
     """
     with _callback_server(int((settings.oauth or {}).get("redirect_port") or 0)) as callback:
         redirect = f"http://127.0.0.1:{callback.server_address[1]}/callback"
         state = ""
 
-        async def go(address: str) -> None:
+        async def open_address(address: str) -> None:
             nonlocal state
             state = dict(parse_qsl(urlsplit(address).query)).get("state", "")
             show(address)
 
-        async def come_back() -> Any:
+        async def wait_callback() -> Any:
             code = callback.code(f"the MCP server {settings.name}", state)
             if not hasattr(sdk.load_class("mcp.shared", "auth"), "AuthorizationCodeResult"):
                 return code, state
             result = sdk.load_class("mcp.shared.auth", "AuthorizationCodeResult")
             return result(code=code, state=state, iss=callback.answer.get("iss"))
 
-        auth = _auth(settings, TokenStore(home, settings, redirect), go, come_back, redirect)
+        auth = _auth(settings, TokenStore(home, settings, redirect), open_address, wait_callback, redirect)
         transport = http_streams(settings, home, auth, tables=tables)
         async with sdk.open_session(transport, sdk.ServerCallbacks(lambda: None, None, None)) as session:
             await session.list_all("tools")

@@ -1,8 +1,8 @@
-"""The published SDK, of either major version: a session over a transport, and messages on the wire.
+"""The published MCP SDK in either major version: a session over a transport, and its messages.
 
-1.x is driven through `ClientSession`, 2.x through `Client`, which speaks the protocol of 2026, too. What they return is
-taken as the JSON of the wire, whose names are the same. Importing the SDK takes a second and 60 MB, so that everything
-here imports it when it is called, in the loop of the servers.
+Version 1 is used through `ClientSession`, version 2 through `Client`, which also has the protocol of 2026. Their
+results are used as the JSON of the wire, which has the same names in both. The import of the SDK takes a second and 60
+MB, so the functions here import it when they are called, on the loop of the servers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hermes_agent import __version__
 from hermes_agent.system.installation import install_hint
 
 TOO_OLD = -32022
-"""The error of a server that speaks newer revisions of the protocol alone."""
+"""Error of a server that has only newer revisions of the protocol."""
 MOST_PAGES = 50
 MOST_LISTED = 1_000
 
@@ -26,23 +26,23 @@ Json = dict[str, Any]
 
 
 class ServerCallbacks(NamedTuple):
-    """What a server may ask, as JSON, and what it says unasked."""
+    """Callbacks for the requests and notifications of a server; values are JSON."""
 
     changed: Callable[[], None]
-    """Its list of tools is another one."""
+    """Called when its list of tools has changed."""
     sample: Callable[[Json], Awaitable[Json]] | None
-    """Each raises ValueError to refuse."""
+    """Answers a sampling request; raises ValueError to refuse, as `elicit` does."""
     elicit: Callable[[Json], Awaitable[Json]] | None
     sampling_tools: bool = False
 
 
 def mcp_install_hint() -> str:
-    """Return what is told where the library is not installed."""
+    """Return the message for a missing library."""
     return f"mcp_servers needs the library `mcp`: {install_hint('mcp')}"
 
 
 def is_installed() -> bool:
-    """Say whether the library is installed, without importing it."""
+    """Return whether the library is installed, without an import."""
     return importlib.util.find_spec("mcp") is not None
 
 
@@ -60,12 +60,12 @@ def load_class(module: str, name: str) -> Any:
 
 
 def http_library() -> Any:
-    """Return the HTTP library that the SDK of this version works with."""
+    """Return the HTTP library of this version of the SDK."""
     return importlib.import_module("httpx2" if hasattr(_sdk(), "Client") else "httpx")
 
 
 def decode(line: bytes) -> Any:
-    """Return the message of a line. Raises ValueError: it is none."""
+    """Return the message of a line, or raise ValueError."""
     types = _types()
     if hasattr(types, "jsonrpc_message_adapter"):
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -76,8 +76,8 @@ def decode(line: bytes) -> Any:
 
 def encode(message: Any) -> bytes:
     """Return the line of a message."""
-    left_out = {"exclude_unset": True} if hasattr(_sdk(), "Client") else {"exclude_none": True}
-    return message.message.model_dump_json(by_alias=True, **left_out).encode() + b"\n"  # type: ignore[no-any-return]
+    options = {"exclude_unset": True} if hasattr(_sdk(), "Client") else {"exclude_none": True}
+    return message.message.model_dump_json(by_alias=True, **options).encode() + b"\n"  # type: ignore[no-any-return]
 
 
 class McpSession:
@@ -88,7 +88,7 @@ class McpSession:
         self.capabilities = _json(capabilities)
 
     async def list_all(self, what: str) -> list[Json]:
-        """Return everything of a kind: `tools`, `resources`, `prompts`."""
+        """Return all items of a kind: `tools`, `resources` or `prompts`."""
         found: list[Json] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
@@ -113,7 +113,7 @@ class McpSession:
         return _json(await self._client.get_prompt(name, dict(arguments)))
 
     async def listen(self, changed: Callable[[], None]) -> None:
-        """Subscribe to changes where the protocol can; older servers just notify (`ServerCallbacks.changed`)."""
+        """Subscribe to changes if the protocol supports it; older servers notify (`ServerCallbacks.changed`)."""
         if not hasattr(self._client, "listen") or not (self.capabilities.get("tools") or {}).get("listChanged"):
             return
         versions = load_class("mcp_types.version", "MODERN_PROTOCOL_VERSIONS")
@@ -127,21 +127,21 @@ class McpSession:
 async def open_session(
     transport: AbstractAsyncContextManager[Any], callbacks: ServerCallbacks, *, newest: bool = False
 ) -> AsyncIterator[McpSession]:
-    """Begin a session over a transport, which is an async context manager that gives two streams.
+    """Open a session over a transport, an async context manager that yields two streams.
 
     Args:
-        newest: offer the protocol of 2026. Servers that speak both do less in it: one that asks the person from within
-            a tool, as most do, cannot.
+        newest: whether to offer the protocol of 2026. In it, servers that have both cannot ask the user during a tool
+            call, as most do.
     """
     sdk, types = _sdk(), _types()
 
-    async def told(message: Any) -> None:
+    async def on_message(message: Any) -> None:
         if "ToolListChanged" in type(getattr(message, "root", message)).__name__:
             callbacks.changed()
 
     settings: Json = {
         "client_info": types.Implementation(name="hermes-agent", version=__version__),
-        "message_handler": told,
+        "message_handler": on_message,
     }
     if callbacks.sample is not None:
         settings["sampling_callback"] = _make_callback(callbacks.sample, "CreateMessageResult")
@@ -160,9 +160,9 @@ async def open_session(
 
 
 def _make_callback(answer: Callable[[Json], Awaitable[Json]], kind: str) -> Callable[..., Awaitable[Any]]:
-    """Return a callback of the SDK that answers with a result of a kind, or with an error."""
+    """Return a callback of the SDK that returns a result of a kind, or an error."""
 
-    async def answering(context: Any, params: Any) -> Any:
+    async def callback(context: Any, params: Any) -> Any:
         types = _types()
         try:
             result = await answer(_json(params))
@@ -171,7 +171,7 @@ def _make_callback(answer: Callable[[Json], Awaitable[Json]], kind: str) -> Call
         except ValueError as exc:
             return types.ErrorData(code=types.INVALID_REQUEST, message=str(exc)[:500])
 
-    return answering
+    return callback
 
 
 def _json(value: Any) -> Json:

@@ -1,4 +1,4 @@
-"""What a server asks while it works for somebody: an answer of a model (sampling), a person's (elicitation)."""
+"""Requests of an MCP server during a call: to the model (sampling) and to the user (elicitation)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from hermes_agent.tools import CallScope, current_scope
 logger = logging.getLogger(__name__)
 
 MOST_FIELDS = 8
-"""Of a form that a person is asked to fill in."""
+"""Fields of a form that the user may be asked to fill in."""
 LONGEST_QUESTION = 1_000
 DECLINE = "decline"
 STOPS = {"length": "maxTokens", "tool_calls": "toolUse"}
 
 
 class Sampler(Protocol):
-    """Asks the model of the side task `mcp`; returns an answer in the shape of the OpenAI SDK's."""
+    """Asks the model of the auxiliary task `mcp`; the answer has the form of OpenAI's SDK."""
 
     async def __call__(
         self,
@@ -40,12 +40,12 @@ class Sampler(Protocol):
         temperature: float | None,
         tools: list[Json] | None,
     ) -> Any:
-        """Raise UserError when there is no answer."""
+        """Return the answer, or raise UserError if the model could not answer."""
         ...
 
 
 class ServerRequests:
-    """The questions of one server; each is for the one conversation that it works for, or for nobody."""
+    """The requests of one server. They go to the conversation that it works for, if that is only one."""
 
     def __init__(self, settings: McpServerSettings, bridge: Bridge, sample: Sampler) -> None:
         self._name = settings.name
@@ -55,11 +55,11 @@ class ServerRequests:
         self._scopes: list[CallScope | None] = []
         self._request_times: deque[float] = deque()
         self._rounds = 0
-        """Answers with tool calls, one after another."""
+        """Answers with tool calls in a row."""
         self._level = logging.getLevelNamesMapping()[str(self._sampling.get("log_level") or "info").upper()]
 
     def callbacks(self, changed: Callable[[], None]) -> ServerCallbacks:
-        """Return what the SDK is given."""
+        """Return the callbacks for the SDK."""
         return ServerCallbacks(
             changed,
             self._answer_sampling if self._sampling.get("enabled", True) else None,
@@ -69,7 +69,7 @@ class ServerRequests:
 
     @contextlib.contextmanager
     def on_behalf_of(self, scope: CallScope | None) -> Iterator[None]:
-        """Note that the server works for a conversation while the block runs."""
+        """Record that the server works for a conversation during the block."""
         self._scopes.append(scope)
         try:
             yield
@@ -77,7 +77,7 @@ class ServerRequests:
             self._scopes.remove(scope)
 
     def _scope(self) -> CallScope | None:
-        """Return for whom the server works; None when it works for nobody, or for several conversations."""
+        """Return the scope of the conversation that the server works for; None for none or several."""
         scopes = [scope for scope in self._scopes if scope is not None]
         return scopes[-1] if len({scope.session_id for scope in scopes}) == 1 else None
 
@@ -88,9 +88,9 @@ class ServerRequests:
         return int(self._sampling.get("max_tool_rounds", 5))
 
     async def _answer_sampling(self, asked: Json) -> Json:
-        """Answer `sampling/createMessage`. Raises ValueError to refuse."""
+        """Answer `sampling/createMessage`, or raise ValueError to refuse."""
         if not self._scopes:
-            raise ValueError("nobody asked you anything")
+            raise ValueError("no call of a tool runs at this server")
         now = time.monotonic()
         while self._request_times and self._request_times[0] < now - 60:
             self._request_times.popleft()
@@ -99,7 +99,7 @@ class ServerRequests:
         self._request_times.append(now)
         tools = [_function(tool) for tool in asked.get("tools") or ()] or None
         if tools and self._rounds >= self._most_rounds:
-            tools = None  # the model has to come to an end
+            tools = None  # the model has to end with a text
         token = current_scope.set(self._scope())
         try:
             answer = await self._sample(
@@ -111,13 +111,13 @@ class ServerRequests:
                 tools=tools,
             )
         except UserError as exc:
-            logger.warning("MCP server %s asked the model, which did not answer: %s", self._name, exc)
+            logger.warning("MCP server %s: its model request failed: %s", self._name, exc)
             raise ValueError("the model did not answer") from exc
         finally:
             current_scope.reset(token)
         choice = answer.choices[0]
         stop = STOPS.get(choice.finish_reason, "endTurn")
-        logger.log(self._level, "MCP server %s asked %s: %s", self._name, answer.model, stop)
+        logger.log(self._level, "MCP server %s: model request to %s: %s", self._name, answer.model, stop)
         content: Any = {"type": "text", "text": choice.message.content or ""}
         calls = [_tool_use(call) for call in choice.message.tool_calls or ()]
         self._rounds = self._rounds + 1 if calls else 0
@@ -126,14 +126,14 @@ class ServerRequests:
         return {"role": "assistant", "content": content, "model": answer.model or "", "stopReason": stop}
 
     def _model(self, asked: Json) -> str:
-        """Return the model: the one that is set, or a wish that is allowed; empty: that of the task `mcp`."""
+        """Return the configured model, or an allowed one that the server names, or ""."""
         allowed = self._sampling.get("allowed_models") or ()
         if model := self._sampling.get("model"):
             return str(model)
         hints = (asked.get("modelPreferences") or {}).get("hints") or ()
         return next((str(h["name"]) for h in hints if h.get("name") in allowed), "")
 
-    # -- the person ------------------------------------------------------------------------------------------------
+    # -- the user --------------------------------------------------------------------------------------------------
 
     async def _answer_elicitation(self, asked: Json) -> Json:
         """Answer `elicitation/create`."""
@@ -152,7 +152,7 @@ class ServerRequests:
         return await _form(properties, (asked["requestedSchema"].get("required") or ()), ask)
 
     async def _ask(self, scope: CallScope, message: str, question: str, choices: tuple[str, ...] = ()) -> str | None:
-        """Return the person's answer; None: there is none, or it is no."""
+        """Return the answer of the user, or None if the user declines or does not answer."""
         text = f"The MCP server {self._name} asks (it is given your answer): {message}\n{question}".rstrip()
         if not choices:
             text += f"\n(`{DECLINE}` refuses)"
@@ -163,14 +163,14 @@ class ServerRequests:
 
 
 async def _form(properties: Mapping[str, Any], required: Any, ask: Callable[..., Awaitable[str | None]]) -> Json:
-    """Ask for each field of a form; a text that does not fit is asked for once more."""
+    """Ask for each field of a form, once more after an answer that does not fit."""
     content: Json = {}
     for name, field in properties.items():
         about = f"{field.get('title') or name}: {field.get('description') or ''}".rstrip(": ")[:LONGEST_QUESTION]
         choices = ("yes", "no") if field.get("type") == "boolean" else tuple(map(str, field.get("enum") or ()))
         question = about if name in required else f"{about} (`-` leaves it out)"
-        for again in ("", " That does not fit."):
-            answer = await ask(question + again, (*choices, DECLINE) if choices else ())
+        for remark in ("", " That does not fit."):
+            answer = await ask(question + remark, (*choices, DECLINE) if choices else ())
             if answer is None:
                 return {"action": "decline"}
             if answer == "-" and name not in required:
@@ -186,7 +186,7 @@ async def _form(properties: Mapping[str, Any], required: Any, ask: Callable[...,
 
 
 def _value(answer: str, field: Mapping[str, Any], choices: tuple[str, ...]) -> Any:
-    """Return what an answer is in the type of its field. Raises ValueError: it is none."""
+    """Return an answer in the type of its field, or raise ValueError."""
     if choices and answer not in choices:
         raise ValueError(answer)
     kind = field.get("type")
@@ -200,7 +200,7 @@ def _system(asked: Json) -> list[Json]:
 
 
 def _chat_messages(message: Json) -> Iterator[Json]:
-    """Yield the messages of a chat that a message of the protocol stands for."""
+    """Yield the chat messages for a message of the protocol."""
     content = message.get("content") or []
     parts = content if isinstance(content, list) else [content]
     shown = [shown for part in parts if (shown := _part(part)) is not None]
@@ -232,7 +232,7 @@ def _tool_use(call: Any) -> Json:
     try:
         given = json.loads(call.function.arguments or "{}")
     except ValueError as exc:
-        raise ValueError("the model called a tool with what is no JSON") from exc
+        raise ValueError("the model called a tool with arguments that are no JSON") from exc
     return {"type": "tool_use", "id": call.id, "name": call.function.name, "input": given}
 
 

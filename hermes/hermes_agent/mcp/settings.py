@@ -1,6 +1,6 @@
-"""What the config says of one server (`mcp_servers.<name>`). Source: plugin contract §9.1, §13 row 25.
+"""The settings of one MCP server (`mcp_servers.NAME`), and the pause after its failures.
 
-A server that fails again and again is left alone for a while. Source: plugin contract §9.1.
+Source: plugin contract §9.1, §13 row 25.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hermes_agent.core.errors import ToolFailed
 
 
 class McpServerSettings(NamedTuple):
-    """One server; durations are seconds, and 0 is never where a duration may be missing."""
+    """One server. Durations are in seconds; 0 sets none where a duration is optional."""
 
     name: str
     command: str
@@ -25,7 +25,7 @@ class McpServerSettings(NamedTuple):
     headers: Mapping[str, str]
     sse: bool
     oauth: Mapping[str, Any] | None
-    """None: nobody signs in."""
+    """None for a server without OAuth."""
     enabled: bool
     timeout_s: float
     connect_timeout_s: float
@@ -37,7 +37,7 @@ class McpServerSettings(NamedTuple):
     client_cert: str
     client_key: str
     include: frozenset[str]
-    """The only tools that are taken; empty: all."""
+    """The only tools that are used; empty for all."""
     exclude: frozenset[str]
     resources: bool
     prompts: bool
@@ -46,7 +46,7 @@ class McpServerSettings(NamedTuple):
 
     @classmethod
     def of(cls, name: str, values: Mapping[str, Any]) -> McpServerSettings:
-        """Read a block of the config, which was checked and has its defaults."""
+        """Return the settings of a block of the validated config."""
         life = {**(values.get("lifecycle") or {}), **{k: v for k, v in values.items() if v is not None}}
         tools = values.get("tools") or {}
         return cls(
@@ -79,7 +79,7 @@ class McpServerSettings(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """Whose its tools are, in the registry."""
+        """The owner of its tools in the registry."""
         return f"mcp:{self.name}"
 
     @property
@@ -89,21 +89,21 @@ class McpServerSettings(NamedTuple):
 
     @property
     def location(self) -> str:
-        """The program, or the address without what may be a secret."""
+        """The program, or the address without its query, which may have a secret."""
         return self.command or self.url.partition("?")[0]
 
     @property
     def problem(self) -> str:
-        """Why nobody can connect to it; empty when somebody may."""
+        """Why it cannot be connected, or ""."""
         key = f"mcp_servers.{self.name}"
         if bool(self.command) == bool(self.url):
             return f"{key} has {'both' if self.url else 'neither'} `command` and `url`: set one of them"
         texts = (self.command, *self.args, *self.env.values(), self.url, *self.headers.values())
         unset = [name for text in texts for name in variables(text)]
-        return f"{key} needs {', '.join(dict.fromkeys(unset))}, which nobody set: put it into .env" if unset else ""
+        return f"{key} needs {', '.join(dict.fromkeys(unset))}, which is not set: put it into .env" if unset else ""
 
     def takes(self, tool: str) -> bool:
-        """Say whether a tool of the server is wanted."""
+        """Return whether a tool of the server is used."""
         return tool not in self.exclude and (not self.include or tool in self.include)
 
 
@@ -121,7 +121,7 @@ PAUSE_S = 60.0
 
 
 class FailurePause:
-    """Counts failures of one server, one after another."""
+    """Counts the failures of one server in a row, and pauses its calls after several."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -130,10 +130,10 @@ class FailurePause:
         self._until = 0.0
 
     def check(self) -> None:
-        """Let a call pass. After a rest one may try; when that fails, the next rest begins.
+        """Check whether a call may run. After a pause one call may try; if it fails, the next pause starts.
 
         Raises:
-            ToolFailed: the server rests.
+            ToolFailed: the calls of the server pause.
         """
         left_s = self._until - time.monotonic()
         if left_s > 0:
@@ -143,11 +143,11 @@ class FailurePause:
             )
 
     def succeeded(self) -> None:
-        """The server answered."""
+        """Record that the server answered."""
         self._failures, self._until = 0, 0.0
 
     def failed(self, why: str) -> bool:
-        """The server did not answer, or badly; true when it rests now."""
+        """Record a failure; return whether a pause starts."""
         self._failures += 1
         self._why = why
         if self._failures < MOST_FAILURES:

@@ -1,4 +1,4 @@
-"""A server that is a program: started with a listed environment, spoken with in lines, ended with all it started."""
+"""An MCP server that is a program: its environment, its streams, and the end of all its processes."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from hermes_agent.system.processes import MARK, tool_environment
 
 logger = logging.getLogger(__name__)
 STDERR = logging.getLogger("hermes_agent.mcp.stderr")
-"""What servers print; a file of its own where the log is files (`service.logs`)."""
+"""Errors that servers print; they have a file of their own if the log is in files (`logs.setup`)."""
 
 MOST_LINE = 16_000_000
-"""Bytes of one message."""
+"""Longest message, in bytes."""
 MOST_GARBAGE = 50
-"""Lines that are no messages, before the server is given up."""
+"""Lines that are no messages, after which the connection fails."""
 STDERR_LINE = 2_000
 STDERR_LINES_S = 100
-"""Lines of errors that are kept a second."""
+"""Lines of errors that are logged in a second."""
 TICK_S = 0.05
 LAST_TICKS = 10
 GRACE_TICKS = 40
-"""For the program to end by itself once its input is closed, and again after SIGTERM."""
+"""Ticks in which the program may end after its input is closed, and again after SIGTERM."""
 
 
 class StdioServer:
-    """The program of a server; on the loop that made it.
+    """The program of a server. Used on the loop that creates it.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the program cannot be started.
     """
 
     def __init__(self, settings: McpServerSettings) -> None:
@@ -61,20 +61,20 @@ class StdioServer:
 
     @property
     def failure(self) -> str:
-        """Why it is not spoken with any more: what it did, or how it ended; empty while all is well."""
+        """Why the connection ended: an error of the program, or its exit status; "" while it works."""
         if self._failure or self._has_ended:
             return self._failure
         status = self._status()
         return "" if status is None else f"its program ended with status {status}"
 
     def _status(self) -> int | None:
-        """Return how it ended, without reaping it; None while it runs."""
+        """Return the exit status without reaping the program, or None while it runs."""
         ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         return None if ended is None else ended.si_status
 
     @contextlib.asynccontextmanager
     async def streams(self) -> AsyncIterator[tuple[Any, Any]]:
-        """Give the two streams that the SDK speaks through."""
+        """Yield the two streams for the SDK."""
         import anyio  # with the SDK
 
         process = self._process
@@ -111,23 +111,23 @@ class StdioServer:
                     message = sdk.decode(line)
                 except ValueError:
                     garbage += bool(line.strip())
-                    await asyncio.sleep(0)  # a flood of such lines lets others have their turn
+                    await asyncio.sleep(0)  # other tasks run even during a flood of such lines
                     continue
                 await messages.send(message)
             if garbage == MOST_GARBAGE:
                 self._failure = f"what it prints is not the protocol: {MOST_GARBAGE} lines were no messages"
-            for _ in range(LAST_TICKS):  # so that the session, which ends with this, can say why
+            for _ in range(LAST_TICKS):  # the session ends now, and its error needs the reason
                 if not self.failure:
                     await asyncio.sleep(TICK_S)
 
     async def _write(self, writer: asyncio.StreamWriter, messages: Any) -> None:
-        with contextlib.suppress(OSError):  # it reads no more; that its output ends is what counts
+        with contextlib.suppress(OSError):  # it reads no more; the end of its output ends the session
             async for message in messages:
                 writer.write(sdk.encode(message))
                 await writer.drain()
 
     async def _log(self, reader: asyncio.StreamReader) -> None:
-        level = logging.DEBUG if STDERR.handlers else logging.INFO  # a file of its own: not in the other one, too
+        level = logging.DEBUG if STDERR.handlers else logging.INFO  # they have a file of their own
         loop = asyncio.get_running_loop()
         second, lines = 0, 0
         while data := await reader.read(65_536):
@@ -138,7 +138,7 @@ class StdioServer:
                 STDERR.log(level, "%s: %s", self._name, line[:STDERR_LINE])
 
     async def end(self) -> None:
-        """End it and everything that it started; bounded."""
+        """End the program and all processes that it started, within a limited time."""
         process = self._process
         self._failure, self._has_ended = self.failure, True
         with contextlib.suppress(OSError):
@@ -154,8 +154,8 @@ class StdioServer:
                 if not self._tree.members():
                     break
                 await asyncio.sleep(TICK_S)
-        if left := self._tree.members():
-            logger.warning("processes of the MCP server %s could not be ended: %s", self._name, sorted(left))
+        if remaining := self._tree.members():
+            logger.warning("MCP server %s: processes could not be ended: %s", self._name, sorted(remaining))
         else:
             process.wait()
         self._tree.reap()

@@ -1,4 +1,4 @@
-"""Tools of a server as tools of the agent: names, schemas, effects, and what a call returns."""
+"""Tools of an MCP server as tools of the agent: names, schemas, effects and results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST_NAME = 64
 DESCRIPTION_CHARS = 2_000
 SCHEMA_CHARS = 30_000
 LISTED_CHARS = 200
-"""Of the description of a resource or a prompt."""
+"""Characters of the description of a resource or a prompt."""
 _OTHER = re.compile(r"[^A-Za-z0-9_]")
 SENDS = Effect("sends")
 
@@ -33,23 +33,23 @@ Work = Callable[[McpSession, Json], Awaitable[Json]]
 
 
 class OfferedTool(NamedTuple):
-    """A tool that a server has."""
+    """A tool of a server."""
 
     name: str
-    """As the agent knows it: `mcp__<server>__<tool>`."""
+    """Its name for the agent: "mcp__SERVER__TOOL"."""
     schema: Json
     effect: Effect
     work: Work
-    """Asks the server; returns a result of `tools/call`."""
+    """Calls the server; returns a result of `tools/call`."""
 
 
 def offered_tools(settings: McpServerSettings, tools: list[Json], capabilities: Json) -> list[OfferedTool]:
-    """Return the tools that are taken, each name once."""
+    """Return the used tools of a server, each name once."""
     found: dict[str, OfferedTool] = {}
     for tool in tools:
         offer = _offered_tool(settings, tool) if settings.takes(str(tool.get("name"))) else None
         if offer is not None and offer.name in found:
-            logger.warning("MCP server %s: tool %s is left out, its name is taken", settings.name, tool["name"])
+            logger.warning("MCP server %s: tool %s left out: its name is taken", settings.name, tool["name"])
         elif offer is not None:
             found[offer.name] = offer
     more = [*(_RESOURCES if settings.resources and "resources" in capabilities else ())]
@@ -65,24 +65,24 @@ def _offered_tool(settings: McpServerSettings, tool: Json) -> OfferedTool | None
     own = str(tool["name"])
     parameters = _bounded(tool.get("inputSchema"))
     if not isinstance(parameters, dict) or len(json.dumps(parameters)) > SCHEMA_CHARS:
-        logger.warning("MCP server %s: tool %s is left out, its schema is none, or too long", settings.name, own)
+        logger.warning("MCP server %s: tool %s left out: its schema is invalid or too long", settings.name, own)
         return None
     name = tool_name(settings.name, own)
     about = f"({settings.name}, an MCP server) {tool.get('description') or tool.get('title') or own}"
     schema = {"name": name, "description": about[:DESCRIPTION_CHARS], "parameters": parameters}
     hints = tool.get("annotations") or {}
     acts = hints.get("readOnlyHint") is False or hints.get("destructiveHint") is True
-    # what a server says of itself counts only where it makes us more careful
+    # annotations of a server count only if they make the agent more careful
     effect = SENDS if acts else guess_effect(own)
 
     async def work(session: McpSession, arguments: Json) -> Json:
         return await session.call_tool(own, arguments)
 
-    return OfferedTool(name, schema, effect._replace(returns="own"), work)  # `result_of` marks what is the server's
+    return OfferedTool(name, schema, effect._replace(returns="own"), work)  # `result_of` marks the text of the server
 
 
 def tool_name(server: str, tool: str) -> str:
-    """Return the name of §9.1; one that is too long ends with a digest."""
+    """Return the name by plugin contract §9.1; a long name ends with a digest."""
     name = f"mcp__{_OTHER.sub('_', server)}__{_OTHER.sub('_', tool)}"
     if len(name) <= LONGEST_NAME:
         return name
@@ -90,7 +90,7 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def _bounded(value: Any) -> Any:
-    """Return a schema whose texts are not longer than a description."""
+    """Return a schema with its texts cut to the length of a description."""
     if isinstance(value, dict):
         return {str(k)[:DESCRIPTION_CHARS]: _bounded(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -102,7 +102,7 @@ def _bounded(value: Any) -> Any:
 
 
 def result_of(server: str, answer: Mapping[str, Any]) -> str:
-    """Return the result of a call as the model gets it: the server's words between marks, pictures as files."""
+    """Return the result of a call for the model: text is marked as untrusted, pictures become files."""
     texts, files = [], []
     for part in answer.get("content") or ():
         text, file = _read(part)
@@ -111,12 +111,12 @@ def result_of(server: str, answer: Mapping[str, Any]) -> str:
     structured = answer.get("structuredContent")
     if structured is not None and not any(_is_same(text, structured) for text in texts):
         texts.append(json.dumps(structured, ensure_ascii=False))
-    said = mark_untrusted("\n".join(texts), f"MCP server {server}") if texts else ""
+    marked = mark_untrusted("\n".join(texts), f"MCP server {server}") if texts else ""
     if answer.get("isError"):
-        return tool_error(said or f"the MCP server {server} reports an error, and does not say which")
+        return tool_error(marked or f"the MCP server {server} reports an error, and does not say which")
     if not files:
-        return said or tool_result(result="", note="the server returned nothing")
-    return tool_result(result=said, files=[{"path": file, "media_tag": f"MEDIA:{file}"} for file in files])
+        return marked or tool_result(result="", note="the server returned nothing")
+    return tool_result(result=marked, files=[{"path": file, "media_tag": f"MEDIA:{file}"} for file in files])
 
 
 def _read(part: Mapping[str, Any]) -> tuple[str, str]:
@@ -152,7 +152,7 @@ def _is_same(text: str, structured: Any) -> bool:
     return bool(value == structured or (isinstance(structured, dict) and structured == {"result": value}))
 
 
-# -- what else a server has ------------------------------------------------------------------------------------------
+# -- resources and prompts ------------------------------------------------------------------------------------------
 
 
 def _texts(value: Any) -> Json:
@@ -160,7 +160,7 @@ def _texts(value: Any) -> Json:
 
 
 def _summary(listed: list[Json], *names: str) -> Json:
-    return _texts([{n: str(one[n])[:LISTED_CHARS] for n in (*names, "description") if n in one} for one in listed])
+    return _texts([{n: str(item[n])[:LISTED_CHARS] for n in (*names, "description") if n in item} for item in listed])
 
 
 async def _list_resources(session: McpSession, arguments: Json) -> Json:
@@ -175,9 +175,9 @@ async def _list_prompts(session: McpSession, arguments: Json) -> Json:
     listed = await session.list_all("prompts")
     return _texts(
         [
-            {k: one[k] for k in ("name", "arguments") if k in one}
-            | {"description": str(one.get("description", ""))[:LISTED_CHARS]}
-            for one in listed
+            {k: item[k] for k in ("name", "arguments") if k in item}
+            | {"description": str(item.get("description", ""))[:LISTED_CHARS]}
+            for item in listed
         ]
     )
 

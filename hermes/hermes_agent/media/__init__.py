@@ -1,1 +1,1 @@
-"""Pictures and sound: looking, drawing, speaking, listening; over providers, programs and OpenAI's wire."""
+"""Images and speech: describe and generate images, text to speech, transcription."""

@@ -1,4 +1,4 @@
-"""What looks, draws, speaks and listens, as the config selects it. Every answer is a mapping with `success`."""
+"""Images and speech through the providers of the config. Each result is a mapping with `success`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _IMAGES = (
 
 
 def image_type(raw: bytes) -> str | None:
-    """Return the content type of a picture by its first bytes, None when it is none that is known."""
+    """Return the media type of an image by its first bytes, or None for an unknown one."""
     for magic, kind in _IMAGES:
         if raw.startswith(magic):
             return kind
@@ -59,17 +59,17 @@ def bundled_speech_names() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class MediaService:
-    """Sync, and slow: call it in a worker.
+    """Describes and generates images, and turns text to speech and speech to text. Used in workers.
 
     Attributes:
         values: returns the effective config.
-        providers: returns the providers of a kind that plugins registered, by name.
-        secret: returns a key by name, empty when there is none.
-        look_at: asks the model that sees: a question, and the picture as a part of a message.
-        fetch: fetches a public address: its bytes.
-        opened: opens a plain file that tools may have.
-        secret_reason: returns why a file is not for tools, None when it is.
-        steers: says where a file lies that other programs of the user run or obey; empty for no such file.
+        providers: returns the registered providers of a kind by name.
+        secret: returns a secret by name, or "".
+        ask_vision_model: asks a model that accepts images: a question, and the image as a part of a message.
+        fetch: returns the bytes at a public address.
+        open_file: opens a plain file that tools may read.
+        secret_reason: returns why tools may not read a file, or None.
+        controlled_place: returns the place of a file that other programs of the user run or obey, or "".
     """
 
     home: Path
@@ -82,73 +82,74 @@ class MediaService:
     secret_reason: Callable[[str], str | None]
     controlled_place: Callable[[str], str] = lambda path: ""
 
-    # -- speaking ------------------------------------------------------------------------------------------------
+    # -- text to speech---------------------------------------------------------------------------------------------
 
     def select_speech(self) -> SelectedProvider[TTSProvider]:
-        """Return who speaks."""
-        from hermes_agent.media.speech import SpeechProgram  # here and below: few speak or listen, and none at once
+        """Return the provider for text to speech."""
+        from hermes_agent.media.speech import SpeechProgram  # few processes use speech, and none at its start
 
         return self._builtin_speech("tts", SpeechProgram) or choose_tts(self.providers("tts"), self.values())
 
     def _builtin_speech(self, kind: str, program: type[Any], *, command: str = "") -> SelectedProvider[Any] | None:
-        """Return the bundled provider or the program that the config names; None for another plugin's provider.
+        """Return the bundled provider or the program of the config, or None for a provider of a plugin.
 
         Args:
-            command: of `local` and `local_command`.
+            command: command of `local` and `local_command`.
         """
         values = self.values()
         name, block = read_setting(values, f"{kind}.provider"), values.get(kind) or {}
         if name in bundled_speech_names():
-            made = bundled_plugin("speech", name).PROVIDERS[kind](block.get(name) or {}, self.secret)
-            return SelectedProvider(made, f"{kind}.provider names it")
+            provider = bundled_plugin("speech", name).PROVIDERS[kind](block.get(name) or {}, self.secret)
+            return SelectedProvider(provider, f"{kind}.provider names it")
         settings = (block.get("providers") or {}).get(name)
         if command and name in ("local", "local_command"):
             settings = {"command": command}
         if isinstance(settings, Mapping) and settings.get("command"):
-            made = program(name, settings, tool_environment(os.environ))
-            return SelectedProvider(made, f"{kind}.providers.{name} is a program")
+            provider = program(name, settings, tool_environment(os.environ))
+            return SelectedProvider(provider, f"{kind}.providers.{name} is a program")
         return None
 
     def synthesize(self, text: str, output_path: str | None = None) -> dict[str, Any]:
-        """Speak into a file: `file_path`, `provider`, `voice_compatible`; or `error`.
+        """Write a text as speech into a file; return `file_path`, `provider`, `voice_compatible`, or `error`.
 
         Args:
-            output_path: resolved; a command may write there, so the provider works elsewhere and the file is moved.
+            output_path: resolved path. The provider writes to the cache and the file is moved, because a command may
+                write to that path, too.
         """
         chosen = self.select_speech()
         if chosen.provider is None:
             return {"success": False, "error": f"nothing speaks: {chosen.reason}"}
         provider = chosen.provider
         kind = getattr(provider, "output_format", DEFAULT_OUTPUT_FORMAT)
-        wanted = Path(output_path) if output_path else None
-        suffix = wanted.suffix if wanted and wanted.suffix else f".{kind}"
+        target = Path(output_path) if output_path else None
+        suffix = target.suffix if target and target.suffix else f".{kind}"
         place = self.home / "cache" / "audio" / f"{new_id('speech')}{suffix}"
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
             written = provider.synthesize(text, str(place), format=kind)
-        except Exception as exc:  # a plugin's provider: the caller is told, as upstream does
-            logger.warning("speech provider %s failed", provider.name, exc_info=True)
+        except Exception as exc:  # of a plugin; the result reports it, as upstream does
+            logger.warning("speech provider %s: failed", provider.name, exc_info=True)
             return {"success": False, "error": _error_text(exc), "provider": provider.name}
-        made = Path(written or place)
-        if wanted is not None:
+        file = Path(written or place)
+        if target is not None:
             try:
-                made = _move_file(made, wanted)
+                file = _move_file(file, target)
             except OSError as exc:
-                why = f"{wanted} cannot be written: {exc.strerror or exc}"
+                why = f"{target} cannot be written: {exc.strerror or exc}"
                 return {"success": False, "error": why, "provider": provider.name}
         voice = bool(getattr(provider, "voice_compatible", False))
         return {
             "success": True,
-            "file_path": str(made),
+            "file_path": str(file),
             "provider": provider.name,
             "voice_compatible": voice,
         }
 
     def copy_picture(self, picture: str) -> str:
-        """Return a copy of a local picture, which a command cannot exchange before a provider opens it.
+        """Return the path of a copy of a local image, so that no command replaces it before it is read.
 
         Raises:
-            ToolFailed: it is not for tools.
+            ToolFailed: tools may not read the file, or it is too large.
         """
         with self.open_file(picture) as file:
             data = file.read(LARGEST_PICTURE + 1)
@@ -160,50 +161,50 @@ class MediaService:
         return str(place)
 
     def speech_file(self, text: str) -> str:
-        """Return a sound file that says a text; empty when nobody speaks, or it failed (the log says why)."""
+        """Return the path of a recording of a text; "" without a provider or after a logged failure."""
         provider = self.select_speech().provider
         if provider is None or not is_provider_available(provider):
             return ""
-        said = self.synthesize(text)
-        if not said["success"]:
-            logger.warning("an answer is not spoken: %s", said["error"])
-        return str(said.get("file_path") or "")
+        result = self.synthesize(text)
+        if not result["success"]:
+            logger.warning("text to speech: failed: %s", result["error"])
+        return str(result.get("file_path") or "")
 
-    # -- listening -----------------------------------------------------------------------------------------------
+    # -- transcription -------------------------------------------------------------------------------------------
 
     def select_transcription(self) -> SelectedProvider[TranscriptionProvider]:
-        """Return who listens."""
+        """Return the provider for transcription."""
         from hermes_agent.media.speech import TranscriptionProgram
 
         own = self._builtin_speech("stt", TranscriptionProgram, command=os.environ.get(LOCAL_TRANSCRIPTION, ""))
         return own or choose_transcription(self.providers("transcription"), self.values())
 
     def transcribe(self, file_path: str, model: str | None = None) -> dict[str, Any]:
-        """Write down what a sound file says: `transcript`, `provider`; or `error`."""
+        """Transcribe a recording; return `transcript` and `provider`, or `error`."""
         chosen = self.select_transcription()
         if chosen.provider is None:
             return {"success": False, "transcript": "", "error": f"nothing transcribes speech: {chosen.reason}"}
         try:
             found = chosen.provider.transcribe(file_path, model=model)
         except Exception as exc:  # as above
-            logger.warning("transcription provider %s failed", chosen.provider.name, exc_info=True)
+            logger.warning("transcription provider %s: failed", chosen.provider.name, exc_info=True)
             return {"success": False, "transcript": "", "error": _error_text(exc), "provider": chosen.provider.name}
         return found if isinstance(found, dict) else {"success": True, "transcript": str(found)}
 
     def transcript_text(self, file_path: str) -> str:
-        """Return what a sound file says; empty when nobody listens, or it failed (the log says why)."""
+        """Return the text of a recording; "" without a provider or after a logged failure."""
         provider = self.select_transcription().provider
         if provider is None or not is_provider_available(provider):
             return ""
         found = self.transcribe(file_path)
         if not found.get("success"):
-            logger.warning("%s is not written down: %s", file_path, found.get("error"))
+            logger.warning("transcription of %s: failed: %s", file_path, found.get("error"))
         return str(found.get("transcript") or "").strip()
 
-    # -- drawing and looking -------------------------------------------------------------------------------------
+    # -- images ---------------------------------------------------------------------------------------------------
 
     def generate_image(self, prompt: str, aspect_ratio: str | None = None, **pictures: Any) -> dict[str, Any]:
-        """Draw: what `contracts.image_gen.success_response` or `image_error_response` makes.
+        """Generate an image; return the result of the provider, or an `image_error_response`.
 
         Args:
             pictures: `image_url`, `reference_image_urls`.
@@ -217,23 +218,23 @@ class MediaService:
         return generate_image(chosen.provider, prompt, aspect_ratio, model=model, **pictures)
 
     def can_generate_images(self) -> bool:
-        """Say whether somebody draws."""
+        """Return whether a provider generates images."""
         provider = choose_image_gen(self.providers("image_gen"), self.values()).provider
         return provider is not None and is_provider_available(provider)
 
     def describe_image(self, image: str, question: str) -> dict[str, Any]:
-        """Look at a picture: `analysis`, or `error`. `image`: an address, or the path of a file."""
+        """Describe an image; return `analysis`, or `error`. `image`: an address, or the path of a file."""
         try:
             return {"success": True, "analysis": self.ask_vision_model(question, self.image_part(image))}
-        except Exception as exc:  # noqa: BLE001 - the model's, the network's or the disk's: the caller is told
+        except Exception as exc:  # noqa: BLE001 - of the model, the network or the disk; the result reports it
             return {"success": False, "error": _error_text(exc)}
 
     def image_part(self, image: str) -> dict[str, Any]:
-        """Return a picture as a part of a message.
+        """Return an image as a part of a message.
 
         Raises:
-            ValueError: it is none, too large, or its address is not opened.
-            ToolFailed: the file cannot be read, or is not for tools.
+            ValueError: it is no image, is too large, or its address may not be opened.
+            ToolFailed: the file cannot be read, or tools may not read it.
         """
         if image.startswith(("http://", "https://")):
             data = self.fetch(image)
@@ -248,12 +249,12 @@ class MediaService:
         return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}
 
 
-def _move_file(made: Path, wanted: Path) -> Path:
-    """Move a file to where it was wanted, with its own ending; a link that came meanwhile leads nowhere else."""
-    target = wanted.with_suffix(made.suffix)
+def _move_file(file: Path, target: Path) -> Path:
+    """Move a file to `target`, with its own suffix; a link that is put there now is not followed."""
+    target = target.with_suffix(file.suffix)
     with hold_directory(str(target.parent)) as directory:
-        replace_at(directory, target.name, made.read_bytes())
-    made.unlink()
+        replace_at(directory, target.name, file.read_bytes())
+    file.unlink()
     return target
 
 

@@ -1,4 +1,4 @@
-"""Command-line programs that speak or listen: `tts.providers` and `stt.providers`. Source: plugin contract §9.5."""
+"""Command-line programs for speech: `tts.providers` and `stt.providers`. Source: plugin contract §9.5."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLACE = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
 
 def fill_command(template: str, values: Mapping[str, str]) -> str:
-    """Return the command line with each `{name}` in place, quoted for the quotes it stands in; `{{` is a brace.
+    """Return a command line with a value for each `{name}`, quoted to fit its place; `{{` is a brace.
 
     Raises:
         UserError: a name has no value.
@@ -44,7 +44,7 @@ def fill_command(template: str, values: Mapping[str, str]) -> str:
 
 
 def _quote_after(text: str, quote: str) -> str:
-    """Return the quote that is open after `text`."""
+    """Return the quote that is open after `text`, or ""."""
     skip = False
     for char in text:
         if skip:
@@ -76,11 +76,11 @@ class _Program:
 
     @property
     def name(self) -> str:
-        """What the config calls it."""
+        """The name in the config."""
         return self._name
 
     def _run(self, **values: str) -> str:
-        """Run the command and return what it printed. Raises UserError: it failed."""
+        """Run the command and return its output, or raise UserError if it fails."""
         done = processes.run(
             fill_command(str(self._settings["command"]), values),
             cwd=Path.home(),
@@ -89,36 +89,38 @@ class _Program:
             output_limit_bytes=OUTPUT_BYTES,
             cancelled=threading.Event(),
         )
-        said = (done.head + done.tail).decode("utf-8", errors="replace")
+        output = (done.head + done.tail).decode("utf-8", errors="replace")
         if done.exit_code != 0:
-            raise UserError(f"the program of `{self._name}` ended with status {done.exit_code}: {said[-500:].strip()}")
-        return said
+            raise UserError(
+                f"the program of `{self._name}` ended with status {done.exit_code}: {output[-500:].strip()}"
+            )
+        return output
 
-    def _error_output(self, name: str, given: object = None) -> str:
+    def _setting(self, name: str, given: object = None) -> str:
         return str(given if given is not None else self._settings.get(name) or "")
 
 
 class SpeechProgram(_Program, TTSProvider):
-    """A program that speaks a text file into a sound file."""
+    """A program that turns a text file into a recording."""
 
     limit_s = 120.0
 
     @property
     def output_format(self) -> str:
-        """What it writes."""
-        wanted = self._settings.get("output_format") or self._settings.get("format") or DEFAULT_OUTPUT_FORMAT
-        return str(wanted) if wanted in OUTPUT_FORMATS else DEFAULT_OUTPUT_FORMAT
+        """Format of its recordings."""
+        configured = self._settings.get("output_format") or self._settings.get("format") or DEFAULT_OUTPUT_FORMAT
+        return str(configured) if configured in OUTPUT_FORMATS else DEFAULT_OUTPUT_FORMAT
 
     @property
     def voice_compatible(self) -> bool:
-        """Whether its files may be sent as voice messages."""
+        """Whether its recordings may be sent as voice messages."""
         return self._settings.get("voice_compatible") is True
 
     def synthesize(self, text: str, output_path: str, **wanted: Any) -> str:
-        """Speak; raises UserError when the program fails or writes nothing."""
-        most = int(self._settings.get("max_text_length") or MAX_TEXT)
-        if len(text) > most:
-            raise UserError(f"the text has {len(text):,} characters: `{self.name}` takes {most:,}")
+        """Write a recording; raise UserError if the program fails or writes nothing."""
+        longest = int(self._settings.get("max_text_length") or MAX_TEXT)
+        if len(text) > longest:
+            raise UserError(f"the text has {len(text):,} characters: `{self.name}` takes {longest:,}")
         with tempfile.TemporaryDirectory(prefix="hermes-speech-") as folder:
             source = Path(folder) / "text.txt"
             source.write_text(text, encoding="utf-8")
@@ -127,9 +129,9 @@ class SpeechProgram(_Program, TTSProvider):
                 text_path=str(source),
                 output_path=output_path,
                 format=self.output_format,
-                voice=self._error_output("voice", wanted.get("voice")),
-                model=self._error_output("model", wanted.get("model")),
-                speed=self._error_output("speed", wanted.get("speed")) or "1",
+                voice=self._setting("voice", wanted.get("voice")),
+                model=self._setting("model", wanted.get("model")),
+                speed=self._setting("speed", wanted.get("speed")) or "1",
             )
         written = Path(output_path)
         if not written.is_file() or not written.stat().st_size:
@@ -138,24 +140,24 @@ class SpeechProgram(_Program, TTSProvider):
 
 
 class TranscriptionProgram(_Program, TranscriptionProvider):
-    """A program that writes down what a sound file says: to `{output_path}`, a `.txt` in `{output_dir}`, or stdout."""
+    """A program that transcribes a recording: to `{output_path}`, a `.txt` in `{output_dir}`, or stdout."""
 
     limit_s = 300.0
 
     def transcribe(
         self, file_path: str, *, model: str | None = None, language: str | None = None, **extra: Any
     ) -> dict[str, Any]:
-        """Listen; raises UserError when the program fails."""
+        """Transcribe a recording; raise UserError if the program fails."""
         with tempfile.TemporaryDirectory(prefix="hermes-listening-") as folder:
             output = Path(folder) / "transcript.txt"
-            said = self._run(
+            output_text = self._run(
                 input_path=file_path,
                 output_path=str(output),
                 output_dir=folder,
-                format=self._error_output("format") or "txt",
-                language=self._error_output("language", language),
-                model=self._error_output("model", model),
+                format=self._setting("format") or "txt",
+                language=self._setting("language", language),
+                model=self._setting("model", model),
             )
             written = [output] if output.exists() else sorted(Path(folder).glob("*.txt"))
-            text = written[0].read_text(encoding="utf-8", errors="replace") if written else said
+            text = written[0].read_text(encoding="utf-8", errors="replace") if written else output_text
         return {"success": True, "transcript": text.strip(), "provider": self.name}

@@ -31,7 +31,7 @@ def test_a_server_is_added_tested_shown_and_removed(tmp_path: Path) -> None:
         "there is an MCP server 'weather' already" in hermes(tmp_path, "mcp", "add", "weather", "--command", "x").stderr
     )
     listed = json.loads(hermes(tmp_path, "mcp", "list", "--json").stdout)[0]
-    assert listed["state"] == "mcp_servers.weather needs SKY, which nobody set: put it into .env"
+    assert listed["state"] == "mcp_servers.weather needs SKY, which is not set: put it into .env"
     (tmp_path / ".env").write_text("SKY=blue\n")
     (tmp_path / ".env").chmod(0o600)
     tested = hermes(tmp_path, "mcp", "test", "weather")

@@ -87,7 +87,7 @@ def connected_to(url: str, more: Mapping[str, Any] = {}, **network: Any) -> str:
 def test_a_server_that_the_table_does_not_allow_is_not_asked(network: dict[str, Any]) -> None:
     with serving() as server:
         why = connected_to(f"http://127.0.0.1:{server.server_port}/mcp", **network)
-    assert server.asked == [] and "is not asked: `network." in why
+    assert server.asked == [] and "gets no request: `network." in why
 
 
 def test_a_listed_server_and_by_default_each_is_asked() -> None:
@@ -218,7 +218,7 @@ def test_a_request_that_nobody_judged_is_not_sent() -> None:
     http = sdk.http_library()
     url = "http://127.0.0.1:9/"
     transport = McpDestinations("weather", url, HostTables({}.get)).transport(http, True)
-    with pytest.raises(AddressRejected, match="was not judged"):
+    with pytest.raises(AddressRejected, match="was not checked"):
         asyncio.run(transport.handle_async_request(http.Request("GET", url)))
 
 

@@ -100,7 +100,7 @@ def test_a_server_that_nobody_asks_sleeps_until_somebody_does() -> None:
 
 def test_a_server_that_is_old_is_started_anew() -> None:
     with hosting(weather=plain(lifecycle={"max_lifetime_seconds": 1})) as host:
-        until(lambda: "is started anew, after" in host.log_text)
+        until(lambda: "reconnected after its longest lifetime" in host.log_text)
         assert shown(result(host, "say", text="young")) == "test: young"
 
 
