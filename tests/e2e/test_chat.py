@@ -130,8 +130,10 @@ def test_no_color_holds_for_answers_prompt_and_completion(tmp_path: Path, script
         terminal.wait("There is no command")
         terminal.say(PROMPTS[0].question)
         terminal.wait(answer(PROMPTS[0]))
-        terminal.type("/plu\t")
+        terminal.type("/plu")
         terminal.wait("List plugins and their state")
+        terminal.type("\t")
+        terminal.wait(f"{PROMPT} /plugins")
         terminal.type("\r")
         terminal.wait("Plugins (1):")
         assert terminal.leave() == 0
