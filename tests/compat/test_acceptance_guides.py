@@ -13,7 +13,7 @@ import pytest
 from compat.guides import plugin
 from hermes_agent.adapters.events import call_connect, call_get_chat_info, call_send
 from hermes_agent.app.main import main
-from hermes_agent.contracts.image_video import generate_image
+from hermes_agent.media.service import generate_image
 from hermes_agent.testing import ScriptedModel, call, plugin_host, served
 
 EMPTY = "def register(ctx): pass\n"

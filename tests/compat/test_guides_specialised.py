@@ -16,8 +16,9 @@ import yaml
 from compat.guides import flat, guide, indented, plugin
 from hermes_agent.adapters.events import call_connect, call_get_chat_info, call_send
 from hermes_agent.contracts.context_engine import choose_context_engine, compress, should_compress
-from hermes_agent.contracts.image_video import choose_image_gen, generate_image
+from hermes_agent.contracts.image_video import choose_image_gen
 from hermes_agent.contracts.memory import choose_memory
+from hermes_agent.media.service import generate_image
 from hermes_agent.testing import ScriptedModel, plugin_host, served
 
 

@@ -82,7 +82,7 @@ def test_the_config_selects() -> None:
 
     memory, base, use = InMemory(), InMemory("browserbase"), InMemory("browser-use")
     assert choose("memory", memory)[0] is memory
-    assert choose("local", base) == (None, "browser.cloud_provider asks for a browser on this machine")
+    assert choose("local", base) == (None, "browser.cloud_provider selects a browser on this machine")
     assert choose("", base, use)[0] is use
     assert choose("", base, InMemory("browser-use", available=False))[0] is base
     assert choose("", memory) == (None, "browser.cloud_provider is not set: a browser on this machine")

@@ -127,10 +127,10 @@ def test_the_config_selects() -> None:
     made = InMemory()
 
     assert choose_context_engine({"memory": made}, {"context": {"engine": "memory"}})[0] is made
-    assert choose_context_engine({"memory": made}, {}) == (None, "context.engine asks for the agent's own")
+    assert choose_context_engine({"memory": made}, {}) == (None, "context.engine names the built-in engine")
     assert choose_context_engine({}, {"context": {"engine": "gone"}}) == (
         None,
-        "context.engine='gone' is set but no plugin registered that name; the agent's own takes its place",
+        "context.engine='gone' is set but no plugin registered that name; the built-in engine is used",
     )
 
 

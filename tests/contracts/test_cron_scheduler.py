@@ -64,12 +64,12 @@ def test_the_config_selects() -> None:
     made = Waiting()
     there = {"waiting": made}
     assert choose_cron_scheduler(there, {"cron": {"provider": "waiting"}}) == (made, "cron.provider names it")
-    assert choose_cron_scheduler(there, {}) == (None, "cron.provider is not set: the agent's own scheduler")
+    assert choose_cron_scheduler(there, {}) == (None, "cron.provider is not set: the built-in scheduler")
     assert choose_cron_scheduler(there, {"cron": {"provider": "gone"}})[1].startswith("cron.provider='gone' is set but")
     made.there = False
     assert choose_cron_scheduler(there, {"cron": {"provider": "waiting"}}) == (
         None,
-        "cron.provider names `waiting`, which is not available. The agent's own scheduler is used.",
+        "cron.provider names `waiting`, which is not available. The built-in scheduler is used.",
     )
 
 

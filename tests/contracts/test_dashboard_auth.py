@@ -101,7 +101,7 @@ def test_passwords_and_tokens_are_taken_or_it_says_that_they_are_not(provider: D
     with pytest.raises(wrong):
         provider.complete_password_login(username="eve", password="x")
     if not provider.supports_token:
-        with pytest.raises(NotImplementedError, match=f"'{provider.name}' takes no tokens"):
+        with pytest.raises(NotImplementedError, match=f"'{provider.name}' does not support API tokens"):
             provider.verify_token(token="x")
 
 

@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from hermes_agent.contracts import image_video
-from hermes_agent.contracts.image_video import ImageGenProvider, choose_image_gen, generate_image
+from hermes_agent.contracts.image_video import ImageGenProvider, choose_image_gen
+from hermes_agent.media.service import generate_image
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
@@ -130,7 +131,10 @@ def test_the_config_selects() -> None:
 
     assert choose("off", one, off)[0] is off
     assert choose("", one, off) == (one, "`one` is the only one available")
-    assert choose("", one, InMemory("two")) == (None, "several are available (one, two): image_gen.provider says which")
+    assert choose("", one, InMemory("two")) == (
+        None,
+        "several are available (one, two); set image_gen.provider",
+    )
     assert choose("", one, InMemory("fal"))[0].name == "fal"
     assert choose("", off) == (None, "none is available")
     assert choose("X", one) == (
@@ -191,7 +195,7 @@ def test_base64_becomes_a_private_file_below_the_home(home: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(ValueError, match="not base64"):
         image_video.save_b64_image("%%%")
-    with pytest.raises(ValueError, match="no data"):
+    with pytest.raises(ValueError, match="empty file"):
         image_video.save_b64_image("")
 
 
@@ -229,7 +233,7 @@ def test_an_address_becomes_a_file(home: Path, site: str) -> None:
 
     assert [path.read_bytes() for path in saved] == [PNG] * 4
     assert [path.suffix for path in saved] == [".jpg", ".png", ".png", ".webp"]
-    with pytest.raises(ValueError, match="more than 10 bytes"):
+    with pytest.raises(ValueError, match="limit of 10 bytes"):
         image_video.save_url_image(f"{site}/typed", max_bytes=10)
     with pytest.raises(httpx.HTTPStatusError):
         image_video.save_url_image(f"{site}/gone")

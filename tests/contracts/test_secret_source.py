@@ -89,7 +89,7 @@ def make(name: str, shape: str = "mapped", **more: Any) -> SecretSource:
 
 
 def test_another_version_or_shape_is_refused() -> None:
-    assert check_secret_source(make("x", api_version=2)) == "has api_version 2, this release takes 1"
+    assert check_secret_source(make("x", api_version=2)) == "has api_version 2, this release supports 1"
     assert check_secret_source(make("x", "round")) == "has shape 'round': expected one of mapped, bulk"
 
 

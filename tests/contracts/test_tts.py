@@ -77,7 +77,7 @@ def test_own_names_and_programs_come_before_plugins() -> None:
         return choose_tts(providers, {"tts": tts})
 
     assert choose(provider="memory") == (providers["memory"], "tts.provider names it")
-    assert choose(provider="edge") == (None, "tts.provider names `edge`, which is not a plugin's")
+    assert choose(provider="edge") == (None, "tts.provider names `edge`, which is built in")
     assert choose(provider="memory", providers={"memory": {"type": "command", "command": "say"}}) == (
         None,
         "tts.provider names `memory`, a program under tts.providers",

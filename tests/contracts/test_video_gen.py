@@ -91,7 +91,7 @@ def test_the_config_selects() -> None:
     assert choose_video_gen({"one": one, "off": off}, {})[0] is one
     assert choose_video_gen({"one": one, "two": two}, {}) == (
         None,
-        "several are available (one, two): video_gen.provider says which",
+        "several are available (one, two); set video_gen.provider",
     )
     assert choose_video_gen({"one": one, "off": off}, {"video_gen": {"provider": "off"}})[0] is off
     assert choose_video_gen({}, {"video_gen": {"provider": "X"}})[1].startswith("video_gen.provider='X' is set but no")

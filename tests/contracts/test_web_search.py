@@ -94,9 +94,9 @@ def test_what_a_provider_does_not_do_raises_and_names_it() -> None:
             return True
 
     assert (Bare().supports_search(), Bare().supports_extract(), Bare().display_name) == (True, False, "Bare One")
-    with pytest.raises(NotImplementedError, match="'bare-one' does not search"):
+    with pytest.raises(NotImplementedError, match="'bare-one' does not support search"):
         Bare().search("x")
-    with pytest.raises(NotImplementedError, match="'bare-one' does not read pages"):
+    with pytest.raises(NotImplementedError, match="'bare-one' does not support extract"):
         Bare().extract([])
     with pytest.raises(TypeError, match="is_available"):
         type("Nothing", (WebSearchProvider,), {"name": "x"})()

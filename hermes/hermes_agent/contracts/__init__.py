@@ -1,1 +1,1 @@
-"""What an extension of each kind looks like: one module a kind, the names and signatures are the plugin contract's."""
+"""Contracts of the extension kinds, a module each: the names and signatures that plugins implement."""

@@ -1,6 +1,6 @@
-"""Slash commands: `/name arguments`, typed in a conversation. Source: plugin contract §7.1.
+"""Slash commands (`/name arguments`) and subcommands (`hermes name …`) of plugins.
 
-Terminal commands: `hermes name …`, with an argparse tree of the plugin's. Source: plugin contract §7.4.
+The handler of a subcommand gets a `Namespace` of argparse. Source: plugin contract §7.1, §7.4.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ COMMAND = Kind("command", "register_command", "slash command")
 CommandHandler = Callable[[Any], Any]
 """`handler(raw_args: str) -> str | None`, or a coroutine function of that shape.
 
-A command that only one front end has is run by that front end: the console and the gateway await it on the core loop,
-and the gateway passes a `CommandInvocation`.
+A command of a single front end is run by that front end. The console and the gateway await it on the core loop, and
+the gateway passes a `CommandInvocation`.
 """
 
 DEFAULT_DESCRIPTION = "Plugin command"
@@ -42,18 +42,18 @@ Where = Literal["terminal", "chat", "http", "socket"]
 """A front end: the console, chat platforms, the HTTP server, the control socket (for members of the daemon's group)."""
 EVERYWHERE: frozenset[Where] = frozenset({"terminal", "chat", "http", "socket"})
 FOR_OPERATORS: frozenset[Where] = EVERYWHERE - {"socket"}
-"""Front ends of a command that changes, or shows, more than the session in which it is run."""
+"""Front ends of a command that changes or shows more than the session in which it runs."""
 
 Right = Literal["always", "anyone", "known"]
-"""Who may run a command in a chat.
+"""Which users may run a command in a chat.
 
-`always`: every user, also one whom `allow_admin_from` leaves out; `anyone`: every user, unless that list says
-otherwise; `known`: users that were allowed one by one.
+`always`: every user, including users that `allow_admin_from` excludes. `anyone`: every user, unless that list excludes
+them. `known`: users that the operator allowed individually.
 """
 
 
 class Confirmation(NamedTuple):
-    """The question that is put in a chat before a command runs."""
+    """Question that a user answers in a chat before a command runs."""
 
     title: str
     text: str
@@ -62,15 +62,15 @@ class Confirmation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """One command, as every front end shows and runs it.
+    """A slash command, as every front end shows and runs it.
 
     Attributes:
-        name: normalised: lower case, no slash, `-` for blanks.
+        name: normalized: lower case, no slash, `-` for blanks.
         args_hint: shown after the name in help and menus: `<text>`.
-        during_turn: whether it runs at once while a turn runs in the same conversation; else it waits for its end.
-        aliases: other names; help shows them behind the description.
+        during_turn: whether it runs at once during a turn of the conversation; otherwise it waits for the end.
+        aliases: other names; the help lists them after the description.
         where: the front ends that have it.
-        right: who may run it in a chat.
+        right: which users may run it in a chat.
         confirm: the question before it runs in a chat; None runs it at once.
         argument_mode: how front ends complete arguments: `options`, `text`, `mixed`; None if it has no arguments.
     """
@@ -88,7 +88,7 @@ class SlashCommand:
 
     @property
     def is_of_one_front_end(self) -> bool:
-        """Whether a front end brings it for itself, and runs it."""
+        """Whether a single front end declares and runs it."""
         return len(self.where) == 1
 
 
@@ -97,10 +97,10 @@ CLI_COMMAND = Kind("cli_command", "register_cli_command", "terminal command")
 
 @dataclass(frozen=True, slots=True)
 class CliCommand:
-    """One command.
+    """A subcommand of `hermes`.
 
     Attributes:
-        setup_fn: is given the subparser and builds the tree.
+        setup_fn: gets the subparser and adds the arguments.
         handler_fn: becomes the default `func` after `setup_fn`; called with the `Namespace`.
     """
 

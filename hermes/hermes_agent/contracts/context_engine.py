@@ -1,9 +1,9 @@
-"""Context engine: decides when a conversation is too long for the model, and makes it shorter.
+"""Context engine: decides when a conversation is too long for the model, and shortens it.
 
-One for the process, selected by `context.engine`. Source: plugin contract §8.4, §13 row 20.
+A process has one, selected by `context.engine`. Source: plugin contract §8.4, §13 row 20.
 """
 
-# ruff: noqa: B027 - a method that a provider may leave out does nothing
+# ruff: noqa: B027 - optional methods do nothing by default
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ logger = logging.getLogger(__name__)
 CONTEXT_ENGINE = Kind("context_engine", "register_context_engine", "context engine", is_used=True)
 
 DEFAULT_ENGINE = "compressor"
-"""The setting for the agent's own."""
+"""Name of the built-in engine in `context.engine`."""
 
 Messages = list[dict[str, Any]]
 
 
 class ContextEngine(abc.ABC):
-    """Keeps a conversation within what the model can read."""
+    """An engine that keeps a conversation within the context window."""
 
     last_prompt_tokens: int = 0
     last_completion_tokens: int = 0
@@ -52,11 +52,11 @@ class ContextEngine(abc.ABC):
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """What the config calls it."""
+        """The name that selects it in `context.engine`."""
 
     @abc.abstractmethod
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Say whether it is time; `should_compress(messages, model)` works too."""
+        """Return whether to shorten now; the signature `should_compress(messages, model)` is accepted, too."""
 
     @abc.abstractmethod
     def compress(
@@ -67,44 +67,47 @@ class ContextEngine(abc.ABC):
         force: bool = False,
         memory_context: str = "",
     ) -> Messages:
-        """Return the conversation, shorter; an engine takes the arguments that it names, `model` is one of them."""
+        """Return the shortened conversation.
+
+        An engine gets the arguments that it names; `model` may be another of them.
+        """
 
     def update_from_response(self, usage: dict[str, Any]) -> None:
-        """Note how many tokens the last request took: `prompt_tokens`, `completion_tokens`, `total_tokens`."""
+        """Store the usage of the last request: `prompt_tokens`, `completion_tokens`, `total_tokens`."""
         self.last_prompt_tokens = int(usage.get("prompt_tokens") or 0)
         self.last_completion_tokens = int(usage.get("completion_tokens") or 0)
         total = usage.get("total_tokens")
         self.last_total_tokens = int(total or self.last_prompt_tokens + self.last_completion_tokens)
 
     def should_compress_preflight(self, messages: Messages) -> bool:
-        """Say before a request whether it is time, by a rough count."""
+        """Return whether to shorten before a request, by an estimate."""
         return False
 
     def should_defer_preflight_to_real_usage(self, rough: int) -> bool:
-        """Say whether the rough count is to be disregarded until the model has told the real one."""
+        """Return whether to ignore the estimate until the model has reported its usage."""
         return False
 
     def has_content_to_compress(self, messages: Messages) -> bool:
-        """Say whether there is anything to shorten."""
+        """Return whether there is anything to shorten."""
         return True
 
     def on_session_start(self, session_id: str, **kwargs: Any) -> None:
-        """A conversation begins."""
+        """Handle the start of a session."""
 
     def on_session_end(self, session_id: str, messages: Messages) -> None:
-        """A conversation ends."""
+        """Handle the end of a session."""
 
     def on_session_reset(self) -> None:
-        """The conversation starts over: the counts go back to nothing."""
+        """Handle a session that starts over: by default, reset the counts."""
         self.last_prompt_tokens = self.last_completion_tokens = self.last_total_tokens = 0
         self.compression_count = 0
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
-        """Return the tools that the engine gives the model."""
+        """Return the tools that the engine adds for the model."""
         return []
 
     def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        """Answer a call of one of its tools; `messages` may be among the keywords."""
+        """Return the result of a call of such a tool; the keywords may include `messages`."""
         raise NotImplementedError(f"context engine '{self.name}' has no tool '{name}'")
 
     def get_status(self) -> dict[str, Any]:
@@ -125,7 +128,7 @@ class ContextEngine(abc.ABC):
         provider: str = "",
         api_mode: str = "",
     ) -> None:
-        """Another model answers from now on."""
+        """Handle a change of the model."""
         self.context_length = context_length
         self.threshold_tokens = int(context_length * self.threshold_percent)
 
@@ -133,25 +136,25 @@ class ContextEngine(abc.ABC):
 def choose_context_engine(
     engines: Mapping[str, ContextEngine], values: Mapping[str, Any]
 ) -> SelectedProvider[ContextEngine]:
-    """Return the plugin's engine that the config names; none means the agent's own."""
+    """Return the engine of a plugin that the config names, or None for the built-in engine."""
     path = "context.engine"
     name = read_setting(values, path) or DEFAULT_ENGINE
     if name in engines:
         return SelectedProvider(engines[name], f"{path} names it")
     if name == DEFAULT_ENGINE:
-        return SelectedProvider(None, f"{path} asks for the agent's own")
+        return SelectedProvider(None, f"{path} names the built-in engine")
     return SelectedProvider(
-        None, f"{path}='{name}' is set but no plugin registered that name; the agent's own takes its place"
+        None, f"{path}='{name}' is set but no plugin registered that name; the built-in engine is used"
     )
 
 
 def copy_engine(engine: ContextEngine) -> ContextEngine | None:
-    """Return an engine for one conversation; None, with a line in the log, when it cannot be copied."""
+    """Return a copy of the engine for one conversation, or None and a log line if it cannot be copied."""
     try:
         return copy.deepcopy(engine)
     except Exception as exc:
         logger.warning(
-            "context engine '%s' cannot be copied (%s: %s): it needs a __deepcopy__; the agent's own takes its place",
+            "context engine '%s' cannot be copied (%s: %s): implement __deepcopy__; the built-in engine is used",
             engine.name,
             type(exc).__name__,
             exc,
@@ -169,13 +172,13 @@ def should_compress(engine: ContextEngine, *, prompt_tokens: int | None, message
 
 
 def compress(engine: ContextEngine, messages: Messages, **offered: Any) -> Messages:
-    """Call `compress` with the messages and those of the other arguments that it names.
+    """Call `compress` with the messages and the offered arguments that it names.
 
     Args:
         offered: `current_tokens`, `focus_topic`, `force`, `memory_context`, `model`.
 
     Raises:
-        TypeError: it returned no list.
+        TypeError: the engine returned no list.
     """
     shorter: Any = engine.compress(messages, **_accepted_arguments(engine.compress, offered))
     if not isinstance(shorter, list):
@@ -184,5 +187,5 @@ def compress(engine: ContextEngine, messages: Messages, **offered: Any) -> Messa
 
 
 def _accepted_arguments(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
-    names, _ = keywords_of(function)  # an engine with `**kwargs` gets what the contract names alone
+    names, _ = keywords_of(function)  # `**kwargs` does not ask for more than the contract names
     return {name: value for name, value in offered.items() if name in names}

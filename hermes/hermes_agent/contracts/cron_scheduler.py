@@ -1,9 +1,9 @@
-"""Cron scheduler: says when scheduled jobs are due. Source: plugin contract §8.10.
+"""Cron scheduler: decides when scheduled jobs are due.
 
-One is used, selected by `cron.provider`; without one the agent's own clock does it.
+A process uses one, selected by `cron.provider`; the default is the built-in scheduler. Source: plugin contract §8.10.
 """
 
-# ruff: noqa: B027 - a method that a scheduler may leave out does nothing
+# ruff: noqa: B027 - optional methods do nothing by default
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ CRON_SCHEDULER = Kind("cron_scheduler", "register_cron_scheduler", "cron schedul
 
 
 class CronScheduler(abc.ABC):
-    """Wakes up when a job is due."""
+    """A scheduler that starts jobs when they are due."""
 
     run_due: Callable[[str], bool] | None = None
-    """Set by the agent before `start`: begins the job of that id if it does not run yet; says whether it did."""
+    """Start the job with that id unless it is running; return whether it started. The agent sets it before `start`."""
 
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """What the config calls it."""
+        """The name that selects it in `cron.provider`."""
 
     def is_available(self) -> bool:
-        """Say whether it could be used now; without asking the network."""
+        """Return whether it can be used now, without a network request."""
         return True
 
     @abc.abstractmethod
     def start(self, stop_event: threading.Event, *, adapters: Any = None, loop: Any = None, interval: int = 60) -> None:
-        """Work until `stop_event` is set; in a thread of its own.
+        """Run until `stop_event` is set, in a thread of its own.
 
         Args:
-            adapters: the chat platforms, by name.
-            loop: the event loop that they run on.
-            interval: seconds between two looks.
+            adapters: the platforms' adapters, by name.
+            loop: the event loop on which they run.
+            interval: seconds between two checks.
         """
 
     def stop(self) -> None:
-        """The process ends."""
+        """Handle the end of the process."""
 
     def on_jobs_changed(self) -> None:
-        """A job was added, changed or removed."""
+        """Handle an added, changed or removed job."""
 
     def recover_interrupted(self) -> int:
-        """Take care of the jobs that the last process left in the middle; return how many there were."""
+        """Recover the jobs that the previous process interrupted; return their number."""
         return 0
 
     def fire_due(self, job_id: str, *, adapters: Any = None, loop: Any = None) -> bool:
@@ -65,21 +65,19 @@ class CronScheduler(abc.ABC):
         return self.run_due is not None and self.run_due(job_id)
 
     def reconcile(self) -> None:
-        """Compare what is planned elsewhere with the jobs."""
+        """Compare the plan of an external scheduler with the jobs."""
 
 
 def choose_cron_scheduler(
     schedulers: Mapping[str, CronScheduler], values: Mapping[str, Any]
 ) -> SelectedProvider[CronScheduler]:
-    """Return the scheduler that the config names; None is the agent's own."""
+    """Return the scheduler that the config names, or None for the built-in one."""
     path = "cron.provider"
     name = read_setting(values, path)
     if not name:
-        return SelectedProvider(None, f"{path} is not set: the agent's own scheduler")
+        return SelectedProvider(None, f"{path} is not set: the built-in scheduler")
     if name not in schedulers:
-        return SelectedProvider(None, f"{describe_unregistered(path, name, 'cron')} The agent's own scheduler is used.")
+        return SelectedProvider(None, f"{describe_unregistered(path, name, 'cron')} The built-in scheduler is used.")
     if not is_provider_available(schedulers[name]):
-        return SelectedProvider(
-            None, f"{path} names `{name}`, which is not available. The agent's own scheduler is used."
-        )
+        return SelectedProvider(None, f"{path} names `{name}`, which is not available. The built-in scheduler is used.")
     return SelectedProvider(schedulers[name], f"{path} names it")

@@ -1,6 +1,7 @@
-"""Dashboard sign-in: a service that says who somebody is. Source: plugin contract §8.12, §11.2.
+"""Dashboard sign-in: a service that authenticates the users of a dashboard.
 
-All that are registered are offered; none is selected.
+Published plugins register such providers. This release lists them and has no dashboard that uses them
+(`Kind.is_used`). Source: plugin contract §8.12, §11.2.
 """
 
 from __future__ import annotations
@@ -26,33 +27,33 @@ DASHBOARD_AUTH = Kind("dashboard_auth", "register_dashboard_auth_provider", "das
 
 
 class ProviderError(Exception):
-    """The service could not be asked, or gave no sense."""
+    """Error: the service is unreachable or sent an invalid answer."""
 
 
 class InvalidCodeError(Exception):
-    """The code of a sign-in is wrong or used up."""
+    """Error: the code of a sign-in is wrong or already used."""
 
 
 class InvalidCredentialsError(Exception):
-    """Name or password is wrong."""
+    """Error: the user name or password is wrong."""
 
 
 class RefreshExpiredError(Exception):
-    """The session cannot be renewed: sign in again."""
+    """Error: the session cannot be renewed; the user must sign in again."""
 
 
 @dataclass(frozen=True)
 class LoginStart:
-    """Where a sign-in begins."""
+    """Start of a sign-in."""
 
     redirect_url: str
     cookie_payload: Any
-    """What is kept in a cookie until the person comes back."""
+    """Value for a cookie that the browser sends back at the end of the sign-in."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """Somebody who is signed in."""
+    """Session of a signed-in user."""
 
     user_id: str
     email: str
@@ -66,7 +67,7 @@ class Session:
 
 
 class DashboardAuthProvider(abc.ABC):
-    """Signs people in."""
+    """A provider that signs users in."""
 
     name: str = ""
     display_name: str = ""
@@ -76,45 +77,45 @@ class DashboardAuthProvider(abc.ABC):
 
     @abc.abstractmethod
     def start_login(self, *, redirect_uri: str) -> LoginStart:
-        """Begin a sign-in.
+        """Start a sign-in.
 
         Raises:
-            ProviderError: the service cannot be asked.
+            ProviderError: the service is unreachable.
         """
 
     @abc.abstractmethod
     def complete_login(self, *, code: str, state: str, code_verifier: str, redirect_uri: str) -> Session:
-        """End a sign-in.
+        """Complete a sign-in.
 
         Raises:
-            InvalidCodeError: the code is wrong or used up.
-            ProviderError: the service cannot be asked.
+            InvalidCodeError: the code is wrong or already used.
+            ProviderError: the service is unreachable.
         """
 
     @abc.abstractmethod
     def verify_session(self, *, access_token: str) -> Session | None:
-        """Return whose token it is, None when it is nobody's or has run out."""
+        """Return the session of a token, or None if the token is unknown or expired."""
 
     @abc.abstractmethod
     def refresh_session(self, *, refresh_token: str) -> Session:
         """Return a session with new tokens.
 
         Raises:
-            RefreshExpiredError: sign in again.
+            RefreshExpiredError: the user must sign in again.
         """
 
     @abc.abstractmethod
     def revoke_session(self, *, refresh_token: str) -> None:
-        """Sign out."""
+        """Sign the user out."""
 
     def complete_password_login(self, *, username: str, password: str) -> Session:
-        """Sign in by name and password, with `supports_password`.
+        """Sign in by user name and password, if `supports_password`.
 
         Raises:
             InvalidCredentialsError: one of them is wrong.
         """
-        raise NotImplementedError(f"dashboard auth provider '{self.name}' takes no passwords")
+        raise NotImplementedError(f"dashboard auth provider '{self.name}' does not support passwords")
 
     def verify_token(self, *, token: str) -> Any:
-        """Return whose API token it is, None when it is nobody's; with `supports_token`."""
-        raise NotImplementedError(f"dashboard auth provider '{self.name}' takes no tokens")
+        """Return the session of an API token, or None if it is unknown; if `supports_token`."""
+        raise NotImplementedError(f"dashboard auth provider '{self.name}' does not support API tokens")

@@ -1,9 +1,8 @@
-"""Hooks: callbacks by name, called with keyword arguments only. Source: plugin contract §3.
+"""Hooks, and middleware around tool calls and model requests.
 
-Middleware: callbacks around a tool call and around a model request. Source: plugin contract §3.9.
-
-A request middleware sees what is about to be sent and may replace it; an execution middleware stands around the
-doing itself, and calls `next_call` for it, once, or answers in its place.
+A hook is a callback for a named event, called with keywords only. A request middleware may replace a request before it
+is sent. An execution middleware wraps the execution: it calls `next_call` once, or returns a result of its own.
+Source: plugin contract §3, §3.9.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ __all__ = [
 HOOK = Kind("hook", "register_hook", "hook")
 
 HookCallback = Callable[..., Any]
-"""`callback(**payload)`; a coroutine function is awaited. Each gets the keywords that it names, or all of them
-when it has `**kwargs`."""
+"""`callback(**payload)`; a coroutine function is awaited. It gets the keywords that it names, or all of them with
+`**kwargs`."""
 
 
 MIDDLEWARE = Kind("middleware", "register_middleware", "middleware")
 
 MIDDLEWARE_SCHEMA = "hermes.middleware.v1"
-"""Value of `middleware_schema_version`, which every callback is given."""
+"""Value of the keyword `middleware_schema_version` of every callback."""
 
 _TOOL = ("tool_name", "args", "original_args", "task_id", "session_id", "tool_call_id", "turn_id", "api_request_id")
 _LLM = (
@@ -51,20 +50,21 @@ MIDDLEWARE_KEYWORDS: dict[str, tuple[str, ...]] = {
     "llm_request": _LLM,
     "llm_execution": (*_LLM, "next_call"),
 }
-"""The keywords of each kind, beside `middleware_schema_version`."""
+"""Keywords of each kind, in addition to `middleware_schema_version`."""
 
 VALID_MIDDLEWARE: tuple[str, ...] = tuple(MIDDLEWARE_KEYWORDS)
 ACCEPTED_MIDDLEWARE = set(VALID_MIDDLEWARE)
-"""The same, for plugins to add kinds to that they go through themselves: `hermes_cli.plugins.VALID_MIDDLEWARE`."""
+"""Kinds that `register_middleware` accepts. Plugins that run kinds of their own add them here
+(`hermes_cli.plugins.VALID_MIDDLEWARE`)."""
 REQUEST_KINDS: dict[str, str] = {"tool_request": "args", "llm_request": "request"}
-"""The kinds that may replace something, and under which keyword it comes and goes back."""
+"""Kinds that may replace a request, and the keyword that passes and returns it."""
 EXECUTION_KINDS: dict[str, str] = {"tool_execution": "args", "llm_execution": "request"}
-"""The kinds that stand around something, and the keyword of what `next_call` may be given."""
+"""Kinds that wrap an execution, and the keyword of the argument of `next_call`."""
 
 MiddlewareCallback = Callable[..., Any]
-"""`callback(**keywords)`; a coroutine function is awaited, and awaits `next_call(…)`. Each gets the keywords that it
-names, or all of them when it has `**kwargs`.
+"""`callback(**keywords)`; a coroutine function is awaited, and awaits `next_call(…)`. It gets the keywords that it
+names, or all of them with `**kwargs`.
 
 Request kinds return `{"args": {…}}` or `{"request": {…}}`, with the optional texts `source`, `reason` and `name` for
-the trace, or anything else to leave it as it is. Execution kinds return the result: the tool's text, or the model's
-response."""
+the trace. Any other value leaves the request unchanged. Execution kinds return the result: the text of the tool, or the
+response of the model."""

@@ -1,14 +1,8 @@
-"""What providers of pictures and of films answer, and their work as files below the home.
+"""Image and video generation, and saving the results below the home.
 
-`image_gen` and `video_gen` have these functions under their contract's names.
-
-Image generation: a service that draws. Source: plugin contract §8.5, §11.2, §13 row 21.
-
-Selected by `image_gen.provider`, else the only one that is available.
-
-Video generation: a service that films. Source: plugin contract §8.6, §11.2.
-
-Selected by `video_gen.provider`, else the only one that is available.
+`image_gen.provider` and `video_gen.provider` select the providers; by default the only available provider is used.
+`compat` serves these functions under upstream's names. Published plugins register video providers. This release lists
+and selects them and calls none (`Kind.is_used`). Source: plugin contract §8.5, §8.6, §11.2, §13 row 21.
 """
 
 from __future__ import annotations
@@ -16,7 +10,6 @@ from __future__ import annotations
 import abc
 import base64
 import binascii
-import logging
 import os
 import re
 import time
@@ -40,7 +33,6 @@ __all__ = [
     "choose_image_gen",
     "choose_video_gen",
     "error_result",
-    "generate_image",
     "image_error_response",
     "image_success_response",
     "normalize_reference_images",
@@ -62,7 +54,7 @@ _EXTENSIONS = {
     "images": {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp", "image/gif": "gif"},
     "videos": {"video/mp4": "mp4", "video/webm": "webm", "video/quicktime": "mov"},
 }
-"""By folder and content type; the first is taken where neither type nor address tells."""
+"""By folder and content type; the first is the default if neither the type nor the address is known."""
 _UNFIT = re.compile(r"[^A-Za-z0-9-]+")
 
 
@@ -76,7 +68,7 @@ def error_result(
     prompt: str = "",
     aspect_ratio: str = "",
 ) -> dict[str, Any]:
-    """Return the answer of a provider that made nothing. `what`: the key that its work would have had."""
+    """Return the answer of a provider that failed. `what`: the key of its result."""
     return {
         "success": False,
         what: None,
@@ -90,13 +82,13 @@ def error_result(
 
 
 def save_bytes(folder: str, raw: bytes, *, prefix: str, extension: str) -> Path:
-    """Write `raw` into a new file in `HOME/cache/<folder>`, readable by its owner alone, and return its path.
+    """Write `raw` to a new file in `HOME/cache/<folder>`, readable by its owner only; return its path.
 
     Raises:
-        ValueError: there is no data.
+        ValueError: `raw` is empty.
     """
     if not raw:
-        raise ValueError("there is nothing to save: no data")
+        raise ValueError("cannot save an empty file")
     place = hermes_home() / "cache" / folder
     place.mkdir(parents=True, exist_ok=True)
     stamp = time.strftime("%Y%m%d_%H%M%S")
@@ -106,10 +98,10 @@ def save_bytes(folder: str, raw: bytes, *, prefix: str, extension: str) -> Path:
 
 
 def save_base64(folder: str, b64_data: str, *, prefix: str, extension: str) -> Path:
-    """Write what `b64_data` encodes, with or without `data:…;base64,` before it.
+    """Decode base64 data, with or without `data:…;base64,` before it, and save it.
 
     Raises:
-        ValueError: it is not base64, or empty.
+        ValueError: the data is empty or not base64.
     """
     body = b64_data.partition(",")[2] if b64_data.startswith("data:") else b64_data
     try:
@@ -120,14 +112,14 @@ def save_base64(folder: str, b64_data: str, *, prefix: str, extension: str) -> P
 
 
 def save_url(folder: str, url: str, *, prefix: str, timeout: float, max_bytes: int) -> Path:
-    """Fetch `url` and write it. `timeout`: seconds for the whole of it.
+    """Fetch `url` and save it. `timeout`: limit of the whole transfer, in seconds.
 
     Raises:
-        ValueError: it is no HTTP address, or there is more than `max_bytes`.
-        TimeoutError: it took longer.
-        httpx.HTTPError: it cannot be fetched.
+        ValueError: it is no HTTP address, or the file has more than `max_bytes`.
+        TimeoutError: the transfer took longer.
+        httpx.HTTPError: the request failed.
     """
-    import httpx  # 60 ms, and most processes fetch nothing
+    import httpx  # 60 ms, and most processes fetch no file
 
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"cannot fetch {url[:120]!r}: expected http:// or https://")
@@ -147,18 +139,16 @@ def _read(pieces: Iterable[bytes], url: str, end: float, max_bytes: int) -> byte
     for piece in pieces:
         data += piece
         if len(data) > max_bytes:
-            raise ValueError(f"{url[:120]} has more than {max_bytes} bytes")
+            raise ValueError(f"{url[:120]} exceeds the limit of {max_bytes} bytes")
         if time.monotonic() > end:
             raise TimeoutError(f"{url[:120]} was not fetched in time: {len(data)} bytes so far")
     return bytes(data)
 
 
 def _safe_name_part(text: str) -> str:
-    """Return `text` with nothing in it that could lead out of a folder."""
+    """Return `text` without characters that could lead out of a folder."""
     return _UNFIT.sub("_", text).strip("_")[:80]
 
-
-logger = logging.getLogger(__name__)
 
 IMAGE_GEN = Kind("image_gen", "register_image_gen_provider", "image generation provider", is_used=True)
 
@@ -167,7 +157,7 @@ DEFAULT_ASPECT_RATIO = "landscape"
 
 
 class ImageGenProvider(ModelService):
-    """Draws what a prompt says."""
+    """A provider that generates images."""
 
     @abc.abstractmethod
     def generate(
@@ -179,16 +169,16 @@ class ImageGenProvider(ModelService):
         reference_image_urls: list[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Draw.
+        """Generate an image.
 
         Args:
             aspect_ratio: one of `VALID_ASPECT_RATIOS`.
-            image_url: the picture to change.
-            reference_image_urls: pictures to look at.
-            kwargs: `model` when one is configured.
+            image_url: an image to change.
+            reference_image_urls: images to use as references.
+            kwargs: `model` if one is configured.
 
         Returns:
-            What `image_success_response` or `image_error_response` makes; the path of the picture is taken too.
+            The value of `image_success_response` or `image_error_response`; the path of the image is accepted, too.
         """
 
     def list_models(self) -> list[dict[str, Any]]:
@@ -203,54 +193,19 @@ class ImageGenProvider(ModelService):
 def choose_image_gen(
     providers: Mapping[str, ImageGenProvider], values: Mapping[str, Any]
 ) -> SelectedProvider[ImageGenProvider]:
-    """Return who draws; one that the config names also when it is not available."""
+    """Return the provider that the config names, available or not, or else the default."""
     path = "image_gen.provider"
     return select_by_name(providers, values, path, "image gen") or select_available(providers, path, otherwise="fal")
 
 
-def generate_image(
-    provider: ImageGenProvider,
-    prompt: str,
-    aspect_ratio: str | None = None,
-    *,
-    model: str | None = None,
-    image_url: str | None = None,
-    reference_image_urls: Any = None,
-) -> dict[str, Any]:
-    """Call `generate`, and return its answer in the one shape; a provider that raises makes an error of it.
-
-    A provider whose `generate` does not take the pictures is called once more without them.
-    """
-    ratio = resolve_aspect_ratio(aspect_ratio)
-    about: dict[str, Any] = {"provider": provider.name, "model": model or "", "prompt": prompt, "aspect_ratio": ratio}
-    given: dict[str, Any] = {
-        "image_url": image_url,
-        "reference_image_urls": normalize_reference_images(reference_image_urls),
-    }
-    pictures = {key: value for key, value in given.items() if value}
-    extra: dict[str, Any] = {"model": model} if model else {}
-    try:
-        try:
-            answer = provider.generate(prompt, aspect_ratio=ratio, **extra, **pictures)
-        except TypeError as exc:
-            if not any(f"unexpected keyword argument '{key}'" in str(exc) for key in pictures):
-                raise
-            logger.warning("image provider '%s' takes no pictures; it draws without them", provider.name)
-            answer = provider.generate(prompt, aspect_ratio=ratio, **extra)
-    except Exception as exc:
-        logger.warning("image provider '%s' failed", provider.name, exc_info=True)
-        return image_error_response(error=f"{type(exc).__name__}: {exc}", **about)
-    return _normalize_answer(answer, about)
-
-
 def resolve_aspect_ratio(value: str | None) -> str:
-    """Return `value` if it is one of `VALID_ASPECT_RATIOS`, whatever its case, else the default."""
+    """Return `value` in lower case if it is one of `VALID_ASPECT_RATIOS`, else the default."""
     ratio = value.strip().lower() if isinstance(value, str) else ""
     return ratio if ratio in VALID_ASPECT_RATIOS else DEFAULT_ASPECT_RATIO
 
 
 def normalize_reference_images(value: Any) -> list[str] | None:
-    """Return the addresses in `value` (a text or a list) without blanks; None when there is none."""
+    """Return the stripped addresses in `value` (a text or a list); None if there is none."""
     given = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
     return [item.strip() for item in given if isinstance(item, str) and item.strip()] or None
 
@@ -270,11 +225,11 @@ def image_success_response(
     modality: str = "text",
     extra: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the answer of a provider that drew.
+    """Return the answer of a provider that succeeded.
 
     Args:
-        image: path or address.
-        extra: further keys; they do not replace those above.
+        image: path or URL.
+        extra: additional keys, which do not replace those above.
     """
     return {
         **(extra or {}),
@@ -288,19 +243,11 @@ def image_success_response(
     }
 
 
-def _normalize_answer(answer: Any, about: dict[str, Any]) -> dict[str, Any]:
-    if isinstance(answer, dict):
-        return answer
-    if isinstance(answer, str | os.PathLike) and os.fspath(answer):
-        return image_success_response(image=str(os.fspath(answer)), **about)
-    return image_error_response(error=f"generate() returned {answer!r}: expected a dict", **about)
-
-
 VIDEO_GEN = Kind("video_gen", "register_video_gen_provider", "video generation provider")
 
 
 class VideoGenProvider(ModelService):
-    """Films what a prompt says."""
+    """A provider that generates videos."""
 
     @abc.abstractmethod
     def generate(
@@ -318,18 +265,18 @@ class VideoGenProvider(ModelService):
         seed: int | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Film.
+        """Generate a video.
 
         Args:
-            image_url: the first picture.
-            duration: seconds; None leaves it to the service.
+            image_url: the first frame.
+            duration: seconds; None: the default of the service.
 
         Returns:
-            What `video_success_response` or `video_error_response` makes.
+            The value of `video_success_response` or `video_error_response`.
         """
 
     def capabilities(self) -> dict[str, Any]:
-        """Return what it can do; durations in seconds."""
+        """Return what it supports; durations in seconds."""
         return {
             "modalities": ["text"],
             "aspect_ratios": ["16:9"],
@@ -345,7 +292,7 @@ class VideoGenProvider(ModelService):
 def choose_video_gen(
     providers: Mapping[str, VideoGenProvider], values: Mapping[str, Any]
 ) -> SelectedProvider[VideoGenProvider]:
-    """Return who films; one that the config names also when it is not available."""
+    """Return the provider that the config names, available or not, or else the default."""
     path = "video_gen.provider"
     return select_by_name(providers, values, path, "video gen") or select_available(providers, path)
 
@@ -367,12 +314,12 @@ def video_success_response(
     provider: str,
     extra: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the answer of a provider that filmed.
+    """Return the answer of a provider that succeeded.
 
     Args:
-        video: path or address.
+        video: path or URL.
         duration: seconds.
-        extra: further keys; they do not replace those above.
+        extra: additional keys, which do not replace those above.
     """
     return {
         **(extra or {}),

@@ -1,8 +1,6 @@
-"""What is the same for every extension kind.
+"""`Kind`, the record of an extension kind, and the base of providers that the config selects by name.
 
-What the services that the operator picks by name have in common: web, browser, images, video, speech.
-
-A provider has a `name`; a key of the config selects it. Source: plugin contract §8.
+Source: plugin contract §8.
 """
 
 from __future__ import annotations
@@ -33,13 +31,13 @@ __all__ = [
 
 
 class Kind(NamedTuple):
-    """One kind of extension.
+    """Description of an extension kind.
 
     Attributes:
-        name: the word for it in code, docs and reports (`tool`).
-        ctx_method: how a plugin registers one (`register_tool`).
-        label: the words for people (`slash command`).
-        used: something in this release asks it; false for what is registered, listed and selected alone.
+        name: the term in code, docs and reports (`tool`).
+        ctx_method: the method of `ctx` that registers an extension (`register_tool`).
+        label: the term in messages (`slash command`).
+        is_used: whether this release calls such extensions; otherwise it registers, lists and selects them only.
     """
 
     name: str
@@ -54,45 +52,45 @@ T = TypeVar("T")
 
 
 class Provider(abc.ABC):
-    """A service by name."""
+    """A service that the config selects by its name."""
 
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """What the config calls it; short and lower case."""
+        """The name that selects it in the config: short and lower case."""
 
     @property
     def display_name(self) -> str:
-        """What people call it; by default the name as a title."""
+        """The name that users see; by default the name in title case."""
         return self.name.replace("-", " ").replace("_", " ").title()
 
     def is_available(self) -> bool:
-        """Say whether it could be used now; without asking the network."""
+        """Return whether it can be used now, without a network request."""
         return True
 
     def get_setup_schema(self) -> dict[str, Any]:
-        """Return what setup shows: `name`, `badge`, `tag`, and `env_vars` (`key`, `prompt`, `url`, `default`)."""
+        """Return what the setup shows: `name`, `badge`, `tag`, `env_vars` (`key`, `prompt`, `url`, `default`)."""
         return {"name": self.display_name, "badge": "", "tag": "", "env_vars": []}
 
 
 class ModelService(Provider):
-    """A service that has several models."""
+    """A provider with several models."""
 
     def list_models(self) -> list[dict[str, Any]]:
         """Return the models, each with at least `id`."""
         return []
 
     def default_model(self) -> str | None:
-        """Return the model that is used when none is named: the first of the list."""
+        """Return the id of the model that is used by default: the first of the list."""
         return first_id(self.list_models())
 
 
 class SelectedProvider(NamedTuple, Generic[T]):
-    """Which provider the config selects."""
+    """The provider that the config selects."""
 
     provider: T | None
     reason: str
-    """The reason, also when there is none: one sentence for people."""
+    """One sentence for users: why it is selected, or why there is none."""
 
 
 class ProviderLookup(Protocol):
@@ -108,7 +106,7 @@ class ProviderLookup(Protocol):
 
 
 def read_setting(values: Mapping[str, Any], path: str) -> str:
-    """Return the text at a dotted path of the effective config, stripped; empty when there is none."""
+    """Return the stripped text at a dotted path of the effective config; "" if there is none."""
     value: Any = values
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -116,21 +114,19 @@ def read_setting(values: Mapping[str, Any], path: str) -> str:
 
 
 def is_provider_available(provider: Any) -> bool:
-    """Ask `is_available()`; a provider that raises is not available, and the log says so."""
+    """Return the result of `is_available()`; a provider that raises is logged and counts as unavailable."""
     try:
         return bool(provider.is_available())
-    except Exception as exc:  # noqa: BLE001 - a plugin's code: one that fails must not hide the others
-        logger.warning(
-            "provider '%s' cannot say whether it is available: %s: %s", provider.name, type(exc).__name__, exc
-        )
+    except Exception as exc:  # noqa: BLE001 - plugin code: a failing provider must not hide the others
+        logger.warning("provider '%s': is_available() failed: %s: %s", provider.name, type(exc).__name__, exc)
         return False
 
 
 def describe_unregistered(path: str, name: str, what: str) -> str:
-    """Return the sentence for a name in the config that no plugin registered.
+    """Return the sentence about a configured name that no plugin registered.
 
     Args:
-        what: the kind of backend, in words (`image gen`).
+        what: the kind of backend (`image gen`).
     """
     return (
         f"{path}='{name}' is set but no plugin registered that name. Run `hermes plugins list` to see available "
@@ -141,10 +137,10 @@ def describe_unregistered(path: str, name: str, what: str) -> str:
 def select_by_name(
     providers: Mapping[str, T], values: Mapping[str, Any], path: str, what: str
 ) -> SelectedProvider[T] | None:
-    """Return the provider that the config names at `path`, also one that is not available; None when it names nobody.
+    """Return the provider that the config names at `path`, available or not; None if it names none.
 
     Args:
-        what: as for `describe_unregistered`.
+        what: the kind of backend, as for `describe_unregistered`.
     """
     name = read_setting(values, path)
     if not name:
@@ -155,30 +151,32 @@ def select_by_name(
 
 
 def select_available(providers: Mapping[str, T], path: str, *, otherwise: str = "") -> SelectedProvider[T]:
-    """Return the one provider that is available; of several the one called `otherwise`, else none."""
+    """Return the only available provider; of several, the provider named `otherwise`, or none."""
     usable = [name for name, provider in providers.items() if is_provider_available(provider)]
     if len(usable) == 1:
         return SelectedProvider(providers[usable[0]], f"`{usable[0]}` is the only one available")
     if otherwise in usable:
-        return SelectedProvider(providers[otherwise], f"{path} is not set; of several `{otherwise}` is taken")
+        return SelectedProvider(
+            providers[otherwise], f"{path} is not set; `{otherwise}` is used of several"
+        )
     if usable:
-        return SelectedProvider(None, f"several are available ({', '.join(usable)}): {path} says which")
+        return SelectedProvider(None, f"several are available ({', '.join(usable)}); set {path}")
     return SelectedProvider(None, "none is available")
 
 
 def choose_by_name(
     providers: Mapping[str, Any], values: Mapping[str, Any], section: str, builtin: frozenset[str]
 ) -> SelectedProvider[Any]:
-    """Return what `<section>.provider` names: the agent's own names win, then programs, then plugins."""
+    """Return the provider that `<section>.provider` names, in this order: built in, program, plugin."""
     path = f"{section}.provider"
     name = read_setting(values, path)
     if name in builtin:
-        return SelectedProvider(None, f"{path} names `{name}`, which is not a plugin's")
+        return SelectedProvider(None, f"{path} names `{name}`, which is built in")
     if name and read_setting(values, f"{section}.providers.{name}.command"):
         return SelectedProvider(None, f"{path} names `{name}`, a program under {section}.providers")
     return select_by_name(providers, values, path, section) or SelectedProvider(None, f"{path} is not set")
 
 
 def first_id(entries: list[dict[str, Any]]) -> str | None:
-    """Return the `id` of the first entry, None when there is none."""
+    """Return the `id` of the first entry, or None."""
     return str(entries[0]["id"]) if entries and entries[0].get("id") else None

@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-# ruff: noqa: B027 - a method that a provider may leave out does nothing
+# ruff: noqa: B027 - optional methods do nothing by default
 
 
 MEMORY = Kind("memory", "register_memory_provider", "memory provider", is_used=True)
@@ -233,7 +233,7 @@ class MemoryProvider(abc.ABC):
         """Store settings that are not secret."""
 
     def backup_paths(self) -> list[str]:
-        """Return files and folders outside the home that belong into a backup."""
+        """Return files and folders outside the home that belong in a backup."""
         return []
 
     def shutdown(self) -> None:
@@ -257,7 +257,7 @@ def choose_memory(
 KIND_TEXT, KIND_SELECT, KIND_SECRET = "text", "select", "secret"
 KIND_BOOL, KIND_NUMBER, KIND_JSON = "bool", "number", "json"
 STORAGE_FLAT_JSON = "flat_json"
-"""The settings are one JSON object in `HOME/<name>/config.json`."""
+"""The settings are a JSON object in `HOME/<name>/config.json`."""
 STORAGE_HONCHO_HOST_BLOCK = "honcho_host_block"
 
 
@@ -282,7 +282,7 @@ class ProviderField:
     placeholder: str = ""
     options: tuple[ProviderFieldOption, ...] = ()
     env_key: str | None = None
-    """Variable that a secret is stored in."""
+    """Environment variable that stores a secret."""
     aliases: tuple[str, ...] = ()
     """Older keys that are read as well."""
     env_fallbacks: tuple[str, ...] = ()
@@ -304,7 +304,7 @@ class ProviderField:
 
 @dataclass(frozen=True)
 class ProviderConfigSchema:
-    """The settings of one memory plugin."""
+    """Settings of a memory plugin."""
 
     name: str
     label: str

@@ -1,11 +1,9 @@
-"""Model provider: a server that models are asked at, as data, with a few hooks. Source: plugin contract §8.1.
+"""Model providers and auxiliary tasks.
 
-A plugin says `register_provider(ProviderProfile(...))`, at import or in `register(ctx)`. The hooks are called for
-each request, in a worker thread where a subclass has its own.
-
-Auxiliary task: a side task of a plugin that asks a model of its own, as the operator configures it.
-
-Source: plugin contract §2.5; the texts of the errors are its own as far as it has them.
+A model provider is a profile: data about a model server, and a few methods. A plugin calls
+`register_provider(ProviderProfile(...))` at import or in `register(ctx)`. A method that a subclass overrides is called
+for each request, in a worker thread. An auxiliary task is a side task of a plugin with a model of its own, which the
+operator configures. Source: plugin contract §8.1, §2.5, including the texts of the errors.
 """
 
 from __future__ import annotations
@@ -39,39 +37,39 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 LONGEST_LIST = 8 * 1024 * 1024
-"""Bytes of a provider's list of models that are read."""
+"""Largest list of models that is read, in bytes."""
 
 MODEL_PROVIDER = Kind("model_provider", "register_model_provider", "model provider", is_used=True)
 
 
 class _Omit:
-    """The type of `OMIT_TEMPERATURE`."""
+    """Type of `OMIT_TEMPERATURE`."""
 
     def __repr__(self) -> str:
         return "OMIT_TEMPERATURE"
 
 
 OMIT_TEMPERATURE = _Omit()
-"""Value of `fixed_temperature`: no temperature is sent, whatever the caller asks for."""
+"""Value of `fixed_temperature`: send no temperature, even if the caller sets it."""
 
 
 class UnsignedRequest(NamedTuple):
-    """A request that does not say yet who asks."""
+    """A request without authentication headers."""
 
     method: str
     url: str
     headers: Mapping[str, str]
     body: bytes
     again: bool = False
-    """The provider refused what the last one was signed with."""
+    """Whether the provider rejected the previous signature."""
 
 
 class NotSignedIn(Exception):
-    """There is nothing to sign with.
+    """Error: there is no credential to sign a request with.
 
     Args:
-        message: one sentence: what was looked at, and what is wrong.
-        hint: what to do next.
+        message: one sentence: which credential was looked up, and what is wrong with it.
+        hint: what the user does next.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -82,76 +80,78 @@ class NotSignedIn(Exception):
 
 @dataclass
 class ProviderProfile:
-    """One provider."""
+    """Profile of a model provider. Attributes that upstream does not have are marked as extensions."""
 
     name: str
     """Value of `model.provider` that selects it."""
     api_mode: str = "chat_completions"
     """The wire protocol: `chat_completions`, `anthropic_messages` or `codex_responses` (OpenAI's Responses)."""
     aliases: tuple[str, ...] = ()
-    """Other values of `model.provider`."""
+    """Additional values of `model.provider`."""
     display_name: str = ""
-    """As it stands in the middle of a sentence; empty is the name."""
+    """Name in the middle of a sentence; empty: `name`."""
     description: str = ""
     signup_url: str = ""
     env_vars: tuple[str, ...] = ()
-    """Names of its key, best first; one that ends in `_BASE_URL` overrides `base_url` instead."""
+    """Environment variables of its key, best first; a name that ends in `_BASE_URL` overrides `base_url` instead."""
     base_url: str = ""
-    """Address of its API; empty when the operator has to say it."""
+    """Address of its API; empty: the operator configures it."""
     models_url: str = ""
-    """Where its models are listed; empty is `base_url` and `/models`."""
+    """Address of its list of models; empty: `base_url` and `/models`."""
     auth_type: str = "api_key"
-    """How one signs in; this release sends a key as `Authorization: Bearer`."""
+    """Kind of authentication; this release sends a key as `Authorization: Bearer`."""
     supports_health_check: bool = True
     supports_vision: bool = False
     supports_vision_tool_messages: bool = True
     fallback_models: tuple[str, ...] = ()
-    """Models to offer where its list cannot be had."""
+    """Models to offer if the list cannot be fetched."""
     hostname: str = ""
-    """Host by which an address is known to be its own; empty is that of `base_url`."""
+    """Host that identifies its addresses; empty: the host of `base_url`."""
     default_headers: dict[str, str] = field(default_factory=dict)
-    """Headers that each request gets."""
+    """Headers of each request."""
     fixed_temperature: Any = None
-    """Temperature that each request gets; `OMIT_TEMPERATURE` sends none; None leaves it to the caller."""
+    """Temperature of each request; `OMIT_TEMPERATURE` sends none; None: as the caller sets it."""
     default_max_tokens: int | None = None
-    """Longest answer in tokens where nobody says."""
+    """Default limit of an answer, in tokens."""
     default_aux_model: str = ""
-    """A cheap model for side tasks."""
+    """Cheap model for auxiliary tasks."""
     default_model: str = ""
-    """Ours: model to take when none is named; empty asks for one."""
+    """Extension: the default model; empty: the operator must name a model."""
     needs_key: bool = True
-    """Ours: false for a server of one's own: a request without a key is tried."""
+    """Extension: whether a key is required; False for servers of the operator, which may need none."""
     has_own_models: bool = False
-    """Ours: it serves what was loaded into it: without a name, the first that it lists is taken."""
+    """Extension: whether the server has its own loaded models; by default the first of its list is used."""
     max_tokens_field: str = "max_tokens"
-    """Ours: which field of the request limits the answer's length."""
+    """Extension: the request field that limits the length of the answer."""
     oauth: dict[str, str] = field(default_factory=dict)
-    """Ours: how `hermes auth login` signs in: `client_id`, `token_url`, `scope`, and `device_url` (a code for another
-    device) or `authorize_url` (a browser here, PKCE; `redirect_port`). With `key_url` the browser's code is
-    exchanged for a key there, as at OpenRouter, and neither id nor token is needed.
-    `providers.<name>.oauth` goes before it."""
+    """Extension: settings of `hermes auth login`.
+
+    `client_id`, `token_url`, `scope`, and `device_url` (device code) or `authorize_url` (browser on this machine, PKCE;
+    `redirect_port`). With `key_url`, the code of the browser is exchanged for a key, and neither `client_id` nor
+    `token_url` is needed. `providers.<name>.oauth` overrides it."""
     sign_in: str = ""
-    """Ours: one sentence for `hermes auth login` where that is not possible as it is: what to register, and where."""
+    """Extension: a sentence for `hermes auth login` if more is needed before it: what to register, and where."""
     wants_reasoning: bool = False
-    """Ours: an answer with tool calls has to come back with its `reasoning_content`."""
+    """Extension: whether an answer with tool calls must be sent back with its `reasoning_content`."""
     marks_cache: bool = False
-    """Ours: prompt prefixes of Claude's models are marked for its cache (`cache_control`), as OpenRouter wants it."""
+    """Extension: whether prompt prefixes of Claude models get `cache_control`, as OpenRouter requires."""
     schemas: str = "openai"
-    """Ours: which schemas of tools it takes: `openai` (all that matters of JSON Schema), `gemini` (OpenAPI), `grammar`
-    (what llama.cpp and the like make a grammar of); others are rewritten."""
+    """Extension: the tool schemas that it accepts; others are adapted.
+
+    `openai` (the usual part of JSON Schema), `gemini` (OpenAPI), or `grammar` (llama.cpp and servers like it)."""
     sends_usage_unasked: bool = False
-    """Ours: the usage comes by itself, and the request for it (`stream_options`) is an error."""
+    """Extension: whether the usage is sent unasked, and asking for it (`stream_options`) is an error."""
 
     def get_hostname(self) -> str:
-        """Return the host by which an address is known to be this provider's; empty when there is none."""
+        """Return the host that identifies addresses of this provider; "" if there is none."""
         return self.hostname or urlsplit(self.base_url).hostname or ""
 
     def prepare_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the messages as they are sent."""
+        """Return the messages to send."""
         return messages
 
     def build_extra_body(self, *, session_id: str | None = None, **context: Any) -> dict[str, Any]:
-        """Return further fields of the request.
+        """Return additional fields of the request.
 
         Args:
             context: `model`, `base_url`, `provider_preferences`, `reasoning_config`, `openrouter_min_coding_score`.
@@ -161,7 +161,7 @@ class ProviderProfile:
     def build_api_kwargs_extras(
         self, *, reasoning_config: dict[str, Any] | None = None, **context: Any
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return further fields of the request, in two parts; `extra_headers` in the second one are headers.
+        """Return additional fields of the request in two parts; `extra_headers` in the second are headers.
 
         Args:
             context: `model`, `base_url`, `session_id`, `supports_reasoning`, `qwen_session_metadata`, `ollama_num_ctx`.
@@ -169,28 +169,29 @@ class ProviderProfile:
         return {}, {}
 
     def sign(self, request: UnsignedRequest) -> Mapping[str, str]:
-        """Ours: return the headers that say who asks, where there is no key; a profile without this method wants one.
+        """Extension: return the authentication headers of a request without a key.
 
-        Called in a worker right before each request. Raises NotSignedIn.
+        A profile without this method needs a key. Called in a worker thread right before each request.
+        Raises NotSignedIn.
         """
         return {}
 
     def account(self) -> str:
-        """Ours: return in words what `sign` signs with; asks nobody. Raises NotSignedIn."""
+        """Extension: return a description of the credential of `sign`, without a request. Raises NotSignedIn."""
         return ""
 
     def default_vision_model(self) -> str | None:
-        """Return a model that sees."""
+        """Return a model that accepts images."""
         return None
 
     def get_max_tokens(self, model: str) -> int | None:
-        """Return the longest answer of a model in tokens, where nobody says."""
+        """Return the default limit of a model's answer, in tokens."""
         return self.default_max_tokens
 
     def fetch_models(
         self, *, api_key: str | None = None, base_url: str | None = None, timeout: float = 8.0
     ) -> list[str] | None:
-        """Ask the provider which models it has; None when it does not say. Blocks up to `timeout` seconds."""
+        """Return the models of the provider; None if it does not list them. Blocks up to `timeout` seconds."""
         url = (
             self.models_url if self.models_url and not base_url else (base_url or self.base_url).rstrip("/") + "/models"
         )
@@ -199,7 +200,7 @@ class ProviderProfile:
 
 
 def check_profile(profile: Any) -> str:
-    """Return why `profile` cannot be registered, empty when it can."""
+    """Return the reason why `profile` cannot be registered; "" if it can."""
     if not isinstance(profile, ProviderProfile):
         return f"does not inherit from {ProviderProfile.__name__}"
     if not isinstance(profile.default_headers, Mapping):
@@ -212,20 +213,20 @@ def check_profile(profile: Any) -> str:
 
 
 def fetch_model_ids(url: str, headers: Mapping[str, str], timeout_s: float) -> list[str] | None:
-    """Return the ids in `data[].id`, or in a bare list; None after any failure, which is in the log at DEBUG level."""
+    """Return the ids in `data[].id` or in a bare list; None after a failure, logged at DEBUG level."""
     entries = fetch_model_entries(url, headers, timeout_s)
     return None if entries is None else [entry["id"] for entry in entries]
 
 
 def fetch_model_entries(url: str, headers: Mapping[str, str], timeout_s: float) -> list[dict[str, Any]] | None:
-    """Return the entries of such a list, each with its `id`; None after any failure."""
+    """Return the entries of such a list, each with its `id`; None after a failure."""
     if not url.startswith(("http://", "https://")):
         return None
-    import urllib.error  # 3 MiB, which a daemon that asks no server for its models does without
+    import urllib.error  # 3 MiB, needed only to list models
     import urllib.request
 
     class Stay(urllib.request.HTTPRedirectHandler):
-        """Follows no redirection: the key would go along to whoever is named there."""
+        """Handler that follows no redirect, which would send the key to another server."""
 
         def redirect_request(self, *args: Any, **kwargs: Any) -> None:
             return None
@@ -234,8 +235,8 @@ def fetch_model_entries(url: str, headers: Mapping[str, str], timeout_s: float) 
         request = urllib.request.Request(url, headers={"Accept": "application/json", **headers})
         with urllib.request.build_opener(Stay).open(request, timeout=timeout_s) as answer:
             value = json.loads(answer.read(LONGEST_LIST))
-    except (OSError, ValueError, urllib.error.URLError) as exc:  # the key is in neither text
-        logger.debug("no list of models from %s: %s", url, exc)
+    except (OSError, ValueError, urllib.error.URLError) as exc:  # neither text contains the key
+        logger.debug("models: cannot list those of %s: %s", url, exc)
         return None
     entries = value.get("data") if isinstance(value, dict) else value
     if not isinstance(entries, list):
@@ -252,7 +253,7 @@ BUILTIN_TASKS = frozenset(
         *("tts_audio_tags", "skills_hub", "triage_specifier", "kanban_decomposer", "profile_describer", "curator"),
     )
 )
-"""Keys that the agent keeps for itself."""
+"""Keys of built-in tasks, which plugins cannot use."""
 
 TASK_DEFAULTS: Mapping[str, Any] = {
     "provider": "auto",
@@ -262,11 +263,11 @@ TASK_DEFAULTS: Mapping[str, Any] = {
     "timeout": 60,
     "extra_body": {},
 }
-"""Settings of a task where neither the plugin nor the config says anything; `timeout` is in seconds."""
+"""Default settings of a task; `timeout` in seconds."""
 
 
 class AuxiliaryTask(NamedTuple):
-    """A task; `auxiliary.<key>` of the config says who is asked."""
+    """An auxiliary task; `auxiliary.<key>` of the config selects its model."""
 
     key: str
     display_name: str
@@ -287,10 +288,10 @@ def make_auxiliary_task(
     defaults: Mapping[str, Any] | None = None,
     inherit_from: str = "",
 ) -> AuxiliaryTask:
-    """Return the task.
+    """Return an auxiliary task.
 
     Raises:
-        ValueError: the key cannot be one, or is the agent's; or `defaults` is no mapping.
+        ValueError: the key is invalid or reserved, or `defaults` is no mapping.
     """
     if not isinstance(key, str) or not key.strip():
         raise ValueError(f"auxiliary task key is {key!r}: expected a text that is not empty")

@@ -1,7 +1,8 @@
-"""Secret sources: stores that secrets are fetched from at the start. Source: plugin contract §8.11, §11.2.
+"""Secret source: a store from which secrets are fetched at the start.
 
-A source has a block of settings, `secrets.<name>`; `secrets.sources` says in which order they are asked. A mapped
-source gives the names that its settings list; a bulk source gives everything that it has.
+A source has the settings `secrets.<name>`; `secrets.sources` sets the order of sources. A mapped source returns the
+names that its settings list; a bulk source returns all that it has. Published plugins register such sources. This
+release lists them and fetches nothing from them (`Kind.is_used`). Source: plugin contract §8.11, §11.2.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class ErrorKind(enum.StrEnum):
-    """Why a fetch failed."""
+    """Reason of a failed fetch."""
 
     NOT_CONFIGURED = "not_configured"
     BINARY_MISSING = "binary_missing"
@@ -54,10 +55,10 @@ class ErrorKind(enum.StrEnum):
 
 @dataclass
 class FetchResult:
-    """What a fetch brought; a source fills it in."""
+    """Result of a fetch; the source fills it in."""
 
     secrets: dict[str, str] = field(default_factory=dict)
-    """Values by name of variable."""
+    """Values by variable name."""
     applied: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -67,7 +68,7 @@ class FetchResult:
 
     @property
     def ok(self) -> bool:
-        """Whether there was no error."""
+        """Whether the fetch succeeded."""
         return self.error is None
 
 
@@ -76,36 +77,36 @@ class SecretSource(abc.ABC):
 
     api_version: ClassVar[int] = API_VERSION
     name: str = ""
-    """What the config calls it: `secrets.<name>`."""
+    """The name of its settings: `secrets.<name>`."""
     label: str = ""
-    """What people call it."""
+    """The name that users see."""
     shape: str = "mapped"
     """One of `SHAPES`."""
     scheme: str | None = None
-    """What its references begin with."""
+    """Prefix of its references."""
 
     @abc.abstractmethod
     def fetch(self, cfg: dict[str, Any], home_path: Path) -> FetchResult:
-        """Fetch the secrets; neither raises nor asks anybody.
+        """Fetch the secrets. It must not raise or prompt.
 
         Args:
             cfg: the settings at `secrets.<name>`.
         """
 
     def is_enabled(self, cfg: dict[str, Any]) -> bool:
-        """Say whether its settings turn it on: `enabled: true`."""
+        """Return whether its settings enable it: `enabled: true`."""
         return bool(isinstance(cfg, Mapping) and cfg.get("enabled"))
 
     def override_existing(self, cfg: dict[str, Any]) -> bool:
-        """Say whether its values replace those that `.env` or the environment give."""
+        """Return whether its values replace those of `.env` and the environment."""
         return bool(isinstance(cfg, Mapping) and cfg.get("override_existing"))
 
     def protected_env_vars(self, cfg: dict[str, Any]) -> frozenset[str]:
-        """Return the variables that no source may set: what this one signs in with."""
+        """Return the variables that no source may set, such as the credential of this source."""
         return frozenset()
 
     def fetch_timeout_seconds(self, cfg: dict[str, Any]) -> float:
-        """Return how long a fetch may take, in seconds."""
+        """Return the time limit of a fetch, in seconds."""
         return 120.0
 
     def config_schema(self) -> dict[str, Any]:
@@ -114,19 +115,22 @@ class SecretSource(abc.ABC):
 
 
 def check_secret_source(source: Any) -> str:
-    """Return why `source` cannot be registered, empty when it can."""
+    """Return the reason why `source` cannot be registered; "" if it can."""
     if not isinstance(source, SecretSource):
         return f"does not inherit from {SecretSource.__name__}"
     if source.api_version != API_VERSION:
-        return f"has api_version {source.api_version!r}, this release takes {API_VERSION}"
+        return f"has api_version {source.api_version!r}, this release supports {API_VERSION}"
     if source.shape not in SHAPES:
         return f"has shape {source.shape!r}: expected one of {', '.join(SHAPES)}"
     return ""
 
 
 def secret_sources_in_order(sources: Mapping[str, SecretSource], values: Mapping[str, Any]) -> list[SecretSource]:
-    """Return the sources that the config turns on, in the order in which they are asked: mapped ones before bulk ones,
-    then as `secrets.sources` lists them, then as they were registered."""
+    """Return the enabled sources in the order in which they are fetched.
+
+    Mapped sources come before bulk sources. Within a shape, the order is that of
+    `secrets.sources`, then of registration.
+    """
     block = values.get("secrets")
     settings: Mapping[str, Any] = block if isinstance(block, Mapping) else {}
     listed = settings.get("sources")
@@ -137,13 +141,13 @@ def secret_sources_in_order(sources: Mapping[str, SecretSource], values: Mapping
 
 
 def is_valid_env_name(name: str) -> bool:
-    """Say whether a variable can have this name: letters, digits and `_`, no digit first."""
+    """Return whether a variable can have this name: letters, digits and `_`, not a digit first."""
     return isinstance(name, str) and _ENV_NAME.fullmatch(name) is not None
 
 
 def _enabled(source: SecretSource, cfg: Any) -> bool:
     try:
         return bool(source.is_enabled(dict(cfg) if isinstance(cfg, Mapping) else {}))
-    except Exception as exc:  # noqa: BLE001 - a plugin's code: one that fails must not hide the others
-        logger.warning("secret source '%s' cannot say whether it is on: %s: %s", source.name, type(exc).__name__, exc)
+    except Exception as exc:  # noqa: BLE001 - plugin code: a failing source must not hide the others
+        logger.warning("secret source '%s': is_enabled() failed: %s: %s", source.name, type(exc).__name__, exc)
         return False

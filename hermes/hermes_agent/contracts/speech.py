@@ -1,10 +1,7 @@
-"""Text to speech: a service that speaks. Source: plugin contract §8.7.
+"""Text to speech and transcription.
 
-Selected by `tts.provider`; the agent's own names and command-line programs (`tts.providers`) come first.
-
-Speech to text: a service that writes down what is said. Source: plugin contract §8.7.
-
-Selected by `stt.provider`; the agent's own names and command-line programs (`stt.providers`) come first.
+Selected by `tts.provider` and `stt.provider`. Built-in names and command-line programs (`tts.providers`,
+`stt.providers`) take precedence over plugins. Source: plugin contract §8.7.
 """
 
 from __future__ import annotations
@@ -38,13 +35,13 @@ BUILTIN_TTS = frozenset(
         "xai",
     )
 )
-"""Names that are the agent's own; a plugin cannot take one."""
+"""Reserved names, which plugins cannot use."""
 OUTPUT_FORMATS = ("mp3", "wav", "ogg", "opus", "flac")
 DEFAULT_OUTPUT_FORMAT = "mp3"
 
 
 class TTSProvider(ModelService):
-    """Speaks a text into a file."""
+    """A provider that synthesizes speech into a file."""
 
     @abc.abstractmethod
     def synthesize(
@@ -58,11 +55,14 @@ class TTSProvider(ModelService):
         format: str = DEFAULT_OUTPUT_FORMAT,
         **extra: Any,
     ) -> str:
-        """Speak `text` into a file and return its path, which may differ from `output_path`; raises on failure.
+        """Write `text` as speech to a file and return its path, which may differ from `output_path`.
 
         Args:
             format: one of `OUTPUT_FORMATS`.
-            speed: 1.0 is normal; None leaves it to the service.
+            speed: 1.0 is normal; None is the default of the service.
+
+                Raises:
+                    Exception: any failure; the message is shown to the user.
         """
 
     def stream(
@@ -74,7 +74,7 @@ class TTSProvider(ModelService):
         format: str = "opus",
         **extra: Any,
     ) -> Iterator[bytes]:
-        """Speak `text` piece by piece."""
+        """Return the speech in pieces, as they are synthesized."""
         raise NotImplementedError(f"TTS provider '{self.name}' does not stream")
 
     def list_voices(self) -> list[dict[str, Any]]:
@@ -82,36 +82,36 @@ class TTSProvider(ModelService):
         return []
 
     def default_voice(self) -> str | None:
-        """Return the voice that is used when none is named: the first of the list."""
+        """Return the id of the voice that is used by default: the first of the list."""
         return first_id(self.list_voices())
 
     @property
     def voice_compatible(self) -> bool:
-        """Whether its files may be sent as voice messages."""
+        """Whether its files can be sent as voice messages."""
         return False
 
 
 choose_tts = partial(choose_by_name, section="tts", builtin=BUILTIN_TTS)
-"""Returns, of (providers, values), the plugin's that speaks; none when the agent's own or a program does."""
+"""Return the selected plugin provider, of (providers, values); none for a built-in provider or a program."""
 
 
 TRANSCRIPTION = Kind("transcription", "register_transcription_provider", "transcription provider", is_used=True)
 
 BUILTIN_STT = frozenset({"deepinfra", "elevenlabs", "groq", "local", "local_command", "mistral", "openai", "xai"})
-"""Names that are the agent's own; a plugin cannot take one."""
+"""Reserved names, which plugins cannot use."""
 
 
 class TranscriptionProvider(ModelService):
-    """Writes down what is said in a sound file."""
+    """A provider that transcribes audio files."""
 
     @abc.abstractmethod
     def transcribe(
         self, file_path: str, *, model: str | None = None, language: str | None = None, **extra: Any
     ) -> dict[str, Any]:
-        """Write down what is said.
+        """Transcribe a file.
 
         Args:
-            language: ISO 639 code; None lets the service find out.
+            language: ISO 639 code; None: the service detects it.
 
         Returns:
             `{"success": bool, "transcript": str, "provider": str}`, with `error` when it failed.
@@ -119,4 +119,4 @@ class TranscriptionProvider(ModelService):
 
 
 choose_transcription = partial(choose_by_name, section="stt", builtin=BUILTIN_STT)
-"""Returns, of (providers, values), the plugin's that listens; none when the agent's own or a program does."""
+"""Return the selected plugin provider, of (providers, values); none for a built-in provider or a program."""

@@ -1,11 +1,10 @@
-"""Terminal backends, and terminal environments: the places where the tool `terminal` runs commands.
+"""Terminal backends and terminal environments: the places where the tool `terminal` runs commands.
 
-Selected by `terminal.backend`. A `TerminalBackend` says which program of this machine runs a shell script there; the
-host does the rest: limits, interrupt, what lasts between commands, background processes. A bundled plugin in
-`terminal/` has its backends as `BACKENDS`: name to a function of `BackendServices`, or to a provider's class.
-
-A `TerminalEnvironmentProvider` runs commands itself. Source: plugin contract §4.12; the provider's names are upstream's
-later ones, which published plugins import.
+Selected by `terminal.backend`. A `TerminalBackend` names the program of this machine that runs a shell script in the
+backend. The host adds limits, interrupts, shell state and background processes. A bundled plugin in `terminal/` has its
+backends in `BACKENDS`: name to a function of `BackendServices`, or to the class of a provider. A
+`TerminalEnvironmentProvider` runs commands itself. Source: plugin contract §4.12; its names are those of later
+versions of upstream, which published plugins import.
 """
 
 from __future__ import annotations
@@ -40,36 +39,36 @@ TERMINAL_ENV = Kind(
 BUILTIN_BACKENDS = frozenset(
     {"local", "docker", "ssh", "singularity", "modal", "managed_modal", "daytona", "vercel_sandbox", "systemd", "bwrap"}
 )
-"""Names that are the agent's, or upstream's; a plugin cannot have one."""
+"""Reserved names, which plugins cannot use."""
 
 _BEST_SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1" hermes; else exec sh -c "$1" hermes; fi'
 
 
 def shell_words(script: str) -> list[str]:
-    """Return the words that run a script in the best shell that is there."""
+    """Return the arguments that run a script in bash, or in sh where bash is missing."""
     return ["sh", "-c", _BEST_SHELL, "hermes", script]
 
 
 @dataclass(frozen=True, slots=True)
 class BackendCommand:
-    """One command."""
+    """A command for a backend."""
 
     command: str
     cwd: str
-    """The directory in the backend where it runs; empty for the backend's own choice."""
+    """Directory of the backend in which it runs; empty: the default of the backend."""
     timeout_s: float
     task_id: str = ""
     network: str = ""
-    """Owner of the network that it shares; empty: it has one of its own."""
+    """Owner of the network that it shares; empty: it has a network of its own."""
     root: str = ""
-    """The directory of this machine that it may change when it is confined."""
-    beside: str = ""
-    """The working directory, where that is another one than `root`."""
+    """Directory of this machine that it may change when it is confined."""
+    work_dir: str = ""
+    """The working directory, if it is not `root`."""
     tool_socket: str = ""
-    """Path of the one socket of a program outside that it reaches when it is confined."""
+    """Path of the only socket outside the confinement that it can reach."""
     confined: bool = True
     output_bytes: int = 50_000
-    """How much output is kept."""
+    """Limit of the kept output, in bytes."""
     stdin: bytes = b""
     tty: bool = False
     """Whether the command has a terminal."""
@@ -78,17 +77,17 @@ class BackendCommand:
 
 
 class BackendStart(NamedTuple):
-    """How a script is started: a program of this machine."""
+    """How to start a script: a program of this machine."""
 
     argv: list[str]
     env: dict[str, str]
     cwd: str = "/"
     has_tty: bool = False
-    """The program makes the command's terminal itself; otherwise it has to be given one."""
+    """Whether the program creates the terminal of the command; otherwise the host does."""
     finish: Callable[[], tuple[str, ...]] = tuple
-    """Gives back what the start took, once the program has ended; returns the limits that it reached."""
+    """Release the resources of the start after the program ended; return the limits that it reached."""
     before: Any = None
-    """Steering files where it may write (`BackendServices.check_steering`); what is new afterwards is set aside."""
+    """Steering files where it may write (`BackendServices.check_steering`); new ones are set aside afterwards."""
 
 
 class TerminalBackend(abc.ABC):
@@ -96,36 +95,36 @@ class TerminalBackend(abc.ABC):
 
     name: str
     own_files: bool = True
-    """Its files are this machine's, so that file tools act on them directly."""
+    """Whether its files are those of this machine, so that file tools access them directly."""
     throwaway: bool = False
-    """It can be thrown away: dangerous commands need no approval."""
+    """Whether it is disposable, so that dangerous commands need no approval."""
     opens: bool = False
-    """A command may ask to write in a folder of the user's instead of the working directory."""
+    """Whether a command may request to write in a folder outside the working directory."""
     can_leave: bool = False
-    """A command may ask to run outside of its confinement."""
+    """Whether a command may request to run without confinement."""
 
     @property
     def confines(self) -> bool:
-        """Whether a harmless command can do no harm, so that it needs no approval."""
+        """Whether it confines commands, so that harmless commands need no approval."""
         return True
 
     @property
     def offline(self) -> bool:
-        """Whether a confined command is known to reach no network but its own."""
+        """Whether a confined command can reach no network but its own."""
         return False
 
     def is_read_only(self, directory: str) -> bool:
-        """Say whether confined commands cannot write to a working directory, which is then no place of work."""
+        """Return whether confined commands cannot write to a working directory, which then cannot be used."""
         return False
 
     @property
     def refusal(self) -> str:
-        """Why no command may run at all; empty when they may."""
+        """The reason why no command may run; "" if commands may run."""
         return ""
 
     @property
     def description(self) -> str:
-        """What the model is told about the place; empty for nothing."""
+        """Description of the backend for the model; "" for none."""
         return ""
 
     def checks(self) -> list[tuple[bool, str, str]]:
@@ -133,19 +132,19 @@ class TerminalBackend(abc.ABC):
         return []
 
     def network_problem(self) -> str:
-        """Return why commands do not have the network that `terminal.network` asks for; empty when they have."""
+        """Return why commands lack the network that `terminal.network` requires; "" if they have it."""
         return ""
 
     @abc.abstractmethod
     def start(self, script: str, call: BackendCommand) -> BackendStart:
-        """Return how a shell script is started there.
+        """Return how to start a shell script.
 
         Raises:
-            ToolFailed: the place cannot be used, with the reason.
+            ToolFailed: the backend is not usable; with the reason.
         """
 
     def base(self) -> Mapping[str, str] | None:
-        """Return the environment that a shell has there; None when only the place knows."""
+        """Return the environment of a shell in the backend; None if only the backend knows it."""
         return None
 
     def prelude(self) -> str:
@@ -153,97 +152,97 @@ class TerminalBackend(abc.ABC):
         return ""
 
     def close(self, task_id: str) -> None:
-        """Give back what is held for a task. By default nothing is."""
+        """Release the resources of a task. By default there are none."""
         return
 
     def close_all(self) -> None:
-        """Give back what is held for all of them."""
+        """Release the resources of all tasks."""
         return
 
 
 class RemoteBackend(TerminalBackend):
-    """A place with files of its own, to which a program of this machine leads.
+    """A backend with a file system of its own, reached through a program of this machine.
 
-    Ending that program ends nothing there: the host also ends the command's processes in the place itself.
+    The end of that program does not end the command: the host also ends the processes in the backend.
     """
 
     own_files = False
 
 
 class BackendServices(NamedTuple):
-    """What a backend is made with."""
+    """What the host gives the constructor of a backend."""
 
     settings: Mapping[str, Any]
-    """The block `terminal`."""
+    """The block `terminal` of the config."""
     environ: Mapping[str, str]
-    """The agent's environment."""
+    """Environment of the daemon."""
     home: str
-    """`HERMES_HOME`; tells what belongs to this agent from what belongs to another one."""
+    """`HERMES_HOME`; it distinguishes the resources of this agent from those of others."""
     tool_environment: Callable[[Mapping[str, str]], dict[str, str]]
-    """Returns the part of an environment that a process which works for the model is given."""
+    """Return the part of an environment that a tool process gets."""
     check_steering: Callable[[str], Any]
-    """Looks at the steering files in a directory of this machine before a command that may write there.
+    """Check the steering files in a directory of this machine before a command that may write there.
 
-    Returns what `BackendStart.before` takes; raises ToolFailed when the directory cannot be looked through.
+    Returns the value for `BackendStart.before`. Raises ToolFailed if the directory cannot be read.
     """
 
 
 class TerminalEnvironment(Protocol):
-    """What `create_environment` returns: one place, for one task, until `cleanup`."""
+    """What `create_environment` returns: the environment of one task until `cleanup`."""
 
     def execute(
         self, command: str, cwd: str = "", *, timeout: float | None = None, stdin_data: str | None = None
     ) -> Mapping[str, Any]:
-        """Run a shell command and wait for it; keywords that it does not know are not passed.
+        """Run a shell command and wait for its end; keywords that it does not name are not passed.
 
         Returns:
-            `output`, and `returncode` or `exit_code`; 124 means that the time was over.
+            `output`, and `returncode` or `exit_code`; 124 means that the time limit was exceeded.
         """
         ...
 
     def cleanup(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
         ...
 
 
 class TerminalEnvironmentProvider(Provider):
-    """Makes terminal environments."""
+    """A provider that creates terminal environments."""
 
     is_remote: bool = True
-    """The commands run on another machine."""
+    """Whether the commands run on another machine."""
     is_container: bool = True
-    """It has a file system of its own, away from this machine's."""
+    """Whether it has a file system of its own."""
     session_isolated_when_nonpersistent: bool = False
-    """With `terminal.container_persistent: false` each session has its own."""
+    """Whether each session has its own environment with `terminal.container_persistent: false`."""
 
     @property
     def description(self) -> str:
-        """What it is, in one sentence for people."""
+        """Description in one sentence, for users."""
         return f"Run commands in {self.display_name}."
 
     @property
     def skip_container_guards(self) -> bool:
-        """Whether it can be thrown away, so that nobody is asked about dangerous commands in it."""
+        """Whether it is disposable, so that dangerous commands need no approval."""
         return self.is_container
 
     @property
     def cache_path_base(self) -> str | None:
-        """Where the agent's cached files appear in it; None when nothing is copied there."""
+        """Where the agent's cached files appear in it; None if none are copied."""
         return None
 
     @property
     def strip_env_keys(self) -> frozenset[str]:
-        """Variables that no process of the agent may be given, though `terminal.env_passthrough` names them."""
+        """Variables that no tool process may get, even if `terminal.env_passthrough` names them."""
         return frozenset()
 
     @property
     def env_description(self) -> str:
-        """Where commands run, as the model is told."""
+        """Description of the environment for the model."""
         return f"a {self.display_name} environment"
 
     @abc.abstractmethod
     def is_available(self) -> bool:
-        """Say whether it could be used now; without asking the network."""
+        """Return whether it can be used now, without a network request."""
 
     @abc.abstractmethod
     def create_environment(
@@ -256,16 +255,16 @@ class TerminalEnvironmentProvider(Provider):
         container_config: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> TerminalEnvironment:
-        """Make the environment of one task.
+        """Return the environment of a task.
 
         Args:
-            cwd: where commands begin; empty means its own choice.
-            timeout: of a command that names none, in seconds.
-            kwargs: `backend_config`, and what later versions add.
+            cwd: initial directory; empty: the default of the environment.
+            timeout: default time limit of a command, in seconds.
+            kwargs: `backend_config`, and additions of later versions.
         """
 
     def check_requirements(self, config: dict[str, Any]) -> bool:
-        """Say whether it can be used with these settings; by default `is_available()`."""
+        """Return whether it can be used with these settings; by default `is_available()`."""
         return self.is_available()
 
     def probe(self) -> tuple[str, str]:
@@ -273,39 +272,39 @@ class TerminalEnvironmentProvider(Provider):
         return ("ready", "") if self.is_available() else ("needs_setup", f"{self.display_name} is not configured.")
 
     def probe_with_config(self, config: Mapping[str, Any]) -> tuple[str, str]:
-        """`probe` with the settings; by default without them."""
+        """Return `probe()` for these settings; by default without them."""
         return self.probe()
 
     def setup_instructions(self) -> list[str]:
-        """Return the lines that setup prints once it is selected."""
+        """Return lines that the setup prints after its selection."""
         return []
 
     def post_setup(self) -> None:
-        """Ask for what it needs, when setup selected it."""
+        """Prompt for what it needs, after the setup selected it."""
         return
 
     def doctor_checks(self) -> list[tuple[bool, str, str]]:
-        """Return rows of `(ok, label, detail)` for people who look for a fault."""
+        """Return rows of `(ok, label, detail)` for `hermes doctor`."""
         status, detail = self.probe()
         return [(status == "ready", f"{self.display_name} backend", detail)]
 
     def get_config_schema(self) -> dict[str, dict[str, Any]]:
-        """Return the settings under `terminal.backends.<name>`: name to `type`, `description`, …"""
+        """Return the settings under `terminal.backends.<name>`: name to `type`, `description` and so on."""
         return {}
 
     def resolve_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with defaults and secrets filled in; by default a copy."""
+        """Return the settings with defaults and secrets; by default a copy."""
         return copy.deepcopy(dict(config))
 
 
 def choose_terminal_env(
     providers: Mapping[str, TerminalEnvironmentProvider], values: Mapping[str, Any]
 ) -> SelectedProvider[TerminalEnvironmentProvider]:
-    """Return the provider that `terminal.backend` names; none when it is one of the agent's own."""
+    """Return the provider that `terminal.backend` names; none for a built-in backend."""
     path = "terminal.backend"
     name = read_setting(values, path).lower()
     if not name or name in BUILTIN_BACKENDS:
-        return SelectedProvider(None, f"{path} is `{name or 'local'}`, one of the agent's own")
+        return SelectedProvider(None, f"{path} is `{name or 'local'}`, which is built in")
     if name in providers:
         return SelectedProvider(providers[name], f"{path} names it")
     return SelectedProvider(None, describe_unregistered(path, name, "terminal"))

@@ -1,12 +1,8 @@
-"""Tools: what the model may call.
+"""Tools, their approval requests and effects; skills of plugins.
 
-A tool is called with the arguments that the model wrote, after coercion to its JSON schema, and returns text,
-usually JSON. Source: plugin contract §4.1.
-
-Skills: instructions that the model opens when it needs them. Source: plugin contract §6.
-
-A skill is a file `SKILL.md`, with a few fields at its top and files beside it. Those of plugins are read-only, have the
-plugin's name before theirs (`plugin:skill`), and stand in no list: who wants one asks for it by name.
+A tool gets the arguments of the model, coerced to its JSON schema, and returns text, usually JSON. A skill is a file
+`SKILL.md` with instructions that the model loads on demand. Skills of plugins are read-only, are named `plugin:skill`,
+and appear in no list. Source: plugin contract §4.1, §6.
 """
 
 from __future__ import annotations
@@ -27,33 +23,33 @@ __all__ = ["ApprovalRequest", "Does", "Effect", "PluginSkill", "SKILL", "TOOL", 
 TOOL = Kind("tool", "register_tool", "tool")
 
 ToolHandler = Callable[..., Any]
-"""`handler(args: dict, **kwargs) -> str`; the keywords are `task_id`, `session_id`, `user_task` and what
-`dispatch_tool` was given. A coroutine function when `is_async`."""
+"""`handler(args: dict, **kwargs) -> str`; the keywords are `task_id`, `session_id`, `user_task` and those of
+`dispatch_tool`. A coroutine function if `is_async`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """A question for the person before a tool runs."""
+    """A question for the user before a tool runs."""
 
     tool: str
     summary: str
     """What is about to happen, in a few words: `run a command`."""
     detail: str
-    """What exactly: the command, the path."""
+    """The exact action: the command, the path."""
     rule_key: str
-    """What a "for this session" answer covers."""
+    """Key of the rule that an answer `session` covers."""
     plugin: str = ""
-    """The plugin that asks; empty for the agent's own rules."""
+    """The plugin that asks; "" for built-in rules."""
     keep: Callable[[], None] | None = None
-    """Writes down that it is never asked again (`always`); None where that is not offered. Raises UserError."""
+    """Store the answer `always`; None if it is not offered. Raises UserError."""
     smart: bool = False
-    """Whether a model may find it harmless and spare the person the question (`approvals.mode: smart`)."""
+    """Whether a model may approve it instead of the user (`approvals.mode: smart`)."""
     once: bool = False
-    """Whether the answer covers this call alone: `session` and `always` are not offered, and count as `once`."""
+    """Whether the answer covers this call only: `session` and `always` are not offered, and count as `once`."""
     mandatory: bool = False
-    """Whether the user decides each time, whatever `approvals.mode`, `cron_mode` and earlier answers say."""
+    """Whether the user decides each time, regardless of `approvals.mode`, `cron_mode` and previous answers."""
     also: tuple[str, ...] = ()
-    """Further rules whose earlier answers cover this question, as those of the folders above a folder."""
+    """Additional rules with answers that cover this question, such as those of parent folders."""
 
     @property
     def is_lasting(self) -> bool:
@@ -77,27 +73,29 @@ class ApprovalRequest:
 
 
 Does = Literal["reads", "opens", "writes", "runs", "sends", "remembers"]
-"""`opens`: reads at an address that it is given. `remembers`: writes what later turns are told."""
+"""`opens`: reads an address from its arguments. `remembers`: writes text that later turns read."""
 
 
 class Effect(NamedTuple):
-    """What a call does to the world, and whose words it returns. Ours; `docs/operator/untrusted-text.md`."""
+    """What a call does, and where its result comes from. An extension: `docs/operator/untrusted-text.md`."""
 
     does: Does
     decides: tuple[str, ...] = ()
-    """The parameters that say what happens and where; empty: each may."""
+    """Parameters that determine the action and its target; empty: any parameter may."""
     place: str | Callable[[Mapping[str, Any], str], Iterable[str]] = ""
-    """The parameter that names the file; or what returns the files, resolved, of arguments and result."""
+    """The parameter that names the file, or a function of arguments and result that returns resolved paths."""
     returns: Literal["own", "others", "foreign", "records", "person"] = "own"
-    """`others`: what others wrote; `foreign`: the same, given to the model between marks; `records`: the same, as a
-    JSON document that the service made, with others' texts in its fields. `person`: what they say."""
+    """Source of the result.
+
+    `others`: text of others. `foreign`: the same, marked as such for the model. `records`: a JSON document of the
+    service, with texts of others in its fields. `person`: text of the user."""
     named: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
-    """Returns what decides, too, and stands inside of another argument: the files of a patch."""
+    """Return values inside of arguments that determine the action, too, such as the files of a patch."""
 
 
 @dataclass(slots=True)
 class ToolEntry:
-    """A registered tool; the attribute names are upstream's."""
+    """A registered tool, with upstream's attribute names; those that upstream lacks are extensions."""
 
     name: str
     toolset: str
@@ -105,33 +103,36 @@ class ToolEntry:
     """OpenAI function object: `name`, `description`, `parameters`."""
     handler: ToolHandler
     check_fn: Callable[[], Any] | None = None
-    """Truthy when the tool may be shown to the model; not asked at dispatch."""
+    """Truthy if the tool is shown to the model; not called for a tool call."""
     requires_env: list[str] = field(default_factory=list)
-    """Shown to people; not a gate."""
+    """Shown to users; not enforced."""
     is_async: bool = False
     description: str = ""
     emoji: str = ""
-    """For the progress line; empty is shown as `⚡`."""
+    """Emoji of the progress line; empty: `⚡`."""
     max_result_size_chars: float | None = None
-    """Longest result given to the model; `inf` for no limit, None for the default."""
+    """Limit of the result for the model, in characters; `inf`: no limit; None: the default."""
     dynamic_schema_overrides: Callable[[], dict[str, Any]] | None = None
-    """Merged over the schema at every definition build; when it fails, the schema stays."""
+    """Merged into the schema whenever the definitions are built; if it fails, the schema stays."""
     approval: Callable[[dict[str, Any]], ApprovalRequest | str | None] | None = None
-    """Ours: which question to ask for these arguments; None means that the call needs none."""
+    """Extension: return the approval request for these arguments; None if none is needed."""
     parallel_safe: bool | Callable[[dict[str, Any]], str] = False
-    """Ours: whether several calls of one answer may run at once; a function names the file that a call changes, and
-    calls that change different files may."""
+    """Extension: whether several calls of one answer may run in parallel.
+
+    A function returns the file that a call changes; calls that change different files run in parallel."""
     idempotent: bool = False
-    """Ours: whether a second run of the same call does no harm; only then is a call that a crash cut off run again."""
+    """Extension: whether the same call may run twice; only then does a call run again after a crash."""
     handler_keywords: tuple[ToolHandler, frozenset[str] | None] | None = field(
         default=None, init=False, compare=False, repr=False
     )
-    """Ours: a handler and the keywords that it names (None: it takes all), once they were looked up."""
+    """Extension: a handler and the keywords that it names (None: all), cached after the first call."""
     effect: Effect | None = None
-    """Ours: what a call does; None: it is guessed from the name (`policy.foreign`)."""
+    """Extension: what a call does; None: guessed from the name (`policy.taint_rules`)."""
     destinations: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
-    """Ours: the addresses of the service that a call asks. A tool that has this judges the addresses in its arguments
-    by itself, each time that it connects; of other tools' arguments they are judged before the call."""
+    """Extension: the addresses of the service that a call reaches.
+
+    Such a tool checks the addresses in its arguments itself at each connection; those of other tools are checked before
+    the call."""
 
 
 SKILL = Kind("skill", "register_skill", "skill")
@@ -142,9 +143,9 @@ class PluginSkill:
     """A skill that a plugin registered.
 
     Attributes:
-        path: of the `SKILL.md`.
-        plugin: the plugin's name, which stands before the colon.
-        bare_name: what stands after it.
+        path: path of its `SKILL.md`.
+        plugin: name of the plugin, before the colon.
+        bare_name: name after the colon.
     """
 
     path: Path
@@ -155,7 +156,7 @@ class PluginSkill:
 
     @property
     def qualified(self) -> str:
-        """The name that it is opened by."""
+        """The name that loads it."""
         return f"{self.plugin}:{self.bare_name}"
 
 

@@ -1,10 +1,11 @@
-"""Web search: a service that searches the web, reads pages, or both. Source: plugin contract §8.8.
+"""Web search and browsers.
 
-Selected by `web.search_backend` and `web.extract_backend`, else `web.backend`, else the first that is available.
+A web search provider searches the web, reads pages, or both. `web.search_backend` and `web.extract_backend` select it,
+or `web.backend`, or the first available provider is used. Source: plugin contract §8.8.
 
-Browser: a service that runs a browser elsewhere, reached over CDP. Source: plugin contract §8.9.
-
-Selected by `browser.cloud_provider`.
+A browser provider runs browsers that are reached over CDP; `browser.cloud_provider` selects it. Published plugins
+register such providers. This release lists and selects them and starts no browser (`Kind.is_used`). Source: plugin
+contract §8.9.
 """
 
 from __future__ import annotations
@@ -41,26 +42,26 @@ __all__ = [
 WEB_SEARCH = Kind("web_search", "register_web_search_provider", "web search provider", is_used=True)
 
 SEARCH_PREFERENCE = ("firecrawl", "parallel", "tavily", "exa", "searxng", "brave-free", "ddgs")
-"""Who is taken first when the config names nobody."""
+"""Order in which providers are tried if the config names none."""
 
 
 class WebSearchProvider(Provider):
-    """Searches the web, reads pages, or both."""
+    """A provider that searches the web, reads pages, or both."""
 
     @abc.abstractmethod
     def is_available(self) -> bool:
-        """Say whether it could be used now; without asking the network."""
+        """Return whether it can be used now, without a network request."""
 
     def supports_search(self) -> bool:
-        """Say whether `search` works."""
+        """Return whether `search` is supported."""
         return True
 
     def supports_extract(self) -> bool:
-        """Say whether `extract` works."""
+        """Return whether `extract` is supported."""
         return False
 
     def service_addresses(self) -> Sequence[str]:
-        """Ours: return the addresses of the service, for the table of hosts; none where it does not say."""
+        """Extension: return the addresses of its service for the host rules; empty if unknown."""
         return ()
 
     def search(self, query: str, limit: int = 5) -> dict[str, Any]:
@@ -70,20 +71,23 @@ class WebSearchProvider(Provider):
             `{"success": True, "data": {"web": [{"title", "url", "description", "position"}]}}`, or
             `{"success": False, "error": text}`.
         """
-        raise NotImplementedError(f"web search provider '{self.name}' does not search")
+        raise NotImplementedError(f"web search provider '{self.name}' does not support search")
 
     def extract(self, urls: list[str], **kwargs: Any) -> Any:
         """Read pages; may be a coroutine function.
 
         Returns:
             A list with `{"url", "title", "content", "raw_content", "metadata"?, "error"?}` for each address, or
-            `{"success": True, "data": that list}`.
+            `{"success": True, "data": <that list>}`.
         """
-        raise NotImplementedError(f"web search provider '{self.name}' does not read pages")
+        raise NotImplementedError(f"web search provider '{self.name}' does not support extract")
 
 
 def search_result(results: Iterable[tuple[Any, Any, Any]]) -> dict[str, Any]:
-    """Return what `search` answers, of (title, address, description) each; one without an address is left out."""
+    """Return the answer of `search` for results of (title, address, description).
+
+    Results without an address are omitted.
+    """
     web = [
         {"title": str(title or ""), "url": str(url), "description": str(text or ""), "position": position}
         for position, (title, url, text) in enumerate((r for r in results if r[1]), 1)
@@ -94,9 +98,9 @@ def search_result(results: Iterable[tuple[Any, Any, Any]]) -> dict[str, Any]:
 def choose_web_search(
     providers: Mapping[str, WebSearchProvider], values: Mapping[str, Any], *, extract: bool = False
 ) -> SelectedProvider[WebSearchProvider]:
-    """Return who searches, or with `extract` who reads pages.
+    """Return the provider for search, or with `extract` the provider that reads pages.
 
-    A provider that the config names is returned even when it is not available, so that its own error is seen.
+    An unavailable provider that the config names is returned, so that its own error is shown.
     """
     able = {n: p for n, p in providers.items() if (p.supports_extract() if extract else p.supports_search())}
     for path in ("web.extract_backend" if extract else "web.search_backend", "web.backend"):
@@ -111,15 +115,15 @@ def choose_web_search(
             return SelectedProvider(None, describe_unregistered(path, name, "web"))
     for name in (*SEARCH_PREFERENCE, *able):
         if name in able and is_provider_available(able[name]):
-            return SelectedProvider(able[name], "web.backend is not set; it is the first that is available")
+            return SelectedProvider(able[name], "web.backend is not set; the first available provider is used")
     return SelectedProvider(None, "none is available")
 
 
 def extracted_pages(answer: Any, urls: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what `extract` answered as a list of pages, whichever of the two shapes it has.
+    """Return the pages that `extract` returned, in either of its two forms.
 
     Raises:
-        TypeError: it has neither.
+        TypeError: the value has neither form.
     """
     if isinstance(answer, Mapping):
         if not answer.get("success"):
@@ -134,33 +138,33 @@ def extracted_pages(answer: Any, urls: Sequence[str]) -> list[dict[str, Any]]:
 BROWSER = Kind("browser", "register_browser_provider", "browser provider")
 
 LOCAL_BROWSER = "local"
-"""The setting for a browser on this machine: no provider."""
+"""Value of `browser.cloud_provider` for a browser on this machine."""
 BROWSER_PREFERENCE = ("browser-use", "browserbase")
-"""Who is taken when the config names nobody; nobody else is."""
+"""Order in which providers are tried if the config names none; no other provider is used then."""
 
 
 class BrowserProvider(Provider):
-    """Runs browsers elsewhere; one session is one browser."""
+    """A provider that runs browsers as a service; a session is a browser."""
 
     @abc.abstractmethod
     def is_available(self) -> bool:
-        """Say whether it could be used now; without asking the network."""
+        """Return whether it can be used now, without a network request."""
 
     @abc.abstractmethod
     def create_session(self, task_id: str) -> dict[str, Any]:
         """Start a browser.
 
         Returns:
-            `session_name`, `bb_session_id` (what `close_session` takes), `cdp_url`, `features`.
+            `{"session_name", "bb_session_id", "cdp_url", "features"}`; `close_session` gets the second.
         """
 
     @abc.abstractmethod
     def close_session(self, session_id: str) -> bool:
-        """End a browser; false when it could not be ended."""
+        """Close a browser; return whether it closed."""
 
     @abc.abstractmethod
     def emergency_cleanup(self, session_id: str) -> None:
-        """End a browser while the process ends: quick, and without an exception."""
+        """Close a browser while the process ends: quickly, without raising."""
 
     def is_configured(self) -> bool:
         """Return `is_available()`."""
@@ -174,13 +178,13 @@ class BrowserProvider(Provider):
 def choose_browser(
     providers: Mapping[str, BrowserProvider], values: Mapping[str, Any]
 ) -> SelectedProvider[BrowserProvider]:
-    """Return who runs the browser; none means one on this machine."""
+    """Return the provider of the browser; none for a browser on this machine."""
     path = "browser.cloud_provider"
     if read_setting(values, path) == LOCAL_BROWSER:
-        return SelectedProvider(None, f"{path} asks for a browser on this machine")
+        return SelectedProvider(None, f"{path} selects a browser on this machine")
     if chosen := select_by_name(providers, values, path, "browser"):
         return chosen
     for name in BROWSER_PREFERENCE:
         if name in providers and is_provider_available(providers[name]):
-            return SelectedProvider(providers[name], f"{path} is not set; it is the first that is available")
+            return SelectedProvider(providers[name], f"{path} is not set; the first available provider is used")
     return SelectedProvider(None, f"{path} is not set: a browser on this machine")

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from hermes_agent.contracts.image_video import choose_image_gen, generate_image, image_error_response
+from hermes_agent.contracts.image_video import (
+    ImageGenProvider,
+    choose_image_gen,
+    image_error_response,
+    image_success_response,
+    normalize_reference_images,
+    resolve_aspect_ratio,
+)
 from hermes_agent.contracts.kind import SelectedProvider, is_provider_available, read_setting
 from hermes_agent.contracts.speech import (
     DEFAULT_OUTPUT_FORMAT,
@@ -260,3 +267,46 @@ def _move_file(file: Path, target: Path) -> Path:
 
 def _error_text(exc: Exception) -> str:
     return f"{type(exc).__name__}: {exc}"
+
+
+def generate_image(
+    provider: ImageGenProvider,
+    prompt: str,
+    aspect_ratio: str | None = None,
+    *,
+    model: str | None = None,
+    image_url: str | None = None,
+    reference_image_urls: Any = None,
+) -> dict[str, Any]:
+    """Call `generate` and return its answer as a dict; an exception becomes an error response.
+
+    A provider that does not accept images is called again without them.
+    """
+    ratio = resolve_aspect_ratio(aspect_ratio)
+    about: dict[str, Any] = {"provider": provider.name, "model": model or "", "prompt": prompt, "aspect_ratio": ratio}
+    given: dict[str, Any] = {
+        "image_url": image_url,
+        "reference_image_urls": normalize_reference_images(reference_image_urls),
+    }
+    pictures = {key: value for key, value in given.items() if value}
+    extra: dict[str, Any] = {"model": model} if model else {}
+    try:
+        try:
+            answer = provider.generate(prompt, aspect_ratio=ratio, **extra, **pictures)
+        except TypeError as exc:
+            if not any(f"unexpected keyword argument '{key}'" in str(exc) for key in pictures):
+                raise
+            logger.warning("image provider '%s' takes no pictures; it draws without them", provider.name)
+            answer = provider.generate(prompt, aspect_ratio=ratio, **extra)
+    except Exception as exc:
+        logger.warning("image provider '%s' failed", provider.name, exc_info=True)
+        return image_error_response(error=f"{type(exc).__name__}: {exc}", **about)
+    return _normalize_answer(answer, about)
+
+
+def _normalize_answer(answer: Any, about: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(answer, dict):
+        return answer
+    if isinstance(answer, str | os.PathLike) and os.fspath(answer):
+        return image_success_response(image=str(os.fspath(answer)), **about)
+    return image_error_response(error=f"generate() returned {answer!r}: expected a dict", **about)

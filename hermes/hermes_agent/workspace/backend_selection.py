@@ -169,7 +169,7 @@ class LocalBackend(HostBackend):
         if box is None:
             return BackendStart(*(self._scope.wrap(argv, env) if self._scope else (argv, env)), call.cwd)
         root = call.root or call.cwd
-        if box.is_hidden(call.cwd, root, call.beside):
+        if box.is_hidden(call.cwd, root, call.work_dir):
             raise ToolFailed(
                 f"{call.cwd} is not there in the sandbox: it shows {root}, a list of places (`terminal.sandbox_paths`"
                 " adds to it) and a /tmp of its own"
@@ -190,7 +190,7 @@ class LocalBackend(HostBackend):
             network=call.network,
             keep=keep,
             sockets=sockets,
-            beside=call.beside,
+            beside=call.work_dir,
         )
         if bounds is None:
             return BackendStart(wrapped, inside, call.cwd, box.makes_terminals, before=before)

@@ -300,7 +300,7 @@ class TerminalTool:
             plan.timeout_s,
             self.here.task_id(),
             root=plan.folder or self.here.cwd(),
-            beside=self.here.cwd() if plan.folder else "",
+            work_dir=self.here.cwd() if plan.folder else "",
             network=self.here.network(),
             tool_socket=self.here.tool_socket(),
             confined=plan.confined,

@@ -297,5 +297,5 @@ def test_an_engine_that_loses_the_instruction_does_not() -> None:
 def test_an_engine_that_nobody_brings_is_told_of_and_the_agent_s_own_works() -> None:
     with hosted(Model("hi"), context={"engine": "gone"}) as host:
         assert told(host.ask("hello").events) == [
-            "context.engine='gone' is set but no plugin registered that name; the agent's own takes its place."
+            "context.engine='gone' is set but no plugin registered that name; the built-in engine is used."
         ]
