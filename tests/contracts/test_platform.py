@@ -258,7 +258,7 @@ def test_a_name_that_is_no_plain_word_fails_the_plugin(home: Path, served: None,
 
     host = run(home, "irc")
 
-    assert host.plugins.records[0].error == f"ValueError: a platform needs a name in lower case: {name!r} is none"
+    assert host.plugins.records[0].error == f"ValueError: invalid name of a platform: {name!r}: expected lower case"
     assert host.platforms.all_entries() == []
 
 
@@ -495,7 +495,7 @@ def test_a_block_of_its_own_is_translated_by_the_platform(caplog: pytest.LogCapt
     assert config.extra == {"nick": "h", "rooms": ["#a"]}
     assert broken is not None
     assert broken.extra == {"nick": "h"}
-    assert "Platform 'irc': apply_yaml_config_fn gave int, not a dict" in caplog.messages
+    assert "Platform 'irc': apply_yaml_config_fn returned int: expected a dict" in caplog.messages
 
 
 def test_a_platform_that_nobody_registered_is_left_out_with_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -579,7 +579,7 @@ def test_a_platform_is_one_object_a_name() -> None:
 
 
 def test_an_adapter_that_is_told_no_platform_outside_a_factory_says_so() -> None:
-    with pytest.raises(TypeError, match=r"Guided\(config, platform\): tell it which Platform it is"):
+    with pytest.raises(TypeError, match=r"Guided\(config, platform\): the argument `platform` is missing"):
         Guided(PlatformConfig())
 
 

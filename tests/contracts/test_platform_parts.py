@@ -502,7 +502,7 @@ def test_when_the_network_stays_away_it_is_said_once(caplog: pytest.LogCaptureFi
     assert (result.success, result.error) == (False, "network is unreachable")
     assert texts[:3] == ["**hi**"] * 3
     assert texts[3].startswith("⚠️ My answer could not be delivered")
-    assert "[Slack] gave up after 3 attempts: network is unreachable" in caplog.messages
+    assert "[Slack] send failed 3 times, message dropped: network is unreachable" in caplog.messages
 
 
 def test_a_message_that_may_have_arrived_is_not_sent_again() -> None:

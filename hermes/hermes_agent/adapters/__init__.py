@@ -1,5 +1,5 @@
-"""Platform: a chat service that people reach the agent through. Source: plugin contract §8.2, §7.3, §11.
+"""SDK for authors of platform adapters.
 
-`entry` is what a plugin registers, `registry` who has registered, `adapter` the class that an adapter inherits from,
-`messages`, `source` and `results` what passes through it, `settings` and `enabling` what the config says of it.
+A platform is a chat service through which users reach the agent. A plugin registers a `PlatformEntry`; its adapter
+inherits from `BasePlatformAdapter`. Source: plugin contract §8.2, §7.3, §11.
 """

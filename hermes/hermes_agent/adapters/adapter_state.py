@@ -1,16 +1,11 @@
-"""Files that are sent into a chat are sent as they were when the answer was composed.
+"""What an adapter stores: copies of sent files, read positions, seen messages, threads, token locks.
 
-A command that still runs may exchange a file of the working directory for a link, until an adapter opens it by its
-path. So it gets a copy, read by descriptors, in a place that commands cannot write to.
+A command that is still running could replace a file of the working directory by a link before an adapter opens it.
+So the adapter gets a copy, read through descriptors, in a folder where commands cannot write.
 
-How far an adapter has heard in each of its chats, over a restart: what came after that is fetched.
-
-What an adapter remembers of messages and threads. Source: plugin contract §11.2, §11.3.
-
-One process for one token: locks that hold across processes and homes. Source: plugin contract §11.2, §11.3.
-
-A lock is a file with the pid and the start time of its holder, so that the lock of a process that is gone, or whose
-pid is another's now, does not count. It never holds what it locks (a token), only a hash of it.
+A token lock lets one process use a token, across processes and homes. It is a file with the pid and start time of its
+holder, so that the lock of an ended process does not count. It contains a hash of the token, never the token.
+Source: plugin contract §11.2, §11.3.
 """
 
 from __future__ import annotations
@@ -57,13 +52,13 @@ PIECE_BYTES = 1 << 24
 
 
 def copy_sent_file(path: str) -> str | None:
-    """Return what is sent for a file that may be: its copy, or the file itself where no command can write to it.
+    """Return the path of a copy of a file that may be sent, or `path` if commands cannot write there.
 
     Args:
-        path: real path, as `validate_media_delivery_path` returns it.
+        path: a real path, as `validate_media_delivery_path` returns it.
 
     Returns:
-        None where the file is gone, is none any more, or cannot be copied; the log says why.
+        None if the file is missing, not a regular file or not readable; the reason is logged.
     """
     cache = hermes_home().resolve() / "cache"
     if Path(path).is_relative_to(cache):
@@ -79,27 +74,27 @@ def copy_sent_file(path: str) -> str | None:
         finally:
             os.close(source)
     except OSError as exc:
-        logger.warning("not sent into the chat: %s cannot be copied: %s", path, exc.strerror or exc)
+        logger.warning("file not sent: %s cannot be copied: %s", path, exc.strerror or exc)
         return None
     return str(place / name)
 
 
 def _copy(source: int, target: Path) -> None:
     if not stat.S_ISREG(os.fstat(source).st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "not a regular file")
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
     try:
-        while os.sendfile(handle, source, None, PIECE_BYTES):  # from where it stands, until its end
+        while os.sendfile(handle, source, None, PIECE_BYTES):  # from its offset to its end
             pass
     finally:
         os.close(handle)
 
 
 def adapter_file(platform: str, identity: str) -> JsonFile:
-    """Return the file `HOME/gateway/<platform>_<identity>.json`, where an adapter keeps how far it got.
+    """Return the file `HOME/gateway/<platform>_<identity>.json` with the state of an adapter.
 
     Args:
-        identity: the account; characters that a file name should not have become `_`.
+        identity: the account; characters that do not suit a file name become `_`.
     """
     return JsonFile(hermes_home() / "gateway" / f"{platform}_{re.sub(r'[^A-Za-z0-9@._-]+', '_', identity)}.json")
 
@@ -109,9 +104,10 @@ MAX_CHATS = 500
 
 
 class ReadPositions:
-    """The last mark of each chat, in `HOME/gateway/<platform>_<identity>.json`; the chats that spoke last are kept.
+    """The read position of each chat; those of the chats with the latest messages are kept.
 
-    A mark is written a few seconds late, so what is fetched may have come before: whoever takes it in knows it.
+    They are stored in `HOME/gateway/<platform>_<identity>.json` a few seconds late. Messages that are fetched after a
+    restart may therefore be duplicates; the inbox drops them.
     """
 
     def __init__(self, platform: str, identity: str) -> None:
@@ -122,15 +118,15 @@ class ReadPositions:
         self._written, self._is_changed = 0.0, False
 
     def items(self) -> list[tuple[str, str]]:
-        """Return chat and mark of each."""
+        """Return the pairs of chat and position."""
         return list(self._marks.items())
 
     def get(self, chat: str) -> str | None:
-        """Return the mark of a chat."""
+        """Return the position of a chat, or None."""
         return self._marks.get(chat)
 
     def put(self, chat: str, mark: str) -> None:
-        """Remember that a chat was heard so far."""
+        """Set the position of a chat."""
         self._marks.pop(chat, None)
         self._marks[chat] = mark
         while len(self._marks) > MAX_CHATS:
@@ -140,10 +136,10 @@ class ReadPositions:
             self.write()
 
     def write(self) -> None:
-        """Bring to the disk what is not there yet.
+        """Write the changes to the disk.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         if self._is_changed:
             with self._file.change() as state:
@@ -152,11 +148,11 @@ class ReadPositions:
 
 
 class MessageDeduplicator:
-    """Knows the messages of the last minutes: services deliver some of them twice.
+    """Remembers the messages of the last minutes, because services deliver some of them twice.
 
     Args:
-        max_size: how many are remembered; the oldest are forgotten first.
-        ttl_seconds: for how long.
+        max_size: number of remembered messages; the oldest are dropped first.
+        ttl_seconds: how long a message is remembered.
     """
 
     def __init__(self, max_size: int = 2000, ttl_seconds: float = 300) -> None:
@@ -165,7 +161,7 @@ class MessageDeduplicator:
         self._lock = threading.Lock()
 
     def is_duplicate(self, msg_id: str) -> bool:
-        """Say whether a message was seen before, and remember it; one without an id never was."""
+        """Return whether a message was seen before, and remember it; a message without an id is always new."""
         if not msg_id:
             return False
         with self._lock:
@@ -175,17 +171,17 @@ class MessageDeduplicator:
             return False
 
     def contains(self, msg_id: str) -> bool:
-        """Say whether a message was seen, without remembering it."""
+        """Return whether a message was seen, without remembering it."""
         with self._lock:
             return bool(msg_id) and self._knows(msg_id)
 
     def discard(self, msg_id: str) -> None:
-        """Forget a message: it is to be worked on again."""
+        """Forget a message, so that it is processed again."""
         with self._lock:
             self._seen.pop(msg_id, None)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all messages."""
         with self._lock:
             self._seen.clear()
 
@@ -198,10 +194,10 @@ class MessageDeduplicator:
 
 
 class ThreadParticipationTracker:
-    """The threads that the agent takes part in, kept in `HOME/<platform>_threads.json`.
+    """The threads in which the agent takes part, stored in `HOME/<platform>_threads.json`.
 
     Args:
-        max_tracked: how many are kept; the oldest are forgotten first.
+        max_tracked: number of stored threads; the oldest are dropped first.
     """
 
     def __init__(self, platform_name: str, max_tracked: int = 500) -> None:
@@ -214,7 +210,7 @@ class ThreadParticipationTracker:
         return hermes_home() / f"{self._platform}_threads.json"
 
     def mark(self, thread_id: str) -> None:
-        """Remember that the agent takes part in a thread."""
+        """Add a thread."""
         if thread_id in self._threads:
             return
         self._threads[thread_id] = None
@@ -224,10 +220,12 @@ class ThreadParticipationTracker:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(self._path, json.dumps(list(self._threads)))
         except OSError as exc:
-            logger.warning("cannot write %s, the thread is known until the process ends: %s", self._path, exc)
+            logger.warning(
+                "threads: cannot write %s, the thread is lost at the end of the process: %s", self._path, exc
+            )
 
     def clear(self) -> None:
-        """Forget all, in this process."""
+        """Forget all threads in this process."""
         self._threads.clear()
 
     def __contains__(self, thread_id: object) -> bool:
@@ -240,7 +238,7 @@ def _read_threads(path: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as exc:
-        logger.warning("cannot read %s, its threads are forgotten: %s", path, exc)
+        logger.warning("threads: cannot read %s, its threads are ignored: %s", path, exc)
         return []
     return [str(item) for item in value] if isinstance(value, list) else []
 
@@ -251,14 +249,14 @@ _PROC = Path("/proc")
 def acquire_scoped_lock(
     scope: str, identity: str, metadata: dict[str, Any] | None = None
 ) -> tuple[bool, dict[str, Any] | None]:
-    """Lock `identity` for this process, among all of this user's processes.
+    """Lock `identity` for this process, among all processes of this user.
 
     Args:
-        scope: what kind of thing it is (`telegram-bot-token`).
-        metadata: kept in the lock for whoever is refused.
+        scope: the kind of the locked thing (`telegram-bot-token`).
+        metadata: stored in the lock, for processes that do not get it.
 
     Returns:
-        Whether it is ours now, and the record that was there: the other holder's when it is not.
+        Whether this process has the lock, and the previous record: that of the other holder if it does not.
     """
     with _record(scope, identity) as file:
         present = _read_record(file)
@@ -277,7 +275,7 @@ def acquire_scoped_lock(
 
 
 def release_scoped_lock(scope: str, identity: str) -> None:
-    """Give the lock back; another process's is left alone."""
+    """Release the lock; a lock of another process stays."""
     with _record(scope, identity) as file:
         present = _read_record(file)
         if present is not None and _is_ours(present):
@@ -285,7 +283,7 @@ def release_scoped_lock(scope: str, identity: str) -> None:
 
 
 def pid_exists(pid: int) -> bool:
-    """Say whether there is a process of that number, whoever's it is."""
+    """Return whether a process with that number exists, of any user."""
     if pid <= 0:
         return False
     try:
@@ -298,7 +296,7 @@ def pid_exists(pid: int) -> bool:
 
 
 def get_process_start_time(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None when it cannot be told."""
+    """Return the start time of a process in clock ticks since boot, or None if it is unknown."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
         return int(text.rpartition(")")[2].split()[19])
@@ -307,7 +305,7 @@ def get_process_start_time(pid: int) -> int | None:
 
 
 def read_process_cmdline(pid: int) -> str | None:
-    """Return the command line of a process, its words with blanks between; None when it cannot be told."""
+    """Return the command line of a process, its words separated by spaces; None if it is unknown."""
     try:
         raw = (_PROC / str(pid) / "cmdline").read_bytes()
     except OSError:
@@ -317,14 +315,14 @@ def read_process_cmdline(pid: int) -> str | None:
 
 @contextlib.contextmanager
 def _record(scope: str, identity: str) -> Iterator[int]:
-    """Open the lock's file, alone: whoever else looks at it waits for these few microseconds."""
+    """Open the file of a lock exclusively, for a few microseconds."""
     name = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', scope)[:80] or 'lock'}-{_hash(identity)}.lock"
     with FileLock(_folder() / name, names_holder=False) as lock:
         yield lock.fd
 
 
 def _folder() -> Path:
-    """Return where the locks lie: one place for all homes of a user, so that two homes cannot share a token."""
+    """Return the folder of the locks: one for all homes of a user, which cannot share a token."""
     named, state = os.environ.get("HERMES_GATEWAY_LOCK_DIR"), os.environ.get("XDG_STATE_HOME")
     base = Path(state) if state else Path.home() / ".local" / "state"
     place = Path(named) if named else base / "hermes" / "gateway-locks"
@@ -333,8 +331,8 @@ def _folder() -> Path:
         if os.access(place, os.W_OK):
             return place
     except OSError as exc:
-        logger.debug("%s cannot be used for locks: %s", place, exc)
-    inner = hermes_home() / "gateway-locks"  # a service that may write nothing but its home
+        logger.debug("locks: %s is not usable: %s", place, exc)
+    inner = hermes_home() / "gateway-locks"  # the service can write to its home only
     inner.mkdir(parents=True, exist_ok=True, mode=0o700)
     return inner
 
@@ -347,7 +345,7 @@ def _read_record(file: int) -> dict[str, Any] | None:
     text = os.pread(file, 65_536, 0)
     try:
         value = json.loads(text) if text.strip() else None
-    except ValueError:  # cut off by a crash: nobody's
+    except ValueError:  # truncated by a crash
         return None
     return value if isinstance(value, dict) else None
 

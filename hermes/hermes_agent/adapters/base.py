@@ -1,7 +1,8 @@
-"""`BasePlatformAdapter`: what an adapter inherits from. Source: plugin contract §8.2.2, §13 row 22.
+"""`BasePlatformAdapter`, the base class of platform adapters.
 
-An adapter brings `connect`, `disconnect` and `send`, hands what comes in to `handle_message`, and overrides what its
-service can do better. It is called through `calling`, so that the guide's shorter signatures work.
+An adapter implements `connect`, `disconnect` and `send`, passes incoming messages to `handle_message`, and overrides
+what its service can do better. The gateway calls it through the functions of `events`, so that the shorter signatures
+of the guide work. Source: plugin contract §8.2.2, §13 row 22.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ _direct_loop: DirectLoop | None = None
 
 
 def set_direct_loop(loop: DirectLoop | None) -> None:
-    """Let `await loop(adapter, event)` answer the messages of adapters that have a handler and no inbox."""
+    """Answer the messages of adapters without an inbox by `await loop(adapter, event)`."""
     global _direct_loop
     _direct_loop = loop
 
 
 async def run_callback(adapter: BasePlatformAdapter, key: str) -> None:
-    """Call, once, the callback that was registered for a session's next reply."""
+    """Call the callback for the next reply of a session, once."""
     callback = adapter.pop_post_delivery_callback(key)
     if callback is None:
         return
@@ -54,18 +55,18 @@ async def run_callback(adapter: BasePlatformAdapter, key: str) -> None:
         value = callback()
         if inspect.isawaitable(value):
             await value
-    except Exception as exc:  # noqa: BLE001 - the reply is delivered, the adapter goes on
-        logger.warning("[%s] a callback after the reply failed: %r", adapter.name, exc)
+    except Exception as exc:  # noqa: BLE001 - the reply is delivered already
+        logger.warning("[%s] post-delivery callback failed: %r", adapter.name, exc)
 
 
 class BasePlatformAdapter(MessageSender):
-    """Connects the agent with one chat service.
+    """Base class of the adapter of a chat service.
 
     Args:
-        platform: optional in an `adapter_factory`.
+        platform: may be omitted while an `adapter_factory` runs.
 
     Raises:
-        TypeError: no platform was given, and no `adapter_factory` is running.
+        TypeError: `platform` is missing and no `adapter_factory` runs.
     """
 
     supports_inchannel_continuable: bool = False
@@ -75,7 +76,7 @@ class BasePlatformAdapter(MessageSender):
     def __init__(self, config: PlatformConfig, platform: Platform | str | None = None) -> None:
         known = platform if platform is not None else platform_in_creation()
         if known is None:
-            raise TypeError(f"{type(self).__name__}(config, platform): tell it which Platform it is")
+            raise TypeError(f"{type(self).__name__}(config, platform): the argument `platform` is missing")
         self.config = config
         self.platform = Platform(known)
         self._running = False
@@ -97,57 +98,57 @@ class BasePlatformAdapter(MessageSender):
 
     @property
     def is_connected(self) -> bool:
-        """Whether it is connected, as far as it knows."""
+        """Whether the adapter is connected, as far as it knows."""
         return self._running
 
     @property
     def has_fatal_error(self) -> bool:
-        """Whether it gave up."""
+        """Whether the adapter stopped because of an error."""
         return self._fatal_error is not None
 
     @property
     def fatal_error_code(self) -> str | None:
-        """A short word for why it gave up."""
+        """Short code of that error."""
         return self._fatal_error[0] if self._fatal_error else None
 
     @property
     def fatal_error_message(self) -> str | None:
-        """Why it gave up, for people."""
+        """Message of that error, for users."""
         return self._fatal_error[1] if self._fatal_error else None
 
     @property
     def fatal_error_retryable(self) -> bool:
-        """Whether connecting again may help."""
+        """Whether a new connection may help."""
         return self._fatal_error is not None and self._fatal_error[2]
 
     @property
     def enforces_own_access_policy(self) -> bool:
-        """Whether it lets in nobody whom its own settings do not allow."""
+        """Whether the adapter rejects users that its own settings do not allow."""
         return False
 
     @property
     def authorization_is_upstream(self) -> bool:
-        """Whether the service itself decides who may talk to the agent."""
+        """Whether the service itself decides who may use the agent."""
         return False
 
-    # -- what an adapter brings ----------------------------------------------------------------------------------
+    # -- to implement ----------------------------------------------------------------------------------
 
     @abc.abstractmethod
     async def connect(self, *, is_reconnect: bool = False) -> bool:
-        """Connect; false when it cannot."""
+        """Connect; return False if that fails."""
 
     @abc.abstractmethod
     async def disconnect(self) -> None:
-        """End the connection."""
+        """Disconnect."""
 
     async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
         """Return `name` and `type` of a chat."""
         return {"name": chat_id, "type": "dm"}
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- incoming messages -------------------------------------------------------------------------------------------
 
     async def handle_message(self, event: MessageEvent) -> None:
-        """Take a message in: an adapter calls this for each; it returns before the message is answered."""
+        """Receive a message; return before it is answered. The adapter calls this for each message."""
         if event.source is not None and self._inbox is not None:
             self._apply_topic_recovery(event)
             await self._inbox(event)
@@ -178,7 +179,7 @@ class BasePlatformAdapter(MessageSender):
         auto_thread_created: bool = False,
         auto_thread_initial_name: str | None = None,
     ) -> SessionSource:
-        """Return where a message comes from; ids become texts, and a blank topic none."""
+        """Return the source of a message; ids become strings, and an empty topic becomes None."""
         return SessionSource(
             platform=self.platform,
             chat_id=str(chat_id),
@@ -201,93 +202,96 @@ class BasePlatformAdapter(MessageSender):
         )
 
     def set_message_handler(self, handler: MessageHandler | None) -> None:
-        """Let `await handler(event)` answer messages: a text, an `EphemeralReply`, or None for no answer."""
+        """Set `handler(event)`, which returns the answer: a text, an `EphemeralReply`, or None for no answer.
+
+        It is used by the message loop of `hermes_agent.testing` and of `compat`; the gateway sets an inbox instead.
+        """
         self._message_handler = handler
 
     def set_inbox(self, inbox: Inbox | None) -> None:
-        """Let `await inbox(event)` keep messages, in place of answering them here; the gateway calls it.
+        """Set `inbox(event)`, which stores messages; the gateway calls this.
 
-        It returns once the message is on disk, and raises where it could not be kept: then the service is not to be
-        told that it arrived.
+        It returns when the message is on disk. It raises if the message cannot be stored; the adapter must not
+        acknowledge the message to the service then.
         """
         self._inbox = inbox
 
     def set_busy_session_handler(self, handler: BusyHandler | None) -> None:
-        """Ask `await handler(event, session_key)` first when a session is busy; true means that it is dealt with."""
+        """Set `handler(event, session_key)` for messages to a busy session; it returns True if it handled one."""
         self._busy_session_handler = handler
 
     def set_session_store(self, store: Any) -> None:
-        """Hand over the sessions, for adapters that look into them."""
+        """Set the session store, for adapters that read it."""
         self._session_store = store
 
     def set_fatal_error_handler(self, handler: Callable[[Any], Any] | None) -> None:
-        """Call `handler(adapter)` when it gives up."""
+        """Call `handler(adapter)` when the adapter stops because of an error."""
         self._fatal_error_handler = handler
 
     def set_topic_recovery_fn(self, function: Callable[[SessionSource], str | None] | None) -> None:
-        """Ask `function(source)` for the thread of each message; None leaves it."""
+        """Set `function(source)`, which returns the thread of a message; None keeps it."""
         self._topic_recovery_fn = function
 
     def set_authorization_check(self, check: Callable[[str, str | None, str | None], bool] | None) -> None:
-        """Ask `check(user_id, chat_type, chat_id)` whether somebody may use a button."""
+        """Set `check(user_id, chat_type, chat_id)`: whether a user may use a button."""
         self._authorization_check = check
 
     # -- sessions ------------------------------------------------------------------------------------------------
 
     async def on_processing_start(self, event: MessageEvent) -> None:
-        """The work on a message begins."""
+        """Handle the start of the work on a message."""
 
     async def on_processing_complete(self, event: MessageEvent, outcome: ProcessingOutcome) -> None:
-        """The work on a message has ended."""
+        """Handle the end of the work on a message."""
 
     def register_post_delivery_callback(
         self, session_key: str, callback: PostDelivery, *, generation: int | None = None
     ) -> None:
-        """Call `callback()` once, after the session's next reply.
+        """Call `callback()` once, after the next reply of the session.
 
         Args:
-            generation: which run of the session it is of; one of another run does not call it.
+            generation: number of the run of the session; a callback of another run is not called.
         """
         self._post_delivery_callbacks[session_key] = (generation, callback)
 
     def pop_post_delivery_callback(self, session_key: str, *, generation: int | None = None) -> PostDelivery | None:
-        """Take the callback away and return it; None when there is none, or it is of another run."""
+        """Remove and return the callback; None if there is none or it belongs to another run."""
         entry = self._post_delivery_callbacks.get(session_key)
         if entry is None or (generation is not None and entry[0] is not None and entry[0] != generation):
             return None
         return self._post_delivery_callbacks.pop(session_key)[1]
 
     def pause_typing_for_chat(self, chat_id: str) -> None:
-        """Show nothing in this chat for now: somebody is asked something there."""
+        """Show no typing indicator in this chat for now, as a question is pending there."""
         self._typing_paused.add(chat_id)
 
     def resume_typing_for_chat(self, chat_id: str) -> None:
-        """Show it again."""
+        """Show the typing indicator again."""
         self._typing_paused.discard(chat_id)
 
     async def interrupt_session_activity(self, session_key: str, chat_id: str) -> None:
-        """Tell the work on a session's message that it is to end, and show no typing."""
+        """Interrupt the work on a message of a session, and hide the typing indicator."""
         if session_key in self._active_sessions:
             self._active_sessions[session_key].set()
         await call_optional(self, "stop_typing", chat_id)
 
     def has_pending_interrupt(self, session_key: str) -> bool:
-        """Say whether the work on a session's message is to end."""
+        """Return whether the work on a message of a session is interrupted."""
         event = self._active_sessions.get(session_key)
         return event is not None and event.is_set()
 
     def get_pending_message(self, session_key: str) -> MessageEvent | None:
-        """Take the message that waits for a session; None when there is none."""
+        """Remove and return the pending message of a session, or None."""
         return self._pending_messages.pop(session_key, None)
 
     async def cancel_session_processing(
         self, session_key: str, *, release_guard: bool = True, discard_pending: bool = True
     ) -> None:
-        """Stop the work on a session's message.
+        """Cancel the work on a message of a session.
 
         Args:
-            release_guard: the session is free afterwards.
-            discard_pending: what waits is forgotten.
+            release_guard: whether the session is free afterwards.
+            discard_pending: whether the pending message is dropped.
         """
         if discard_pending:
             self._pending_messages.pop(session_key, None)
@@ -299,7 +303,7 @@ class BasePlatformAdapter(MessageSender):
             self._active_sessions.pop(session_key, None)
 
     async def cancel_background_tasks(self) -> None:
-        """Stop everything that goes on."""
+        """Cancel all background tasks."""
         self._pending_messages.clear()
         tasks = [task for task in self._background_tasks if task is not asyncio.current_task() and not task.done()]
         for task in tasks:
@@ -323,19 +327,19 @@ class BasePlatformAdapter(MessageSender):
         logger.error("[%s] %s: %s", self.name, code, message)
 
     async def _notify_fatal_error(self) -> None:
-        """Tell the runner that it gave up."""
+        """Notify the gateway that the adapter stopped because of an error."""
         if self._fatal_error_handler is not None:
             value = self._fatal_error_handler(self)
             if inspect.isawaitable(value):
                 await value
 
     def _acquire_platform_lock(self, scope: str, identity: str, resource_desc: str) -> bool:
-        """Make sure that no other process uses the same token; false sets a fatal error that names it."""
+        """Lock the token for this process; return False and set a fatal error if another process has it."""
         metadata = {"platform": self.platform.value}
         try:
             ours, holder = adapter_state.acquire_scoped_lock(scope, identity, metadata)
         except OSError as exc:
-            logger.warning("[%s] no lock for %s, going on without: %s", self.name, resource_desc, exc)
+            logger.warning("[%s] %s is not locked: %s", self.name, resource_desc, exc)
             return True
         if not ours:
             pid = (holder or {}).get("pid")
@@ -353,12 +357,12 @@ class BasePlatformAdapter(MessageSender):
     def _is_sender_authorized(
         self, user_id: str, chat_type: str | None = None, chat_id: str | None = None
     ) -> bool | None:
-        """Say whether somebody may do something beside messages; None when nobody can tell."""
+        """Return whether a user may do more than send messages; None if there is no check."""
         check = self._authorization_check
         return None if check is None else bool(check(user_id, chat_type, chat_id))
 
     async def _keep_typing(self, chat_id: str, interval: float = 2.0, metadata: Metadata = None) -> None:
-        """Show that an answer is being written, until this is cancelled."""
+        """Show the typing indicator until this task is cancelled."""
         try:
             while True:
                 if chat_id not in self._typing_paused:
@@ -369,7 +373,7 @@ class BasePlatformAdapter(MessageSender):
 
     def _event_session_key(self, event: MessageEvent) -> str:
         assert event.source is not None
-        extra = getattr(self.config, "extra", None) or {}  # some adapters have a config of their own
+        extra = getattr(self.config, "extra", None) or {}  # some adapters use another config class
         return build_session_key(
             event.source,
             group_sessions_per_user=bool(extra.get("group_sessions_per_user", True)),
@@ -378,13 +382,13 @@ class BasePlatformAdapter(MessageSender):
         )
 
     def _apply_topic_recovery(self, event: MessageEvent) -> None:
-        """Put a message into the thread that the runner says it belongs to."""
+        """Set the thread of a message by the function of `set_topic_recovery_fn`."""
         if self._topic_recovery_fn is None or event.source is None:
             return
         try:
             thread = self._topic_recovery_fn(event.source)
-        except Exception as exc:  # noqa: BLE001 - the message goes on where it came in
-            logger.warning("[%s] the thread of a message could not be told: %r", self.name, exc)
+        except Exception as exc:  # noqa: BLE001 - the message keeps its thread
+            logger.warning("[%s] topic recovery of a message failed: %r", self.name, exc)
             return
         if thread is not None:
             event.source.thread_id = str(thread)

@@ -1,9 +1,7 @@
-"""`Platform`: the name of a platform as a value that compares by identity. Source: plugin contract §8.2.1.
+"""Names and settings of platforms: `Platform`, `PlatformConfig`, `HomeChannel`.
 
-The platforms of the contract are members; one that somebody registered is made a member on demand, the same object
-every time: `Platform("irc") is Platform("irc")`.
-
-What the config says of one platform. Source: plugin contract §8.2.1.
+The platforms of the contract are members of `Platform`. A registered platform becomes a member on demand, the same
+object each time: `Platform("irc") is Platform("irc")`. Source: plugin contract §8.2.1.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ __all__ = ["BUILTIN_PLATFORMS", "HomeChannel", "Platform", "PlatformConfig", "Pl
 
 
 class PlatformLookup(Protocol):
-    """Somebody who can say whether a name is a registered platform's."""
+    """Object that knows the registered platforms."""
 
     def is_registered(self, name: str) -> bool: ...
 
@@ -30,15 +28,15 @@ _lock = threading.Lock()
 
 
 def add_lookup(registry: PlatformLookup) -> None:
-    """Ask `registry` about names that are no members, for as long as it lives."""
+    """Look up names that are not members in `registry`, for as long as it lives."""
     _lookups.add(registry)
 
 
 class Platform(Enum):
-    """A chat service, or another way that messages come in.
+    """A chat service, or another source of messages.
 
     Raises:
-        ValueError: `Platform("x")` for a name that nobody registered.
+        ValueError: no platform of that name is registered.
     """
 
     LOCAL = "local"
@@ -68,11 +66,11 @@ class Platform(Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> Platform | None:
-        """Return the member for a registered name, made once; None makes the enum raise ValueError."""
+        """Return the member of a registered name, created once; for None the enum raises ValueError."""
         name = value.strip().lower() if isinstance(value, str) else ""
         present = cls._value2member_map_.get(name)
         if present is not None:
-            return present  # type: ignore[return-value]  # typeshed calls it Enum
+            return present  # type: ignore[return-value]  # typeshed declares Enum
         if not name or not any(registry.is_registered(name) for registry in tuple(_lookups)):
             return None
         with _lock:
@@ -84,12 +82,12 @@ class Platform(Enum):
             return _made_platforms[name]
 
     def __reduce_ex__(self, protocol: object) -> tuple[type[Platform], tuple[str]]:
-        """Let a copy of a member be the member, also of one that was made on demand."""
+        """Copy and unpickle a member as the same object, including members that were created on demand."""
         return (Platform, (self.value,))
 
 
 BUILTIN_PLATFORMS = frozenset(platform.value for platform in Platform)
-"""Names of the contract's own platforms."""
+"""Names of the platforms of the contract."""
 
 
 _PLAIN = (
@@ -104,7 +102,7 @@ _KNOWN = frozenset({"enabled", "home_channel", "reply_to_mode", "channel_overrid
 
 @dataclass
 class HomeChannel:
-    """Where messages without an addressee go."""
+    """The chat for messages without a target."""
 
     platform: Platform
     chat_id: str
@@ -112,7 +110,7 @@ class HomeChannel:
     thread_id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
+        """Return a dict of JSON types."""
         return {
             "platform": self.platform.value,
             "chat_id": self.chat_id,
@@ -122,19 +120,19 @@ class HomeChannel:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], platform: Platform | None = None) -> HomeChannel:
-        """Read what `to_dict` gave, or a `home_channel` of the config.
+        """Return the home channel of a `to_dict` value, or of a `home_channel` of the config.
 
         Args:
-            platform: whose it is when `data` does not say.
+            platform: the platform, if `data` has none.
 
         Raises:
-            KeyError: there is no `chat_id`, or no platform.
-            ValueError: nobody registered its platform.
+            KeyError: `chat_id` or the platform is missing.
+            ValueError: the platform is not registered.
         """
         thread = data.get("thread_id")
-        whose = platform if platform is not None and "platform" not in data else Platform(data["platform"])
+        owner = platform if platform is not None and "platform" not in data else Platform(data["platform"])
         return cls(
-            whose, str(data["chat_id"]), str(data.get("name") or "Home"), None if thread is None else str(thread)
+            owner, str(data["chat_id"]), str(data.get("name") or "Home"), None if thread is None else str(thread)
         )
 
 
@@ -143,11 +141,11 @@ class PlatformConfig:
     """The block `platforms.<name>`.
 
     Attributes:
-        home_channel: where messages without an addressee go.
-        reply_to_mode: which parts of an answer are replies to the message: `off`, `first` or `all`.
-        typing_indicator: show that an answer is being written.
-        channel_overrides: settings of single channels.
-        extra: the adapter's own settings: the block's other keys.
+        home_channel: the chat for messages without a target.
+        reply_to_mode: the parts of an answer that quote the message: `off`, `first` or `all`.
+        typing_indicator: whether to show that an answer is being written.
+        channel_overrides: settings of individual channels.
+        extra: the adapter's own settings: the other keys of the block.
     """
 
     enabled: bool = False
@@ -167,7 +165,7 @@ class PlatformConfig:
         return f"PlatformConfig(enabled={self.enabled}, with {has}, extra keys {sorted(self.extra)})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
+        """Return a dict of JSON types."""
         return {
             "enabled": self.enabled,
             **{name: getattr(self, name) for name in _PLAIN},
@@ -179,10 +177,10 @@ class PlatformConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], platform: Platform | None = None) -> PlatformConfig:
-        """Read a block of the config; keys that are not of the contract go into `extra`, which itself wins.
+        """Return the settings of a block; keys outside of the contract go into `extra`, which wins.
 
         Args:
-            platform: whose block it is; a `home_channel` without a platform is of this one.
+            platform: the platform of the block, and of a `home_channel` without a platform.
         """
         plain = {name: data[name] for name in _PLAIN if data.get(name) is not None}
         mode = data.get("reply_to_mode", "first")
@@ -197,7 +195,7 @@ class PlatformConfig:
 
 
 def _home_channel(value: Any, platform: Platform | None) -> HomeChannel | None:
-    """Return the home channel that a mapping or a chat id names."""
+    """Return the home channel of a mapping or chat id, or None."""
     if isinstance(value, HomeChannel):
         return value
     if isinstance(value, Mapping) and value.get("chat_id"):

@@ -1,18 +1,11 @@
-"""Where a message comes from, and the key of the session that it belongs to. Source: plugin contract §8.2.3.
+"""Messages and their sources: `MessageEvent`, `SessionSource`, session keys, `SendResult`.
 
-A message that came in. Source: plugin contract §8.2.3.
+The session context (`bind_session`) names the message that is processed. Tools and hooks run in the context of their
+caller, so they see the session of their message while others are processed in parallel.
 
-Whose message is worked on in this context: `gateway.session_context`. Source: plugin contract §8.2.3, §11.
-
-Tools and hooks that a message leads to run with the context of their caller, so they see the session of that message
-also while others are worked on.
-
-What became of a message that was sent. Source: plugin contract §8.2.3, §11.2.
-
-Call what a plugin wrote with the arguments that it takes. Source: plugin contract §8.2.2 [≠ G1], §13 row 22.
-
-The guide's adapter has `connect(self)` and `send(self, chat_id, text)`; others name `is_reconnect`, `reply_to` and
-`metadata`. This is the one place that tells them apart; everybody calls an adapter through it.
+The adapter of the guide has `connect(self)` and `send(self, chat_id, text)`; other adapters accept `is_reconnect`,
+`reply_to` and `metadata`. `call_connect`, `call_send` and `call_optional` pass the arguments that a method accepts; all
+callers of adapters use them. Source: plugin contract §8.2.2 [≠ G1], §8.2.3, §11, §13 row 22.
 """
 
 from __future__ import annotations
@@ -62,14 +55,14 @@ CHAT_TYPES = ("dm", "group", "channel", "thread", "forum")
 
 @dataclass
 class SessionSource:
-    """Who wrote, and where.
+    """Sender and place of a message.
 
     Attributes:
         chat_type: one of `CHAT_TYPES`.
-        user_id_alt: another id of the same person, the steadier one where a platform has two.
-        scope_id: the space that the chat is in; `guild_id` is Discord's word for it.
-        role_authorized: the platform's own roles let this person talk to the agent.
-        profile: the profile that answers; None means the default one.
+        user_id_alt: another id of the same user, the more stable one if a platform has two.
+        scope_id: the workspace of the chat; `guild_id` is Discord's term.
+        role_authorized: whether roles of the platform allow this user to use the agent.
+        profile: the profile that answers; None is the default profile.
     """
 
     platform: Platform
@@ -94,16 +87,16 @@ class SessionSource:
     delivered_via_upstream_relay: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
+        """Return a dict of JSON types."""
         return {**asdict(self), "platform": self.platform.value}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SessionSource:
-        """Read what `to_dict` gave; keys that are not known are left out.
+        """Return the source of a `to_dict` value; unknown keys are ignored.
 
         Raises:
-            KeyError: platform or chat is missing.
-            ValueError: nobody registered its platform.
+            KeyError: the platform or chat is missing.
+            ValueError: the platform is not registered.
         """
         known = {f.name for f in fields(cls)} - {"platform", "chat_id"}
         rest = {key: value for key, value in data.items() if key in known}
@@ -116,28 +109,28 @@ def build_session_key(
     thread_sessions_per_user: bool = False,
     profile: str | None = None,
 ) -> str:
-    """Return the key of the session that a message belongs to: `agent:main:<platform>:<chat_type>:…`.
+    """Return the key of the session of a message: `agent:main:<platform>:<chat_type>:…`.
 
     Args:
-        group_sessions_per_user: in a group, each person has a session.
-        thread_sessions_per_user: in a thread too.
-        profile: takes the place of `main`; None and `default` mean `main`.
+        group_sessions_per_user: whether each user of a group has a session.
+        thread_sessions_per_user: whether each user of a thread has a session.
+        profile: replaces `main`, unless it is None or `default`.
     """
-    whose = profile if profile and profile != "default" else "main"
+    agent_name = profile if profile and profile != "default" else "main"
     platform = source.platform.value if isinstance(source.platform, Platform) else str(source.platform)
-    person = source.user_id_alt or source.user_id
-    parts: list[str | None] = ["agent", whose, platform, source.chat_type or "dm"]
+    user = source.user_id_alt or source.user_id
+    parts: list[str | None] = ["agent", agent_name, platform, source.chat_type or "dm"]
     if parts[-1] == "dm":
-        parts += [source.chat_id or person, source.thread_id]
+        parts += [source.chat_id or user, source.thread_id]
     else:
         parts += [source.chat_id, source.thread_id]
         if group_sessions_per_user and (thread_sessions_per_user or not source.thread_id):
-            parts.append(person)
+            parts.append(user)
     return ":".join(str(part) for part in parts if part)
 
 
 class MessageType(Enum):
-    """What a message is made of."""
+    """Kind of the content of a message."""
 
     TEXT = "text"
     LOCATION = "location"
@@ -151,7 +144,7 @@ class MessageType(Enum):
 
 
 class ProcessingOutcome(Enum):
-    """How the work on a message ended."""
+    """Result of the work on a message."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -160,15 +153,15 @@ class ProcessingOutcome(Enum):
 
 @dataclass
 class MessageEvent:
-    """A message.
+    """An incoming message.
 
     Attributes:
-        media_urls: local paths of what came with it.
-        media_types: their MIME types, in the same order.
-        auto_skill: a skill, or several, to work with.
-        channel_prompt: what the channel adds to the system prompt.
-        channel_context: what was said in the channel before.
-        internal: made by the agent, not by a person.
+        media_urls: local paths of its files.
+        media_types: MIME types of its files, in the same order.
+        auto_skill: a skill, or several, to load.
+        channel_prompt: addition of the channel to the system prompt.
+        channel_context: earlier messages of the channel.
+        internal: whether the agent created it, not a user.
     """
 
     text: str
@@ -192,10 +185,10 @@ class MessageEvent:
     timestamp: datetime = field(default_factory=datetime.now)
 
     def attach(self, path: str, mime: str, kind: MessageType) -> None:
-        """Add a file that came with it.
+        """Add a file.
 
         Args:
-            kind: what the message is made of, unless an earlier file said so.
+            kind: kind of the message, unless an earlier file determined it.
         """
         self.media_urls.append(path)
         self.media_types.append(mime)
@@ -203,17 +196,17 @@ class MessageEvent:
             self.message_type = kind
 
     def is_command(self) -> bool:
-        """Say whether the text begins with a slash."""
+        """Return whether the text begins with a slash."""
         return (self.text or "").startswith("/")
 
     def get_command(self) -> str | None:
-        """Return the command's name, lower case, without `@bot`; None for other texts, and for paths."""
+        """Return the name of the command in lower case, without `@bot`; None for other texts and for paths."""
         words = self.text[1:].split(maxsplit=1) if self.is_command() else []
         name = words[0].partition("@")[0].lower() if words and not self.text[1:2].isspace() else ""
         return name if name and "/" not in name else None
 
     def get_command_args(self) -> str:
-        """Return what follows the command; the whole text where there is none."""
+        """Return the text after the command, or the whole text if there is no command."""
         if self.get_command() is None:
             return self.text
         return self.text.partition(self.text.split(maxsplit=1)[0])[2].strip()
@@ -226,10 +219,10 @@ def merge_pending_message_event(
     *,
     merge_text: bool = False,
 ) -> None:
-    """Keep a message for when the session is free: pictures that come in a row become one message.
+    """Store a message until the session is free; images that come in a row become one message.
 
     Args:
-        merge_text: texts are joined, a line each; otherwise the newer one takes the place of the older.
+        merge_text: whether texts are joined, each on a line; otherwise the later message replaces the earlier.
     """
     present = pending_messages.get(session_key)
     if present is None:
@@ -247,7 +240,7 @@ def merge_pending_message_event(
 
 
 def join_texts(first: str, second: str) -> str:
-    """Return both texts, a line each; a line that is there already is not added again."""
+    """Return both texts, each on a line; a line that is there already is not added again."""
     lines = first.splitlines() if first else []
     return first if not second or second in lines else "\n".join(part for part in (first, second) if part)
 
@@ -256,9 +249,10 @@ _session: ContextVar[Mapping[str, str] | None] = ContextVar("hermes_session", de
 
 
 def get_session_env(name: str, default: str = "") -> str:
-    """Return `HERMES_SESSION_PLATFORM`, `…_CHAT_ID`, `…_CHAT_NAME`, `…_THREAD_ID`, `…_USER_ID`, `…_USER_NAME`, `…_KEY`.
+    """Return a value of the session of the message that is processed, or else of the environment.
 
-    They are of the message that is worked on here; elsewhere the environment is asked.
+    The names are `HERMES_SESSION_` and `PLATFORM`, `CHAT_ID`, `CHAT_NAME`, `THREAD_ID`, `USER_ID`, `USER_NAME` or
+    `KEY`.
     """
     values = _session.get()
     if values is not None and name in values:
@@ -268,7 +262,7 @@ def get_session_env(name: str, default: str = "") -> str:
 
 @contextlib.contextmanager
 def bind_session(source: SessionSource, key: str) -> Iterator[None]:
-    """Work on a message of `source` inside the block."""
+    """Set the session context to a message of `source` inside the block."""
     values = {
         "PLATFORM": source.platform.value,
         "CHAT_ID": source.chat_id,
@@ -302,14 +296,14 @@ _MAYBE_ARRIVED = ("timed out", "timeout", "may have arrived")
 
 @dataclass
 class SendResult:
-    """What became of a message.
+    """Result of sending a message.
 
     Attributes:
-        message_id: the platform's id of it, or of the first of its parts.
-        error: why it was not sent.
-        retryable: it did not arrive, and sending it again may help.
-        retry_after: seconds to wait first.
-        continuation_message_ids: ids of its further parts.
+        message_id: the id that the platform gave to it, or to its first part.
+        error: the reason of a failure.
+        retryable: whether it did not arrive and another attempt may help.
+        retry_after: seconds to wait before that attempt.
+        continuation_message_ids: ids of its other parts.
         error_kind: one of `ERROR_KINDS`.
     """
 
@@ -324,18 +318,18 @@ class SendResult:
 
 
 class EphemeralReply(str):
-    """A reply that is deleted again; a handler may return it in place of a text.
+    """A reply that is deleted later; a handler may return it instead of a text.
 
     Args:
-        ttl_seconds: how long it stands; None leaves it to the platform, which keeps it.
+        ttl_seconds: how long it stays; None: the default of the platform, which keeps it.
     """
 
     ttl_seconds: float | None
 
     def __new__(cls, text: str, ttl_seconds: float | None = None) -> EphemeralReply:
-        made = super().__new__(cls, text)
-        made.ttl_seconds = ttl_seconds
-        return made
+        reply = super().__new__(cls, text)
+        reply.ttl_seconds = ttl_seconds
+        return reply
 
     @property
     def text(self) -> str:
@@ -344,7 +338,7 @@ class EphemeralReply(str):
 
 
 def as_send_result(value: Any) -> SendResult:
-    """Return what an adapter's `send` gave as a `SendResult`: the guide's adapters give nothing, or an id."""
+    """Return the value of `send` as a `SendResult`; adapters of the guide return None or an id."""
     if isinstance(value, SendResult):
         return value
     if isinstance(value, Mapping):
@@ -366,7 +360,7 @@ def as_send_result(value: Any) -> SendResult:
 
 
 def classify_send_error(exc: BaseException | None, error_text: str = "") -> str:
-    """Return which of `ERROR_KINDS` a failure is, by its class and text."""
+    """Return the kind of a failure, one of `ERROR_KINDS`, by its class and text."""
     if isinstance(exc, (ConnectionError, TimeoutError)):
         return "transient"
     if isinstance(exc, PermissionError):
@@ -377,18 +371,18 @@ def classify_send_error(exc: BaseException | None, error_text: str = "") -> str:
 
 
 def _has(text: str, sign: str) -> bool:
-    """Say whether `sign` stands in `text`; a number by itself, not in an id."""
+    """Return whether `sign` occurs in `text`; a number must not be part of a longer one."""
     return bool(re.search(rf"(?<!\d){sign}(?!\d)", text)) if sign.isdigit() else sign in text
 
 
 def is_retryable_error(error: str | None) -> bool:
-    """Say whether a failure is the network's, before the message can have arrived."""
+    """Return whether a failure is one of the network, before the message can have arrived."""
     text = (error or "").lower()
     return any(sign in text for sign in _NEVER_ARRIVED)
 
 
 def is_timeout_error(error: str | None) -> bool:
-    """Say whether nobody knows if the message arrived: sending it again could show it twice."""
+    """Return whether it is unknown if the message arrived, so that another attempt could duplicate it."""
     text = (error or "").lower()
     return any(sign in text for sign in _MAYBE_ARRIVED) and "connect" not in text
 
@@ -397,10 +391,10 @@ logger = logging.getLogger(__name__)
 
 
 async def call_connect(adapter: Any, *, is_reconnect: bool = False) -> bool:
-    """Connect an adapter; one that returns nothing says yes.
+    """Connect an adapter; a return value of None counts as success.
 
     Raises:
-        Exception: whatever the adapter raises.
+        Exception: any exception of the adapter.
     """
     answer = await _call(adapter.connect, (), {"is_reconnect": is_reconnect})
     return answer is None or bool(answer)
@@ -409,28 +403,28 @@ async def call_connect(adapter: Any, *, is_reconnect: bool = False) -> bool:
 async def call_send(
     adapter: Any, chat_id: str, content: str, reply_to: str | None = None, metadata: Mapping[str, Any] | None = None
 ) -> SendResult:
-    """Send through an adapter; what it returns becomes a `SendResult`.
+    """Send through an adapter; return its result as a `SendResult`.
 
     Raises:
-        Exception: whatever the adapter raises.
+        Exception: any exception of the adapter.
     """
     leading = (("chat_id", chat_id), ("content", content))
     return as_send_result(await _call(adapter.send, leading, {"reply_to": reply_to, "metadata": metadata}))
 
 
 async def call_get_chat_info(adapter: Any, chat_id: str) -> dict[str, Any]:
-    """Return `name` and `type` of a chat; an adapter that cannot say is asked no more than that."""
-    ask = getattr(adapter, "get_chat_info", None)
-    found = await _call(ask, (("chat_id", chat_id),), {}) if callable(ask) else None
+    """Return `name` and `type` of a chat, with defaults where the adapter does not return them."""
+    method = getattr(adapter, "get_chat_info", None)
+    found = await _call(method, (("chat_id", chat_id),), {}) if callable(method) else None
     return {"name": chat_id, "type": "dm", **(found if isinstance(found, Mapping) else {})}
 
 
 async def call_optional(adapter: Any, method: str, *args: Any, **kwargs: Any) -> Any:
-    """Call an adapter's method for its effect; None when it has none, or it fails: that is logged and no more.
+    """Call an optional method of an adapter; return None if it is missing or fails. Failures are logged.
 
     Args:
-        args: passed by position.
-        kwargs: left out where the method does not take them.
+        args: positional arguments.
+        kwargs: omitted if the method does not accept them.
     """
     function = getattr(adapter, method, None)
     if not callable(function):
@@ -438,7 +432,7 @@ async def call_optional(adapter: Any, method: str, *args: Any, **kwargs: Any) ->
     try:
         value = call_supported(function, tuple(("", value) for value in args), kwargs)
         return await value if inspect.isawaitable(value) else value
-    except Exception as exc:  # noqa: BLE001 - a plugin's code, called beside the answer: the answer goes on
+    except Exception as exc:  # noqa: BLE001 - plugin code: the answer must not fail with it
         logger.warning("[%s] %s failed: %s: %s", _name(adapter), method, type(exc).__name__, exc)
         return None
 

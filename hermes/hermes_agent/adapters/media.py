@@ -1,8 +1,7 @@
-"""Files that came with a message, kept below the home. Source: plugin contract §11.2, §11.3, §12.2.
+"""Files of incoming messages: fetch them, and store them below the home.
 
-Fetch a picture or recording that a message points to. Source: plugin contract §11.2, §11.3.
-
-The address is a stranger's, so it may lead to public addresses alone (`security.allow_private_urls` lifts that).
+The URL of a file is untrusted, so only public addresses are fetched, unless `security.allow_private_urls` is set.
+Source: plugin contract §11.2, §11.3, §12.2.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ SUPPORTED_DOCUMENT_TYPES = {
     ".odt": "application/vnd.oasis.opendocument.text",
     ".ods": "application/vnd.oasis.opendocument.spreadsheet",
 }
-"""MIME type of the files that people send to be read."""
+"""MIME types of document files."""
 SUPPORTED_VIDEO_TYPES = {
     ".mp4": "video/mp4",
     ".mov": "video/quicktime",
@@ -97,7 +96,7 @@ SUPPORTED_IMAGE_DOCUMENT_TYPES = {
 TEXT_INJECT_EXTENSIONS = frozenset(
     {".txt", ".md", ".markdown", ".csv", ".tsv", ".log", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".toml", ".ini"}
 )
-"""Files whose text may be put into the message."""
+"""Files with text that may be included in the message."""
 
 _MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"BM", b"II*\0", b"MM\0*")
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"avif", b"avis")
@@ -105,12 +104,12 @@ _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"avif", b"avis")
 
 @dataclass(frozen=True)
 class CachedMedia:
-    """A file that was kept.
+    """A stored file.
 
     Attributes:
         media_type: its MIME type.
         kind: `image`, `video`, `audio` or `document`.
-        display_name: what the sender called it.
+        display_name: the name that the sender gave it.
     """
 
     path: str
@@ -119,68 +118,68 @@ class CachedMedia:
     display_name: str = ""
 
     def context_note(self) -> str:
-        """Return a line about it for the model."""
+        """Return a line about the file for the model."""
         return f"[{self.kind}: {self.display_name or Path(self.path).name}, saved at {self.path}]"
 
 
 def get_image_cache_dir() -> Path:
-    """Return the folder of pictures; it is made."""
+    """Return the folder of images; create it if needed."""
     return _folder("images", "image_cache")
 
 
 def get_audio_cache_dir() -> Path:
-    """Return the folder of recordings; it is made."""
+    """Return the folder of audio files; create it if needed."""
     return _folder("audio", "audio_cache")
 
 
 def get_video_cache_dir() -> Path:
-    """Return the folder of films; it is made."""
+    """Return the folder of videos; create it if needed."""
     return _folder("videos", "video_cache")
 
 
 def get_document_cache_dir() -> Path:
-    """Return the folder of other files; it is made."""
+    """Return the folder of other files; create it if needed."""
     return _folder("documents", "document_cache")
 
 
 def validate_inbound_media_size(size: int, *, media_type: str = "media", max_bytes: int | None = None) -> None:
-    """Refuse what is too large.
+    """Check the size of a file.
 
     Args:
         size: bytes.
-        max_bytes: None means 128 MiB.
+        max_bytes: None: 128 MiB.
 
     Raises:
-        ValueError: it has more bytes.
+        ValueError: the file is too large.
     """
     limit = MAX_INBOUND_BYTES if max_bytes is None else max_bytes
     if size > limit:
-        raise ValueError(f"the {media_type} has {size} bytes, more than the {limit} that are taken")
+        raise ValueError(f"the {media_type} has {size} bytes, above the limit of {limit}")
 
 
 def cache_image_from_bytes(data: bytes, ext: str = ".jpg") -> str:
-    """Keep a picture and return its path.
+    """Store an image and return its path.
 
     Raises:
-        ValueError: it is none (an error page, say), or too large.
+        ValueError: it is no image (such as an error page), or too large.
     """
     if not looks_like_image(data):
-        raise ValueError(f"this is no picture: it begins with {data[:16]!r}")
+        raise ValueError(f"not an image: it begins with {data[:16]!r}")
     return _keep(get_image_cache_dir(), data, "img", ext, "image")
 
 
 def cache_audio_from_bytes(data: bytes, ext: str = ".ogg") -> str:
-    """Keep a recording and return its path; raises ValueError when it is too large."""
+    """Store an audio file and return its path; raise ValueError if it is too large."""
     return _keep(get_audio_cache_dir(), data, "audio", ext, "audio")
 
 
 def cache_video_from_bytes(data: bytes, ext: str = ".mp4") -> str:
-    """Keep a film and return its path; raises ValueError when it is too large."""
+    """Store a video and return its path; raise ValueError if it is too large."""
     return _keep(get_video_cache_dir(), data, "video", ext, "video")
 
 
 def cache_document_from_bytes(data: bytes, filename: str) -> str:
-    """Keep a file under its own name, with something before it, and return its path.
+    """Store a file under its own name with a prefix, and return its path.
 
     Raises:
         ValueError: it is too large.
@@ -194,10 +193,10 @@ def cache_document_from_bytes(data: bytes, filename: str) -> str:
 def cache_media_bytes(
     data: bytes, *, filename: str = "", mime_type: str = "", default_kind: str | None = None
 ) -> CachedMedia | None:
-    """Keep whatever came, in the folder of its kind; None when there is nothing.
+    """Store a file in the folder of its kind; return None if it is empty.
 
     Args:
-        default_kind: `image`, `video`, `audio` or `document`, for what neither type nor name tells.
+        default_kind: `image`, `video`, `audio` or `document`, if neither MIME type nor name determine the kind.
 
     Raises:
         ValueError: it is too large.
@@ -223,7 +222,7 @@ def cache_media_bytes(
 
 
 def looks_like_image(data: bytes) -> bool:
-    """Say whether bytes begin as a picture does."""
+    """Return whether the bytes begin like an image."""
     if data.startswith(_MAGIC) or (data[:4] == b"RIFF" and data[8:12] == b"WEBP"):
         return True
     return data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS
@@ -238,14 +237,14 @@ def _keep(folder: Path, data: bytes, prefix: str, ext: str, what: str) -> str:
 
 
 def _folder(name: str, older: str) -> Path:
-    """Return the folder, made."""
+    """Return the folder, created if needed."""
     place = place_in_home(f"cache/{name}", older)
     place.mkdir(parents=True, exist_ok=True)
     return place
 
 
 def _safe_name(filename: str) -> str:
-    """Return a name that leads out of no folder, and that a file system takes."""
+    """Return a name that is valid in a file system and does not lead out of a folder."""
     bare = filename.replace("\\", "/").rpartition("/")[2]
     clean = re.sub(r"[\x00-\x1f\x7f<>:\"|?*]", "_", bare).strip(". ")
     stem, dot, end = clean.rpartition(".")
@@ -270,44 +269,44 @@ def _kind_of(mime: str, end: str) -> str:
 
 
 RETRY_PAUSE_S = 0.3
-"""Before the second attempt; longer before each further one."""
+"""Delay before the second attempt; a multiple of it before each later attempt."""
 
 
 async def cache_image_from_url(url: str, ext: str = ".jpg", retries: int = 2) -> str:
-    """Fetch and keep a picture, and return its path.
+    """Fetch and store an image, and return its path.
 
     Args:
-        retries: further attempts after a failure of the network or the server.
+        retries: additional attempts after a failure of the network or the server.
 
     Raises:
-        ValueError: the address is not allowed, or what it gives is no picture or too large.
-        httpx.HTTPError: it cannot be fetched.
+        ValueError: the address is not allowed, or the file is no image or too large.
+        httpx.HTTPError: the request failed.
     """
     return cache_image_from_bytes(await fetch_media(url, retries, what="image"), ext)
 
 
 async def cache_audio_from_url(url: str, ext: str = ".ogg", retries: int = 2) -> str:
-    """Fetch and keep a recording, and return its path; fails as `cache_image_from_url` does."""
+    """Fetch and store an audio file, and return its path; errors as in `cache_image_from_url`."""
     return cache_audio_from_bytes(await fetch_media(url, retries, what="audio"), ext)
 
 
 async def ssrf_redirect_guard(response: httpx.Response) -> None:
-    """Refuse a redirect to an address that is not public: an event hook (`response`) of `httpx.AsyncClient`.
+    """Reject redirects to non-public addresses; an event hook (`response`) for `httpx.AsyncClient`.
 
     Raises:
-        ValueError: it leads to one.
+        ValueError: the target is not public.
     """
     if response.is_redirect and response.next_request is not None:
         await check_host(str(response.next_request.url), private=_private_is_allowed())
 
 
 async def fetch_media(url: str, retries: int = 2, *, what: str = "*", max_bytes: int = MAX_INBOUND_BYTES) -> bytes:
-    """Fetch a file and return it; fails as `cache_image_from_url` does.
+    """Fetch a file and return its bytes; errors as in `cache_image_from_url`.
 
     Args:
-        what: the first half of the MIME type that is asked for.
+        what: first half of the accepted MIME type.
     """
-    import httpx  # 60 ms, and most processes fetch nothing
+    import httpx  # 60 ms, and most processes fetch no file
 
     for attempt in range(retries + 1):
         try:
@@ -340,5 +339,5 @@ async def _fetch(url: str, what: str, max_bytes: int) -> bytes:
 def _private_is_allowed() -> bool:
     try:
         return bool(load(hermes_home()).get("security.allow_private_urls"))
-    except ConfigError:  # a broken config allows nothing
+    except ConfigError:  # with a broken config, nothing is allowed
         return False

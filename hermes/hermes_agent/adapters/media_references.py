@@ -1,9 +1,7 @@
-"""Files and pictures that an answer names, taken out of its text. Source: plugin contract §8.2.2.
+"""Files and images that an answer refers to, and which files may be sent.
 
-Which files of this machine may be sent into a chat. Source: plugin contract §8.2.2, §12.4.
-
-What the agent keeps for itself (secrets, its config, its database) and what belongs to the system is never sent,
-whatever an answer says: an answer may have been written by what the agent read.
+Secrets, config and database of the agent, and files of the system, are never sent. An answer may follow instructions
+of untrusted text. Source: plugin contract §8.2.2, §12.4.
 """
 
 from __future__ import annotations
@@ -63,10 +61,10 @@ _JSON_TAG = re.compile(r'(?<=[:,\[{ \t])"(?:[^"\\\n]|\\.)*MEDIA:(?:[^"\\\n]|\\.)
 
 
 def extract_media(text: str) -> tuple[list[tuple[str, bool]], str]:
-    """Take the `MEDIA:<path>` tags out of a text.
+    """Remove the `MEDIA:<path>` tags from a text.
 
     Returns:
-        Path and "it is to be a voice message" of each, and the text without tags and `[[…]]` marks.
+        Path and "is a voice message" of each tag, and the text without tags and `[[…]]` marks.
     """
     is_voice = AS_VOICE in text
     bare = text.replace(AS_VOICE, "").replace(AS_DOCUMENT, "")
@@ -87,10 +85,10 @@ def extract_media(text: str) -> tuple[list[tuple[str, bool]], str]:
 
 
 def extract_images(text: str) -> tuple[list[tuple[str, str]], str]:
-    """Take the pictures of the web out of a text: `![alt](https://…)` and `<img src="https://…">`.
+    """Remove images on the web from a text: `![alt](https://…)` and `<img src="https://…">`.
 
     Returns:
-        Address and alternative text of each, and the text without them.
+        URL and alternative text of each image, and the remaining text.
     """
     fences = [match.span() for match in _FENCE.finditer(text)]
     found: list[tuple[int, str, str]] = []
@@ -104,7 +102,7 @@ def extract_images(text: str) -> tuple[list[tuple[str, str]], str]:
             found.append((match.start(), match[2], match[1]))
             spans.append(match.span())
     for match in _HTML_IMAGE.finditer(text):
-        import html  # with its table of entities: where one is found
+        import html  # slow import, needed only for such a tag
 
         given = {m[1].lower(): html.unescape(m[2] or m[3] or m[4] or "") for m in _ATTRIBUTE.finditer(match[0])}
         if not in_code(match) and given.get("src", "").startswith(("http://", "https://")):
@@ -114,10 +112,10 @@ def extract_images(text: str) -> tuple[list[tuple[str, str]], str]:
 
 
 def extract_local_files(text: str) -> tuple[list[str], str]:
-    """Take bare paths of files out of a text: those that are there, and of a kind that people are sent.
+    """Remove bare paths of existing files of deliverable types from a text.
 
     Returns:
-        The paths, and the text without them. What stands in code or in an address stays.
+        The paths, and the remaining text. Paths in code and URLs stay.
     """
     code = [match.span() for match in _CODE.finditer(text)]
     found: list[str] = []
@@ -134,22 +132,22 @@ def extract_local_files(text: str) -> tuple[list[str], str]:
 
 
 def is_animation_url(url: str) -> bool:
-    """Say whether an address is a moving picture's."""
+    """Return whether a URL is that of an animation."""
     return urlsplit(url).path.lower().endswith(".gif")
 
 
 def local_path(url: str) -> str | None:
-    """Return the path of a `file://` address; None for any other."""
+    """Return the path of a `file://` URL, or None."""
     return unquote(urlsplit(url).path) if url.startswith("file://") else None
 
 
 def blank_code(text: str) -> str:
-    """Return a text of the same length in which code and quotes are blank: tags in them are none."""
+    """Return the text with code and quotes replaced by spaces; tags in them do not count."""
     return _QUOTED.sub(_blank, _CODE.sub(_blank, text))
 
 
 def blank_json_media(text: str) -> str:
-    """Return a text of the same length in which strings of JSON that hold a tag are blank."""
+    """Return the text with JSON strings that contain a tag replaced by spaces."""
     return _JSON_TAG.sub(_blank, text)
 
 
@@ -164,7 +162,7 @@ def _remove_spans(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 def _close_gaps(text: str, before: str) -> str:
-    """Close the gaps that were left; a text that nothing was taken from stays as it is."""
+    """Remove the gaps of removed tags; a text without removed tags stays unchanged."""
     if text == before:
         return text
     return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)).strip()
@@ -173,7 +171,7 @@ def _close_gaps(text: str, before: str) -> str:
 logger = logging.getLogger(__name__)
 
 RECENT_S = 600
-"""How long a file that was just written is trusted where `HERMES_MEDIA_DELIVERY_STRICT` is set."""
+"""With `HERMES_MEDIA_DELIVERY_STRICT`: seconds for which a new file may be sent."""
 
 _SYSTEM = ("/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/var/run", "/var/log", "/var/spool")
 _PRIVATE_OF_USER = (
@@ -205,16 +203,16 @@ _OPEN_IN_HOME = (
     "document_cache",
     "browser_screenshots",
 )
-"""Folders of the agent's home that hold what is meant for people; the rest of it is not sent."""
+"""Folders of the home with files for users; other files of the home are not sent."""
 _SECRET_NAMES = (".env", "auth.json", "credentials", "credentials.json", "id_rsa", "id_ed25519", "id_ecdsa", "id_dsa")
 _SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".kdbx", ".ovpn")
 
 
 def validate_media_delivery_path(path: str) -> str | None:
-    """Return the real path of a file that may be sent, None when there is none or it must not be.
+    """Return the real path of a file that may be sent; None if it is missing or must not be sent.
 
-    Links are followed first. With `HERMES_MEDIA_DELIVERY_STRICT`, only what lies in the caches, in
-    `HERMES_MEDIA_ALLOW_DIRS` (separated like `PATH`), or was written in the last minutes is sent
+    Links are resolved first. `HERMES_MEDIA_DELIVERY_STRICT` allows only files in the caches, files in
+    `HERMES_MEDIA_ALLOW_DIRS` (separated like `PATH`), and recently written files
     (`HERMES_MEDIA_TRUST_RECENT_FILES`, `HERMES_MEDIA_TRUST_RECENT_FILES_SECONDS`).
     """
     try:
@@ -230,20 +228,20 @@ def validate_media_delivery_path(path: str) -> str | None:
 
 
 def filter_media_delivery_paths(media: Iterable[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """Return those of `(path, is voice)` that may be sent, with their real paths."""
+    """Return the items of `(path, is voice)` that may be sent, with real paths."""
     checked = ((_checked(path), is_voice) for path, is_voice in media)
     return [(path, is_voice) for path, is_voice in checked if path is not None]
 
 
 def filter_local_delivery_paths(paths: Iterable[str]) -> list[str]:
-    """Return those of `paths` that may be sent, as real paths."""
+    """Return the real paths of the files that may be sent."""
     return [real for path in paths if (real := _checked(path)) is not None]
 
 
 def _checked(path: str) -> str | None:
     real = validate_media_delivery_path(path)
     if real is None:
-        logger.warning("not sent into the chat: %s is not there, or is nothing that may be sent", path)
+        logger.warning("file not sent: %s is missing or must not be sent", path)
     return real
 
 
@@ -290,7 +288,7 @@ def _is_on(variable: str, *, default: bool) -> bool:
 
 
 def file_method(path: str, *, as_document: bool) -> str:
-    """Return the adapter's method that sends a file of this kind."""
+    """Return the name of the adapter method that sends this kind of file."""
     end = Path(path).suffix.lower()
     kinds = (("send_voice", AUDIO_EXTENSIONS), ("send_video", VIDEO_EXTENSIONS), ("send_image_file", IMAGE_EXTENSIONS))
     return next((name for name, ends in kinds if end in ends and not as_document), "send_document")

@@ -1,8 +1,7 @@
-"""Send without a gateway: what `standalone_sender_fn` of most platforms does. Source: plugin contract §8.2.1.
+"""Declaration of a platform's settings: key, variable, type, default; and sending without a gateway.
 
-The settings of one platform, said once: key, variable, type, default. Source: plugin contract §8.2.1.
-
-From it come `env_enablement_fn`, `is_connected`, `validate_config`, `setup_fn`, `required_env`, an adapter's values.
+`Options` provides `env_enablement_fn`, `is_connected`, `validate_config`, `setup_fn`, `required_env` and the settings
+of the adapter. `standalone_sender` provides `standalone_sender_fn`. Source: plugin contract §8.2.1.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ def standalone_sender(
     """Return a `standalone_sender_fn`.
 
     Args:
-        make: makes an adapter of a `PlatformConfig`.
-        begin, end: the adapter's methods that make it ready to send, and end that; sync or async.
+        make: returns an adapter for a `PlatformConfig`.
+        begin, end: names of the adapter methods before and after sending; sync or async.
     """
 
     async def send_alone(
@@ -54,7 +53,7 @@ def standalone_sender(
             return await send_standalone(
                 adapter, chat_id, message, media_files, thread_id=thread_id, force_document=force_document
             )
-        except Exception as exc:  # noqa: BLE001 - whoever asked is told
+        except Exception as exc:  # noqa: BLE001 - the error goes into the result
             return {"success": False, "error": f"{type(exc).__name__}: {exc}"}
         finally:
             await _await_result(getattr(adapter, end)() if end else None)
@@ -65,12 +64,12 @@ def standalone_sender(
 def standalone_attempt(
     make: Callable[[Any], Any], begin: str, end: str = ""
 ) -> Callable[[Any], Coroutine[Any, Any, Any]]:
-    """Return an `attempt_fn`: connect with a config, and disconnect; it raises what the adapter raises.
+    """Return an `attempt_fn`: connect with a config, then disconnect; exceptions of the adapter pass.
 
-    What `begin` returns is what the attempt returns.
+    Its result is that of the method `begin`.
 
     Args:
-        make, begin, end: as those of `sender`.
+        make, begin, end: as for `standalone_sender`.
     """
 
     async def attempt(config: Any) -> Any:
@@ -96,14 +95,14 @@ async def send_standalone(
     thread_id: str | None = None,
     force_document: bool = False,
 ) -> dict[str, Any]:
-    """Send a text, cut as the platform needs it, and the files that may be sent; return what became of the last part.
+    """Send a text in parts and the files that may be sent; return the result of the last part.
 
     Args:
-        adapter: ready to send.
-        media_files: path, and whether it is a voice message, of each.
+        adapter: an adapter that is ready to send.
+        media_files: path, and whether it is a voice message.
 
     Raises:
-        Exception: whatever the adapter raises.
+        Exception: any exception of the adapter.
     """
     metadata = {"thread_id": thread_id} if thread_id else None
     result: SendResult | None = None
@@ -124,23 +123,23 @@ _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
 class Option(NamedTuple):
-    """One setting: `platforms.<name>.<key>`, or a variable, which wins."""
+    """A setting: `platforms.<name>.<key>`, or an environment variable, which wins."""
 
     key: str
     env: str = ""
     default: Any = ""
-    """Its type is the setting's: text, int, float, bool, or a list of texts (in a variable, with commas)."""
+    """Determines the type: text, int, float, bool, or list of texts (in a variable: separated by commas)."""
     required: bool = False
     ask: str = ""
-    """What setup asks; empty: it does not."""
+    """Question of the setup; empty: the setup does not ask."""
     secret: bool = False
 
 
 class Options:
-    """The settings of the platform `name`; `<NAME>_HOME_CHANNEL` is one of each.
+    """Settings of the platform `name`, including `<NAME>_HOME_CHANNEL`.
 
     Args:
-        home_env: the variable of the home channel, where it has another name.
+        home_env: another variable for the home channel.
     """
 
     def __init__(self, name: str, *options: Option, home_env: str = "") -> None:
@@ -149,11 +148,11 @@ class Options:
 
     @property
     def required_env(self) -> list[str]:
-        """The variables of what it cannot do without."""
+        """Variables of the required settings."""
         return [option.env for option in self.options if option.required and option.env]
 
     def made(self, adapter_class: Callable[[], Any], config: Any) -> Any:
-        """Return an adapter with what a config says of these settings; `adapter_class` imports its class."""
+        """Return an adapter with these settings of a config; `adapter_class` imports its class."""
         return adapter_class()(config, self.read(config))
 
     def register(
@@ -166,15 +165,14 @@ class Options:
         sdk: Sequence[str] = (),
         **fields: Any,
     ) -> None:
-        """Register a platform with these settings.
+        """Register the platform.
 
         Args:
-            adapter_class: imports and returns the adapter's class, made with a config and the settings.
-            alone: the adapter's methods that make it ready to send without a gateway, and end that (`alone.sender`).
-            attempt: those that connect as `attempt_fn` does, and disconnect; those of `alone` where they say whether
-                the account is good.
-            sdk: modules without which it cannot work; the extra that brings them has the platform's name.
-            fields: further keywords of `ctx.register_platform`; `label` at least.
+            adapter_class: imports and returns the class of the adapter; its arguments are the config and the settings.
+            alone: names of the adapter methods before and after sending without a gateway (`standalone_sender`).
+            attempt: names of the methods that connect as `attempt_fn` and disconnect; default: `alone`.
+            sdk: required modules; the extra with the name of the platform installs them.
+            fields: other keywords of `ctx.register_platform`, at least `label`.
         """
         make = partial(self.made, adapter_class)
         if alone:
@@ -200,7 +198,7 @@ class Options:
         ctx.register_platform(**values | fields)
 
     def seed(self) -> dict[str, Any] | None:
-        """Return what the environment says, for `PlatformConfig.extra`; None when it says nothing."""
+        """Return the settings of the environment for `PlatformConfig.extra`; None if there are none."""
         found: dict[str, Any] = {o.key: os.environ[o.env] for o in self.options if o.env and os.environ.get(o.env)}
         home = os.environ.get(self.home_env, "").strip()
         if found and home:
@@ -210,13 +208,13 @@ class Options:
         return found or None
 
     def read(self, config: Any) -> SimpleNamespace:
-        """Return every setting, as an attribute of its type.
+        """Return all settings as attributes of their types.
 
         Args:
-            config: the `PlatformConfig`; `token` is also looked for in its field of that name.
+            config: the `PlatformConfig`; its fields `token` and `api_key` count, too.
 
         Raises:
-            ValueError: one is missing, or of another type; the text names it.
+            ValueError: a setting is missing or of another type; the message names it.
         """
         extra: Mapping[str, Any] = getattr(config, "extra", None) or {}
         values = {}
@@ -231,7 +229,7 @@ class Options:
         return SimpleNamespace(**values)
 
     def is_set(self, config: Any) -> bool:
-        """Say whether what it cannot do without is there."""
+        """Return whether all required settings are set."""
         try:
             self.read(config)
         except ValueError as exc:
@@ -240,7 +238,7 @@ class Options:
         return True
 
     def is_valid(self, config: Any) -> bool:
-        """Say whether the settings can be used; the log says what is wrong."""
+        """Return whether the settings are valid; otherwise log the reason."""
         try:
             self.read(config)
         except ValueError as exc:
@@ -249,32 +247,32 @@ class Options:
         return True
 
     def ask(self) -> None:
-        """Ask at the terminal for what has a question: `setup_fn`. Secrets go into `.env`, the rest into the config.
+        """Ask for the settings in the terminal: `setup_fn`. Secrets go to `.env`, others to the config.
 
         Raises:
-            UserError: the home is Nix's, or a value cannot be kept.
+            UserError: the home is managed by Nix, or a value cannot be stored.
         """
         where = home_paths(hermes_home())
         if where.declared is not None:
             raise UserError(
-                f"nothing is written: this home is configured by Nix, platforms.{self.name} with it",
-                hint="Settings are given with services.hermes-agent.settings, secrets with its environmentFiles.",
+                f"cannot write platforms.{self.name}: this home is managed by Nix",
+                hint="Use services.hermes-agent.settings for settings, and environmentFiles for secrets.",
             )
         present = {**(load(hermes_home()).values.get("platforms", {}).get(self.name) or {}), **(self.seed() or {})}
-        for option in (one for one in self.options if one.ask and one.env):
+        for option in (item for item in self.options if item.ask and item.env):
             value = self._asked(option, present.get(option.key))
             if value is not None:
                 self._keep(option, value, where)
 
     def _asked(self, option: Option, present: Any) -> Any:
-        """Return the answer as a value of the option's type; None where it stays as it is."""
+        """Return the answer as a value of the option's type; None to keep the present value."""
         shown = (
-            "as it is" if option.secret and present else _display_value(option.default if present is None else present)
+            "keep it" if option.secret and present else _display_value(option.default if present is None else present)
         )
         question = f"  {option.ask} (empty: {shown}): "
-        while said := (getpass.getpass(question) if option.secret else input(question)).strip():
+        while answer := (getpass.getpass(question) if option.secret else input(question)).strip():
             try:
-                return self._typed(option, said)
+                return self._typed(option, answer)
             except ValueError as exc:
                 print(f"  {exc}.")
         return None
@@ -285,16 +283,16 @@ class Options:
             os.environ[option.env] = value
             print(f"  {option.env} is stored in {where.env}.")
             return
-        from hermes_agent.config.edit import set_value  # only a setup writes
+        from hermes_agent.config.edit import set_value  # only the setup writes
 
         path = set_value(hermes_home(), ("platforms", self.name, option.key), value)
         print(f"  platforms.{self.name}.{option.key} is stored in {path}.")
-        if option.env in read_env_file(where.env):  # of an earlier setup; it would win
+        if option.env in read_env_file(where.env):  # written by an earlier setup; it would win
             write_env_value(where.env, option.env, None)
             os.environ.pop(option.env, None)
             print(f"  {option.env} is removed from {where.env}.")
         if os.environ.get(option.env):
-            print(f"  {option.env} of the environment wins over it: unset it there.")
+            print(f"  {option.env} is set in the environment and overrides this. Unset it.")
 
     def _typed(self, option: Option, given: Any) -> Any:
         default, text = option.default, str(given).strip()
@@ -313,7 +311,7 @@ class Options:
 
 
 def _display_value(value: Any) -> str:
-    """Return a value as the setup shows it."""
+    """Return a value in the form that the setup shows."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

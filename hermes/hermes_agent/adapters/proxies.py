@@ -1,4 +1,4 @@
-"""Proxies for adapters: which one, and how aiohttp and bot libraries are told. Source: plugin contract §11.2, §11.3."""
+"""HTTP proxies for adapters, and their arguments for aiohttp. Source: plugin contract §11.2, §11.3."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def resolve_proxy_url(
     *,
     target_hosts: str | list[str] | tuple[str, ...] | set[str] | None = None,
 ) -> str | None:
-    """Return the proxy to use: the platform's own variable, then the usual ones, then the system's on a Mac.
+    """Return the URL of the proxy: from the platform's variable, the usual variables, or macOS settings.
 
     Args:
-        target_hosts: where one wants to go; None is returned when `NO_PROXY` excludes them all.
+        target_hosts: the hosts to reach; the result is None if `NO_PROXY` excludes all of them.
     """
     own = os.environ.get(platform_env_var, "").strip() if platform_env_var else ""
     if own:
@@ -46,7 +46,7 @@ def resolve_proxy_url(
         if value:
             return _normal(value)
     if sys.platform == "darwin":
-        import urllib.request  # 3 MiB, and of use here alone
+        import urllib.request  # 3 MiB, needed on macOS only
 
         system = urllib.request.getproxies()
         found = system.get("https") or system.get("http")
@@ -55,10 +55,10 @@ def resolve_proxy_url(
 
 
 def is_host_excluded_by_no_proxy(hostname: str, no_proxy_value: str | None = None) -> bool:
-    """Say whether a host is reached without a proxy.
+    """Return whether a host is reached without a proxy.
 
     Args:
-        no_proxy_value: names, `.domains`, addresses and networks with commas between; None: `NO_PROXY`.
+        no_proxy_value: names, `.domains`, addresses and networks, separated by commas; None: `NO_PROXY`.
     """
     text = no_proxy_value
     if text is None:
@@ -68,9 +68,9 @@ def is_host_excluded_by_no_proxy(hostname: str, no_proxy_value: str | None = Non
 
 
 def proxy_kwargs_for_aiohttp(proxy_url: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a proxy asks of `ClientSession(…)`, and of each request.
+    """Return the keywords of a proxy for `ClientSession(…)` and for its requests.
 
-    A SOCKS proxy needs the package `aiohttp_socks`; without it there is none, and the log says so.
+    A SOCKS proxy needs the package `aiohttp_socks`; without it, no proxy is used and a warning is logged.
     """
     if not proxy_url:
         return {}, {}
@@ -81,13 +81,13 @@ def proxy_kwargs_for_aiohttp(proxy_url: str | None) -> tuple[dict[str, Any], dic
 
 
 def proxy_kwargs_for_bot(proxy_url: str | None) -> dict[str, Any]:
-    """Return what a proxy asks of a bot of a library that is built on aiohttp."""
+    """Return the keywords of a proxy for a bot library that is based on aiohttp."""
     session, request = proxy_kwargs_for_aiohttp(proxy_url)
     return {**session, **request}
 
 
 def _normal(url: str) -> str:
-    """Write a proxy's address with a scheme; `socks://` means version 5."""
+    """Return the URL of a proxy with a scheme; `socks://` is version 5."""
     if "://" not in url:
         return f"http://{url}"
     scheme, _, rest = url.partition("://")
@@ -110,16 +110,16 @@ def _matches(host: str, pattern: str) -> bool:
 def _is_in_network(host: str, pattern: str) -> bool:
     try:
         return ipaddress.ip_address(host) in ipaddress.ip_network(pattern, strict=False)
-    except ValueError:  # one of the two is a name
+    except ValueError:  # one of them is a name
         return False
 
 
 def _socks_connector(proxy_url: str) -> Any:
     try:
-        connector = importlib.import_module("aiohttp_socks").ProxyConnector  # few machines have it, or need it
+        connector = importlib.import_module("aiohttp_socks").ProxyConnector  # an optional package
     except ImportError:
         logger.warning(
-            "the proxy %s is not used: SOCKS needs the package aiohttp_socks beside the agent",
+            "proxy %s is not used: install the package aiohttp_socks for SOCKS proxies",
             safe_url_for_log(proxy_url),
         )
         return None

@@ -1,8 +1,6 @@
-"""What a plugin says of its platform: the keywords of `ctx.register_platform`. Source: plugin contract §8.2.1.
+"""Registered platforms, and which of them the config and the environment enable.
 
-Who is a platform in this process: `gateway.platform_registry.platform_registry`. Source: plugin contract §8.2.1.
-
-Which platforms the config and the environment enable, and with which settings. Source: plugin contract §8.2.1.
+`PlatformEntry` holds the keywords of `ctx.register_platform`. Source: plugin contract §8.2.1.
 """
 
 from __future__ import annotations
@@ -52,31 +50,31 @@ PLUGIN_SOURCE = "plugin"
 
 @dataclass
 class PlatformEntry:
-    """One platform.
+    """A registered platform.
 
     Attributes:
-        name: its id: the key below `platforms`, and the value of its `Platform`.
-        label: what people call it.
-        adapter_factory: `(PlatformConfig) -> adapter`; None means that it cannot be made.
-        check_fn: `() -> bool`: whether what it needs is installed.
+        name: its id, which is the key below `platforms` and the value of its `Platform`.
+        label: the name that users see.
+        adapter_factory: `(PlatformConfig) -> adapter`, or None on failure.
+        check_fn: `() -> bool`: whether its requirements are installed.
         validate_config: `(PlatformConfig) -> bool`.
-        is_connected: `(PlatformConfig) -> bool`: whether it is configured well enough to be connected.
-        required_env: variables that setup asks for.
-        install_hint: what to do when `check_fn` says no.
-        setup_fn: the questions of the setup.
-        allowed_users_env: the variable that lists who may talk to it.
-        allow_all_env: the variable that lets everybody.
-        max_message_length: characters of one message; 0 leaves it to the adapter.
-        pii_safe: ids are hashed before the model sees them.
-        allow_update_command: `/update` works there.
-        platform_hint: added to the system prompt.
-        env_enablement_fn: `() -> dict | None`: settings from the environment; None when there are none.
-        apply_yaml_config_fn: `(whole config, own block) -> dict | None`: settings from a block of its own.
-        cron_deliver_env_var: the variable with the chat that scheduled jobs report to.
+        is_connected: `(PlatformConfig) -> bool`: whether it is configured well enough to connect.
+        required_env: variables that the setup asks for.
+        install_hint: what to do if `check_fn` returns False.
+        setup_fn: asks the questions of the setup.
+        allowed_users_env: the variable with the allowed users.
+        allow_all_env: the variable that allows all users.
+        max_message_length: characters of a message; 0: the adapter decides.
+        pii_safe: whether ids are hashed before the model sees them.
+        allow_update_command: whether `/update` works there.
+        platform_hint: an addition to the system prompt.
+        env_enablement_fn: `() -> dict | None`: settings of the environment, or None.
+        apply_yaml_config_fn: `(whole config, own block) -> dict | None`: settings of its own block.
+        cron_deliver_env_var: the variable with the target chat of scheduled jobs.
         standalone_sender_fn: sends without a running gateway.
-        attempt_fn: `async (PlatformConfig) -> str | None`: connects and disconnects, beside a gateway that may run, and
-            takes no message; raises the reason why it cannot. Setup tries the answers with it, and shows the text that
-            it returns: what the operator did not ask for and has to know.
+        attempt_fn: `async (PlatformConfig) -> str | None`: connects and disconnects without receiving messages, also
+            while a gateway runs; raises the reason of a failure. The setup tests the answers with it and shows the
+            returned text.
     """
 
     name: str
@@ -105,7 +103,7 @@ class PlatformEntry:
 
 
 def cron_target(entry: PlatformEntry, environ: Mapping[str, str]) -> tuple[str, str | None] | None:
-    """Return the chat and thread that scheduled jobs report to by default; None when none is named."""
+    """Return the default chat and thread of scheduled jobs; None if the variable is not set."""
     variable = entry.cron_deliver_env_var
     chat = environ.get(variable, "").strip() if variable else ""
     return (chat, environ.get(f"{variable}_THREAD_ID", "").strip() or None) if chat else None
@@ -117,17 +115,17 @@ _platform_in_creation: ContextVar[str] = ContextVar("hermes_platform_being_made"
 
 
 class PlatformAvailability(NamedTuple):
-    """Whether a platform could be connected on this machine."""
+    """Whether a platform can be connected on this machine."""
 
     ok: bool
     reason: str
-    """Why not; empty when it could."""
+    """The reason; "" if it can."""
     failed: bool = False
-    """Its check is at fault: it raised, or is no plain function."""
+    """Whether its check is broken: it raised, or is no plain function."""
 
 
 def platform_in_creation() -> Platform | None:
-    """Return the platform whose `adapter_factory` runs in this context: what an adapter is that was not told."""
+    """Return the platform that is created in this context: the default platform of an adapter."""
     name = _platform_in_creation.get()
     return Platform(name) if name else None
 
@@ -135,7 +133,7 @@ def platform_in_creation() -> Platform | None:
 class PlatformRegistry(StoreGroup):
     """Platforms by name, in order of registration. The method names are upstream's.
 
-    A deferred one is a function that registers the platform when somebody asks for it.
+    A deferred platform is a function that registers the platform at its first use.
     """
 
     _parts = ("_entries", "_deferred")
@@ -146,10 +144,10 @@ class PlatformRegistry(StoreGroup):
         add_lookup(self)
 
     def register(self, entry: PlatformEntry) -> None:
-        """Register a platform for whoever registers now; of the same owner the last one counts.
+        """Register a platform for the current owner; a later registration of the same owner wins.
 
-        A name that is somebody else's stays theirs, with a line in the log, unless the operator allowed the plugin
-        to take over names.
+        A name of another owner is kept, with a warning in the log, unless the operator allowed the plugin to replace
+        names.
         """
         owner = current_owner()
         try:
@@ -161,15 +159,15 @@ class PlatformRegistry(StoreGroup):
         """Register a platform.
 
         Args:
-            builtin: it comes with the agent, and may have one of the contract's names.
+            builtin: whether it is part of the agent and may have a name of the contract.
 
         Raises:
-            ValueError: it has no usable name.
-            Conflict: somebody else has the name.
+            ValueError: the name is invalid.
+            Conflict: another owner has the name.
         """
         name = entry.name
         if not isinstance(name, str) or not name.strip() or name != name.strip().lower():
-            raise ValueError(f"a platform needs a name in lower case: {name!r} is none")
+            raise ValueError(f"invalid name of a platform: {name!r}: expected lower case")
         if name in BUILTIN_PLATFORMS and not builtin and not owner.may_override:
             raise Conflict(PLATFORM.label, name, BUILTIN, owner.key)
         present = self._entries.get(name)
@@ -179,60 +177,60 @@ class PlatformRegistry(StoreGroup):
             logger.debug("Platform '%s' re-registered (was %s, now %s)", name, present.source, entry.source)
 
     def register_deferred(self, name: str, loader: Callable[[], Any]) -> None:
-        """Let `loader` register the platform when somebody asks for it; a name that is taken is left alone."""
+        """Register a function that registers the platform at its first use; a registered name is kept."""
         if self._entries.get(name) is None:
             self._deferred.add(name, loader, owner=current_owner().key, replace=True)
 
     def unregister(self, name: str) -> bool:
-        """Forget a platform; false when there is none."""
+        """Remove a platform; return whether it was there."""
         deferred = self._deferred.remove(name)
         return self._entries.remove(name) or deferred
 
     def withdraw(self, name: str, entry: PlatformEntry) -> bool:
-        """Remove one registration, and return whether it was there; what it had replaced comes back."""
+        """Remove one registration, and return whether it was there; a platform that it replaced is restored."""
         return self._entries.withdraw(name, entry)
 
     def get(self, name: str) -> PlatformEntry | None:
-        """Return a platform; None when nobody registered it, or it could not be loaded."""
+        """Return a platform; None if it is not registered or cannot be loaded."""
         self._load(name)
         return self._entries.get(name)
 
     def all_entries(self) -> list[PlatformEntry]:
-        """Return every platform; what was deferred is loaded."""
+        """Return all platforms, and load deferred ones."""
         for name in self._deferred:
             self._load(name)
         return self.loaded_entries()
 
     def loaded_entries(self) -> list[PlatformEntry]:
-        """Return every platform but those that are still deferred."""
+        """Return all platforms except deferred ones."""
         return [entry for _, entry in self._entries.items()]
 
     def plugin_entries(self) -> list[PlatformEntry]:
-        """Return those of plugins."""
+        """Return the platforms of plugins."""
         return [entry for entry in self.all_entries() if entry.source == PLUGIN_SOURCE]
 
     def names(self) -> list[str]:
-        """Return the name of each, without loading one."""
+        """Return all names, without loading platforms."""
         return sorted({*self._entries.names(), *self._deferred})
 
     def is_registered(self, name: str) -> bool:
-        """Say whether there is one, without loading it."""
+        """Return whether a platform is registered, without loading it."""
         return name in self._entries or name in self._deferred
 
     def owner(self, name: str) -> str | None:
-        """Return the key of the plugin that registered it."""
+        """Return the key of the plugin that registered a platform."""
         return self._entries.owner(name)
 
     def availability(self, name: str) -> PlatformAvailability:
-        """Ask `check_fn`; one that raises means no, with the exception as the reason."""
+        """Return the result of `check_fn`; an exception counts as unavailable and is the reason."""
         entry = self.get(name)
-        return PlatformAvailability(False, "nobody registered it") if entry is None else _availability(entry)
+        return PlatformAvailability(False, "it is not registered") if entry is None else _availability(entry)
 
     def create_adapter(self, name: str, config: Any) -> Any:
-        """Return a new adapter, or None with a line in the log that says why there is none.
+        """Return a new adapter, or None and a log line with the reason.
 
         Args:
-            config: its `PlatformConfig`.
+            config: the `PlatformConfig` of the platform.
         """
         entry = self.get(name)
         if entry is None:
@@ -251,19 +249,19 @@ class PlatformRegistry(StoreGroup):
             return None
 
     def with_stores(self, stores: Iterable[RegistrationStore]) -> Self:
-        """Return a copy with other platforms, which `Platform` knows, too."""
+        """Return a copy with other platforms, which `Platform` looks up, too."""
         other = super().with_stores(stores)
         add_lookup(other)
         return other
 
     def _load(self, name: str) -> None:
-        """Run the loader of a deferred platform; it is asked once, whatever comes of it."""
+        """Run the loader of a deferred platform, once."""
         loader = self._deferred.get(name)
         if loader is None or not self._deferred.remove(name):
             return
         try:
             loader()
-        except Exception as exc:  # noqa: BLE001 - a plugin's code: the other platforms go on
+        except Exception as exc:  # noqa: BLE001 - plugin code: other platforms must still load
             logger.warning("Deferred load of platform '%s' failed: %s", name, exc)
 
 
@@ -279,15 +277,15 @@ def _mark_creation(name: str) -> Iterator[None]:
 def _availability(entry: PlatformEntry) -> PlatformAvailability:
     try:
         answer = entry.check_fn()
-    except (Exception, SystemExit) as exc:  # noqa: BLE001 - a plugin's code: the others go on
+    except (Exception, SystemExit) as exc:  # noqa: BLE001 - plugin code: other platforms must still work
         return PlatformAvailability(False, f"its check failed: {type(exc).__name__}: {exc}", True)
     if inspect.iscoroutine(answer):
         answer.close()
-        return PlatformAvailability(False, "its check_fn is a coroutine function: it must be a plain one", True)
+        return PlatformAvailability(False, "its check_fn is a coroutine function: expected a plain function", True)
     return (
         PlatformAvailability(True, "")
         if answer
-        else PlatformAvailability(False, entry.install_hint or "its check says no")
+        else PlatformAvailability(False, entry.install_hint or "its check_fn returned False")
     )
 
 
@@ -296,7 +294,7 @@ def _is_valid(entry: PlatformEntry, config: Any) -> bool:
         return True
     try:
         valid = bool(entry.validate_config(config))
-    except Exception as exc:  # noqa: BLE001 - a plugin's code
+    except Exception as exc:  # noqa: BLE001 - plugin code
         logger.warning("Platform '%s' config validation error: %s", entry.name, exc)
         return False
     if not valid:
@@ -309,10 +307,10 @@ T = TypeVar("T")
 
 @dataclass
 class GatewayConfig:
-    """What the gateway is told: the platforms and how sessions are cut.
+    """Settings of the gateway: the platforms, and how sessions are separated.
 
     Attributes:
-        platforms: every platform that the config or the environment names, enabled or not.
+        platforms: all platforms in the config or environment, enabled or not.
         reset_triggers: messages that start a new session.
     """
 
@@ -322,32 +320,32 @@ class GatewayConfig:
     reset_triggers: list[str] = field(default_factory=lambda: ["/new", "/reset"])
 
     def get_connected_platforms(self) -> list[Platform]:
-        """Return those that are enabled."""
+        """Return the enabled platforms."""
         return [platform for platform, config in self.platforms.items() if config.enabled]
 
     def get_home_channel(self, platform: Platform) -> HomeChannel | None:
-        """Return where messages without an addressee go."""
+        """Return the home channel of a platform, or None."""
         config = self.platforms.get(platform)
         return config.home_channel if config is not None else None
 
 
 class PlatformState(NamedTuple):
-    """What would become of a registered platform now."""
+    """Whether the gateway connects a registered platform, and why."""
 
     name: str
     config: PlatformConfig | None
-    """None when neither config nor environment say anything of it."""
+    """None if it is neither in the config nor in the environment."""
     reason: str
-    """Why it is enabled, or is not: for people."""
+    """Why it is enabled or not, for users."""
 
     @property
     def enabled(self) -> bool:
-        """Whether a gateway would connect it."""
+        """Whether the gateway connects it."""
         return self.config is not None and self.config.enabled
 
 
 def gateway_config(values: Mapping[str, Any], registry: PlatformRegistry) -> GatewayConfig:
-    """Return the gateway's settings.
+    """Return the settings of the gateway.
 
     Args:
         values: the effective config.
@@ -371,10 +369,10 @@ def gateway_config(values: Mapping[str, Any], registry: PlatformRegistry) -> Gat
 
 
 def platform_states(values: Mapping[str, Any], registry: PlatformRegistry, *, load: bool = True) -> list[PlatformState]:
-    """Return what would become of each registered platform, in order of registration.
+    """Return the state of each registered platform, in order of registration.
 
     Args:
-        load: load those that are deferred; otherwise they are left out.
+        load: whether to load deferred platforms; otherwise they are omitted.
     """
     blocks = _blocks(values)
     entries = registry.all_entries() if load else registry.loaded_entries()
@@ -404,18 +402,18 @@ def _state(
     if config.enabled:
         reason = "" if can.ok else f"; it cannot be connected: {can.reason}"
         return PlatformState(name, seeded, f"platforms.{name}.enabled is true{reason}")
-    said = config if block is not None or own else None
+    known = config if block is not None or own else None
     if entry.source != PLUGIN_SOURCE:
-        return PlatformState(name, said, f"platforms.{name}.enabled is not true")
+        return PlatformState(name, known, f"platforms.{name}.enabled is not true")
     if entry.is_connected is not None and not _call_platform(entry.is_connected, (seeded,), "is_connected", name):
-        return PlatformState(name, said, "it is not configured" + _missing(entry))
+        return PlatformState(name, known, "it is not configured" + _missing(entry))
     if not can.ok:
-        return PlatformState(name, said, can.reason)
-    return PlatformState(name, seeded, "it is configured" if entry.is_connected else "its check says yes")
+        return PlatformState(name, known, can.reason)
+    return PlatformState(name, seeded, "it is configured" if entry.is_connected else "its check_fn returned True")
 
 
 def _blocks(values: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the blocks of `platforms` and `gateway.platforms` by name; the first wins, key by key."""
+    """Return the blocks of `platforms` and `gateway.platforms` by name; keys of `platforms` win."""
     gateway = values.get("gateway")
     found: dict[str, Mapping[str, Any]] = {}
     for table in (gateway.get("platforms") if isinstance(gateway, Mapping) else None, values.get("platforms")):
@@ -431,33 +429,35 @@ def _from_block(name: str, block: Mapping[str, Any]) -> PlatformConfig:
 
 
 def _own_settings(entry: PlatformEntry, values: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the platform makes of its block at the top level of the config, or below `platforms`."""
+    """Return the settings that the platform derives from its block at the top level or below `platforms`."""
     translate = entry.apply_yaml_config_fn
     own = values.get(entry.name)
-    said = {**block, **own} if isinstance(own, Mapping) else dict(block)
-    said = {key: value for key, value in said.items() if value != {}}  # defaults of the schema, nobody's words
-    return _settings_of_function(translate if said else None, (dict(values), said), "apply_yaml_config_fn", entry.name)
+    block = {**block, **own} if isinstance(own, Mapping) else dict(block)
+    block = {key: value for key, value in block.items() if value != {}}  # without defaults of the schema
+    return _settings_of_function(
+        translate if block else None, (dict(values), block), "apply_yaml_config_fn", entry.name
+    )
 
 
 def _settings_of_function(
     function: Callable[..., dict[str, Any] | None] | None, args: Iterable[Any], what: str, name: str
 ) -> dict[str, Any]:
-    """Return the settings that one of the platform's functions gives, none when it gives something else."""
+    """Return the settings of one of the platform's functions; {} if it returns another type."""
     given = _call_platform(function, args, what, name) if function is not None else None
     if given is not None and not isinstance(given, Mapping):
-        logger.warning("Platform '%s': %s gave %s, not a dict", name, what, type(given).__name__)
+        logger.warning("Platform '%s': %s returned %s: expected a dict", name, what, type(given).__name__)
         return {}
     return dict(given or {})
 
 
 def _missing(entry: PlatformEntry) -> str:
-    return f" (it asks for {', '.join(entry.required_env)})" if entry.required_env else ""
+    return f" (it needs {', '.join(entry.required_env)})" if entry.required_env else ""
 
 
 def _call_platform(function: Callable[..., T], args: Iterable[Any], what: str, name: str) -> T | None:
-    """Call one of the platform's functions; one that fails says nothing, and the log says so."""
+    """Call one of the platform's functions; log an exception and return None."""
     try:
         return function(*args)
-    except Exception as exc:  # noqa: BLE001 - a plugin's code: the other platforms go on
+    except Exception as exc:  # noqa: BLE001 - plugin code: other platforms must still work
         logger.warning("Platform '%s': %s failed: %s: %s", name, what, type(exc).__name__, exc)
         return None

@@ -1,8 +1,7 @@
-"""Send one message, and what to do when it does not arrive. Source: plugin contract §8.2.2 (`_send_with_retry`).
+"""`MessageSender`, the methods by which an adapter sends; sending with retries.
 
-What a platform sends: texts, pictures, files; all of it in terms of `send`. Source: plugin contract §8.2.2.
-
-An adapter overrides what its service can do better than a text.
+All methods are implemented by `send`; an adapter overrides what its service can do better. Source: plugin contract
+§8.2.2.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 GAVE_UP = "⚠️ My answer could not be delivered: the connection failed several times. Please ask again."
 PERMANENT_ERRORS = ("forbidden", "not_found", "rate_limited", "too_long")
-"""Failures that another form of the text does not cure."""
+"""Kinds of failures that another form of the text does not solve."""
 
 Sleep = Callable[[float], Awaitable[Any]]
 
@@ -49,44 +48,44 @@ async def send_with_retry(
     max_retries: int,
     base_delay: float,
 ) -> SendResult:
-    """Send a text; again after a failure of the network, and once more without marks when the form is at fault.
+    """Send a text, with retries after network failures, and as plain text after a format failure.
 
-    A message of which nobody knows whether it arrived is not sent again.
+    A message that may have arrived is not sent again.
 
     Args:
-        max_retries: further attempts.
-        base_delay: seconds before the first of them; doubled each time.
+        max_retries: additional attempts.
+        base_delay: seconds before the first of them; doubled for each.
     """
     result = await _attempt(adapter, chat_id, content, reply_to, metadata)
     for number in range(max_retries):
         if result.success or not _may_retry(adapter, result):
             break
         pause = result.retry_after if result.retry_after is not None else base_delay * 2**number
-        logger.info("[%s] not sent, again in %g s: %s", adapter.name, pause, result.error)
+        logger.info("[%s] send failed, retry in %g s: %s", adapter.name, pause, result.error)
         await asyncio.sleep(pause)
         result = await _attempt(adapter, chat_id, content, reply_to, metadata)
     if result.success or adapter._is_timeout_error(result.error):
         return result
     if _may_retry(adapter, result):
-        logger.error("[%s] gave up after %d attempts: %s", adapter.name, max_retries + 1, result.error)
+        logger.error("[%s] send failed %d times, message dropped: %s", adapter.name, max_retries + 1, result.error)
         await _attempt(adapter, chat_id, GAVE_UP, None, metadata)
         return result
     kind = result.error_kind or classify_send_error(None, result.error or "")
     if kind in PERMANENT_ERRORS:
-        logger.error("[%s] not sent (%s): %s", adapter.name, kind, result.error)
+        logger.error("[%s] send failed (%s): %s", adapter.name, kind, result.error)
         return result
-    logger.warning("[%s] not sent, again as plain text: %s", adapter.name, result.error)
+    logger.warning("[%s] send failed, retry as plain text: %s", adapter.name, result.error)
     return await _attempt(adapter, chat_id, strip_markdown(content) or content, reply_to, metadata)
 
 
 def reply_metadata(event: MessageEvent) -> dict[str, Any]:
-    """Return what a reply says about its target: `thread_id`, if the message came from a thread."""
+    """Return the metadata of a reply: `thread_id`, if the message came from a thread."""
     thread = event.source.thread_id if event.source is not None else None
     return {"thread_id": thread} if thread else {}
 
 
 def undeliverable_text(what: str, caption: str | None, file_name: str | None = None) -> str:
-    """Return what stands in the chat in place of a file; never its path."""
+    """Return the text that replaces a file in the chat; it does not contain the path."""
     named = f" ({file_name})" if file_name else ""
     return (f"{caption}\n" if caption else "") + f"⚠️ Couldn't deliver the {what} attachment{named}."
 
@@ -100,7 +99,7 @@ async def _attempt(
 ) -> SendResult:
     try:
         return await call_send(adapter, chat_id, content, reply_to, metadata)
-    except Exception as exc:  # noqa: BLE001 - a plugin's code: the failure becomes a result
+    except Exception as exc:  # noqa: BLE001 - plugin code: the failure becomes a result
         logger.warning("[%s] send() raised %s: %s", adapter.name, type(exc).__name__, exc)
         text = f"{type(exc).__name__}: {exc}"
         return SendResult(False, error=text, error_kind=classify_send_error(exc))
@@ -114,25 +113,25 @@ def _may_retry(adapter: MessageSender, result: SendResult) -> bool:
     )
 
 
-# ruff: noqa: B027 - a method that an adapter may leave out does nothing
+# ruff: noqa: B027 - optional methods do nothing by default
 
 
 Metadata = Mapping[str, Any] | None
 
 
 class MessageSender(abc.ABC):
-    """The way out to one chat service."""
+    """The sending methods of an adapter."""
 
     supports_code_blocks: bool = False
     supports_status_text: bool = False
     supports_async_delivery: bool = True
     splits_long_messages: bool = False
     sends_any_file: bool = False
-    """Its `send_document` is for pictures, films and recordings, too."""
+    """Whether `send_document` also sends images, videos and audio files."""
     begins_sends: bool = False
-    """`send` awaits `metadata["begin_send"]()`, where it is given, right before the first byte goes out."""
+    """Whether `send` awaits `metadata["begin_send"]()`, if present, right before the first byte."""
     sends_lines: bool = False
-    """Each line of a text is a message of its own there: long lists come on request."""
+    """Whether each line of a text becomes a message; long lists are then sent on demand."""
     typed_command_prefix: str = "/"
     REQUIRES_EDIT_FINALIZE: bool = False
 
@@ -140,12 +139,12 @@ class MessageSender(abc.ABC):
 
     @property
     def name(self) -> str:
-        """The platform's name as a title."""
+        """The name of the platform in title case."""
         return self.platform.value.replace("_", " ").title()
 
     @property
     def message_len_fn(self) -> Length:
-        """How the service measures a message."""
+        """The function that measures a message as the service does."""
         return len
 
     @abc.abstractmethod
@@ -155,33 +154,32 @@ class MessageSender(abc.ABC):
         """Send a text.
 
         Args:
-            reply_to: id of the message that it answers.
-            metadata: `thread_id`, `notify`, `delivery_key`, with `begins_sends` also `begin_send`, and what the service
-                needs.
+            reply_to: id of the message that it quotes.
+            metadata: `thread_id`, `notify`, `delivery_key`, `begin_send` if `begins_sends`, and keys of the service.
         """
 
     def format_message(self, content: str) -> str:
-        """Return a text in the service's own form."""
+        """Return a text in the markup of the service."""
         return content
 
     @staticmethod
     def truncate_message(content: str, max_length: int = 4096, len_fn: Length | None = None) -> list[str]:
-        """Cut a text into messages."""
+        """Return the parts of a text that fit into messages."""
         return split_message(content, max_length, len_fn)
 
     async def edit_message(self, chat_id: str, message_id: str, content: str, *, finalize: bool = False) -> SendResult:
-        """Change a message that was sent."""
+        """Change a sent message."""
         return SendResult(success=False, error="Not supported")
 
     async def delete_message(self, chat_id: str, message_id: str) -> bool:
-        """Delete a message that was sent; false when it cannot."""
+        """Delete a sent message; return whether that worked."""
         return False
 
     async def send_typing(self, chat_id: str, metadata: Metadata = None) -> None:
-        """Show that an answer is being written."""
+        """Show the typing indicator."""
 
     async def stop_typing(self, chat_id: str) -> None:
-        """Show it no longer."""
+        """Hide the typing indicator."""
 
     async def send_image(
         self,
@@ -191,7 +189,7 @@ class MessageSender(abc.ABC):
         reply_to: str | None = None,
         metadata: Metadata = None,
     ) -> SendResult:
-        """Send a picture of the web; here as its address."""
+        """Send an image on the web; by default its URL."""
         return await call_send(self, chat_id, f"{caption}\n{image_url}" if caption else image_url, reply_to, metadata)
 
     async def send_animation(
@@ -202,7 +200,7 @@ class MessageSender(abc.ABC):
         reply_to: str | None = None,
         metadata: Metadata = None,
     ) -> SendResult:
-        """Send a moving picture of the web."""
+        """Send an animation on the web."""
         return await self.send_image(chat_id, animation_url, caption, reply_to, metadata)
 
     async def send_image_file(
@@ -214,7 +212,7 @@ class MessageSender(abc.ABC):
         metadata: Metadata = None,
         **kwargs: Any,
     ) -> SendResult:
-        """Send a picture of this machine."""
+        """Send an image file of this machine."""
         if self.sends_any_file:
             return await self.send_document(chat_id, image_path, caption, None, reply_to, metadata)
         return await self._undeliverable("image", chat_id, image_path, caption, None, reply_to, metadata)
@@ -241,7 +239,7 @@ class MessageSender(abc.ABC):
         metadata: Metadata = None,
         **kwargs: Any,
     ) -> SendResult:
-        """Send a film."""
+        """Send a video."""
         if self.sends_any_file:
             return await self.send_document(chat_id, video_path, caption, None, reply_to, metadata)
         return await self._undeliverable("video", chat_id, video_path, caption, None, reply_to, metadata)
@@ -261,7 +259,7 @@ class MessageSender(abc.ABC):
         return await self._undeliverable("audio", chat_id, audio_path, caption, None, reply_to, metadata)
 
     async def play_tts(self, chat_id: str, audio_path: str, **kwargs: Any) -> SendResult:
-        """Let an answer be heard."""
+        """Send an answer as audio."""
         return await self.send_voice(chat_id, audio_path, **kwargs)
 
     async def send_multiple_images(
@@ -271,11 +269,11 @@ class MessageSender(abc.ABC):
         metadata: Metadata = None,
         human_delay: float = 0.0,
     ) -> None:
-        """Send pictures one by one; `file://` ones are of this machine.
+        """Send images one by one; `file://` URLs are files of this machine.
 
         Args:
-            images: address and alternative text of each.
-            human_delay: seconds between two.
+            images: URL and alternative text of each.
+            human_delay: seconds between two images.
         """
         for number, (url, alt) in enumerate(images):
             if number and human_delay > 0:
@@ -298,7 +296,7 @@ class MessageSender(abc.ABC):
         session_key: str,
         metadata: Metadata = None,
     ) -> SendResult:
-        """Ask something; here as a text with numbered choices."""
+        """Ask a question; by default as a text with numbered choices."""
         lines = [f"❓ {question}", *(f"{number}. {choice}" for number, choice in enumerate(choices or (), 1))]
         return await call_send(self, chat_id, "\n".join(lines), None, metadata)
 
@@ -311,7 +309,7 @@ class MessageSender(abc.ABC):
         confirm_id: str,
         metadata: Metadata = None,
     ) -> SendResult:
-        """Ask with buttons whether a command is meant; without them, a text asks."""
+        """Ask for a confirmation with buttons; without this method, a text asks."""
         return SendResult(success=False, error="Not supported")
 
     async def send_private_notice(
@@ -322,64 +320,64 @@ class MessageSender(abc.ABC):
         reply_to: str | None = None,
         metadata: Metadata = None,
     ) -> SendResult:
-        """Send what one person alone is to see, where the service can; here everybody sees it."""
+        """Send a text that only one user sees, if the service can do that; by default all users see it."""
         return await call_send(self, chat_id, content, reply_to, metadata)
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Open a thread and return its id; None where there are none."""
+        """Create a thread and return its id; None if there are no threads."""
         return None
 
     async def send_draft(self, chat_id: str, *args: Any, **kwargs: Any) -> SendResult:
-        """Show an answer while it grows, without sending it."""
+        """Show an answer while it is written, without sending it."""
         return SendResult(success=False, error="Not supported")
 
     def supports_draft_streaming(
         self, chat_type: str | None = None, metadata: Metadata = None, chat_id: str | None = None
     ) -> bool:
-        """Say whether `send_draft` works in a chat."""
+        """Return whether `send_draft` works in a chat."""
         return False
 
     def prefers_fresh_final_streaming(self, content: str, metadata: Metadata = None) -> bool:
-        """Say whether a grown answer is to be sent anew at its end."""
+        """Return whether a streamed answer is sent again as a new message at its end."""
         return False
 
     def streaming_overflow_limit(self) -> int | None:
-        """Return the length at which a growing answer goes on in another message; None: the usual one."""
+        """Return the length at which a streamed answer continues in a new message; None: the default."""
         return None
 
-    # -- files and pictures in an answer -------------------------------------------------------------------------
+    # -- files and images in an answer -------------------------------------------------------------------------
 
     @staticmethod
     def extract_media(text: str) -> tuple[list[tuple[str, bool]], str]:
-        """Take `MEDIA:<path>` tags out of a text: `(path, it is a voice message)` of each, and the rest."""
+        """Remove `MEDIA:<path>` tags; return (path, is a voice message) of each, and the remaining text."""
         return media_references.extract_media(text)
 
     @staticmethod
     def extract_images(text: str) -> tuple[list[tuple[str, str]], str]:
-        """Take pictures of the web out of a text: `(address, alternative text)` of each, and the rest."""
+        """Remove images on the web; return (URL, alternative text) of each, and the remaining text."""
         return media_references.extract_images(text)
 
     @staticmethod
     def extract_local_files(text: str) -> tuple[list[str], str]:
-        """Take bare paths of files out of a text, and return the rest."""
+        """Remove bare paths of files; return them and the remaining text."""
         return media_references.extract_local_files(text)
 
     @staticmethod
     def validate_media_delivery_path(path: str) -> str | None:
-        """Return the real path of a file that may be sent; None when it must not be."""
+        """Return the real path of a file that may be sent; None if it must not be sent."""
         return media_references.validate_media_delivery_path(path)
 
     @staticmethod
     def filter_media_delivery_paths(media: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
-        """Return those of `extract_media` that may be sent."""
+        """Return the items of `extract_media` that may be sent."""
         return media_references.filter_media_delivery_paths(media)
 
     @staticmethod
     def filter_local_delivery_paths(paths: Sequence[str]) -> list[str]:
-        """Return those of `extract_local_files` that may be sent."""
+        """Return the items of `extract_local_files` that may be sent."""
         return media_references.filter_local_delivery_paths(paths)
 
-    # adapters of published plugins look for tags that were left over, and call these by upstream's names
+    # published adapters look for remaining tags by these upstream names
     _mask_protected_spans = staticmethod(media_references.blank_code)
     _mask_json_string_media = staticmethod(media_references.blank_json_media)
 
@@ -393,7 +391,7 @@ class MessageSender(abc.ABC):
         reply_to: str | None,
         metadata: Metadata,
     ) -> SendResult:
-        logger.warning("[%s] this platform cannot send files: %s was not sent", self.name, path)
+        logger.warning("[%s] file not sent, the platform does not support it: %s", self.name, path)
         text = undeliverable_text(what, caption, file_name)
         return await call_send(self, chat_id, text, reply_to, metadata)
 

@@ -1,8 +1,6 @@
-"""Cut a text into messages that a platform takes. Source: plugin contract §8.2.2 (`truncate_message`), §11.2.
+"""Text of messages: splitting, removing Markdown, mentions.
 
-Markdown for platforms that show none, or not all of it. Source: plugin contract §11.2, §11.3.
-
-What a text of a group says to the agent: its name in front, its name within, a command. Source: contract §8.2.
+Source: plugin contract §8.2, §8.2.2 (`truncate_message`), §11.2, §11.3.
 """
 
 from __future__ import annotations
@@ -29,9 +27,9 @@ Length = Callable[[str], int]
 SUFFIX_ROOM = len(" (999/999)")
 CLOSING = "\n```"
 LONGEST_LANGUAGE = 20
-"""A longer word behind the fence is no language: it is not written again."""
+"""A longer word after the fence is no language and is not repeated."""
 SMALLEST = 64
-"""Below this many characters a message has no room for marks; the text is cut as it is."""
+"""Limit in characters below which a message has no room for marks, and the text is cut without them."""
 
 
 def utf16_len(s: str) -> int:
@@ -40,7 +38,7 @@ def utf16_len(s: str) -> int:
 
 
 def prefix_within(s: str, limit: int, length: Length) -> str:
-    """Return the longest beginning of `s` that is no longer than `limit`, as `length` measures."""
+    """Return the longest prefix of `s` within `limit`, measured by `length`."""
     if length(s) <= limit:
         return s
     low, high = 0, min(len(s), max(limit, 0))
@@ -54,18 +52,18 @@ def prefix_within(s: str, limit: int, length: Length) -> str:
 
 
 def prefix_within_utf16_limit(s: str, limit: int) -> str:
-    """Return the longest beginning of `s` of at most `limit` UTF-16 units; no character is cut in two."""
+    """Return the longest prefix of `s` of at most `limit` UTF-16 units, without a divided character."""
     return prefix_within(s, limit, utf16_len)
 
 
 def split_message(content: str, max_length: int = 4096, len_fn: Length | None = None) -> list[str]:
-    """Return `content` in parts of at most `max_length`, each but an only one with ` (i/n)` at its end.
+    """Return `content` in parts of at most `max_length`, several of them with ` (i/n)` at the end.
 
-    A code block that is cut is closed and opened again, with its language; a cut is made at the end of a line or
-    between words, and not within inline code, where that is possible.
+    A divided code block is closed and opened again with its language. Text is cut at the end of a line or between
+    words, and not within inline code, where possible.
 
     Args:
-        len_fn: how the platform measures; None means characters. No character may measure zero.
+        len_fn: measures a text; None: the number of characters. No character may measure 0.
     """
     length = len_fn or len
     if length(content) <= max_length:
@@ -99,7 +97,7 @@ def _split_plain(content: str, max_length: int, length: Length) -> list[str]:
 
 
 def _first_part(text: str, room: int, length: Length) -> str:
-    """Return the beginning of `text` that goes into one message."""
+    """Return the prefix of `text` that fits into a message."""
     piece = prefix_within(text, room, length) or text[:1]
     if len(piece) == len(text):
         return piece
@@ -116,7 +114,7 @@ def _first_part(text: str, room: int, length: Length) -> str:
 
 
 def _open_fence(text: str) -> str | None:
-    """Return the language of the code block that `text` leaves open; None when it leaves none open."""
+    """Return the language of the code block that `text` leaves open, or None if there is none."""
     language: str | None = None
     for line in text.splitlines():
         bare = line.strip()
@@ -146,7 +144,7 @@ _REPLACED = (
 
 
 def strip_markdown(text: str) -> str:
-    """Return the text without marks; links keep their address, code keeps its lines."""
+    """Return the text without Markdown marks; links keep their URLs, code keeps its lines."""
     kept: list[str] = []
 
     def keep(match: re.Match[str]) -> str:
@@ -160,7 +158,7 @@ def strip_markdown(text: str) -> str:
 
 
 def convert_table_to_bullets(text: str) -> str:
-    """Return the text with each Markdown table as a list: a bullet a row, `column: value` in it.
+    """Return the text with Markdown tables as lists: a bullet for each row, with `column: value` in it.
 
     Tables in code blocks stay.
     """
@@ -192,7 +190,7 @@ def _bullet(head: list[str], cells: list[str]) -> str:
 
 
 def redact_phone(phone: str) -> str:
-    """Return a phone number of which a log may show the ends: `+4915****4567`."""
+    """Return a phone number of which only the ends are visible: `+4915****4567`."""
     if not phone:
         return "<none>"
     if len(phone) <= 8:
@@ -201,10 +199,10 @@ def redact_phone(phone: str) -> str:
 
 
 def strip_mention(text: str, names: Iterable[str]) -> tuple[str, bool]:
-    """Return a text without the agent's name in front, and whether it names the agent.
+    """Return a text without the agent's name in front, and whether it mentions the agent.
 
     Args:
-        names: what the agent is called there; with and without `@`.
+        names: names of the agent, with and without `@`.
     """
     either = "|".join(sorted((re.escape(name) for name in names if name), key=len, reverse=True))
     if not either:
@@ -216,5 +214,5 @@ def strip_mention(text: str, names: Iterable[str]) -> tuple[str, bool]:
 
 
 def as_command(text: str) -> str:
-    """Return a text that begins with `!name` as the command `/name`: some clients keep slashes for themselves."""
+    """Return a text that begins with `!name` as the command `/name`, for clients that intercept slashes."""
     return f"/{text[1:]}" if re.match(r"![a-zA-Z]", text) else text

@@ -72,7 +72,7 @@ def test_variables_and_people_are_asked_and_stored_and_the_platform_is_enabled(t
     status, shown = run(place, answers={"Which one": "mychat", "MYCHAT_TOKEN (": "s3cret", "allow_from (": "ann,bob"})
 
     assert status == 0, shown
-    assert "My chat (mychat): not enabled, it is not configured (it asks for MYCHAT_TOKEN)" in shown
+    assert "My chat (mychat): not enabled, it is not configured (it needs MYCHAT_TOKEN)" in shown
     assert (place / ".env").read_text() == "MYCHAT_TOKEN=s3cret\n"
     assert "allow_from:" in (place / "config.yaml").read_text()
     assert "ann" in (place / "config.yaml").read_text()
