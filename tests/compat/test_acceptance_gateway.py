@@ -108,7 +108,7 @@ def test_15_13_a_platform_with_the_standard_library_alone_runs(tmp_path: Path, l
             lines.say("3 ann #room hi all")  # an id is one of its chat
             lines.say("2 ann #room again, after a reconnect")
             lines.say("4 bob bob /whoami")
-            lines.heard("bob lines:bob (let in by: list)")
+            lines.heard("bob lines:bob (allowed by: list)")
             assert any("pairing code" in line for line in lines.received if line.startswith("eve"))
             adapter = chat.adapter
             source = adapter.build_source(chat_id="#room", user_id="ann", chat_type="group")

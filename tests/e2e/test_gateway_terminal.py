@@ -117,7 +117,7 @@ def test_a_start_that_fails_says_the_reason_last(tmp_path: Path, scripted) -> No
     assert process.exitstatus == 1
     assert len(lines) <= 10, lines
     assert re.search(rf"ERROR port {port} on 127\.0\.0\.1 is in use$", lines[-2]), lines
-    assert lines[-1].strip().startswith("Stop what uses it, or choose another one")
+    assert lines[-1].strip().startswith("Stop the process that uses it, or choose another port")
 
 
 def test_a_start_that_fails_after_much_else_says_that_reason_last(tmp_path: Path, scripted) -> None:

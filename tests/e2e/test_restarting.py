@@ -31,7 +31,7 @@ def test_who_restarts_it_from_a_chat_is_told_there_when_it_is_back(scripted: Scr
         ann = await Person("ann").come(server, "#lab")
         await ann.hear(":hermes!")
         ann.say("#lab", "hermes: !restart")
-        await ann.hear("Restarting: what runs may finish first.")
+        await ann.hear("Restarting after the running turns.")
         await ann.hear("I am back.")
         ann.say("#lab", f"hermes: {prompt.question}")
         assert (await ann.hear(prompt.result)).split()[1:3] == ["PRIVMSG", "#lab"]

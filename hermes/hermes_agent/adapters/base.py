@@ -131,7 +131,7 @@ class BasePlatformAdapter(MessageSender):
         """Whether the service itself decides who may use the agent."""
         return False
 
-    # -- to implement ----------------------------------------------------------------------------------
+    # -- to implement --------------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     async def connect(self, *, is_reconnect: bool = False) -> bool:
@@ -145,7 +145,7 @@ class BasePlatformAdapter(MessageSender):
         """Return `name` and `type` of a chat."""
         return {"name": chat_id, "type": "dm"}
 
-    # -- incoming messages -------------------------------------------------------------------------------------------
+    # -- incoming messages ---------------------------------------------------------------------------------------------
 
     async def handle_message(self, event: MessageEvent) -> None:
         """Receive a message; return before it is answered. The adapter calls this for each message."""
@@ -236,7 +236,7 @@ class BasePlatformAdapter(MessageSender):
         """Set `check(user_id, chat_type, chat_id)`: whether a user may use a button."""
         self._authorization_check = check
 
-    # -- sessions ------------------------------------------------------------------------------------------------
+    # -- sessions ------------------------------------------------------------------------------------------------------
 
     async def on_processing_start(self, event: MessageEvent) -> None:
         """Handle the start of the work on a message."""
@@ -314,7 +314,7 @@ class BasePlatformAdapter(MessageSender):
         self._session_tasks.clear()
         self._active_sessions.clear()
 
-    # -- for adapters --------------------------------------------------------------------------------------------
+    # -- for adapters --------------------------------------------------------------------------------------------------
 
     def _mark_connected(self) -> None:
         self._running, self._fatal_error = True, None

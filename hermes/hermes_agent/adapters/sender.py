@@ -345,7 +345,7 @@ class MessageSender(abc.ABC):
         """Return the length at which a streamed answer continues in a new message; None: the default."""
         return None
 
-    # -- files and images in an answer -------------------------------------------------------------------------
+    # -- files and images in an answer ---------------------------------------------------------------------------------
 
     @staticmethod
     def extract_media(text: str) -> tuple[list[tuple[str, bool]], str]:

@@ -156,9 +156,7 @@ def select_available(providers: Mapping[str, T], path: str, *, otherwise: str = 
     if len(usable) == 1:
         return SelectedProvider(providers[usable[0]], f"`{usable[0]}` is the only one available")
     if otherwise in usable:
-        return SelectedProvider(
-            providers[otherwise], f"{path} is not set; `{otherwise}` is used of several"
-        )
+        return SelectedProvider(providers[otherwise], f"{path} is not set; `{otherwise}` is used of several")
     if usable:
         return SelectedProvider(None, f"several are available ({', '.join(usable)}); set {path}")
     return SelectedProvider(None, "none is available")

@@ -1,4 +1,4 @@
-"""Clients of models: what is requested, what is answered, and providers that bring a client of their own.
+"""Model clients: requests, answers, and providers with a client of their own.
 
 The stream of a client is any number of `TextPart` and then exactly one `ModelAnswer`. A failure is a `ModelError`.
 
@@ -49,7 +49,7 @@ class ToolDefinitions(list[dict[str, Any]]):
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """What a caller sets for the model requests of one turn; None leaves a value to the config and the provider.
+    """Options of the model requests of a turn; None: as the config and the provider set it.
 
     An option is sent as the caller set it, or the turn is refused (`ModelClient.unsupported`).
     """
@@ -279,11 +279,11 @@ class ClientProfile(ProviderProfile):
         raise NotImplementedError
 
     def setup_hint(self, services: ClientServices) -> SetupHint | None:
-        """Return how to get a model of this provider, for the error that no model is configured; None says nothing."""
+        """Return how to get a model of this provider, for the error that none is configured, or None."""
         return None
 
     def check(self, services: ClientServices) -> Iterable[ModelCheck]:
-        """Return the faults that keep its model from answering, for `hermes doctor`; called if none is selected."""
+        """Return the problems of its model, for `hermes doctor`; called if none is selected."""
         return ()
 
     def offered_models(self, services: ClientServices) -> Sequence[OfferedModel]:

@@ -1,1 +1,1 @@
-"""Chat platforms as front doors: who may talk, the life of adapters, sessions in chats, gateway hooks."""
+"""Front end for chat platforms: adapter connections, access, sessions in chats, event hooks."""

@@ -1,12 +1,10 @@
-"""Who was let in by a code: a stranger gets one, the operator approves it. Source: plugin contract §8.2.1, §12.2.
+"""Access of chat users to the agent: pairing codes, allow lists, and rights to run commands.
 
-`HOME/pairing/` holds, per platform, `<platform>-pending.json` and `<platform>-approved.json`, and `_rate_limits.json`,
-all 0600. A code is kept as a salted hash; who can read the folder cannot use it.
+By default no one may use the agent. Users whom the operator allowed individually may run every command. Users of a
+platform that is open to all may neither approve nor change settings, until the operator names them.
 
-Who may talk to the agent on a chat platform, and which commands they may give. Source: plugin contract §8.2.1.
-
-Nobody may, unless something lets them in. Who was let in by name may give every command; who came through a door that
-is open for everybody may not approve, nor change how the agent works, until the operator names them.
+`HOME/pairing/` holds `<platform>-pending.json` and `<platform>-approved.json` for each platform, and
+`_rate_limits.json`, all with mode 0600. A code is stored as a salted hash only. Source: plugin contract §8.2.1, §12.2.
 """
 
 from __future__ import annotations
@@ -27,38 +25,39 @@ from hermes_agent.contracts.command import Right
 from hermes_agent.system.files import JsonFile
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
-"""Letters and digits that nobody takes for one another: no I, O, 0, 1."""
+"""Letters and digits without the ambiguous I, O, 0 and 1."""
 CODE_LENGTH = 8
 CODE_TTL_S = 3600
-"""A code that nobody approved is void after this."""
+"""Seconds after which a code that was not approved expires."""
 MAX_PENDING = 3
-"""Codes of one platform that wait at a time."""
+"""Largest number of pending codes of a platform."""
 REQUEST_INTERVAL_S = 600
-"""A person gets one code in this time."""
+"""A user gets one code in this time."""
 FAILURES_ALLOWED = 5
-"""Wrong codes in a row; then the platform takes no approvals, and gives no codes, for `LOCKOUT_S`."""
+"""Wrong codes in a row, after which the platform accepts and creates no codes for `LOCKOUT_S`."""
 LOCKOUT_S = 3600
 
 PairingEntry = dict[str, Any]
 
 
 class PairingStore:
-    """The codes and the approved people of a home; several processes may use it at once.
+    """Pairing codes and approved users of a home; several processes may use it in parallel.
 
     Args:
-        profile: the profile whose home is meant; None is the present home, `default` the one the profiles lie in.
+        profile: a profile; None is the present home, `default` the home that contains the profiles.
 
     Raises:
-        ValueError: `profile` is no name of a profile.
+        ValueError: `profile` is no valid name.
     """
 
     def __init__(self, profile: str | None = None) -> None:
         self._folder = _home_of_profile(profile) / "pairing"
 
     def generate_code(self, platform: str, user_id: str, user_name: str = "") -> str | None:
-        """Return a new code for a person, to be sent to them and approved by the operator.
+        """Return a new code for a user, which the operator approves.
 
-        None: they asked less than `REQUEST_INTERVAL_S` ago, `MAX_PENDING` codes wait, or the platform is locked.
+        Return None if the last code is younger than `REQUEST_INTERVAL_S`, `MAX_PENDING` codes are pending, or the
+        platform is locked.
         """
         with self._limits.change() as limits:
             now = time.time()
@@ -78,12 +77,12 @@ class PairingStore:
             return code
 
     def approve_code(self, platform: str, code: str) -> PairingEntry | None:
-        """Let in the person who has a code, and return `user_id` and `user_name`.
+        """Approve the user with a code; return `user_id` and `user_name`.
 
         Args:
-            code: the code, in any case, or the `request_id` of `list_pending`.
+            code: the code in any case, or the `request_id` of `list_pending`.
 
-        None: nobody has it, it has expired, or the platform is locked after `FAILURES_ALLOWED` wrong ones.
+        Return None if the code is unknown or expired, or the platform is locked after `FAILURES_ALLOWED` wrong codes.
         """
         with self._limits.change() as limits:
             now = time.time()
@@ -103,16 +102,16 @@ class PairingStore:
         return person
 
     def is_approved(self, platform: str, user_id: str) -> bool:
-        """Say whether a person was let in."""
+        """Return whether a user is approved."""
         return str(user_id) in self._file(platform, "approved").read()
 
     def revoke(self, platform: str, user_id: str) -> bool:
-        """Take back what was approved; False when it never was."""
+        """Revoke the approval of a user; return whether there was one."""
         with self._file(platform, "approved").change() as approved:
             return approved.pop(str(user_id), None) is not None
 
     def list_approved(self, platform: str | None = None) -> list[PairingEntry]:
-        """Return the people who were let in: `platform`, `user_id`, `user_name`, `approved_at` (seconds since 1970)."""
+        """Return the approved users: `platform`, `user_id`, `user_name`, `approved_at` (seconds since 1970)."""
         return [
             {"platform": name, "user_id": user_id, **entry}
             for name in self._platforms(platform, "approved")
@@ -121,20 +120,20 @@ class PairingStore:
         ]
 
     def list_pending(self, platform: str | None = None) -> list[PairingEntry]:
-        """Return who waits: `platform`, `request_id`, `user_id`, `user_name`, `age_minutes`; no codes."""
+        """Return the requests: `platform`, `request_id`, `user_id`, `user_name`, `age_minutes`; no codes."""
         now = time.time()
         waiting = []
         for name in self._platforms(platform, "pending"):
             pending = self._file(name, "pending").read()
             _drop_expired(pending, now)
             for request_id, entry in pending.items():
-                who = {"user_id": entry.get("user_id", ""), "user_name": entry.get("user_name", "")}
+                user = {"user_id": entry.get("user_id", ""), "user_name": entry.get("user_name", "")}
                 age = int((now - _number(entry.get("created_at"))) // 60)
-                waiting.append({"platform": name, "request_id": request_id, **who, "age_minutes": age})
+                waiting.append({"platform": name, "request_id": request_id, **user, "age_minutes": age})
         return waiting
 
     def clear_pending(self, platform: str | None = None) -> int:
-        """Void the codes that wait, and return how many there were."""
+        """Delete the pending codes and return their number."""
         count = 0
         for name in self._platforms(platform, "pending"):
             with self._file(name, "pending").change() as pending:
@@ -148,7 +147,7 @@ class PairingStore:
 
     def _file(self, platform: str, what: str) -> JsonFile:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", platform):
-            raise ValueError(f"{platform!r} is no name of a platform: letters, digits, - and _")
+            raise ValueError(f"{platform!r} is no valid name of a platform: use letters, digits, - and _")
         return JsonFile(self._folder / f"{platform}-{what}.json")
 
     def _platforms(self, platform: str | None, what: str) -> list[str]:
@@ -166,7 +165,7 @@ def _home_of_profile(profile: str | None) -> Path:
     if profile == "default":
         return root
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", profile):
-        raise ValueError(f"{profile!r} is no name of a profile: letters, digits, - and _")
+        raise ValueError(f"{profile!r} is no valid name of a profile: use letters, digits, - and _")
     return root / "profiles" / profile
 
 
@@ -174,13 +173,13 @@ def _hash_code(code: str, salt: str) -> str:
     return hashlib.sha256(f"{salt}:{code}".encode()).hexdigest()
 
 
-def _find_request(pending: PairingEntry, said: str) -> str:
-    """Return the id of the request that a code, or the id itself, belongs to; empty when there is none."""
-    said = said.strip()
-    if said.lower() in pending:
-        return said.lower()
+def _find_request(pending: PairingEntry, text: str) -> str:
+    """Return the id of the request with a code or id; "" if there is none."""
+    text = text.strip()
+    if text.lower() in pending:
+        return text.lower()
     for request_id, entry in pending.items():
-        if secrets.compare_digest(_hash_code(said.upper(), str(entry.get("salt"))), str(entry.get("hash"))):
+        if secrets.compare_digest(_hash_code(text.upper(), str(entry.get("salt"))), str(entry.get("hash"))):
             return request_id
     return ""
 
@@ -212,7 +211,7 @@ def _count_failure(limits: PairingEntry, platform: str, now: float) -> None:
 
 
 def _drop_old(limits: PairingEntry, now: float) -> None:
-    """Drop the times of those who may ask again."""
+    """Delete the times after which a user may request another code."""
     for asked, at in list(limits.items()):
         if not asked.startswith("_") and now - _number(at) >= REQUEST_INTERVAL_S:
             del limits[asked]
@@ -228,28 +227,28 @@ ANYONE = "*"
 
 
 class Admission(NamedTuple):
-    """Whether somebody may talk, and what let them in."""
+    """Whether a user may use the agent, and by which rule."""
 
     by: By
-    """Empty: nothing did. `role` and `platform`: the service's own rules; `everybody`: a door without a list."""
+    """Empty: not allowed. `role` and `platform`: rules of the service; `everybody`: open to all users."""
 
     @property
     def is_allowed(self) -> bool:
-        """Whether they may talk."""
+        """Whether the user may use the agent."""
         return bool(self.by)
 
     @property
     def is_known(self) -> bool:
-        """Whether they were let in one by one."""
+        """Whether the operator allowed the user individually."""
         return self.by in ("pairing", "list", "role")
 
 
 class AccessControl:
-    """The doors of all platforms. It reads files: not for the core loop.
+    """Access rules of all platforms. Reads files, so it must not run on the core loop.
 
     Args:
-        entry: what a plugin said of a platform.
-        environ: read at each message.
+        entry: returns the registration of a platform.
+        environ: environment variables, read for each message.
     """
 
     def __init__(
@@ -260,7 +259,7 @@ class AccessControl:
         self._environ = environ
 
     def admit(self, source: SessionSource, config: PlatformConfig, adapter: Any = None) -> Admission:
-        """Return what lets a sender in. A bot is let in by name alone."""
+        """Return the rule that allows a sender. A bot must be named."""
         platform = source.platform.value
         ids = {person for person in (source.user_id, source.user_id_alt) if person}
         if any(self._pairing.is_approved(platform, person) for person in sorted(ids)):
@@ -284,7 +283,7 @@ class AccessControl:
         return Admission("")
 
     def variables(self, platform: str) -> tuple[str, str]:
-        """Return the variable that lists who may talk, and the one that lets everybody."""
+        """Return the variables that list the allowed users, and that allow all users."""
         entry = self._entry(platform)
         start = platform.upper().replace("-", "_")
         allowed = (entry.allowed_users_env if entry else "") or f"{start}_ALLOWED_USERS"
@@ -293,7 +292,7 @@ class AccessControl:
     def _listed(self, platform: str, config: PlatformConfig) -> set[str]:
         own, _ = self.variables(platform)
         texts = (self._environ.get(own, ""), self._environ.get("GATEWAY_ALLOWED_USERS", ""))
-        return {*_ids(config.extra.get("allow_from")), *(one for text in texts for one in _ids(text))}
+        return {*_ids(config.extra.get("allow_from")), *(item for text in texts for item in _ids(text))}
 
     def _is_open(self, platform: str, config: PlatformConfig) -> bool:
         return _is_on(self._environ.get(self.variables(platform)[1], "")) or config.extra.get("allow_all_users") is True
@@ -324,16 +323,16 @@ def may_run_command(
 
 
 def principal(source: SessionSource) -> str:
-    """Return who somebody is across chats: `platform:user`."""
+    """Return the principal of a user in all chats: `platform:user`."""
     return f"{source.platform.value}:{source.user_id_alt or source.user_id or source.chat_id}"
 
 
 def _ids(value: Any) -> Iterable[str]:
-    """Return the ids of a list, or of a text with commas."""
+    """Return the ids of a list, or of a text separated by commas."""
     given = value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple, set)) else ()
     if isinstance(value, int) and not isinstance(value, bool):
         given = [value]
-    return [text for one in given if (text := str(one).strip())]
+    return [text for item in given if (text := str(item).strip())]
 
 
 def _is_on(text: str) -> bool:

@@ -1,6 +1,6 @@
-"""The life of one platform's adapter: made, connected, connected again after a failure, disconnected.
+"""Life cycle of one adapter: create, connect, retry, disconnect.
 
-The adapter lives on the plugin loop; everything here runs on the core loop and waits for it with deadlines.
+The adapter runs on the plugin loop. This module runs on the core loop and waits for the adapter with deadlines.
 """
 
 from __future__ import annotations
@@ -28,50 +28,50 @@ State = Literal["waiting", "connecting", "connected", "retrying", "paused", "fai
 
 
 class ConnectionState(NamedTuple):
-    """What an operator is told of a platform."""
+    """State of a platform, for the operator."""
 
     name: str
     state: State
-    """`failed` is not tried again before a reload; `paused` seldom."""
+    """`failed`: not retried before a reload. `paused`: retried rarely."""
     reason: str
-    """Why it is not connected."""
+    """The reason why it is not connected."""
     since: float
     """Seconds since the epoch."""
     failures: int
-    """Attempts in a row that failed."""
+    """Failed attempts in a row."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON types."""
+        """Return a dict of JSON types."""
         return self._asdict()
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPauses:
-    """How long a platform that fails is left alone, in seconds."""
+    """Delays before the next attempt, in seconds."""
 
     first: float = 2.0
-    """After the first failure; doubled each time."""
+    """After the first failure; doubled for each."""
     longest: float = 300.0
     paused: float = 900.0
-    """Once the circuit is open."""
+    """After `breaks_after` failures."""
     breaks_after: int = 10
-    """Failures in a row that open the circuit."""
+    """Failures in a row after which the connection pauses."""
 
     def after(self, failures: int) -> float:
-        """Return the pause after so many failures in a row."""
+        """Return the delay after a number of failures in a row."""
         if failures >= self.breaks_after:
             return self.paused
         return Backoff(self.first, self.longest, jitter=0.2).after(failures)
 
 
 class AdapterConnection:
-    """One platform.
+    """The connection of one platform.
 
     Args:
-        make: makes an adapter, or returns None when there can be none (the log says why); called on the plugin loop.
-        prepare: hands the adapter what it needs of the gateway, before it connects; on the plugin loop.
-        on_up, on_down: called on the core loop when the adapter is connected, and when it is no more.
-        told: hears of each change of `state`.
+        make: creates an adapter on the plugin loop; None: not possible, the reason is logged.
+        prepare: gives the adapter the callbacks of the gateway, on the plugin loop, before it connects.
+        on_up, on_down: called on the core loop when the adapter is connected, and disconnected.
+        on_state: called for each change of `state`.
     """
 
     def __init__(
@@ -85,23 +85,23 @@ class AdapterConnection:
         prepare: Callable[[Any], None],
         on_up: Callable[[AdapterConnection], None],
         on_down: Callable[[AdapterConnection], None],
-        told: Callable[[ConnectionState], None],
+        on_state: Callable[[ConnectionState], None],
         pauses: ConnectionPauses,
     ) -> None:
         self.name = name
         self.entry = entry
         self.config = config
         self.adapter: Any = None
-        """The last one that was connected; it stays when the connection is lost."""
+        """The last adapter that was connected; it stays after the connection is lost."""
         self.state = ConnectionState(name, "waiting", "", time.time(), 0)
         self._bridge = bridge
         self._make, self._prepare = make, prepare
         self._on_up, self._on_down = on_up, on_down
-        self._told, self._pauses = told, pauses
+        self._on_state, self._pauses = on_state, pauses
         self._lost = asyncio.Event()
         self._retry_event = asyncio.Event()
         self._settled = asyncio.Event()
-        """It neither connects nor is about to."""
+        """Set unless it connects, or is about to."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -110,13 +110,13 @@ class AdapterConnection:
         return self.state.state == "connected"
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start to connect."""
         self._task = asyncio.create_task(self._run(), name=f"platform {self.name}")
 
     def retry(self) -> bool:
-        """Connect now instead of after the pause, also after a failure for good; return whether there is anything to.
+        """Connect now, also after a permanent failure; return whether that was needed.
 
-        A connected adapter is left alone.
+        A connected adapter stays connected.
         """
         self._retry_event.set()
         if self.state.state not in ("retrying", "paused", "failed"):
@@ -125,13 +125,13 @@ class AdapterConnection:
         return True
 
     async def wait_connected(self, timeout_s: float) -> ConnectionState:
-        """Return the state once the adapter is connected or has failed to connect, or after `timeout_s` seconds."""
+        """Wait until the adapter is connected or has failed, at most `timeout_s` seconds; return the state."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._settled.wait(), timeout_s)
         return self.state
 
     def handle_failure(self, adapter: Any) -> None:
-        """The adapter gave up (`_notify_fatal_error`); an adapter of former times is not listened to."""
+        """Handle a fatal error of the adapter (`_notify_fatal_error`); previous adapters are ignored."""
         if adapter is self.adapter:
             self._lost.set()
 
@@ -156,33 +156,33 @@ class AdapterConnection:
             if not reason:
                 failures = 0
                 await self._lost.wait()
-                reason, again = _fatal_error(self.adapter, "the connection was lost")
+                reason, again = _fatal_error(self.adapter, "connection lost")
                 self._down("retrying", reason)
                 await self._disconnect(self.adapter)
             failures += 1
             if not again:
-                logger.error("platform %s is not connected: %s", self.name, reason)
+                logger.error("platform %s: not connected: %s", self.name, reason)
                 self._notify("failed", reason, failures)
                 await self._retry_event.wait()
                 continue
             pause = self._pauses.after(failures)
             paused = failures >= self._pauses.breaks_after
             level = logging.ERROR if failures == self._pauses.breaks_after else logging.WARNING
-            logger.log(level, "platform %s: %s; again in %.0f s", self.name, reason, pause)
+            logger.log(level, "platform %s: %s; retry in %.0f s", self.name, reason, pause)
             self._notify("paused" if paused else "retrying", reason, failures)
             await self._wait_retry(pause)
 
     async def _connect(self, *, is_reconnect: bool) -> tuple[str, bool]:
-        """Make an adapter and connect it. Return why it is not connected, and whether to try again."""
+        """Create and connect an adapter. Return the reason of a failure or "", and whether to retry."""
         adapter = None
         try:
             adapter = await self._bridge.on_plugin(self._make_adapter(), deadline_s=CONNECT_S)
             if adapter is None:
-                return "it cannot be made (the log says why)", False
+                return "the adapter cannot be created (see the log)", False
             self._lost = asyncio.Event()
             connecting = call_connect(adapter, is_reconnect=is_reconnect)
             if not await self._bridge.on_plugin(connecting, deadline_s=CONNECT_S):
-                reason = _fatal_error(adapter, "connect() says no")
+                reason = _fatal_error(adapter, "connect() returned False")
                 await self._disconnect(adapter)
                 return reason
         except asyncio.CancelledError:
@@ -193,14 +193,14 @@ class AdapterConnection:
             await self._disconnect(adapter)
             return str(exc) or f"no connection within {CONNECT_S:g} s", True
         except Exception as exc:
-            logger.debug("platform %s could not connect", self.name, exc_info=True)
+            logger.debug("platform %s: connect failed", self.name, exc_info=True)
             await self._disconnect(adapter)
             return f"{type(exc).__name__}: {exc}", True
         self.adapter = adapter
         self._on_up(self)
         self._notify("connected", "")
-        logger.info("platform %s is connected", self.name)
-        if getattr(adapter, "has_fatal_error", False):  # it gave up before anybody listened
+        logger.info("platform %s: connected", self.name)
+        if getattr(adapter, "has_fatal_error", False):  # it failed before its handler was set
             self._lost.set()
         return "", True
 
@@ -219,8 +219,8 @@ class AdapterConnection:
 
         try:
             await self._bridge.on_plugin(end(), deadline_s=DISCONNECT_S)
-        except Exception as exc:  # noqa: BLE001 - a plugin's code; it is left behind
-            logger.warning("platform %s did not disconnect: %s: %s", self.name, type(exc).__name__, exc)
+        except Exception as exc:  # noqa: BLE001 - plugin code; the adapter is abandoned
+            logger.warning("platform %s: disconnect failed: %s: %s", self.name, type(exc).__name__, exc)
 
     def _down(self, state: State, reason: str) -> None:
         self._notify(state, reason)
@@ -232,17 +232,17 @@ class AdapterConnection:
             self._settled.clear()
         else:
             self._settled.set()
-        self._told(self.state)
+        self._on_state(self.state)
 
     async def _wait_retry(self, pause_s: float) -> None:
         try:
             await asyncio.wait_for(self._retry_event.wait(), pause_s)
         except TimeoutError:
-            return  # the pause is over
+            return  # the delay is over
 
 
 def _fatal_error(adapter: Any, otherwise: str) -> tuple[str, bool]:
-    """Return why an adapter gave up, and whether connecting again may help."""
+    """Return the fatal error of an adapter, and whether a new connection may help."""
     if getattr(adapter, "has_fatal_error", False):
         return str(adapter.fatal_error_message or adapter.fatal_error_code), bool(adapter.fatal_error_retryable)
     return otherwise, True

@@ -1,8 +1,9 @@
-"""Asking in a chat whether a tool may do something, or what somebody means. Source: plugin contract §8.2.2, §10.6.
+"""Approvals and clarifications in a chat.
 
-The question goes out with buttons where the adapter has them (`send_exec_approval`), else as a text; the answer is
-`/approve`, `/deny` or a button, which is for its own question alone. Where `/approve` may be meant for a question that
-is closed (no answer in time, a restart), it needs the code of the one that is open. Silence is a no.
+The question is sent with buttons if the adapter supports them (`send_exec_approval`), otherwise as a text. The answer
+is `/approve`, `/deny` or a button, which answers its own question only. If `/approve` could refer to a closed question
+(time limit, restart), it needs the code of the open question. No answer counts as a refusal.
+Source: plugin contract §8.2.2, §10.6.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ LONGEST_DETAIL = 1500
 
 
 class ChatApprover:
-    """Asks the person of one chat.
+    """Approver that asks the user of one chat.
 
     Args:
-        chat: where the question is put, with the metadata of a message there.
-        on_ask: told true when a question is put, and false when it is settled.
-        keep: writes down whether a question of the session waits for its answer.
+        chat: id of the chat of the question, with the metadata of a message there.
+        on_ask: called with True when a question is sent, and with False when it is closed.
+        keep: stores whether a question of the session is pending.
     """
 
     def __init__(
         self,
-        link: AdapterConnection,
+        connection: AdapterConnection,
         bridge: Bridge,
         waiting: PendingQuestions[Choice | Refusal],
         questions: PendingQuestions[str],
@@ -43,19 +44,19 @@ class ChatApprover:
         on_ask: Callable[[bool], None],
         keep: Callable[[], Awaitable[None]],
     ) -> None:
-        self._link, self._bridge = link, bridge
+        self._connection, self._bridge = connection, bridge
         self._session_key, self._chat, self._metadata = session_key, chat, dict(metadata)
         self._on_ask, self._keep, self._waiting = on_ask, keep, waiting
         self._questions = questions
         self._queued = QueuedApprover(waiting, session_key, self._announce)
 
     async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
-        """Put the question and wait; who calls sets the deadline."""
+        """Ask the question and wait for the answer; the caller sets the deadline."""
         self._on_ask(True)
         await self._without_typing("pause_typing_for_chat")
         try:
             answer = await self._queued.ask(request)
-            await self._keep()  # not where it was closed without an answer: then one may still come
+            await self._keep()  # not after a time limit: an answer may still come
             return answer
         except _QuestionNotSent as exc:
             return Refusal(f"BLOCKED: Failed to send approval request to user. Do NOT retry. ({exc})")
@@ -64,7 +65,7 @@ class ChatApprover:
             await self._without_typing("resume_typing_for_chat")
 
     async def clarify(self, question: str, choices: Sequence[str] = ()) -> str | Refusal:
-        """Ask something and wait for the answer (`policy.Clarifier`); who calls sets the deadline.
+        """Ask a question and wait for the answer (`policy.Clarifier`); the caller sets the deadline.
 
         The answer is a button, the number of a choice, or the next message of the conversation.
         """
@@ -83,28 +84,28 @@ class ChatApprover:
             await self._bridge.on_plugin(self._send_clarification(leading), deadline_s=SEND_S)
             return await asked.await_answer()
         except (TimeoutError, _QuestionNotSent) as exc:
-            return Refusal(f"the question did not reach the chat: {exc}")
+            return Refusal(f"the question could not be sent: {exc}")
         finally:
             self._questions.drop(asked)
             self._on_ask(False)
             await self._without_typing("resume_typing_for_chat")
 
     async def _send_clarification(self, leading: tuple[tuple[str, Any], ...]) -> None:
-        adapter = self._link.adapter
+        adapter = self._connection.adapter
         value = call_supported(adapter.send_clarify, leading, {"metadata": self._metadata or None})
         result = as_send_result(await value)
         if not result.success:
             raise _QuestionNotSent(result.error or "send_clarify() failed")
 
     async def _without_typing(self, method: str) -> None:
-        """Show no typing while somebody is asked."""
-        with contextlib.suppress(Exception):  # `answers` has logged it
-            work = call_optional(self._link.adapter, method, self._chat)
+        """Show no typing indicator while a question is pending."""
+        with contextlib.suppress(Exception):  # `call_optional` logs it
+            work = call_optional(self._connection.adapter, method, self._chat)
             await self._bridge.on_plugin(work, deadline_s=SEND_S)
 
     async def _announce(self, question: PendingQuestion[Choice | Refusal], request: ApprovalRequest) -> None:
-        if not self._link.is_connected:
-            raise _QuestionNotSent(f"{self._link.name} is not connected")
+        if not self._connection.is_connected:
+            raise _QuestionNotSent(f"{self._connection.name} is not connected")
         await self._keep()
         try:
             await self._bridge.on_plugin(self._send_question(request, question), deadline_s=SEND_S)
@@ -114,11 +115,13 @@ class ChatApprover:
             raise _QuestionNotSent(f"{type(exc).__name__}: {exc}") from exc
 
     async def _send_question(self, request: ApprovalRequest, question: PendingQuestion[Choice | Refusal]) -> None:
-        adapter = self._link.adapter
+        adapter = self._connection.adapter
         detail = request.detail[:LONGEST_DETAIL]
         buttons = getattr(adapter, "send_exec_approval", None)
         unclear = self._waiting.needs_code(self._session_key)
-        if callable(buttons) and (not unclear or accepts(buttons, "approval_id")):  # else they answer whatever is open
+        if callable(buttons) and (
+            not unclear or accepts(buttons, "approval_id")
+        ):  # otherwise they answer any open question
             offered = {
                 "description": request.summary,
                 "metadata": self._metadata or None,
@@ -130,14 +133,14 @@ class ChatApprover:
             leading = (("chat_id", self._chat), ("command", detail), ("session_key", self._session_key))
             if as_send_result(await call_supported(buttons, leading, offered)).success:
                 return
-        sign = getattr(adapter, "typed_command_prefix", "/")
-        approve = f"{sign}approve {question.code}" if unclear else f"{sign}approve"
+        prefix = getattr(adapter, "typed_command_prefix", "/")
+        approve = f"{prefix}approve {question.code}" if unclear else f"{prefix}approve"
         more = " or ".join(f"{approve} {word}" for word in request.answers if word in ("session", "always"))
-        more = f", {more} also what is like it" if more else ""
-        who = f"plugin `{request.plugin}`: {request.tool}" if request.plugin else request.tool
+        more = f", {more} also allows similar calls" if more else ""
+        name = f"plugin `{request.plugin}`: {request.tool}" if request.plugin else request.tool
         text = (
-            f"⚠️ {who} wants to {request.summary}:\n```\n{detail}\n```\n"
-            f"{approve} allows it this once{more}; {sign}deny refuses."
+            f"⚠️ {name} wants to {request.summary}:\n```\n{detail}\n```\n"
+            f"{approve} allows this call{more}; {prefix}deny refuses it."
         )
         result = await call_send(adapter, self._chat, text, None, self._metadata or None)
         if not result.success:
@@ -145,4 +148,4 @@ class ChatApprover:
 
 
 class _QuestionNotSent(Exception):
-    """The question did not reach the chat."""
+    """Error: the question could not be sent."""

@@ -1,7 +1,7 @@
-"""Slash commands in chats: those that only chats have, and the checks before any of them runs.
+"""Slash commands of chats, and the checks before any command runs in a chat.
 
-Some are answered while a turn runs (`/stop`, `/approve`, `/status`, …), the others after it. Source: plugin contract
-§7.1, §7.3, §10.6.
+Some commands run during a turn (`/stop`, `/approve`, `/status`, …), others after it.
+Source: plugin contract §7.1, §7.3, §10.6.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 CHAT: frozenset[Where] = frozenset({"chat"})
-NEW_SESSION = Confirmation("A new session?", "It ends this one and stops what runs.")
+NEW_SESSION = Confirmation("Start a new session?", "This ends the present session and stops its turn.")
 MAX_LIST_LENGTH = 300
-"""Characters of a list of commands that fit into one line everywhere."""
+"""Characters of a list of commands that fit into one line on every platform."""
 
 
 class ChatCommands:
-    """Runs the commands of chats; declares those that only chats have."""
+    """Declares the commands that only chats have, and runs commands in chats."""
 
     def __init__(self, chats: ChatSessions) -> None:
         self._chats = chats
@@ -60,75 +60,77 @@ class ChatCommands:
             during_turn(
                 "new",
                 self._new,
-                "Start a new session; `now` asks nothing first",
+                "Start a new session; `now` skips the question",
                 "[now]",
                 aliases=("reset", "clear"),
                 confirm=NEW_SESSION,
             ),
-            during_turn("stop", self._stop, "Stop the agent (all: in the background, too)", "[all]", right="always"),
-            between_turns("steer", self._require_text, "Add something to the running turn", "TEXT"),
-            between_turns("queue", self._require_text, "Say something after the running turn", "TEXT", aliases=("q",)),
-            during_turn("status", self._status, "Show the session, the model, and what runs", right="always"),
             during_turn(
-                "whoami", self._whoami, "Show who you are here, and which commands you may run", right="always"
+                "stop", self._stop, "Stop the running turn (all: also background work)", "[all]", right="always"
             ),
-            during_turn("approve", self._approve, "Allow what was asked", "[CODE|all] [session|always]", right="known"),
-            during_turn("deny", self._deny, "Refuse what was asked", "[all] [REASON]", right="always"),
+            between_turns("steer", self._require_text, "Add a message to the running turn", "TEXT"),
+            between_turns("queue", self._require_text, "Send a message after the running turn", "TEXT", aliases=("q",)),
+            during_turn("status", self._status, "Show session, model and running turn", right="always"),
+            during_turn("whoami", self._whoami, "Show your identity and the commands that you may run", right="always"),
+            during_turn(
+                "approve", self._approve, "Approve the pending request", "[CODE|all] [session|always]", right="known"
+            ),
+            during_turn("deny", self._deny, "Refuse the pending request", "[all] [REASON]", right="always"),
             during_turn(
                 "background",
                 self._background,
-                "Work on something in a session of its own",
+                "Run a task in a session of its own",
                 "TEXT",
                 aliases=("bg", "btw"),
             ),
-            between_turns("model", self._model, "Show this chat's model, or use another", "[NAME]", right="known"),
-            between_turns("title", self._title, "Show or set the session's title", "[TEXT]"),
+            between_turns("model", self._model, "Show or change the model of this chat", "[NAME]", right="known"),
+            between_turns("title", self._title, "Show or set the title of the session", "[TEXT]"),
             between_turns("resume", self._resume, "List your sessions, or resume one", "[ID or TITLE]"),
-            between_turns("retry", self._retry, "Ask the last question again"),
+            between_turns("retry", self._retry, "Repeat the last message"),
             during_turn(
                 "sethome",
                 partial(set_home, self._deps),
-                "Send messages without an addressee to this chat",
+                "Make this chat the target of messages without one",
                 aliases=("set-home",),
                 right="known",
             ),
             during_turn(
-                "restart", partial(restart, self._deps), "Restart the agent; nothing that runs is lost", right="known"
+                "restart", partial(restart, self._deps), "Restart the agent; interrupted turns resume", right="known"
             ),
         )
 
     def find(self, name: str) -> SlashCommand | None:
-        """Return the command of that name or alias in chats."""
+        """Return the command with that name or alias in chats."""
         return self._table.find(name, "chat")
 
     def canonical_name(self, name: str) -> str:
-        """Return the name that a command has in lists of rights and in hooks; a plugin's is as it was typed."""
+        """Return the name of a command in rights and hooks; commands of plugins keep the typed name."""
         command = self.find(name)
         return name if command is None or self._table.owner(command.name) != BUILTIN else command.name
 
     def is_command(self, name: str | None) -> bool:
-        """Return whether there is a command of that name; a skill is none, it is a turn."""
+        """Return whether a command of that name exists; a skill is no command, it starts a turn."""
         return name is not None and (self.find(name) is not None or self._quick(name) is not None)
 
     def alias_target(self, name: str | None) -> str:
-        """Return the command that an alias of the operator (`quick_commands`) stands for; empty when it is none."""
+        """Return the target of an alias of the operator (`quick_commands`); "" if it is no alias."""
         entry = None if name is None else self._quick(name)
         target = str(entry.get("target") or "") if entry is not None and entry.get("type") == "alias" else ""
         return f"/{target.lstrip('/')}" if target else ""
 
     def is_allowed_during_turn(self, name: str, key: str) -> bool:
-        """Return whether a command is answered while a turn runs in its chat."""
+        """Return whether a command runs during a turn of its chat."""
         if self.confirmations.is_awaited(name, key):
             return True
         command = self.find(name)
         return command.during_turn if command is not None else self._quick(name) is not None
 
     def _quick(self, name: str) -> Mapping[str, Any] | None:
-        """Return the operator's command of that name; the agent's own and those of plugins win."""
+        """Return the operator's command of that name; built-in commands and those of plugins win."""
         return None if self.find(name) is not None else quick_command(self._deps.values(), name)
 
     def menu(self) -> list[tuple[str, str]]:
-        """Return name and description of the commands that a platform's menu offers."""
+        """Return name and description of the commands in a platform's menu."""
         quick = self._deps.values().get("quick_commands") or {}
         own = [(name.replace("-", "_"), str(e.get("description") or name)) for name, e in quick.items()]
         return list(
@@ -136,67 +138,79 @@ class ChatCommands:
         )
 
     async def run(
-        self, message: ClaimedMessage, event: MessageEvent, link: AdapterConnection, key: str
+        self, message: ClaimedMessage, event: MessageEvent, connection: AdapterConnection, key: str
     ) -> str | RunSkill | None:
-        """Run a command; `RunSkill` asks for a turn with this message, None means that there is no such command."""
+        """Run a command; return its answer, `RunSkill` to start a turn, or None for an unknown command."""
         assert event.source is not None
         name, arguments = event.get_command() or "", event.get_command_args()
         admission = Admission(event.metadata.get("admitted", ""))
         if event.metadata.get("confirmed"):
-            return await self._run_command(name, arguments, event, link, key, admission)
+            return await self._run_command(name, arguments, event, connection, key, admission)
         answered = await self.confirmations.take_answer(name, arguments, event, key)
         if answered is not None:
             return answered
-        refused = await self._check_rights(name, arguments, event, link, key, admission)
+        refused = await self._check_rights(name, arguments, event, connection, key, admission)
         if isinstance(refused, str):
             return refused
         name, arguments = refused
         command = self.find(name)
         if command is not None and command.confirm is not None:
-            question = await self.confirmations.ask(command, arguments, message, event, link, key)
+            question = await self.confirmations.ask(command, arguments, message, event, connection, key)
             if question is not None:
                 return question
-        return await self._run_command(name, arguments, event, link, key, admission)
+        return await self._run_command(name, arguments, event, connection, key, admission)
 
     async def _run_command(
-        self, name: str, arguments: str, event: MessageEvent, link: AdapterConnection, key: str, admission: Admission
+        self,
+        name: str,
+        arguments: str,
+        event: MessageEvent,
+        connection: AdapterConnection,
+        key: str,
+        admission: Admission,
     ) -> str | RunSkill | None:
         assert event.source is not None
         command, entry = self.find(name), self._quick(name)
         if command is not None and not command.is_of_one_front_end:
-            return await self.call(CommandCall(command, arguments), event, link, key)
+            return await self.call(CommandCall(command, arguments), event, connection, key)
         try:
             if command is not None:
                 answer: str | RunSkill | None = await command.handler(
-                    CommandInvocation(command.name, arguments, event, event.source, key, link, admission)
+                    CommandInvocation(command.name, arguments, event, event.source, key, connection, admission)
                 )
                 return answer
             return None if entry is None else await run_quick(self._deps, entry, name)
         except (UserError, OSError, ValueError) as error:
             return f"⚠️ {error}"
 
-    async def call(self, called: CommandCall, event: MessageEvent, link: AdapterConnection, key: str) -> str:
-        """Run a command that other front ends have, too; return its answer, or "" for none."""
+    async def call(self, called: CommandCall, event: MessageEvent, connection: AdapterConnection, key: str) -> str:
+        """Run a command of all front ends; return its answer, or "" for none."""
         route = await self._chats.route(key)
         session = route.session_id if route is not None else key
         assert event.source is not None
         approver = NoApprover("by a command in a chat")
-        scope = self._deps.slash.scope(session, link.name, approver, principal=principal(event.source))
+        scope = self._deps.slash.scope(session, connection.name, approver, principal=principal(event.source))
         await self._deps.slash.announce(called, scope)
         return await self._deps.slash.run(called, scope) or ""
 
     async def _check_rights(
-        self, name: str, arguments: str, event: MessageEvent, link: AdapterConnection, key: str, admission: Admission
+        self,
+        name: str,
+        arguments: str,
+        event: MessageEvent,
+        connection: AdapterConnection,
+        key: str,
+        admission: Admission,
     ) -> str | tuple[str, str]:
-        """Check the rights and call the hooks. Return the refusal, or name and arguments of the command to run."""
+        """Check rights and call hooks; return the refusal, or name and arguments of the command to run."""
         assert event.source is not None
-        sign, command = _sign(link), self.find(name)
+        prefix, command = _sign(connection), self.find(name)
         canonical = self.canonical_name(name)
-        right: Right = "anyone" if self._quick(name) is None else "known"  # it runs a program
+        right: Right = "anyone" if self._quick(name) is None else "known"  # it runs a shell command
         if command is not None:
             right = command.right
-        if not may_run_command(canonical, right, event.source, admission, link.config):
-            return f"You may not give {sign}{name} here. {sign}whoami says what you may."
+        if not may_run_command(canonical, right, event.source, admission, connection.config):
+            return f"You may not run {prefix}{name} here. {prefix}whoami lists your commands."
         context = {
             "platform": event.source.platform.value,
             "user_id": event.source.user_id,
@@ -207,73 +221,77 @@ class ChatCommands:
             "raw_args": arguments,
         }
         for decision in await self._chats.events.emit_collect(f"command:{canonical}", context):
-            said = decision if isinstance(decision, dict) else {}
-            match said.get("decision"):
+            answer = decision if isinstance(decision, dict) else {}
+            match answer.get("decision"):
                 case "deny":
-                    return str(said.get("message") or f"Command `/{name}` was blocked by a hook.")
+                    return str(answer.get("message") or f"Command `/{name}` was blocked by a hook.")
                 case "handled":
-                    return str(said.get("message") or "")
+                    return str(answer.get("message") or "")
                 case "rewrite":
-                    name = str(said.get("command_name") or name).lstrip("/").lower()
-                    return name, str(said.get("raw_args", arguments))
+                    name = str(answer.get("command_name") or name).lstrip("/").lower()
+                    return name, str(answer.get("raw_args", arguments))
                 case "allow":
                     break
         return name, arguments
 
-    # -- the session ---------------------------------------------------------------------------------------------
+    # -- sessions ------------------------------------------------------------------------------------------------------
 
-    async def _require_text(self, asked: CommandInvocation) -> str:
-        """Answer `/queue` and `/steer` without a text; `Intake` takes those that have one."""
-        return f"Say what: /{asked.name} TEXT"
+    async def _require_text(self, invocation: CommandInvocation) -> str:
+        """Answer `/queue` and `/steer` without a text; `Intake` handles those with one."""
+        return f"The text is missing: /{invocation.name} TEXT"
 
-    async def _help(self, asked: CommandInvocation) -> str:
+    async def _help(self, invocation: CommandInvocation) -> str:
         def is_allowed(name: str, right: Right = "anyone") -> bool:
-            return may_run_command(name, right, asked.source, asked.admission, asked.link.config)
+            return may_run_command(name, right, invocation.source, invocation.admission, invocation.connection.config)
 
-        sign, skills = _sign(asked.link), self._deps.slash.skills
+        prefix, skills = _sign(invocation.connection), self._deps.slash.skills
         rows = self._table.help_rows(
-            "chat", sign=sign, is_allowed=lambda command: is_allowed(command.name, command.right)
+            "chat", sign=prefix, is_allowed=lambda command: is_allowed(command.name, command.right)
         )
         own = [row.name for row in rows if self._table.owner(row.name) == BUILTIN]
-        known = await self._deps.agent.bridge.run(skills.offered, asked.link.name)
+        known = await self._deps.agent.bridge.run(skills.offered, invocation.connection.name)
         others = [HelpRow(name, "[what to do]", skill.document.description) for name, skill in known.items()]
         quick = self._deps.values().get("quick_commands") or {}
-        others += [HelpRow(n, "", one.get("description") or one.get("target") or "") for n, one in quick.items()]
+        others += [HelpRow(n, "", e.get("description") or e.get("target") or "") for n, e in quick.items()]
         rows += [row for row in others if is_allowed(row.name)]
-        said = asked.arguments.strip().lower() if asked.event.get_command() != "start" else ""  # a link's payload
-        if said not in ("", "all"):
-            wanted = self.canonical_name(said.lstrip(sign))
-            rows = [row for row in rows if row.name == wanted]
+        topic = (
+            invocation.arguments.strip().lower() if invocation.event.get_command() != "start" else ""
+        )  # payload of a link
+        if topic not in ("", "all"):
+            name = self.canonical_name(topic.lstrip(prefix))
+            rows = [row for row in rows if row.name == name]
             if not rows:
-                return f"There is no command {sign}{wanted} here. {sign}help lists them."
-        elif not said and getattr(asked.link.adapter, "sends_lines", False):
-            return _short_help(sign, own, [row.name for row in rows if row.name not in own])
-        return "\n".join(f"{sign}{f'{name} {hint}'.strip()}: {text}" for name, hint, text in rows)
+                return f"There is no command {prefix}{name} here. {prefix}help lists the commands."
+        elif not topic and getattr(invocation.connection.adapter, "sends_lines", False):
+            return _short_help(prefix, own, [row.name for row in rows if row.name not in own])
+        return "\n".join(f"{prefix}{f'{name} {hint}'.strip()}: {text}" for name, hint, text in rows)
 
-    async def _new(self, asked: CommandInvocation) -> str:
-        running = self._chats.running.get(asked.key)
+    async def _new(self, invocation: CommandInvocation) -> str:
+        running = self._chats.running.get(invocation.key)
         if running is not None:
             running.interrupt("new")
             await running.ended.wait()
-        former = await self._chats.route(asked.key)
-        route = await self._chats.start_session(asked.source, asked.key, former, "new_session")
+        previous = await self._chats.route(invocation.key)
+        route = await self._chats.start_session(invocation.source, invocation.key, previous, "new_session")
         return f"New session {route.session_id}."
 
-    async def _stop(self, asked: CommandInvocation) -> str:
-        running = self._chats.running.get(asked.key)
-        aside = self._chats.background_turns(asked.key) if asked.arguments.strip().lower() == "all" else []
-        for one in aside:
-            one.interrupt("stopped")
+    async def _stop(self, invocation: CommandInvocation) -> str:
+        running = self._chats.running.get(invocation.key)
+        background = (
+            self._chats.background_turns(invocation.key) if invocation.arguments.strip().lower() == "all" else []
+        )
+        for turn in background:
+            turn.interrupt("stopped")
         if running is None:
-            return "Stopped." if aside else "Nothing runs."
-        dropped = await running.drop_queued()  # first: its end would begin with them
+            return "Stopped." if background else "No turn is running."
+        dropped = await running.drop_queued()  # before the interrupt, as its end starts them
         running.interrupt("stopped")
         return "Stopped." + (f" {dropped} waiting message{'s' * (dropped > 1)} dropped." if dropped else "")
 
-    async def _status(self, asked: CommandInvocation) -> str:
-        route = await self._chats.route(asked.key)
-        running = self._chats.running.get(asked.key)
-        waiting = await self._deps.delivery.waiting(asked.link.name, asked.key)
+    async def _status(self, invocation: CommandInvocation) -> str:
+        route = await self._chats.route(invocation.key)
+        running = self._chats.running.get(invocation.key)
+        waiting = await self._deps.delivery.waiting(invocation.connection.name, invocation.key)
         lines = []
         if route is not None:
             title = await self._deps.agent.call_transcript("title", route.session_id)
@@ -283,107 +301,123 @@ class ChatCommands:
             lines.append("Session: none yet")
         lines.append(f"Model: {self._deps.agent.choose_model((route.model if route else '') or None).name}")
         seconds = int(time.time() - running.since) if running is not None else 0
-        lines.append(f"Working for {seconds} s." if running is not None else "Nothing runs.")
-        if aside := len(self._chats.background_turns(asked.key)):
-            lines.append(f"In the background: {aside}")
+        lines.append(f"Working for {seconds} s." if running is not None else "No turn is running.")
+        if background := len(self._chats.background_turns(invocation.key)):
+            lines.append(f"Background turns: {background}")
         if waiting:
             lines.append(f"Waiting messages: {waiting}")
-        if questions := len(self._deps.pending_approvals.questions_for(asked.key)):
-            lines.append(f"Waiting for your approval: {questions}")
+        if questions := len(self._deps.pending_approvals.questions_for(invocation.key)):
+            lines.append(f"Pending approvals: {questions}")
         return "\n".join(lines)
 
-    async def _whoami(self, asked: CommandInvocation) -> str:
+    async def _whoami(self, invocation: CommandInvocation) -> str:
         own = [command for command in self._table.commands("chat") if command.where == CHAT]
         allowed = [
             command.name
             for command in own
-            if may_run_command(command.name, command.right, asked.source, asked.admission, asked.link.config)
+            if may_run_command(
+                command.name, command.right, invocation.source, invocation.admission, invocation.connection.config
+            )
         ]
-        everything = len(allowed) == len(own)
-        what = "every command" if everything else ", ".join(f"/{name}" for name in allowed)
-        return f"{principal(asked.source)} (let in by: {asked.admission.by})\nYou may give: {what}"
+        may_run_all = len(allowed) == len(own)
+        what = "every command" if may_run_all else ", ".join(f"/{name}" for name in allowed)
+        return f"{principal(invocation.source)} (allowed by: {invocation.admission.by})\nYou may run: {what}"
 
-    async def _model(self, asked: CommandInvocation) -> str:
-        route = await self._chats.route(asked.key)
-        if not asked.arguments:
+    async def _model(self, invocation: CommandInvocation) -> str:
+        route = await self._chats.route(invocation.key)
+        if not invocation.arguments:
             return f"Model: {self._deps.agent.choose_model((route.model if route else '') or None).name}"
-        name = asked.arguments.split()[0]
+        name = invocation.arguments.split()[0]
         chosen = self._deps.agent.choose_model(name)
         if route is None:
-            route = await self._chats.start_session(asked.source, asked.key, None)
+            route = await self._chats.start_session(invocation.source, invocation.key, None)
         await self._chats.store(ChatRouteStore.put, route._replace(model=name))
         return f"Model: {chosen.name}"
 
-    async def _title(self, asked: CommandInvocation) -> str:
-        route = await self._chats.route(asked.key)
-        return await set_title(self._deps.agent, route.session_id if route is not None else "", asked.arguments)
+    async def _title(self, invocation: CommandInvocation) -> str:
+        route = await self._chats.route(invocation.key)
+        return await set_title(self._deps.agent, route.session_id if route is not None else "", invocation.arguments)
 
-    async def _resume(self, asked: CommandInvocation) -> str:
-        if asked.source.chat_type != "dm":
-            return "Sessions are resumed in a direct chat: others would read along here."
-        who, route = principal(asked.source), await self._chats.route(asked.key)
-        chosen = await find_session(self._deps.agent, asked.arguments, who)
+    async def _resume(self, invocation: CommandInvocation) -> str:
+        if invocation.source.chat_type != "dm":
+            return "Resume sessions in a direct chat: other users can read this one."
+        owner, route = principal(invocation.source), await self._chats.route(invocation.key)
+        chosen = await find_session(self._deps.agent, invocation.arguments, owner)
         if isinstance(chosen, str):
             return chosen
         now = self._deps.clock()
         model = route.model if route is not None else ""
-        await self._chats.resume(ChatRoute(asked.key, chosen.id, who, asked.source.to_dict(), model, now, now), route)
-        return f"Going on with {chosen.id}" + (f": {chosen.title}" if chosen.title else ".")
+        await self._chats.resume(
+            ChatRoute(invocation.key, chosen.id, owner, invocation.source.to_dict(), model, now, now), route
+        )
+        return f"Resumed {chosen.id}" + (f": {chosen.title}" if chosen.title else ".")
 
-    async def _retry(self, asked: CommandInvocation) -> str | RunSkill:
-        route = await self._chats.route(asked.key)
+    async def _retry(self, invocation: CommandInvocation) -> str | RunSkill:
+        route = await self._chats.route(invocation.key)
         if route is None:
-            return "There is nothing to ask again."
+            return "There is no message to repeat."
         self._deps.agent.forget_sent(route.session_id)
-        said = str(await self._deps.agent.call_transcript("drop_last_turn", route.session_id))
-        return RunSkill(said) if said else "There is nothing to ask again."
+        text = str(await self._deps.agent.call_transcript("drop_last_turn", route.session_id))
+        return RunSkill(text) if text else "There is no message to repeat."
 
-    async def _background(self, asked: CommandInvocation) -> str:
-        if not asked.arguments:
-            return "Say what to work on: /background TEXT"
-        payload = {**to_payload(asked.event), "text": asked.arguments, "media_urls": [], "media_types": []}
-        number = new_id("aside")[-6:]
+    async def _background(self, invocation: CommandInvocation) -> str:
+        if not invocation.arguments:
+            return "The task is missing: /background TEXT"
+        payload = {**to_payload(invocation.event), "text": invocation.arguments, "media_urls": [], "media_types": []}
+        number = new_id("background")[-6:]
         await self._deps.delivery.receive(
             InboundMessage(
-                asked.link.name, asked.source.chat_id, "", f"{asked.key}&{number}", principal(asked.source), payload
+                invocation.connection.name,
+                invocation.source.chat_id,
+                "",
+                f"{invocation.key}&{number}",
+                principal(invocation.source),
+                payload,
             )
         )
-        return f"Working on it in the background ({number})."
+        return f"Started in the background ({number})."
 
-    # -- approvals -----------------------------------------------------------------------------------------------
+    # -- approvals -----------------------------------------------------------------------------------------------------
 
-    async def _approve(self, asked: CommandInvocation) -> str:
-        words = asked.arguments.lower().split()
+    async def _approve(self, invocation: CommandInvocation) -> str:
+        words = invocation.arguments.lower().split()
         choice: Choice = "always" if "always" in words else "session" if "session" in words else "once"
-        of = self._find_question(asked, words)
-        offered = self._is_offered(asked, choice, of)
-        said = await self._answer(asked, choice, everything="all" in words, of=of)
-        return said or (f"Allowed ({choice})." if offered else "Allowed (once): this call is asked about each time.")
+        question_id = self._find_question(invocation, words)
+        offered = self._is_offered(invocation, choice, question_id)
+        problem = await self._answer(invocation, choice, everything="all" in words, question_id=question_id)
+        return problem or (
+            f"Allowed ({choice})." if offered else "Allowed (once): this call needs an approval each time."
+        )
 
-    async def _deny(self, asked: CommandInvocation) -> str:
-        first, _, rest = asked.arguments.partition(" ")
-        of = self._find_question(asked, [first])
-        reason = rest if of or first.lower() == "all" else asked.arguments
+    async def _deny(self, invocation: CommandInvocation) -> str:
+        first, _, rest = invocation.arguments.partition(" ")
+        question_id = self._find_question(invocation, [first])
+        reason = rest if question_id or first.lower() == "all" else invocation.arguments
         answer: Choice | Refusal = "deny"
         if reason.strip():
             answer = Refusal(f"BLOCKED: User denied this command. The user has NOT consented: {reason.strip()}")
-        return await self._answer(asked, answer, everything=first.lower() == "all", of=of) or "Refused."
+        return (
+            await self._answer(invocation, answer, everything=first.lower() == "all", question_id=question_id)
+            or "Refused."
+        )
 
-    async def _answer(self, asked: CommandInvocation, answer: Choice | Refusal, *, everything: bool, of: str) -> str:
-        """Answer what this chat's session asks; in a room, somebody who is known may answer for the others.
+    async def _answer(
+        self, invocation: CommandInvocation, answer: Choice | Refusal, *, everything: bool, question_id: str
+    ) -> str:
+        """Answer a question of the session; in a group chat, users with approval rights may answer for others.
 
         Args:
-            of: id of the question that is named, by a button or its code: no other is answered.
+            question_id: id of the question, from a button or code; no other question is answered then.
 
-        Returns: why nothing was answered; empty when something was.
+        Return the reason why no question was answered; "" on success.
         """
         waiting = self._deps.pending_approvals
-        keys = self._answerable_sessions(asked)
-        if of:
-            question = waiting.get(of)
+        keys = self._answerable_sessions(invocation)
+        if question_id:
+            question = waiting.get(question_id)
             known = question is not None and question.session_key in keys
-            return "" if known and waiting.answer(of, answer) else "That question is not open any more."
-        key = next((key for key in keys if waiting.questions_for(key)), asked.key)
+            return "" if known and waiting.answer(question_id, answer) else "That question is no longer open."
+        key = next((key for key in keys if waiting.questions_for(key)), invocation.key)
         allows = answer != "deny" and not isinstance(answer, Refusal)
         if (
             waiting.questions_for(key)
@@ -391,62 +425,62 @@ class ChatCommands:
             and waiting.is_ambiguous(key)
             and not (everything and not waiting.has_unanswered(key))
         ):
-            sign = _sign(asked.link)
-            open_ = "\n".join(f"{sign}approve {one.code}: {one.text[:200]}" for one in waiting.questions_for(key))
-            return f"Another question was asked here before. Say which one you mean:\n{open_}"
+            prefix = _sign(invocation.connection)
+            open_ = "\n".join(f"{prefix}approve {item.code}: {item.text[:200]}" for item in waiting.questions_for(key))
+            return f"There was another question before. Select the question:\n{open_}"
         if waiting.answer_session(key, answer, everything=everything):
             return ""
         waiting.clear_unanswered(key)
         await self._chats.save_question(key)
-        return "Nothing waits for an approval."
+        return "No approval is pending."
 
-    def _find_question(self, asked: CommandInvocation, words: list[str]) -> str:
-        """Return the id of the question that is named: by the id of a button, or by its code; empty when none is."""
+    def _find_question(self, invocation: CommandInvocation, words: list[str]) -> str:
+        """Return the id of the named question, by the id of a button or by its code; "" if there is none."""
         if found := next((word for word in words if word.startswith(QUESTION_PREFIX)), ""):
             return found
         named = (
             self._deps.pending_approvals.find_by_code(key, word)
             for word in words
-            for key in self._answerable_sessions(asked)
+            for key in self._answerable_sessions(invocation)
         )
         return next((question.id for question in named if question is not None), "")
 
-    def _answerable_sessions(self, asked: CommandInvocation) -> list[str]:
-        """Return the sessions whose questions this user may answer."""
-        keys = [asked.key]
-        if asked.admission.is_known and asked.source.chat_type != "dm":
-            here = [r for r in self._chats.running.values() if _is_same_chat(r.event, asked.source)]
-            keys += [key for key, running in self._chats.running.items() if running in here and key != asked.key]
+    def _answerable_sessions(self, invocation: CommandInvocation) -> list[str]:
+        """Return the sessions with questions that this user may answer."""
+        keys = [invocation.key]
+        if invocation.admission.is_known and invocation.source.chat_type != "dm":
+            here = [r for r in self._chats.running.values() if _is_same_chat(r.event, invocation.source)]
+            keys += [key for key, running in self._chats.running.items() if running in here and key != invocation.key]
         return keys
 
-    def _is_offered(self, asked: CommandInvocation, choice: Choice, of: str) -> bool:
-        """Say whether the question that is answered offers an answer; one that is not open offers all."""
+    def _is_offered(self, invocation: CommandInvocation, choice: Choice, question_id: str) -> bool:
+        """Return whether the question offers an answer; a closed question offers all answers."""
         waiting = self._deps.pending_approvals
         found = (
-            waiting.get(of)
-            if of
-            else next((q for key in self._answerable_sessions(asked) for q in waiting.questions_for(key)), None)
+            waiting.get(question_id)
+            if question_id
+            else next((q for key in self._answerable_sessions(invocation) for q in waiting.questions_for(key)), None)
         )
         return found is None or not found.choices or choice in found.choices
 
 
-def _sign(link: AdapterConnection) -> str:
-    """Return what commands begin with on a platform."""
-    return str(getattr(link.adapter, "typed_command_prefix", "/"))
+def _sign(connection: AdapterConnection) -> str:
+    """Return the prefix of commands on a platform."""
+    return str(getattr(connection.adapter, "typed_command_prefix", "/"))
 
 
-def _short_help(sign: str, own: list[str], others: list[str]) -> str:
-    """Return three lines, for a platform on which each line is a message of its own."""
-    lines = [f"Commands: {_join_names(sign, own)}"]
+def _short_help(prefix: str, own: list[str], others: list[str]) -> str:
+    """Return a help text of three lines, for a platform that sends each line as a message."""
+    lines = [f"Commands: {_join_names(prefix, own)}"]
     if others:
-        lines.append(f"Of plugins and skills: {_join_names(sign, others)}")
-    return "\n".join([*lines, f"{sign}help COMMAND says what one does, {sign}help all lists them with what they do."])
+        lines.append(f"Plugins and skills: {_join_names(prefix, others)}")
+    return "\n".join([*lines, f"{prefix}help COMMAND describes a command, {prefix}help all describes all of them."])
 
 
-def _join_names(sign: str, names: list[str]) -> str:
-    """Return names in one line; of very many, the first ones and a number."""
+def _join_names(prefix: str, names: list[str]) -> str:
+    """Return the names in one line; of too many, the first names and the number of the others."""
     shown = list(names)
-    while len(text := " ".join(sign + name for name in shown)) > MAX_LIST_LENGTH:
+    while len(text := " ".join(prefix + name for name in shown)) > MAX_LIST_LENGTH:
         shown.pop()
     return text + (f" and {len(names) - len(shown)} more" if len(shown) < len(names) else "")
 

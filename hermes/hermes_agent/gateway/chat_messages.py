@@ -1,16 +1,9 @@
-"""A message of a platform as JSON, as it waits in the inbox.
+"""Conversions of chat messages: event to JSON and model input, answer to parts, parts to the platform.
 
-Where a text goes that answers nobody: `PLATFORM[:CHAT[:THREAD]]`, as scheduled jobs and `hermes send` name it.
-
-What the model is told of a message: its text, where it answers something, pictures, files. Source: contract §8.2.
-
-An answer cut into what goes over the wire: texts by the platform's own length, pictures, files.
-
-Source: plugin contract §8.2.2 (reply pipeline). A part is a JSON object of the outbox: `{"text": …}`,
-`{"images": [[address, alternative text], …]}`, `{"file": path, "voice": bool, "document": bool}`; the first text may
-have `edit`, the id of the message that it takes the place of; a file that says the answer has `spoken`.
-
-One part of a reply goes to its platform, and what became of it. Source: plugin contract §8.2.2.
+A part is a JSON object of the outbox: `{"text": …}`, `{"images": [[URL, alternative text], …]}` or
+`{"file": path, "voice": bool, "document": bool}`. The first text may have `edit`, the id of the message that it
+replaces; an audio file of the answer has `spoken`. A target `PLATFORM[:CHAT[:THREAD]]` names a chat for scheduled jobs
+and `hermes send`. Source: plugin contract §8.2, §8.2.2 (reply pipeline).
 """
 
 from __future__ import annotations
@@ -54,12 +47,12 @@ from hermes_agent.runtime.bridge import Bridge
 
 _SEPARATE_FIELDS = frozenset({"source", "message_type", "raw_message", "timestamp", "metadata"})
 _TEXT_FIELDS = ("text", "reply_to_text", "channel_context")
-"""What users wrote: it is stored without known secrets."""
+"""Fields with text of users, which is stored with known secrets masked."""
 _PLAIN_FIELDS = tuple(field.name for field in fields(MessageEvent) if field.name not in _SEPARATE_FIELDS)
 
 
 def to_payload(event: MessageEvent) -> dict[str, Any]:
-    """Return a message as JSON types; `raw_message`, and of `metadata` what is no JSON, stay behind."""
+    """Return a message as JSON types, without `raw_message` and without metadata that is no JSON."""
     assert event.source is not None
     return {
         **{name: _json_fields(getattr(event, name)) for name in _PLAIN_FIELDS},
@@ -72,10 +65,10 @@ def to_payload(event: MessageEvent) -> dict[str, Any]:
 
 
 def from_payload(payload: Mapping[str, Any]) -> MessageEvent:
-    """Read what `to_payload` gave; a newer release's further keys are left out.
+    """Return the message of a `to_payload` value; keys of newer releases are ignored.
 
     Raises:
-        ValueError: nobody registered its platform.
+        ValueError: the platform is not registered.
     """
     plain = {name: payload[name] for name in _PLAIN_FIELDS if name in payload}
     return MessageEvent(
@@ -88,7 +81,7 @@ def from_payload(payload: Mapping[str, Any]) -> MessageEvent:
 
 
 def _json_fields(value: Any) -> Any:
-    return [str(one) for one in value] if isinstance(value, (list, tuple)) else value
+    return [str(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _is_json(value: Any) -> bool:
@@ -100,24 +93,24 @@ def _is_json(value: Any) -> bool:
 
 
 _THREAD = re.compile(r"(?P<chat>.+):(?P<thread>\d[\d.]*|[$<].+)")
-"""A chat's own name may have colons; the last piece is a thread where it looks like one."""
+"""The id of a chat may have colons; the last part is a thread if it looks like a thread id."""
 
 
 def parse_target(
     text: str, config: GatewayConfig, entries: Mapping[str, PlatformEntry], environ: Mapping[str, str]
 ) -> ReplyTarget:
-    """Return the target; without a chat it is where the platform's messages without an addressee go.
+    """Return the target of a text; without a chat it is the home channel of the platform.
 
     Args:
-        entries: the platforms that there are, by name.
+        entries: the registered platforms by name.
 
     Raises:
-        UserError: there is no such platform, or none of its chats is its home.
+        UserError: there is no such platform, or it has no home channel.
     """
     name, _, rest = text.strip().partition(":")
     known = {platform.value: platform for platform in config.platforms}
     if name not in known and name not in entries:
-        names = ", ".join(sorted(known.keys() | entries.keys())) or "none is there"
+        names = ", ".join(sorted(known.keys() | entries.keys())) or "none"
         raise UserError(f"there is no platform {name!r}", hint=f"Platforms: {names}.")
     if rest:
         return parse_chat_target(name, rest)
@@ -142,23 +135,23 @@ def parse_chat_target(platform: str, rest: str) -> ReplyTarget:
 MAX_PICTURE_BYTES = 5 * 1024 * 1024
 MAX_PICTURES = 8
 MAX_QUOTE_LENGTH = 500
-"""Characters of the message that is answered."""
+"""Characters of a quoted message."""
 
 
 Transcribe = Callable[[str], str]
-"""Returns what a recording says; empty when nobody can tell."""
+"""Return the text of an audio file; "" if no provider can transcribe it."""
 
 
 def model_content(
-    event: MessageEvent, text: str, *, shared: bool, sees: bool, hear: Transcribe | None = None
+    event: MessageEvent, text: str, *, shared: bool, supports_images: bool, transcribe: Transcribe | None = None
 ) -> Content:
-    """Return the user's message of a turn. It reads pictures: not for the core loop.
+    """Return the user message of a turn. Reads images, so it must not run on the core loop.
 
     Args:
-        text: what was said, or what a skill makes of it.
-        shared: several people speak in this session: each message says whose it is.
-        hear: writes down recordings; None leaves them as files.
-        sees: the model looks at pictures; otherwise it is told their paths, as of other files.
+        text: text of the user, or the message of a skill.
+        shared: whether several users share the session; each message then names its author.
+        transcribe: returns the text of an audio file; None: audio files are named like other files.
+        supports_images: whether the model accepts images; otherwise they are named like other files.
     """
     source = event.source
     lines = []
@@ -166,18 +159,18 @@ def model_content(
         lines.append(f"[Said here before:]\n{mark_untrusted(event.channel_context, 'others in this channel')}\n")
     if event.reply_to_text:
         lines.append(_quoted_message(event, event.reply_to_text[:MAX_QUOTE_LENGTH]))
-    who = (source.user_name or source.user_id) if source is not None and shared else None
-    lines.append(f"[{who}] {text}" if who else text)
+    author = (source.user_name or source.user_id) if source is not None and shared else None
+    lines.append(f"[{author}] {text}" if author else text)
     pictures: list[dict[str, Any]] = []
     for number, path in enumerate(event.media_urls):
         kind = event.media_types[number] if number < len(event.media_types) else ""
         kind = kind or mimetypes.guess_type(path)[0] or "application/octet-stream"
-        part = _picture(path, kind) if sees and len(pictures) < MAX_PICTURES else None
+        part = _picture(path, kind) if supports_images and len(pictures) < MAX_PICTURES else None
         if part is not None:
             pictures.append(part)
-        said = hear(path) if hear is not None and kind.startswith("audio/") else ""
-        if said:
-            lines.append(f'[A recording came with it, in which is said: "{said}"]')
+        speech = transcribe(path) if transcribe is not None and kind.startswith("audio/") else ""
+        if speech:
+            lines.append(f'[A recording came with it, in which is said: "{speech}"]')
             continue
         lines.append(f"[{'Picture' if kind.startswith('image/') else 'File'} that came with it: {path} ({kind})]")
     whole = "\n".join(line for line in lines if line)
@@ -185,20 +178,20 @@ def model_content(
 
 
 def _quoted_message(event: MessageEvent, text: str) -> str:
-    """Return the message that is answered, between marks: who answers it did not write it."""
+    """Return the quoted message between marks, because its author may be another user."""
     if event.reply_to_is_own_message:
         return f"[This answers your message:]\n{mark_untrusted(text, '')}"
-    whose = f"message of {event.reply_to_author_name or 'somebody'}"
-    return f"[This answers a message of somebody else:]\n{mark_untrusted(text, whose)}"
+    source = f"message of {event.reply_to_author_name or 'somebody'}"
+    return f"[This answers a message of somebody else:]\n{mark_untrusted(text, source)}"
 
 
 def _picture(path: str, kind: str) -> dict[str, Any] | None:
-    """Return a picture as a part; None for what is none, too large, or gone."""
+    """Return an image as a content part; None if it is no image, too large or missing."""
     if not kind.startswith("image/"):
         return None
     try:
         data = Path(path).read_bytes() if Path(path).stat().st_size <= MAX_PICTURE_BYTES else b""
-    except OSError:  # the cache was cleared: the path in the text says what there was
+    except OSError:  # the cache was cleared: the text still names the path
         return None
     if not data:
         return None
@@ -209,64 +202,66 @@ logger = logging.getLogger(__name__)
 
 Part = dict[str, Any]
 MAX_SPEECH_LENGTH = 4000
-"""Characters of an answer that are spoken."""
+"""Largest number of spoken characters of an answer."""
 
 
 def reply_parts(
     text: str, adapter: Any, max_length: int = 0, *, is_open: Callable[[str], bool], edit: str = ""
 ) -> list[Part]:
-    """Return the parts of an answer. It looks at files and calls the adapter's own code: not for the core loop.
+    """Return the parts of an answer. Reads files and calls the adapter, so it runs in a worker.
 
     Args:
-        is_open: says whether a file is open to the session that answers; another user's is not sent.
-        max_length: what the platform's entry says; the adapter's own number wins.
-        edit: id of a message that is to become the first text.
+        is_open: returns whether the session may send a file; files of other users are not sent.
+        max_length: limit of the platform's entry; the adapter's own limit wins.
+        edit: id of a message that the first text replaces.
     """
-    said = text
-    media, text = _extract(adapter, "extract_media", said)
+    answer = text
+    media, text = _extract(adapter, "extract_media", answer)
     images, text = _extract(adapter, "extract_images", text)
     files, text = _extract(adapter, "extract_local_files", text)
     parts: list[Part] = [{"text": chunk} for chunk in split_text(text, adapter, max_length)]
     if parts and edit:
         parts[0]["edit"] = edit
-    pictures = [[url, alt] for url, alt in images]
+    connections = [[url, alt] for url, alt in images]
     parts += [
-        {"images": some} for some in ([[one] for one in pictures] if is_sent_singly(adapter) else [pictures]) if some
+        {"images": group}
+        for group in ([[connection] for connection in connections] if is_sent_singly(adapter) else [connections])
+        if group
     ]
-    document = media_references.AS_DOCUMENT in said
+    document = media_references.AS_DOCUMENT in answer
     for path, voice in media_references.filter_media_delivery_paths(media):
-        if is_open(path) and (kept := copy_sent_file(path)):
-            parts.append({"file": kept, "voice": voice, "document": document and not voice})
+        if is_open(path) and (copied := copy_sent_file(path)):
+            parts.append({"file": copied, "voice": voice, "document": document and not voice})
     for path in filter(is_open, media_references.filter_local_delivery_paths(files)):
-        if kept := copy_sent_file(path):
-            parts.append({"file": kept, "voice": False, "document": document})
+        if copied := copy_sent_file(path):
+            parts.append({"file": copied, "voice": False, "document": document})
     return parts
 
 
 def is_sent_singly(adapter: Any) -> bool:
-    """Say whether a platform sends several pictures as it sends one after another."""
+    """Return whether a platform sends several images one after another."""
     return getattr(type(adapter), "send_multiple_images", None) is MessageSender.send_multiple_images
 
 
 def can_play_audio(adapter: Any) -> bool:
-    """Say whether a platform takes recordings."""
+    """Return whether a platform can send audio files."""
     kind = type(adapter)
     own = (getattr(kind, name, None) is not getattr(MessageSender, name) for name in ("send_voice", "play_tts"))
     return any(own) or getattr(kind, "sends_any_file", False) is True
 
 
-def audio_part(text: str, speak: Callable[[str], str]) -> list[Part]:
-    """Return the part that says an answer; none when there is nothing to say, or nobody speaks. In a worker."""
-    _, said = media_references.extract_media(text)
-    said = strip_markdown(media_references.extract_images(media_references.blank_code(said))[1])[
+def audio_part(text: str, synthesize: Callable[[str], str]) -> list[Part]:
+    """Return the audio part of an answer, or [] if there is none. Runs in a worker."""
+    _, speech = media_references.extract_media(text)
+    speech = strip_markdown(media_references.extract_images(media_references.blank_code(speech))[1])[
         :MAX_SPEECH_LENGTH
     ].strip()
-    path = speak(said) if said else ""
+    path = synthesize(speech) if speech else ""
     return [{"file": path, "voice": True, "document": False, "spoken": True}] if path else []
 
 
 def split_text(text: str, adapter: Any, max_length: int = 0) -> list[str]:
-    """Cut a text into messages; none for a blank one."""
+    """Return the messages of a text; [] for a blank text."""
     if not text.strip():
         return []
     limit = message_limit(adapter, max_length)
@@ -275,50 +270,50 @@ def split_text(text: str, adapter: Any, max_length: int = 0) -> list[str]:
     length = getattr(adapter, "message_len_fn", len)
     try:
         return [str(chunk) for chunk in adapter.truncate_message(text, limit, length)]
-    except Exception as exc:  # noqa: BLE001 - a plugin's code: the answer goes out all the same
-        logger.warning("the adapter could not cut a text, it is cut by characters: %r", exc)
+    except Exception as exc:  # noqa: BLE001 - plugin code: the answer is sent anyway
+        logger.warning("adapter: truncate_message failed, splitting by characters: %r", exc)
         return split_message(text, limit, None)
 
 
 def message_limit(adapter: Any, max_length: int = 0) -> int:
-    """Return how long a message may be; 0 means that the adapter sees to it."""
+    """Return the length limit of a message; 0: the adapter takes care of it."""
     own = getattr(adapter, "MAX_MESSAGE_LENGTH", 0)
     return own if isinstance(own, int) and own > 0 else max_length
 
 
 def reply_target(part: Mapping[str, Any], index: int, message: str, mode: str) -> str | None:
-    """Return which message a part answers: `first` marks one part, `all` each, `off` none."""
+    """Return the message that a part quotes: `first` for one part, `all` for each, `off` for none."""
     return message if message and "text" in part and mode != "off" and (mode == "all" or index == 0) else None
 
 
 def _extract(adapter: Any, method: str, text: str) -> tuple[list[Any], str]:
-    """Let the adapter take something out of a text; one that cannot leaves it in."""
+    """Return what an adapter method extracts from a text, and the rest; after a failure, the whole text."""
     try:
         found, rest = getattr(adapter, method, getattr(media_references, method))(text)
         return list(found), str(rest)
-    except Exception as exc:  # noqa: BLE001 - a plugin's code: the answer goes out all the same
-        logger.warning("the adapter's %s failed: %r", method, exc)
+    except Exception as exc:  # noqa: BLE001 - plugin code: the answer is sent anyway
+        logger.warning("adapter: %s failed: %r", method, exc)
         return [], text
 
 
 SEND_S = 120.0
-"""Longest time that an adapter may take for one message; after it nobody knows whether it arrived."""
+"""Time limit of an adapter for one message; after it, it is unknown whether the message arrived."""
 MAX_UNKNOWN_ATTEMPTS = 8
-"""Attempts, within two minutes, for a failure that says nothing about itself; then the message is given up, not the
-chat, whose next messages wait for it."""
+"""Attempts within two minutes for a failure without a known kind. Then the message is dropped, so that later messages
+of the chat are sent."""
 REPEATED = "(repeated) "
 
 
 class PlatformDelivery:
     """Delivers to one platform while its adapter is connected (`delivery.Deliver`)."""
 
-    def __init__(self, link: AdapterConnection, bridge: Bridge) -> None:
-        self._link = link
+    def __init__(self, connection: AdapterConnection, bridge: Bridge) -> None:
+        self._connection = connection
         self._bridge = bridge
 
     async def deliver(self, sending: OutboxClaim, begin: Begin) -> SendOutcome:
-        """Send one part; `begin` is awaited here, unless the adapter does it later itself."""
-        adapter = self._link.adapter
+        """Send a part. `begin` is awaited here, unless the adapter does that itself."""
+        adapter = self._connection.adapter
         metadata: dict[str, Any] = {"notify": True, "delivery_key": sending.key}
         if sending.target.thread:
             metadata["thread_id"] = sending.target.thread
@@ -333,9 +328,11 @@ class PlatformDelivery:
         return _outcome(result, sending)
 
     async def check(self, sending: OutboxClaim) -> DeliveryCheck:
-        """Say whether sending again is safe: where the service drops a second message of the same key."""
+        """Return whether another attempt is safe: the service drops a second message with the same key."""
         return (
-            DeliveryCheck.safe() if getattr(self._link.adapter, "idempotent_sends", False) else DeliveryCheck.unknown()
+            DeliveryCheck.safe()
+            if getattr(self._connection.adapter, "idempotent_sends", False)
+            else DeliveryCheck.unknown()
         )
 
     async def _send(self, adapter: Any, sending: OutboxClaim, metadata: Mapping[str, Any]) -> SendResult:
@@ -345,14 +342,14 @@ class PlatformDelivery:
                 return await self._text(adapter, sending, metadata)
             if "images" in part:
                 images = [(str(url), str(alt)) for url, alt in part["images"]]
-                if len(images) == 1 and is_sent_singly(adapter):  # it says what became of it
+                if len(images) == 1 and is_sent_singly(adapter):  # it returns a result
                     return await _call_method(adapter, "_picture", (chat, *images[0], metadata), {})
                 return await _call_method(adapter, "send_multiple_images", (chat, images), {"metadata": metadata})
             method = file_method(str(part["file"]), as_document=bool(part.get("document")))
             method = "play_tts" if part.get("spoken") and hasattr(adapter, "play_tts") else method
             return await _call_method(adapter, method, (chat, str(part["file"])), {"metadata": metadata})
-        except Exception as exc:  # noqa: BLE001 - a plugin's code: the failure becomes a result
-            logger.warning("platform %s: sending failed: %s: %s", self._link.name, type(exc).__name__, exc)
+        except Exception as exc:  # noqa: BLE001 - plugin code: the failure becomes a result
+            logger.warning("platform %s: send failed: %s: %s", self._connection.name, type(exc).__name__, exc)
             return SendResult(False, error=f"{type(exc).__name__}: {exc}", error_kind=classify_send_error(exc))
 
     async def _text(self, adapter: Any, sending: OutboxClaim, metadata: Mapping[str, Any]) -> SendResult:
@@ -364,21 +361,21 @@ class PlatformDelivery:
                 return SendResult(True, message_id=edited.message_id or preview)
             await call_optional(adapter, "delete_message", chat, preview)
         text = REPEATED + text if sending.repeat else text
-        mode = str(getattr(self._link.config, "reply_to_mode", "first"))
-        answered = reply_target(sending.part, sending.index, sending.reply_to, mode)
-        result = await call_send(adapter, chat, text, answered, metadata)
+        mode = str(getattr(self._connection.config, "reply_to_mode", "first"))
+        quoted = reply_target(sending.part, sending.index, sending.reply_to, mode)
+        result = await call_send(adapter, chat, text, quoted, metadata)
         if not result.success and _kind(result) == "bad_format":
-            return await call_send(adapter, chat, strip_markdown(text) or text, answered, metadata)
+            return await call_send(adapter, chat, strip_markdown(text) or text, quoted, metadata)
         return result
 
 
 def _outcome(result: SendResult, sending: OutboxClaim) -> SendOutcome:
-    """Return what a result means for the outbox."""
+    """Return the outcome of a result for the outbox."""
     if result.success:
         return SendOutcome.sent(str(result.message_id or ""))
     reason, kind = result.error or "send() failed", _kind(result)
     if kind in ("forbidden", "not_found"):
-        # a file that is not allowed there says nothing about the chat: its texts would wait behind it for ever
+        # a forbidden file says nothing about the chat: parking the target would also stop its texts
         return SendOutcome.park(reason) if "text" in sending.part else SendOutcome.refused(reason)
     if kind in ("too_long", "bad_format"):
         return SendOutcome.refused(reason)
@@ -392,16 +389,16 @@ def _outcome(result: SendResult, sending: OutboxClaim) -> SendOutcome:
 
 
 def _kind(result: SendResult) -> str:
-    said = result.error_kind or "unknown"
-    if said != "unknown" or is_timeout_error(result.error):  # what may have arrived was not refused
-        return said
+    kind = result.error_kind or "unknown"
+    if kind != "unknown" or is_timeout_error(result.error):  # a message that may have arrived was not refused
+        return kind
     return classify_send_error(None, result.error or "")
 
 
 async def _call_method(adapter: Any, method: str, leading: tuple[Any, ...], offered: Mapping[str, Any]) -> SendResult:
-    """Call an adapter's method; one that it lacks says so."""
+    """Call a method of an adapter; return a failure if it is missing."""
     function = getattr(adapter, method, None)
     if not callable(function):
         return SendResult(False, error="Not supported", error_kind="bad_format")
-    value = call_supported(function, tuple(("", one) for one in leading), offered)
+    value = call_supported(function, tuple(("", value) for value in leading), offered)
     return as_send_result(await value)

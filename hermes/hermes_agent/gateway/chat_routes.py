@@ -1,4 +1,4 @@
-"""Which session a chat is in, and since when: the gateway's table in `state.db`. Source: contract §8.2.3, §12.1."""
+"""Sessions of chats: the gateway's tables in `state.db`. Source: plugin contract §8.2.3, §12.1."""
 
 from __future__ import annotations
 
@@ -40,44 +40,44 @@ SCHEMA = Schema(
 
 
 class ChatRoute(NamedTuple):
-    """The session that a chat is in."""
+    """The session of a chat."""
 
     session_key: str
     session_id: str
     owner: str
-    """Whose the session is: the person's principal, or that of a room that shares one."""
+    """Principal of the session: of the user, or of a group chat that shares a session."""
     source: Mapping[str, Any]
-    """Where it was last spoken (`SessionSource.to_dict`)."""
+    """Source of the last message (`SessionSource.to_dict`)."""
     model: str
-    """Chosen for this chat (`/model`); empty is the configured one."""
+    """Model that was selected for this chat (`/model`); empty: the configured model."""
     began_at: float
     used_at: float
 
 
 class PendingConfirmation(NamedTuple):
-    """A slash command that somebody was asked about."""
+    """A slash command that waits for its confirmation."""
 
     session_key: str
     confirm_id: str
     command: str
     arguments: str
     payload: Mapping[str, Any]
-    """The message that gave it (`payload.to_payload`)."""
+    """The message with the command (`chat_messages.to_payload`)."""
     until: float
-    """When the question is over, in seconds since the epoch."""
+    """When the confirmation expires, in seconds since the epoch."""
 
 
 class SessionResetPolicy(NamedTuple):
-    """When a chat that was left gets a new session."""
+    """When an idle chat gets a new session."""
 
     mode: str = "both"
     """`idle`, `daily`, `both` or `none`."""
     idle_minutes: float = 1440
     at_hour: int = 4
-    """Hour of local time at which a new day begins."""
+    """Hour of the local time at which a day starts."""
 
     def reset_reason(self, used_at: float, now: float) -> str:
-        """Return why the session is over (`idle`, `daily`), empty when it is not. Times in seconds since the epoch."""
+        """Return the reason for a new session (`idle`, `daily`) or "". Times are in seconds since the epoch."""
         if self.mode in ("idle", "both") and now - used_at >= self.idle_minutes * 60:
             return "idle"
         if self.mode in ("daily", "both"):
@@ -90,21 +90,21 @@ class SessionResetPolicy(NamedTuple):
 
 
 class ChatRouteStore:
-    """Reads and writes the table; sync, for one thread at a time."""
+    """Reads and writes the tables; sync, used by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._db = Database(path, (SCHEMA,))
 
     def get(self, session_key: str) -> ChatRoute | None:
-        """Return the session of a chat; None when it has none."""
+        """Return the session of a chat, or None."""
         return self._one("session_key = ?", session_key)
 
     def of_session(self, session_id: str) -> ChatRoute | None:
-        """Return the chat that is in a session."""
+        """Return the chat of a session, or None."""
         return self._one("session_id = ?", session_id)
 
     def put(self, route: ChatRoute) -> None:
-        """Let a chat be in a session."""
+        """Set the session of a chat."""
         with self._db.write() as db:
             db.execute(
                 "INSERT INTO gateway_routing VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session_key) DO UPDATE SET"
@@ -114,7 +114,7 @@ class ChatRouteStore:
             )
 
     def record_use(self, session_key: str, session_id: str, source: Mapping[str, Any], now: float) -> None:
-        """Note where and when a chat last spoke in a session; one that is in another by now stays there."""
+        """Store place and time of the last message in a session, if the chat is still in it."""
         with self._db.write() as db:
             db.execute(
                 "UPDATE gateway_routing SET source = ?, used_at = ? WHERE session_key = ? AND session_id = ?",
@@ -122,23 +122,23 @@ class ChatRouteStore:
             )
 
     def add_confirmation(self, confirm: PendingConfirmation) -> None:
-        """Keep a question about a command; the session's former one is forgotten."""
+        """Store a pending confirmation; it replaces the previous one of the session."""
         row = confirm._replace(payload=json.dumps(dict(confirm.payload), ensure_ascii=False))  # type: ignore[arg-type]
         with self._db.write() as db:
             db.execute("INSERT OR REPLACE INTO gateway_confirms VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def remove_confirmation(self, confirm_id: str) -> None:
-        """Forget a question."""
+        """Delete a pending confirmation."""
         with self._db.write() as db:
             db.execute("DELETE FROM gateway_confirms WHERE confirm_id = ?", (confirm_id,))
 
     def pending_confirmations(self) -> list[PendingConfirmation]:
-        """Return the questions that nobody has answered."""
+        """Return the pending confirmations."""
         rows = map(PendingConfirmation._make, self._db.read("SELECT * FROM gateway_confirms"))
         return [row._replace(payload=json.loads(str(row.payload))) for row in rows]
 
     def mark_question(self, session_key: str, is_open: bool) -> None:
-        """Note whether a question of a tool was put in a chat and has no answer."""
+        """Store whether a question of a tool is pending in a chat."""
         change = (
             "INSERT OR IGNORE INTO gateway_questions VALUES (?)"
             if is_open
@@ -148,7 +148,7 @@ class ChatRouteStore:
             db.execute(change, (session_key,))
 
     def chats_with_questions(self) -> list[str]:
-        """Return the chats in which a question of a tool has no answer."""
+        """Return the chats with pending questions of tools."""
         return [str(key) for (key,) in self._db.read("SELECT session_key FROM gateway_questions")]
 
     def close(self) -> None:

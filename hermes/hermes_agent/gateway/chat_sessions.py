@@ -1,4 +1,4 @@
-"""Sessions in chats: a message from the inbox becomes a turn, or a command, and its answer goes to the outbox.
+"""Sessions in chats: a message of the inbox becomes a turn or command; its answer, a reply.
 
 Source: plugin contract §8.2.2, §8.2.3.
 """
@@ -53,19 +53,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COMMAND_KEY = "!"
-"""Added to a session's key: its commands that do not wait for the turn that runs."""
+"""Suffix of a session key, for commands that run during a turn."""
 BACKGROUND_KEY = "&"
-"""Added to a session's key with a number: work in the background, in a session of its own."""
+"""Suffix of a session key, before a number: background work in a session of its own."""
 SILENT = "[SILENT]"
-"""An answer that is nothing but this is not sent."""
+"""An answer that consists of this text only is not sent."""
 CALLBACK_S = 10.0
 SPEECH_S = 60.0
-"""Longest time for speaking an answer; after it the text goes out alone."""
+"""Time limit of speech synthesis; after it, the answer is sent as text only."""
 COMPLETION_S = 3600.0
-"""How long an adapter waits to be told that a message is done with, where the answer does not arrive."""
+"""Time limit for reporting a processed message to an adapter, if its answer does not arrive."""
 MAX_REMEMBERED = 512
-"""Sessions whose approvals are remembered, and events that wait in memory with what is no JSON."""
-FAILURE_NOTICE = "⚠️ I could not work on your message ({what}). Please send it again; the log has the details."
+"""Limit of sessions with approvals, and of events, in memory."""
+FAILURE_NOTICE = "⚠️ Your message could not be processed ({what}). Please send it again. The log has the details."
 
 
 P = ParamSpec("P")
@@ -73,47 +73,49 @@ R = TypeVar("R")
 
 
 class ChatSessions:
-    """Serves the inbox of all platforms (`delivery.Serve`). For the core loop."""
+    """Serves the inbox for all platforms (`delivery.Serve`), on the core loop."""
 
-    def __init__(self, works: GatewayDeps, events: EventHooks, links: dict[str, AdapterConnection]) -> None:
-        self.deps = works
+    def __init__(self, deps: GatewayDeps, events: EventHooks, connections: dict[str, AdapterConnection]) -> None:
+        self.deps = deps
         self.events = events
-        self.connections = links
+        self.connections = connections
         self.running: dict[str, RunningTurn] = {}
         self.commands: Any = None
-        """`chat_commands.ChatCommands`, which works on this."""
-        self._bridge = works.agent.bridge
-        self._lane = self._bridge.serial_executor("gateway")
+        """The `chat_commands.ChatCommands` that uses this object."""
+        self._bridge = deps.agent.bridge
+        self._executor = self._bridge.serial_executor("gateway")
         self._routes: ChatRouteStore | None = None
-        self._slots = asyncio.Semaphore(works.settings.turns)
+        self._slots = asyncio.Semaphore(deps.settings.turns)
         self._fresh: LruDict[int, MessageEvent] = LruDict(MAX_REMEMBERED)
         self._approvals: LruDict[str, Approvals] = LruDict(MAX_REMEMBERED)
         self._after: set[asyncio.Task[None]] = set()
 
-    # -- what came in --------------------------------------------------------------------------------------------
+    # -- incoming messages ---------------------------------------------------------------------------------------------
 
     def remember(self, receipt: int, event: MessageEvent) -> None:
-        """Keep an event as the adapter made it: on disk it lacks what is no JSON."""
+        """Keep an event as the adapter created it; the stored event lacks values that are no JSON."""
         self._fresh[receipt] = event
 
     async def serve(self, message: ClaimedMessage) -> Sequence[OutboundReply]:
-        """Answer a message."""
+        """Process a message and return its replies."""
         event = self._fresh.pop(message.id, None) or from_payload(message.payload)
-        link = self.connections[message.platform]
+        connection = self.connections[message.platform]
         assert event.source is not None
         key = _session_key_of(message.conversation)
         with bind_session(event.source, key):
             if message.conversation.endswith(COMMAND_KEY):
-                return await self._reply(link, event, key, await self.commands.run(message, event, link, key))
+                return await self._reply(
+                    connection, event, key, await self.commands.run(message, event, connection, key)
+                )
             async with self._slots:
-                return await self._process(message, event, link, key)
+                return await self._process(message, event, connection, key)
 
     def background_turns(self, key: str) -> list[RunningTurn]:
-        """Return what works in the background for a session's key."""
+        """Return the background turns of a session key."""
         return [running for name, running in self.running.items() if name.startswith(key + BACKGROUND_KEY)]
 
     async def abandon(self, message: ClaimedMessage, error: BaseException) -> Sequence[OutboundReply]:
-        """Say that a message could not be worked on."""
+        """Return the reply that a message could not be processed."""
         event = from_payload(message.payload)
         key = _session_key_of(message.conversation)
         return await self._reply(
@@ -121,18 +123,18 @@ class ChatSessions:
         )
 
     async def _process(
-        self, message: ClaimedMessage, event: MessageEvent, link: AdapterConnection, key: str
+        self, message: ClaimedMessage, event: MessageEvent, connection: AdapterConnection, key: str
     ) -> Sequence[OutboundReply]:
         running = RunningTurn(message, event)
-        aside = BACKGROUND_KEY in message.conversation
+        in_background = BACKGROUND_KEY in message.conversation
         self.running[message.conversation] = running
         metadata = reply_metadata(event)
-        await self._call_adapter(link, call_optional(link.adapter, "on_processing_start", event))
+        await self._call_adapter(connection, call_optional(connection.adapter, "on_processing_start", event))
         outcome = ProcessingOutcome.FAILURE
         replies: Sequence[OutboundReply] = ()
         try:
-            showing = ProgressDisplay(
-                link,
+            display = ProgressDisplay(
+                connection,
                 self._bridge,
                 self.deps.settings,
                 _source(event).chat_id,
@@ -142,9 +144,9 @@ class ChatSessions:
                 preview=str(message.notes.get("preview") or ""),
                 emoji=self._emoji,
             )
-            async with showing:
-                text = await self._answer(running, link, key, showing, aside=aside)
-            replies = await self._reply(link, event, key, text, edit=showing.preview)
+            async with display:
+                text = await self._answer(running, connection, key, display, in_background=in_background)
+            replies = await self._reply(connection, event, key, text, edit=display.preview)
             outcome = ProcessingOutcome.SUCCESS
             return replies
         except asyncio.CancelledError:
@@ -156,57 +158,68 @@ class ChatSessions:
                 self.start_injected_turn(running.session_id)
             running.ended.set()
             reply = f"in-{message.id}-0" if replies else ""
-            task = asyncio.create_task(self._notify_completed(link, event, key, reply, outcome))
+            task = asyncio.create_task(self._notify_completed(connection, event, key, reply, outcome))
             self._after.add(task)
             task.add_done_callback(self._after.discard)
 
     async def _answer(
-        self, running: RunningTurn, link: AdapterConnection, key: str, showing: ProgressDisplay, *, aside: bool
+        self,
+        running: RunningTurn,
+        connection: AdapterConnection,
+        key: str,
+        display: ProgressDisplay,
+        *,
+        in_background: bool,
     ) -> str:
-        """Return what is answered; empty for nothing."""
+        """Return the answer; "" for none."""
         event, source = running.event, _source(running.event)
-        text, meant = event.text or "", None
-        if event.is_command() and not event.internal and not aside:
-            text, meant = await self._turn_input(running.message, event, link, key)
-            if meant is not None:
-                return meant
+        text, reply = event.text or "", None
+        if event.is_command() and not event.internal and not in_background:
+            text, reply = await self._turn_input(running.message, event, connection, key)
+            if reply is not None:
+                return reply
         try:
-            talk, fresh = await self._open(running, link, key, aside=aside)
+            conversation, is_new = await self._open(running, connection, key, in_background=in_background)
         except UserError as error:
             return f"⚠️ {error}"
-        running.conversation, running.session_id = talk, talk.session_id
-        talk.is_cancelled_early = lambda: bool(running.interrupt_reason)
+        running.conversation, running.session_id = conversation, conversation.session_id
+        conversation.is_cancelled_early = lambda: bool(running.interrupt_reason)
         try:
-            if fresh and event.auto_skill:
-                text = await self._with_skills(event, text, talk)
-            event.media_urls = await self._bridge.run(self._move_files, event.media_urls, talk.principal)
-            sees = self.deps.settings.pictures == "always" or (
-                self.deps.settings.pictures == "auto" and self.deps.supports_images(talk.provider)
+            if is_new and event.auto_skill:
+                text = await self._with_skills(event, text, conversation)
+            event.media_urls = await self._bridge.run(self._move_files, event.media_urls, conversation.principal)
+            supports_images = self.deps.settings.pictures == "always" or (
+                self.deps.settings.pictures == "auto" and self.deps.supports_images(conversation.provider)
             )
             shared = source.chat_type != "dm" and _is_shared(source, key)
             content = await self._bridge.run(
-                model_content, event, text, shared=shared, sees=sees, hear=self.deps.transcribe
+                model_content,
+                event,
+                text,
+                shared=shared,
+                supports_images=supports_images,
+                transcribe=self.deps.transcribe,
             )
-            context = self.hook_context(event, talk.session_id)
+            context = self.hook_context(event, conversation.session_id)
             return await run_chat_turn(
-                running, talk, content, showing, self.events, context, self.deps.settings.idle_turn_s
+                running, conversation, content, display, self.events, context, self.deps.settings.idle_turn_s
             )
         except UserError as error:
             logger.info("a turn of %s failed: %s", key, error)
             return f"⚠️ {error}"
         finally:
             running.conversation = None
-            await talk.close("session_boundary")
+            await conversation.close("session_boundary")
 
     def _move_files(self, paths: Sequence[str], owner: str) -> list[str]:
-        """Return files that came with a message as they are called in the folder of the session's owner."""
+        """Return the paths of received files in the folder of the session's principal."""
         return [adopt_file(path, self.deps.home, owner) for path in paths]
 
     async def _turn_input(
-        self, message: ClaimedMessage, event: MessageEvent, link: AdapterConnection, key: str
+        self, message: ClaimedMessage, event: MessageEvent, connection: AdapterConnection, key: str
     ) -> tuple[str, str | None]:
-        """Return what the turn is about, and, when there is to be none, the answer."""
-        answered = await self.commands.run(message, event, link, key)
+        """Return the text of the turn, and the answer if no turn is needed."""
+        answered = await self.commands.run(message, event, connection, key)
         if isinstance(answered, RunSkill):
             return answered.message, None
         if answered is not None:
@@ -216,82 +229,82 @@ class ChatSessions:
             event.text, where="chat", session_id=route.session_id if route else key, platform=message.platform
         )
         match meaning:
-            case RunSkill(said):
-                return said, None
+            case RunSkill(answer):
+                return answer, None
             case CommandCall():
-                return "", await self.commands.call(meaning, event, link, key)
+                return "", await self.commands.call(meaning, event, connection, key)
             case UnknownCommand():
-                return "", meaning.reply(getattr(link.adapter, "typed_command_prefix", "/"))
+                return "", meaning.reply(getattr(connection.adapter, "typed_command_prefix", "/"))
         return event.text, None
 
-    # -- sessions ------------------------------------------------------------------------------------------------
+    # -- sessions ------------------------------------------------------------------------------------------------------
 
     async def route(self, key: str) -> ChatRoute | None:
-        """Return the session that a chat is in."""
+        """Return the session of a chat, or None."""
         return await self.store(ChatRouteStore.get, key)
 
     async def store(self, method: Callable[Concatenate[ChatRouteStore, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a method of the route store in the one thread that uses it."""
+        """Call a method of the route store in its thread."""
 
         def call() -> R:
             if self._routes is None:
                 self._routes = ChatRouteStore(self.deps.home / "state.db")
             return method(self._routes, *args, **kwargs)
 
-        return await self._lane.run(call)
+        return await self._executor.run(call)
 
     async def start_session(
-        self, source: SessionSource, key: str, former: ChatRoute | None, reason: str = ""
+        self, source: SessionSource, key: str, previous: ChatRoute | None, reason: str = ""
     ) -> ChatRoute:
-        """Let a chat be in a new session, and tell of it.
+        """Start a session in a chat, and call the hooks.
 
         Args:
-            reason: why the former one is over: `new_session`, `idle`, `daily`.
+            reason: why the previous session ended: `new_session`, `idle`, `daily`.
         """
         now = self.deps.clock()
-        model = former.model if former is not None and reason != "resumed" else ""
+        model = previous.model if previous is not None and reason != "resumed" else ""
         route = ChatRoute(key, new_session_id(), _session_owner(source, key), source.to_dict(), model, now, now)
         await self.store(ChatRouteStore.put, route)
         about = {"platform": source.platform.value, "user_id": source.user_id, "session_key": key}
-        if former is not None:
+        if previous is not None:
             visits = self.deps.agent.visits
-            await visits.finalize(former.session_id, source.platform.value, reason, route.session_id)
-            await visits.reset(route.session_id, source.platform.value, former.session_id)
-            self.events.emit("session:end", {**about, "session_id": former.session_id})
+            await visits.finalize(previous.session_id, source.platform.value, reason, route.session_id)
+            await visits.reset(route.session_id, source.platform.value, previous.session_id)
+            self.events.emit("session:end", {**about, "session_id": previous.session_id})
             self.events.emit("session:reset", {**about, "session_id": route.session_id})
         self.events.emit("session:start", {**about, "session_id": route.session_id})
         return route
 
-    async def resume(self, route: ChatRoute, former: ChatRoute | None) -> None:
-        """Let a chat go on with a session of former times."""
+    async def resume(self, route: ChatRoute, previous: ChatRoute | None) -> None:
+        """Set the chat to a previous session."""
         await self.store(ChatRouteStore.put, route)
-        if former is not None and former.session_id != route.session_id:
+        if previous is not None and previous.session_id != route.session_id:
             platform = str(route.source["platform"])
-            await self.deps.agent.visits.finalize(former.session_id, platform, "resumed_other", route.session_id)
+            await self.deps.agent.visits.finalize(previous.session_id, platform, "resumed_other", route.session_id)
 
     async def _open(
-        self, running: RunningTurn, link: AdapterConnection, key: str, *, aside: bool
+        self, running: RunningTurn, connection: AdapterConnection, key: str, *, in_background: bool
     ) -> tuple[Conversation, bool]:
-        """Open the session of a chat; true when it is new.
+        """Open the session of a chat; return it, and whether it is new.
 
         Raises:
-            UserError: no model can be had, or the session is somebody else's.
+            UserError: no model is available, or the session belongs to another principal.
         """
         event, source, now = running.event, _source(running.event), self.deps.clock()
         route = await self.route(key)
         over = self.deps.settings.reset.reset_reason(route.used_at, now) if route is not None else ""
-        fresh = aside or route is None or bool(over)
-        if aside:
+        is_new = in_background or route is None or bool(over)
+        if in_background:
             route = ChatRoute(key, new_session_id(), _session_owner(source, key), source.to_dict(), "", now, now)
         elif route is None or over:
             route = await self.start_session(source, key, route, over)
         else:
             await self.store(ChatRouteStore.record_use, key, route.session_id, source.to_dict(), now)
-        approvals = self._approvals_of(route.session_id, link, event, key)
-        own = link.config.channel_overrides.get(source.chat_id)
+        approvals = self._approvals_of(route.session_id, connection, event, key)
+        own = connection.config.channel_overrides.get(source.chat_id)
         own = own if isinstance(own, Mapping) else {}
         prompts = (event.channel_prompt, own.get("system_prompt"))
-        talk = await self.deps.agent.open(
+        conversation = await self.deps.agent.open(
             route.session_id,
             platform=source.platform.value,
             approver=approvals.approver,
@@ -299,51 +312,51 @@ class ChatSessions:
             model=route.model or own.get("model") or None,
             instructions="\n\n".join(str(prompt) for prompt in prompts if prompt),
         )
-        talk.approvals = approvals
-        return talk, fresh
+        conversation.approvals = approvals
+        return conversation, is_new
 
-    def _approvals_of(self, session_id: str, link: AdapterConnection, event: MessageEvent, key: str) -> Approvals:
-        """Return the approvals of a session: asked where it is spoken now; what was allowed for the session holds."""
+    def _approvals_of(self, session_id: str, connection: AdapterConnection, event: MessageEvent, key: str) -> Approvals:
+        """Return the approvals of a session, which ask in the present chat and keep the answers `session`."""
 
-        def asked(begins: bool) -> None:
+        def count_question(begins: bool) -> None:
             if key in self.running:
                 self.running[key].is_asking += 1 if begins else -1
 
         agent, chat = self.deps.agent, _source(event).chat_id
         waiting, questions = self.deps.pending_approvals, self.deps.pending_questions
         metadata, keep = reply_metadata(event), partial(self.save_question, key)
-        approver = ChatApprover(link, self._bridge, waiting, questions, key, chat, metadata, asked, keep)
-        told = ApprovalHooks(agent.hooks, self._bridge, surface="gateway", session_key=key)
+        approver = ChatApprover(connection, self._bridge, waiting, questions, key, chat, metadata, count_question, keep)
+        approval_hooks = ApprovalHooks(agent.hooks, self._bridge, surface="gateway", session_key=key)
         known = self._approvals.get(session_id)
         if known is None:
             off, smart = agent.settings.approvals_off, agent.settings.smart
             known = Approvals(approver, timeout_s=self.deps.settings.approval_s, off=off, smart=smart)
-        known.set_approver(approver, told)
+        known.set_approver(approver, approval_hooks)
         self._approvals[session_id] = known
         return known
 
     async def save_question(self, key: str) -> None:
-        """Write down whether a question of a session waits, or was closed without an answer: a restart asks anew."""
+        """Store whether a question of a session is pending or expired, so that it is handled after a restart."""
         waiting = self.deps.pending_approvals
         await self.store(
             ChatRouteStore.mark_question, key, bool(waiting.questions_for(key)) or waiting.has_unanswered(key)
         )
 
-    async def _with_skills(self, event: MessageEvent, text: str, talk: Conversation) -> str:
-        """Return the text with the skills that the channel works with."""
+    async def _with_skills(self, event: MessageEvent, text: str, conversation: Conversation) -> str:
+        """Return the text with the skills of the channel."""
         names = [event.auto_skill] if isinstance(event.auto_skill, str) else list(event.auto_skill or ())
         line = " ".join(f"/{name}" for name in names[1:])
 
         def message() -> str | None:
             skills = self.deps.slash.skills
             return skills.message(
-                names[0], f"{line} {text}".strip(), session_id=talk.session_id, platform=talk.platform
+                names[0], f"{line} {text}".strip(), session_id=conversation.session_id, platform=conversation.platform
             )
 
         return await self._bridge.run(message) or text
 
     def start_injected_turn(self, session_id: str) -> None:
-        """See to what a plugin said in a session: where no turn runs, one begins."""
+        """Start a turn for the injected messages of a session, unless one is running."""
         if session_id and self.deps.agent.injected.has_pending(session_id):
             task = asyncio.ensure_future(self._run_injected_turn(session_id))
             self._after.add(task)
@@ -360,56 +373,58 @@ class ChatSessions:
             InboundMessage(platform, source.chat_id, "", route.session_key, owner, to_payload(event))
         )
 
-    # -- what goes out -------------------------------------------------------------------------------------------
+    # -- replies -------------------------------------------------------------------------------------------------------
 
     async def _reply(
-        self, link: AdapterConnection, event: MessageEvent, key: str, text: Any, *, edit: str = ""
+        self, connection: AdapterConnection, event: MessageEvent, key: str, text: Any, *, edit: str = ""
     ) -> list[OutboundReply]:
-        """Return a text as a reply to a message; nothing for an empty one."""
-        said = str(text) if text is not None else ""
-        if not said.strip() or said.strip() == SILENT:
+        """Return a text as a reply to a message; [] for an empty text."""
+        answer = str(text) if text is not None else ""
+        if not answer.strip() or answer.strip() == SILENT:
             return []
-        length = link.entry.max_message_length if link.entry else 0
+        length = connection.entry.max_message_length if connection.entry else 0
         source = _source(event)
         is_open = self.deps.is_open(_session_owner(source, key))
-        parts = await self._bridge.run(reply_parts, said, link.adapter, length, is_open=is_open, edit=edit)
-        parts += await self._synthesize_reply(link, event, said)
+        parts = await self._bridge.run(reply_parts, answer, connection.adapter, length, is_open=is_open, edit=edit)
+        parts += await self._synthesize_reply(connection, event, answer)
         target = ReplyTarget(source.platform.value, source.chat_id, source.thread_id or "")
         return [OutboundReply(target, tuple(parts), reply_to=event.message_id or "")] if parts else []
 
-    async def _synthesize_reply(self, link: AdapterConnection, event: MessageEvent, said: str) -> list[Part]:
-        """Return the answer as speech, where it is to be spoken."""
-        which, speak = self.deps.settings.voice_replies, self.deps.synthesize
+    async def _synthesize_reply(self, connection: AdapterConnection, event: MessageEvent, answer: str) -> list[Part]:
+        """Return the answer as speech, if that is configured."""
+        which, synthesize = self.deps.settings.voice_replies, self.deps.synthesize
         wanted = which == "all" or (which == "voice" and event.message_type is MessageType.VOICE)
-        if speak is None or not wanted or event.is_command() or not can_play_audio(link.adapter):
+        if synthesize is None or not wanted or event.is_command() or not can_play_audio(connection.adapter):
             return []
         try:
-            return await self._bridge.run(audio_part, said, speak, deadline_s=SPEECH_S)
-        except Exception as exc:  # noqa: BLE001 - a plugin's voice: the text goes out all the same
-            logger.warning("an answer is not spoken: %s: %s", type(exc).__name__, exc)
+            return await self._bridge.run(audio_part, answer, synthesize, deadline_s=SPEECH_S)
+        except Exception as exc:  # noqa: BLE001 - plugin code: the text is sent anyway
+            logger.warning("speech synthesis failed: %s: %s", type(exc).__name__, exc)
             return []
 
     async def _notify_completed(
-        self, link: AdapterConnection, event: MessageEvent, key: str, reply: str, outcome: ProcessingOutcome
+        self, connection: AdapterConnection, event: MessageEvent, key: str, reply: str, outcome: ProcessingOutcome
     ) -> None:
-        """Tell the adapter that a message is done with, once its answer has arrived."""
+        """Notify the adapter that a message is processed, once its answer has arrived."""
         if reply:
             with contextlib.suppress(TimeoutError):
                 state = await self.deps.delivery.wait_settled(reply, COMPLETION_S)
                 outcome = outcome if state == "sent" else ProcessingOutcome.FAILURE
         if outcome is not ProcessingOutcome.CANCELLED:
-            await self._call_adapter(link, run_callback(link.adapter, key))
-        await self._call_adapter(link, call_optional(link.adapter, "on_processing_complete", event, outcome))
+            await self._call_adapter(connection, run_callback(connection.adapter, key))
+        await self._call_adapter(
+            connection, call_optional(connection.adapter, "on_processing_complete", event, outcome)
+        )
 
-    async def _call_adapter(self, link: AdapterConnection, work: Coroutine[Any, Any, Any]) -> None:
-        """Let the adapter do something beside the answer."""
+    async def _call_adapter(self, connection: AdapterConnection, work: Coroutine[Any, Any, Any]) -> None:
+        """Run a callback of the adapter that is not part of the answer."""
         try:
             await self._bridge.on_plugin(work, deadline_s=CALLBACK_S)
-        except Exception as exc:  # noqa: BLE001 - a plugin's code: the message goes on
-            logger.warning("platform %s: what it does beside an answer failed: %r", link.name, exc)
+        except Exception as exc:  # noqa: BLE001 - plugin code: the message is processed anyway
+            logger.warning("platform %s: callback failed: %r", connection.name, exc)
 
     async def aclose(self) -> None:
-        """End what is beside the inbox."""
+        """Cancel the tasks and close the store."""
         for task in self._after:
             task.cancel()
         await asyncio.gather(*self._after, return_exceptions=True)
@@ -418,7 +433,7 @@ class ChatSessions:
             self._routes = None
 
     def hook_context(self, event: MessageEvent, session_id: str) -> dict[str, Any]:
-        """Return what the hooks of the gateway are told of a message."""
+        """Return the keywords of a message for event hooks."""
         source = _source(event)
         return {
             "platform": source.platform.value,
@@ -436,12 +451,12 @@ class ChatSessions:
 
 
 def _session_key_of(conversation: str) -> str:
-    """Return the session's key of a conversation of the inbox."""
+    """Return the session key of a conversation of the inbox."""
     return conversation.removesuffix(COMMAND_KEY).partition(BACKGROUND_KEY)[0]
 
 
 def _session_owner(source: SessionSource, key: str) -> str:
-    """Return whose a chat's session is: the person's, or that of the room where several share one."""
+    """Return the principal of a chat's session: of the user, or of the chat if users share the session."""
     shared = source.chat_type != "dm" and _is_shared(source, key)
     return f"{source.platform.value}:chat:{source.chat_id}" if shared else principal(source)
 

@@ -1,10 +1,7 @@
-"""A message that the agent works on now: what came behind it, and how it is stopped.
+"""The turns of one chat message, and their display in the chat.
 
-What a chat sees while the agent works: typing, the answer as it grows, one message with the tools that run.
-
-All of it is beside the answer: what fails here is logged and left. Source: plugin contract §8.2.2.
-
-One message, one answer: the turns that it takes, also after a restart in the middle.
+The display shows the typing indicator, the answer while it is written, and a message with the tool calls. Its failures
+are logged and do not affect the answer. Source: plugin contract §8.2.2.
 """
 
 from __future__ import annotations
@@ -41,10 +38,9 @@ if TYPE_CHECKING:
 
 
 class RunningTurn:
-    """One turn in a chat. For the core loop.
+    """The turn of a chat message, on the core loop.
 
-    Args:
-        talk: None until the session is open.
+    Its `conversation` is None until the session is open.
     """
 
     def __init__(self, message: ClaimedMessage, event: MessageEvent) -> None:
@@ -54,29 +50,29 @@ class RunningTurn:
         self.session_id = ""
         self.since = time.time()
         self.interrupt_reason = ""
-        """Why it was interrupted; empty when it was not."""
+        """Reason of the interrupt; "" without one."""
         self.queued: list[int] = []
-        """Ids of the messages that came meanwhile and wait, as far as this process saw them come."""
+        """Ids of messages that arrived during the turn and wait for its end."""
         self.is_asking = 0
-        """Questions that somebody in the chat has not answered yet."""
+        """Number of pending questions in the chat."""
         self.ended = asyncio.Event()
 
     def interrupt(self, why: str) -> None:
-        """End the turn at its next safe point."""
+        """Interrupt the turn at its next safe point."""
         self.interrupt_reason = self.interrupt_reason or why
         if self.conversation is not None:
             self.conversation.interrupt()
 
     async def steer(self, receipt: int, text: str) -> bool:
-        """Give the turn a message that came meanwhile; false when it is served by itself."""
-        talk = self.conversation
-        if talk is None or self.interrupt_reason or not await self._absorb(receipt):
+        """Add a message to the turn; return False if it must be processed on its own."""
+        conversation = self.conversation
+        if conversation is None or self.interrupt_reason or not await self._absorb(receipt):
             return False
-        # where the turn has ended meanwhile, it is taken up by the next one (`Chats.spoken_to`)
-        return talk.services.injected.push(text, talk.session_id) == "taken"
+        # if the turn has ended, the next turn gets the message (`ChatSessions.start_injected_turn`)
+        return conversation.services.injected.push(text, conversation.session_id) == "taken"
 
     async def drop_queued(self) -> int:
-        """Forget the messages that wait behind, and return how many."""
+        """Remove the waiting messages from the inbox and return their number."""
         count = 0
         for receipt in self.queued:
             count += await self._absorb(receipt)
@@ -86,50 +82,50 @@ class RunningTurn:
     async def _absorb(self, receipt: int) -> bool:
         try:
             return await self.message.absorb(receipt)
-        except StaleClaim:  # it has just ended
+        except StaleClaim:  # the turn has just ended
             return False
 
 
 logger = logging.getLogger(__name__)
 
 CALL_S = 20.0
-"""Longest time for one of these calls; the platform is shown nothing more then."""
+"""Time limit of a call; after it, the display ends."""
 MAX_LINE_LENGTH = 80
 MAX_LINES = 20
-"""Tool calls that are shown; of more the last ones."""
+"""Number of displayed tool calls: the last ones."""
 
 
 def can_edit(adapter: Any) -> bool:
-    """Say whether messages can be changed after they were sent."""
-    said = getattr(adapter, "SUPPORTS_MESSAGE_EDITING", None)
-    if isinstance(said, bool):
-        return said
+    """Return whether sent messages can be changed."""
+    declared = getattr(adapter, "SUPPORTS_MESSAGE_EDITING", None)
+    if isinstance(declared, bool):
+        return declared
     own = getattr(type(adapter), "edit_message", None)
     return own is not None and own is not MessageSender.edit_message
 
 
-class _GrowingMessage:
-    """A message that is sent once and changed after that."""
+class _EditedMessage:
+    """A message that is sent once and then edited."""
 
-    def __init__(self, keep: Callable[[str], Awaitable[None]] | None = None, message: str = "") -> None:
+    def __init__(self, save_id: Callable[[str], Awaitable[None]] | None = None, id: str = "") -> None:
         self.text = ""
         self.shown = ""
-        self.message = message
-        self.keep = keep
-        """Told the message's id when it is there."""
+        self.id = id
+        self.save_id = save_id
+        """Called with the id of the message when it is sent."""
 
 
 class ProgressDisplay:
-    """The side show of one turn; `async with` it.
+    """Display of one turn, an async context manager.
 
     Args:
-        keep: keeps the id of the message in which the answer grows, over a restart.
-        preview: that id, when it was kept by a former attempt.
+        keep: stores the id of the message with the answer, so that a restart finds it.
+        preview: that id, stored by a previous attempt.
     """
 
     def __init__(
         self,
-        link: AdapterConnection,
+        connection: AdapterConnection,
         bridge: Bridge,
         settings: GatewaySettings,
         chat: str,
@@ -140,24 +136,26 @@ class ProgressDisplay:
         preview: str = "",
         emoji: Callable[[str], str] = lambda tool: "",
     ) -> None:
-        self._adapter, self._bridge, self._settings = link.adapter, bridge, settings
+        self._adapter, self._bridge, self._settings = connection.adapter, bridge, settings
         self._chat, self._metadata = chat, dict(metadata)
-        self._reply_to = reply_to if link.config.reply_to_mode != "off" else ""
+        self._reply_to = reply_to if connection.config.reply_to_mode != "off" else ""
         edits = can_edit(self._adapter)
-        self._streams = edits and _platform_setting(link, "streaming", settings.streaming)
+        self._streams = edits and _platform_setting(connection, "streaming", settings.streaming)
         self._progress = settings.progress if edits else "off"
-        self._shows_typing = bool(getattr(link.config, "typing_indicator", True)) and hasattr(
+        self._shows_typing = bool(getattr(connection.config, "typing_indicator", True)) and hasattr(
             self._adapter, "_keep_typing"
         )
-        self._limit = message_limit(self._adapter, link.entry.max_message_length if link.entry else 0) or 3500
-        self._answer = _GrowingMessage(keep, preview)
-        self._tools = _GrowingMessage()
+        self._limit = (
+            message_limit(self._adapter, connection.entry.max_message_length if connection.entry else 0) or 3500
+        )
+        self._answer = _EditedMessage(keep, preview)
+        self._tools = _EditedMessage()
         self._lines: list[str] = []
         self._last_tool = ""
         self._emoji = emoji
         self._changed = asyncio.Event()
-        self._growing = asyncio.Lock()
-        """Held while a message is on its way."""
+        self._sending = asyncio.Lock()
+        """Held while a message is being sent."""
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def __aenter__(self) -> ProgressDisplay:
@@ -168,15 +166,15 @@ class ProgressDisplay:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        async with self._growing:  # what is on its way would stay in the chat, beside the answer
+        async with self._sending:  # a message that is being sent would stay in the chat
             for task in self._tasks:
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
     def preview(self) -> str:
-        """The id of the message in which the answer grew; empty when there is none."""
-        return self._answer.message
+        """Id of the message with the unfinished answer; "" if there is none."""
+        return self._answer.id
 
     def show_text(self, delta: str) -> None:
         """Add a piece of the answer to its preview."""
@@ -199,35 +197,35 @@ class ProgressDisplay:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            async with self._growing:
-                if not await self._grow(self._tools, self._tools.text):
+            async with self._sending:
+                if not await self._update(self._tools, self._tools.text):
                     return
                 room = self._limit - len(self._settings.cursor)
                 text = self._answer.text if len(self._answer.text) <= room else ""
-                if text.strip() and not await self._grow(self._answer, text + self._settings.cursor):
+                if text.strip() and not await self._update(self._answer, text + self._settings.cursor):
                     return
             await asyncio.sleep(self._settings.edit_every_s)
 
-    async def _grow(self, grown: _GrowingMessage, text: str) -> bool:
-        """Bring a message to its text; false when the platform cannot, and nothing more is to be shown."""
-        if text == grown.shown or not text:
+    async def _update(self, message: _EditedMessage, text: str) -> bool:
+        """Send or edit a message; return False if the platform cannot, which ends the display."""
+        if text == message.shown or not text:
             return True
         try:
-            if grown.message:
-                work = self._edit(grown.message, text)
+            if message.id:
+                work = self._edit(message.id, text)
             else:
                 work = call_send(self._adapter, self._chat, text, self._reply_to or None, self._metadata or None)
             result = await self._bridge.on_plugin(work, deadline_s=CALL_S)
-        except Exception as exc:  # noqa: BLE001 - a plugin's code: the answer comes all the same
+        except Exception as exc:  # noqa: BLE001 - plugin code: the answer is sent anyway
             result = SendResult(False, error=f"{type(exc).__name__}: {exc}")
-        if not result.success or not (grown.message or result.message_id):
-            logger.info("platform %s: nothing more is shown of this turn: %s", self._adapter.name, result.error)
+        if not result.success or not (message.id or result.message_id):
+            logger.info("platform %s: progress display ended: %s", self._adapter.name, result.error)
             return False
-        if not grown.message:
-            grown.message = str(result.message_id)
-            if grown.keep is not None:
-                await grown.keep(grown.message)
-        grown.shown = text
+        if not message.id:
+            message.id = str(result.message_id)
+            if message.save_id is not None:
+                await message.save_id(message.id)
+        message.shown = text
         return True
 
     async def _edit(self, message: str, text: str) -> SendResult:
@@ -236,17 +234,17 @@ class ProgressDisplay:
 
     async def _type(self) -> None:
         typing = self._adapter._keep_typing(self._chat, metadata=self._metadata or None)
-        with contextlib.suppress(Exception):  # `answers` has logged it
+        with contextlib.suppress(Exception):  # `call_optional` logs it
             await self._bridge.on_plugin(typing, deadline_s=None)
 
 
-def _platform_setting(link: AdapterConnection, key: str, default: bool) -> bool:
-    own = link.config.extra.get(key)
+def _platform_setting(connection: AdapterConnection, key: str, default: bool) -> bool:
+    own = connection.config.extra.get(key)
     return own if isinstance(own, bool) else default
 
 
 def _line(emoji: str, event: ToolStarted, *, verbose: bool) -> str:
-    """Return `emoji name: first argument` on one line."""
+    """Return `emoji name: first argument` in one line."""
     values = [str(value) for value in event.arguments.values()]
     flat = " ".join((" ".join(values) if verbose else values[0] if values else "").split())
     limit = 4 * MAX_LINE_LENGTH if verbose else MAX_LINE_LENGTH
@@ -256,48 +254,49 @@ def _line(emoji: str, event: ToolStarted, *, verbose: bool) -> str:
 
 
 NO_ANSWER = "(The model gave no answer.)"
-IDLE_NOTICE = "⚠️ I stopped: nothing has happened for {minutes:g} minutes."
+IDLE_NOTICE = "⚠️ The turn was stopped: no progress for {minutes:g} minutes."
 IDLE = "idle"
 
 
 async def run_chat_turn(
     running: RunningTurn,
-    talk: Conversation,
+    conversation: Conversation,
     content: Content,
-    showing: ProgressDisplay,
+    display: ProgressDisplay,
     events: EventHooks,
     context: dict[str, Any],
     idle_s: float,
 ) -> str:
-    """Return what is answered; empty for nothing.
+    """Run the turns of a message and return the answer; "" for none.
 
-    A message whose turn was begun before, in this process or a former one, goes on there (`Conversation.turn_once`).
+    A turn that was started before, in this or a previous process, is resumed (`Conversation.turn_once`).
 
     Args:
-        context: what the gateway's hooks are told.
-        idle_s: a turn in which nothing happens for so long is ended; 0 lets it run.
+        context: keywords of the event hooks.
+        idle_s: limit of a turn without progress, in seconds; 0: no limit.
 
     Raises:
-        UserError: the model could not answer.
+        UserError: the model request failed.
     """
     message = running.message
-    if message.notes.get("session") != talk.session_id:
+    if message.notes.get("session") != conversation.session_id:
         await message.save_notes(
-            session=talk.session_id, before=await talk.services.call_transcript("last_id", talk.session_id)
+            session=conversation.session_id,
+            before=await conversation.services.call_transcript("last_id", conversation.session_id),
         )
     events.emit("agent:start", context)
     started = asyncio.get_running_loop().time()
     texts: list[str] = []
-    inboxes = talk.services.injected
-    said: Content = "" if running.event.metadata.get("injected") else content
-    turns = talk.turn_once(said, since=int(message.notes["before"]))
-    texts.append(await _turn(running, turns, showing, events, context, idle_s))
+    injected = conversation.services.injected
+    first: Content = "" if running.event.metadata.get("injected") else content
+    turns = conversation.turn_once(first, since=int(message.notes["before"]))
+    texts.append(await _turn(running, turns, display, events, context, idle_s))
     while not running.interrupt_reason:
-        # what was said too late for the turn that ran, or by a plugin
-        if not (waiting := "\n".join(inboxes.take(talk.session_id))):
+        # messages that arrived too late for the turn, and messages of plugins
+        if not (waiting := "\n".join(injected.take(conversation.session_id))):
             break
-        texts.append(await _turn(running, talk.turn(waiting), showing, events, context, idle_s))
-    text = "\n\n".join(one for one in texts if one)
+        texts.append(await _turn(running, conversation.turn(waiting), display, events, context, idle_s))
+    text = "\n\n".join(part for part in texts if part)
     seconds = asyncio.get_running_loop().time() - started
     events.emit("agent:end", {**context, "response": text[:500], "duration_seconds": seconds})
     return text
@@ -306,17 +305,17 @@ async def run_chat_turn(
 async def _turn(
     running: RunningTurn,
     turn: AsyncGenerator[TurnEvent, None],
-    showing: ProgressDisplay,
+    display: ProgressDisplay,
     hooks: EventHooks,
     context: dict[str, Any],
     idle_s: float,
 ) -> str:
-    timer = _IdleTimer(running, idle_s)
+    idle_timer = _IdleTimer(running, idle_s)
     try:
-        end = await fold(turn, _ChatEvents(timer, showing, hooks, context))
+        end = await fold(turn, _ChatEvents(idle_timer, display, hooks, context))
     finally:
-        timer.end()
-    return "" if end is None else _text(end, running, showing, idle_s)
+        idle_timer.end()
+    return "" if end is None else _text(end, running, display, idle_s)
 
 
 class _ChatEvents(TurnSink):
@@ -346,16 +345,16 @@ class _ChatEvents(TurnSink):
         self._timer.end()
 
 
-def _text(event: TurnFinished, running: RunningTurn, showing: ProgressDisplay, idle_s: float) -> str:
+def _text(event: TurnFinished, running: RunningTurn, display: ProgressDisplay, idle_s: float) -> str:
     if event.reason != "interrupted":
         return event.text or NO_ANSWER
     if running.interrupt_reason == IDLE:
         return "\n\n".join(t for t in (event.text, IDLE_NOTICE.format(minutes=idle_s / 60)) if t)
-    return event.text if showing.preview else ""  # what stands in the chat already must not stay half a sentence
+    return event.text if display.preview else ""  # a displayed answer must not stay incomplete
 
 
 class _IdleTimer:
-    """Interrupts a turn in which nothing happens, unless somebody is asked something."""
+    """Interrupts a turn without progress, unless a question is pending."""
 
     def __init__(self, running: RunningTurn, idle_s: float) -> None:
         self._running, self._idle_s = running, idle_s
@@ -365,11 +364,11 @@ class _IdleTimer:
         self._check()
 
     def touch(self) -> None:
-        """Something happens."""
+        """Record progress."""
         self._last = self._loop.time()
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -1,4 +1,4 @@
-"""What the gateway is made of: handed in by who builds it, and how it is set."""
+"""Dependencies and settings of the gateway."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ BusyMode = Literal["interrupt", "queue", "steer"]
 
 
 class GatewaySettings(NamedTuple):
-    """What the operator set."""
+    """Settings of the gateway from the config."""
 
     busy: BusyMode = "interrupt"
-    """What becomes of a message that comes while the agent works in its chat."""
+    """What happens with a message that arrives during a turn."""
     reset: SessionResetPolicy = SessionResetPolicy()
     idle_turn_s: float = 1800.0
-    """A turn in which nothing happens for so long is ended; 0 lets it run."""
+    """Seconds without progress after which a turn is stopped; 0: no limit."""
     approval_s: float = 300.0
     confirm: bool = True
-    """Whether commands that end or forget something are asked about."""
+    """Whether commands that end or delete something need a confirmation."""
     turns: int = 16
-    """Turns in chats that run at once."""
+    """Limit of turns that run in parallel."""
     per_minute: int = 30
     platform_per_minute: int = 600
     unknown_users: Literal["pair", "ignore"] = "pair"
     progress: str = "all"
-    """Which tool calls are shown in a chat: `off`, `new`, `all`, `verbose`."""
+    """Displayed tool calls: `off`, `new`, `all`, `verbose`."""
     streaming: bool = False
     edit_every_s: float = 0.8
     edit_after: int = 24
-    """Characters that are worth an edit."""
+    """Number of new characters before a message is edited."""
     cursor: str = " ▉"
     pictures: Literal["auto", "always", "never"] = "auto"
     voice_replies: Literal["off", "voice", "all"] = "voice"
-    """Which answers are spoken, too: those to voice messages, or all."""
+    """Which answers are also spoken: those to voice messages, or all."""
     group_sessions_per_user: bool = True
     thread_sessions_per_user: bool = False
     reset_triggers: tuple[str, ...] = ("/new", "/reset")
 
     @classmethod
     def of(cls, get: Callable[[str], Any]) -> GatewaySettings:
-        """Read the config.
+        """Return the settings of the config.
 
         Args:
             get: returns the effective value of a dotted key.
@@ -88,25 +88,25 @@ class GatewaySettings(NamedTuple):
             voice_replies=cast(Any, get("gateway.voice_replies")),
             group_sessions_per_user=bool(get("group_sessions_per_user")),
             thread_sessions_per_user=bool(get("thread_sessions_per_user")),
-            reset_triggers=tuple(str(one).strip().lower() for one in get("reset_triggers") or ()),
+            reset_triggers=tuple(str(text).strip().lower() for text in get("reset_triggers") or ()),
         )
 
 
 class CommandInvocation(NamedTuple):
-    """A command in a chat, as the handlers of commands that only chats have get it."""
+    """A command in a chat: the argument of handlers of commands that only chats have."""
 
     name: str
     arguments: str
     event: MessageEvent
     source: SessionSource
     key: str
-    link: AdapterConnection
+    connection: AdapterConnection
     admission: Admission
 
 
 @dataclass
 class GatewayDeps:
-    """The parts of the process that the gateway works with."""
+    """Parts of the process that the gateway uses."""
 
     agent: Agent
     slash: CommandRouter
@@ -114,25 +114,25 @@ class GatewayDeps:
     platforms: PlatformRegistry
     pending_approvals: PendingQuestions[Choice | Refusal]
     pending_questions: PendingQuestions[str]
-    """What people are asked besides; the next message answers."""
+    """Clarifications; the next message answers them."""
     pending_confirmations: PendingConfirmations
     home: Path
     values: Callable[[], Mapping[str, Any]]
-    """Returns the effective config."""
+    """Return the effective config."""
     read_settings: Callable[[], GatewaySettings] = GatewaySettings
-    """Returns the settings as the config has them now; asked at the start and at each reload."""
+    """Return the settings of the present config; called at the start and at each reload."""
     supports_images: Callable[[str], bool] = lambda provider: False
-    """Whether the models of a provider look at pictures."""
+    """Return whether models of a provider accept images."""
     transcribe: Callable[[str], str] | None = None
-    """Returns what a recording says, empty when nobody can tell; in a worker."""
+    """Return the text of an audio file; "" if no provider can transcribe it; runs in a worker."""
     synthesize: Callable[[str], str] | None = None
-    """Returns a sound file that says a text, empty when nobody speaks; in a worker."""
+    """Return the path of an audio file of a text; "" if no provider can synthesize it; runs in a worker."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Callable[[], float] = time.time
     on_state: Callable[[ConnectionState], None] = lambda state: None
-    """Hears of each change of a platform's state, on the core loop."""
+    """Called for each change of a platform's state, on the core loop."""
     restart: Callable[[str], None] | None = None
-    """Restarts the daemon; the text comes back as `restarted_for`. None where there is none."""
+    """Restart the daemon; the argument comes back as `restarted_for`. None if the process cannot restart."""
     restarted_for: str = ""
     pauses: ConnectionPauses = field(default_factory=ConnectionPauses)
 
@@ -140,14 +140,14 @@ class GatewayDeps:
         self.settings = self.read_settings()
 
     def is_open(self, principal: str) -> Callable[[str], bool]:
-        """Return what says whether a file may be sent where a principal's session answers: another user's is not."""
+        """Return a function that tells whether a session of a principal may send a file."""
         home, reader = f"{os.path.realpath(self.home)}/", self.agent.principals.reader(principal)
 
         def is_open(path: str) -> bool:
             place = os.path.realpath(path).removeprefix(home)
-            why = find_denial(place, reader) if place.startswith(f"{PRINCIPALS}/") else None
-            if why is not None:
-                logger.warning("not sent into the chat of %s: %s: %s", principal or "nobody", path, why)
-            return why is None
+            reason = find_denial(place, reader) if place.startswith(f"{PRINCIPALS}/") else None
+            if reason is not None:
+                logger.warning("file not sent to the chat of %s: %s: %s", principal or "no principal", path, reason)
+            return reason is None
 
         return is_open

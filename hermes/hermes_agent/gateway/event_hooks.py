@@ -1,7 +1,7 @@
-"""Hooks of the gateway: `$HERMES_HOME/hooks/<name>/{HOOK.yaml,handler.py}`. Source: plugin contract §9.3.
+"""Event hooks of the gateway: `$HERMES_HOME/hooks/<name>/{HOOK.yaml,handler.py}`.
 
-Each handler is called with the events that it named, in their order, one at a time; it holds up nothing, and what it
-raises is logged. Only `command:<name>` waits for answers.
+A handler is called with the events that it declares, in order and one at a time. It delays nothing, and its exceptions
+are logged. Only `command:<name>` waits for the answers. Source: plugin contract §9.3.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 DEADLINE_S = 10.0
 MAX_WAITING = 256
-"""Events that may wait for one handler; the oldest is dropped."""
+"""Limit of queued events of a handler; the oldest is dropped."""
 SETTLE_S = 5.0
 
 
 class EventHook(NamedTuple):
-    """One folder."""
+    """An event hook: one folder."""
 
     name: str
     events: tuple[str, ...]
@@ -36,7 +36,7 @@ class EventHook(NamedTuple):
 
 
 def load_hooks(folder: Path) -> list[EventHook]:
-    """Load the hooks of a folder, in the order of their names; what cannot be loaded is logged and left out."""
+    """Return the hooks of a folder in the order of their names; invalid hooks are logged and skipped."""
     found = []
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
         if not (place / "HOOK.yaml").is_file() or not (place / "handler.py").is_file():
@@ -54,11 +54,11 @@ def load_hooks(folder: Path) -> list[EventHook]:
 
 def _load(place: Path) -> EventHook | None:
     try:
-        said = read_yaml(str(place / "HOOK.yaml"), ("name", "events")).values
+        values = read_yaml(str(place / "HOOK.yaml"), ("name", "events")).values
     except (YamlRejected, OSError) as exc:
         logger.warning("[hooks] Skipping %s: invalid HOOK.yaml (%s)", place.name, exc)
         return None
-    name, events = str(said.get("name") or place.name), said.get("events")
+    name, events = str(values.get("name") or place.name), values.get("events")
     events = [events] if isinstance(events, str) else events if isinstance(events, list) else []
     if not events:
         logger.warning("[hooks] Skipping %s: no events declared", name)
@@ -79,45 +79,45 @@ def _load(place: Path) -> EventHook | None:
 
 
 class EventHooks:
-    """Calls them. For the core loop.
+    """Calls event hooks, on the core loop.
 
     Args:
-        deadline_s: longest time of one call.
+        deadline_s: time limit of a call.
     """
 
     def __init__(self, bridge: Bridge, hooks: Sequence[EventHook] = (), deadline_s: float = DEADLINE_S) -> None:
         self._bridge = bridge
         self._deadline_s = deadline_s
         self.hooks = list(hooks)
-        """Who is called."""
+        """The loaded hooks."""
         self._queues: dict[int, asyncio.Queue[tuple[str, dict[str, Any]]]] = {}
         self._workers: dict[int, asyncio.Task[None]] = {}
 
     def listeners_for(self, event: str) -> list[EventHook]:
-        """Return who hears of an event: those that name it, then those of `base:*`."""
+        """Return the hooks for an event: first those that name it, then those of `base:*`."""
         exact = [hook for hook in self.hooks if event in hook.events]
         base = f"{event.partition(':')[0]}:*"
         return exact + [hook for hook in self.hooks if hook not in exact and {base, "*"} & set(hook.events)]
 
     def emit(self, event: str, context: Mapping[str, Any]) -> None:
-        """Tell of an event; returns at once."""
+        """Queue an event for its hooks; return at once."""
         for hook in self.listeners_for(event):
             queue = self._queues.setdefault(id(hook), asyncio.Queue())
             if queue.qsize() >= MAX_WAITING:
                 dropped, _ = queue.get_nowait()
                 queue.task_done()
-                logger.warning("[hooks] '%s' is too slow: it does not hear of one '%s'", hook.name, dropped)
+                logger.warning("[hooks] '%s' is too slow: an event '%s' is dropped", hook.name, dropped)
             queue.put_nowait((event, dict(context)))
             if id(hook) not in self._workers:
                 self._workers[id(hook)] = asyncio.create_task(self._work(hook, queue), name=f"hook {hook.name}")
 
     async def emit_collect(self, event: str, context: Mapping[str, Any]) -> list[Any]:
-        """Tell of an event and return what was answered, in order, None left out."""
+        """Call the hooks of an event; return their answers in order, without None."""
         answers = [await self._call(hook, event, dict(context)) for hook in self.listeners_for(event)]
         return [answer for answer in answers if answer is not None]
 
     async def aclose(self) -> None:
-        """Wait a little for what still waits to be told."""
+        """Wait for queued events, at most `SETTLE_S` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_S):
                 await asyncio.gather(*(queue.join() for queue in self._queues.values()))
@@ -139,6 +139,6 @@ class EventHooks:
 
         try:
             return await self._bridge.run(call, deadline_s=self._deadline_s)
-        except Exception as exc:  # noqa: BLE001 - the operator's code: the message goes on
+        except Exception as exc:  # noqa: BLE001 - code of the operator: the message is processed anyway
             logger.error("[hooks] Error in handler for '%s': %s", event, exc or type(exc).__name__)
             return None

@@ -1,4 +1,4 @@
-"""The gateway: adapters of the configured platforms, and what becomes of their messages. For the core loop."""
+"""The gateway: connections of the configured platforms, and their messages; on the core loop."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ logger = logging.getLogger(__name__)
 
 ATTACHED_TEXT = "[The scheduled job {job!r} has told this chat what follows.]"
 RELOAD_S = 20.0
-"""How long a reload waits for adapters, to say what became of them."""
+"""Seconds for which a reload waits for adapters, so that it can report their states."""
 NON_ADAPTERS = frozenset({"local", "api_server", "webhook"})
-"""Names of platforms that other front doors are."""
+"""Names of platforms that other front ends implement."""
 
 
 class Gateway:
-    """The platforms of one process; plugins know it as `gateway_runner`."""
+    """The platforms of a process; adapters know it as `gateway_runner`."""
 
-    def __init__(self, works: GatewayDeps) -> None:
-        self.deps = works
+    def __init__(self, deps: GatewayDeps) -> None:
+        self.deps = deps
         self.config = GatewayConfig()
         self.pairing_store = PairingStore()
-        self._bridge = works.agent.bridge
-        self._access = AccessControl(works.platforms.get, self.pairing_store, works.environ)
+        self._bridge = deps.agent.bridge
+        self._access = AccessControl(deps.platforms.get, self.pairing_store, deps.environ)
         self._connections: dict[str, AdapterConnection] = {}
         self._events = EventHooks(self._bridge)
         self._ready = False
-        """Chats can be served."""
+        """Whether chats can be served."""
 
     @cached_property
     def session_store(self) -> ChatSessions:
-        """The chats; made when the first platform is wanted, since a daemon without one has none."""
+        """The chat sessions, created with the first platform, because a daemon without platforms needs none."""
         from hermes_agent.gateway.chat_commands import ChatCommands
         from hermes_agent.gateway.chat_sessions import ChatSessions
 
@@ -67,16 +67,20 @@ class Gateway:
 
     @property
     def adapters(self) -> dict[Platform, Any]:
-        """The adapters that are connected."""
-        return {Platform(name): link.adapter for name, link in self._connections.items() if link.is_connected}
+        """The connected adapters."""
+        return {
+            Platform(name): connection.adapter
+            for name, connection in self._connections.items()
+            if connection.is_connected
+        }
 
     def states(self) -> list[dict[str, Any]]:
-        """Return what is told of each platform: `name`, `state`, `reason`, `since`, `failures`."""
-        return [link.state.to_json() for link in self._connections.values()]
+        """Return the state of each platform: `name`, `state`, `reason`, `since`, `failures`."""
+        return [connection.state.to_json() for connection in self._connections.values()]
 
     def counts(self) -> dict[str, int]:
-        """Return how many platforms are connected, how many are not, and how many turns run in chats."""
-        up = sum(link.is_connected for link in self._connections.values())
+        """Return the numbers of connected platforms, other platforms, and turns in chats."""
+        up = sum(connection.is_connected for connection in self._connections.values())
         down = len(self._connections) - up
         return {
             "platforms": up,
@@ -85,19 +89,19 @@ class Gateway:
         }
 
     def menu(self) -> list[tuple[str, str]]:
-        """Return name and description of each command for a service's menu; for adapters (contract §7.3)."""
+        """Return name and description of each command for a menu; called by adapters (contract §7.3)."""
         menu: list[tuple[str, str]] = self.session_store.commands.menu()
         return menu
 
     def asker_of(self, value: str) -> str | None:
-        """Return who alone may press a button that asks about a command; None for other buttons. For adapters."""
+        """Return the only user who may press a button, or None for all users; called by adapters."""
         asker: str | None = self.session_store.commands.confirmations.asker_of(value)
         return asker
 
     async def start(self) -> None:
-        """Begin to connect what is configured; returns before it is."""
-        inboxes, loop = self.deps.agent.injected, asyncio.get_running_loop()
-        inboxes.on_push = lambda session: _on_loop(loop, self._start_injected_turn, session)
+        """Start to connect the configured platforms; return before they are connected."""
+        injected, loop = self.deps.agent.injected, asyncio.get_running_loop()
+        injected.on_push = lambda session: _on_loop(loop, self._start_injected_turn, session)
         self.deps.agent.context_engines.on_compacted = partial(self._events.emit, "session:compress")
         self._events.hooks = await self._bridge.run(load_hooks, self.deps.home / "hooks")
         await self.reload(wait_s=0)
@@ -105,17 +109,19 @@ class Gateway:
         self._events.emit("gateway:startup", {"platforms": platforms})
         await self.deps.agent.subagents.recover()
         if self.deps.restarted_for:
-            from hermes_agent.gateway.command_confirmation import restart_notice  # few starts were asked for in a chat
+            from hermes_agent.gateway.command_confirmation import (
+                restart_notice,
+            )  # needed after a restart from a chat only
 
             await self.deps.delivery.send(restart_notice(self.deps.restarted_for))
 
     async def reload(self, *, wait_s: float = RELOAD_S) -> dict[str, str]:
-        """Connect what is configured now, disconnect what is no more, and try again what had failed.
+        """Connect and disconnect platforms as configured now, and retry failed connections.
 
         Args:
-            wait_s: how long to wait for adapters that connect.
+            wait_s: how long to wait for adapters that connect, in seconds.
 
-        Returns: by platform, what changed: `connected`, `reconnected`, `disconnected`, or why it is not connected.
+        Return the changes by platform: `connected`, `reconnected`, `disconnected`, or the reason of a failure.
         """
         self.deps.settings = self.deps.read_settings()
         self.config = await self._bridge.run(gateway_config, self.deps.values(), self.deps.platforms)
@@ -125,12 +131,12 @@ class Gateway:
             if config.enabled and platform.value not in NON_ADAPTERS
         }
         gone = [
-            link
-            for name, link in self._connections.items()
-            if wanted.get(name) != link.config or self.deps.platforms.get(name) is not link.entry
+            connection
+            for name, connection in self._connections.items()
+            if wanted.get(name) != connection.config or self.deps.platforms.get(name) is not connection.entry
         ]
-        were = {link.name for link in gone}
-        await asyncio.gather(*(self._stop_connection(link) for link in gone))
+        were = {connection.name for connection in gone}
+        await asyncio.gather(*(self._stop_connection(connection) for connection in gone))
         if wanted and not self._ready:
             await self._bridge.run(_load)
             await self.session_store.commands.confirmations.restore()
@@ -147,17 +153,17 @@ class Gateway:
         for name, state in zip(begun, states, strict=True):
             changed[name] = "reconnected" if name in were else "connected"
             if state.state == "connecting":
-                changed[name] = "is still connecting"
+                changed[name] = "still connecting"
             elif state.state != "connected":
                 changed[name] = f"not connected: {state.reason}"
         return changed
 
     async def send_text(self, to: str, text: str, reply_id: str = "", principal: str = "") -> str:
-        """Have a text brought to a chat, and return the reply's id; the same id twice is one message.
+        """Queue a text for a chat and return the id of the reply; the same id twice is one message.
 
         Args:
             to: `PLATFORM[:CHAT[:THREAD]]`.
-            principal: whose text it is; files of others are not sent with it.
+            principal: owner of the text; files of other principals are not sent with it.
 
         Raises:
             UserError: there is no such platform or chat.
@@ -165,41 +171,43 @@ class Gateway:
         return await self.deps.delivery.send(await self.compose(to, text, reply_id, principal))
 
     async def compose(self, to: str, text: str, reply_id: str = "", principal: str = "") -> OutboundReply:
-        """Return a text for a chat as the outbox takes it; arguments and errors as `say`."""
+        """Return a text for a chat as a reply for the outbox; arguments and errors as in `send_text`."""
         from hermes_agent.delivery import OutboundReply
         from hermes_agent.gateway.chat_messages import (
-            parse_target,  # only who says something needs these
+            parse_target,  # needed to send a text only
             reply_parts,
         )
 
         entries = {entry.name: entry for entry in self.deps.platforms.all_entries()}
         target = parse_target(to, self.config, entries, self.deps.environ)
-        link, entry = self._connections.get(target.platform), entries.get(target.platform)
-        adapter = None if link is None else link.adapter
+        connection, entry = self._connections.get(target.platform), entries.get(target.platform)
+        adapter = None if connection is None else connection.adapter
         longest = 0 if entry is None else entry.max_message_length
         is_open = self.deps.is_open(principal)
         parts = await self._bridge.run(reply_parts, text, adapter, longest, is_open=is_open)
         return OutboundReply(target, tuple(parts), id=reply_id)
 
     async def attach(self, session_key: str, job: str, text: str) -> None:
-        """Make what a scheduled job told a chat part of its conversation, so that people can come back to it."""
+        """Add the output of a scheduled job to the conversation of a chat, so that users can refer to it."""
         chats = self.session_store
         while True:
             route = await chats.route(session_key)
             if route is None or await self.deps.agent.call_transcript("title", route.session_id) is None:
-                return  # nobody spoke there yet, or the session is gone
-            if (running := chats.running.get(session_key)) is None:  # asked last: nothing comes between it and `append`
+                return  # the chat has no session, or it is empty
+            if (
+                running := chats.running.get(session_key)
+            ) is None:  # checked last, so that no turn starts before `append`
                 break
             await running.ended.wait()
-        said = [Message("user", ATTACHED_TEXT.format(job=job)), Message("assistant", text)]
-        await self.deps.agent.call_transcript("append", route.session_id, said, principal=f"cron:{job}")
+        messages = [Message("user", ATTACHED_TEXT.format(job=job)), Message("assistant", text)]
+        await self.deps.agent.call_transcript("append", route.session_id, messages, principal=f"cron:{job}")
 
     async def drain(self, timeout_s: float) -> None:
-        """Disconnect everything, each within its own deadline; the inbox has ended the turns before."""
+        """Disconnect all platforms, each within its deadline; the inbox has ended the turns before."""
         self.deps.agent.injected.on_push = None
-        await asyncio.gather(*(self._stop_connection(link) for link in list(self._connections.values())))
+        await asyncio.gather(*(self._stop_connection(connection) for connection in list(self._connections.values())))
         await self._events.aclose()
-        if "session_store" in vars(self):  # it was made
+        if "session_store" in vars(self):  # it was created
             await self.session_store.aclose()
 
     def _start_injected_turn(self, session: str) -> None:
@@ -209,54 +217,56 @@ class Gateway:
     def _start_connection(self, name: str, config: PlatformConfig) -> AdapterConnection:
         entry = self.deps.platforms.get(name)
         if entry is None:
-            logger.warning("platforms.%s is enabled, and no plugin brings such a platform", name)
-        link = AdapterConnection(
+            logger.warning("platforms.%s is enabled, but no plugin registers such a platform", name)
+        connection = AdapterConnection(
             name,
             entry,
             config,
             bridge=self._bridge,
             make=lambda: self.deps.platforms.create_adapter(name, config),
-            prepare=lambda adapter: self._prepare(link, adapter),
+            prepare=lambda adapter: self._prepare(connection, adapter),
             on_up=self._on_connected,
             on_down=self._on_disconnected,
-            told=self.deps.on_state,
+            on_state=self.deps.on_state,
             pauses=self.deps.pauses,
         )
-        link.start()
-        return link
+        connection.start()
+        return connection
 
-    async def _stop_connection(self, link: AdapterConnection) -> None:
-        self._connections.pop(link.name, None)
-        self.deps.delivery.serve(link.name, None)
-        await link.stop()
+    async def _stop_connection(self, connection: AdapterConnection) -> None:
+        self._connections.pop(connection.name, None)
+        self.deps.delivery.serve(connection.name, None)
+        await connection.stop()
 
-    def _on_connected(self, link: AdapterConnection) -> None:
+    def _on_connected(self, connection: AdapterConnection) -> None:
         from hermes_agent.gateway.chat_messages import PlatformDelivery  # imported by `_load`
 
-        outlet = PlatformDelivery(link, self._bridge)
-        self.deps.delivery.deliver(link.name, outlet.deliver, outlet.check)
-        self.deps.delivery.serve(link.name, self.session_store.serve, abandon=self.session_store.abandon)
+        outlet = PlatformDelivery(connection, self._bridge)
+        self.deps.delivery.deliver(connection.name, outlet.deliver, outlet.check)
+        self.deps.delivery.serve(connection.name, self.session_store.serve, abandon=self.session_store.abandon)
 
-    def _on_disconnected(self, link: AdapterConnection) -> None:
-        self.deps.delivery.deliver(link.name, None)
+    def _on_disconnected(self, connection: AdapterConnection) -> None:
+        self.deps.delivery.deliver(connection.name, None)
 
-    def _prepare(self, link: AdapterConnection, adapter: Any) -> None:
-        """Hand an adapter what it needs of us; on the plugin loop, where it calls back."""
+    def _prepare(self, connection: AdapterConnection, adapter: Any) -> None:
+        """Give an adapter the callbacks of the gateway, on the plugin loop."""
 
         async def take(event: MessageEvent) -> None:
-            await self._bridge.on_core(self._intake.take(link, event))
+            await self._bridge.on_core(self._intake.take(connection, event))
 
-        async def lost(lost_adapter: Any) -> None:
-            async def tell() -> None:
-                link.handle_failure(lost_adapter)
+        async def lost(failed_adapter: Any) -> None:
+            async def notify() -> None:
+                connection.handle_failure(failed_adapter)
 
-            await self._bridge.on_core(tell())
+            await self._bridge.on_core(notify())
 
         def authorised(user_id: str, chat_type: str | None = None, chat_id: str | None = None) -> bool:
-            """Say whether somebody may use a button; what approves is one, so they must be allowed to approve."""
-            source = SessionSource(Platform(link.name), chat_id or "", chat_type=chat_type or "dm", user_id=user_id)
-            admission = self._access.admit(source, link.config, adapter)
-            return admission.is_allowed and may_run_command("approve", "known", source, admission, link.config)
+            """Return whether a user may use a button; buttons approve, so the right to approve is needed."""
+            source = SessionSource(
+                Platform(connection.name), chat_id or "", chat_type=chat_type or "dm", user_id=user_id
+            )
+            admission = self._access.admit(source, connection.config, adapter)
+            return admission.is_allowed and may_run_command("approve", "known", source, admission, connection.config)
 
         adapter.gateway_runner = self
         adapter.set_message_handler(take)
@@ -267,10 +277,10 @@ class Gateway:
 
 
 def _load() -> None:
-    """Import what chats need; in a worker, so that the loop goes on."""
+    """Import the modules of chats, in a worker."""
     from hermes_agent.gateway import chat_messages  # noqa: F401
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, function: Callable[[str], None], value: str) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has just ended
+    with contextlib.suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(function, value)

@@ -1,4 +1,4 @@
-"""Scheduled jobs at work: a session of its own for each run, and where its answer goes."""
+"""Runs of scheduled jobs: a session for each run, and the delivery of its answer."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ SCRIPT_TIMEOUT_S = 600.0
 SCRIPT_OUTPUT_BYTES = 200_000
 
 SendText = Callable[[str, str, str, str], Awaitable[object]]
-"""Sends a text to `PLATFORM[:CHAT[:THREAD]]` for a principal; the id makes it one message however often it is asked."""
+"""Send a text to `PLATFORM[:CHAT[:THREAD]]` for a principal; the same id twice is one message."""
 
 
 Attach = Callable[[str, str, str], Awaitable[object]]
-"""Makes a text part of the conversation of a chat: its session's key, the job's name, the text."""
+"""Add a text to the conversation of a chat: session key, name of the job, text."""
 
 
 class _AllowingApprover:
-    """The approver of jobs that the operator lets do what asks (`approvals.cron_mode: approve`)."""
+    """Approver of jobs that allows all requests (`approvals.cron_mode: approve`)."""
 
     async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
-        """Allow it, unless the user has to decide it each time."""
+        """Allow the request, unless the user must decide it each time."""
         if request.mandatory:
             return await NoApprover("in a scheduled job").ask(request)
         return "once"
 
 
 class JobRunner:
-    """What the clock does for a run.
+    """Runs scheduled jobs for the scheduler.
 
     Args:
-        send: None keeps answers in the store alone.
+        send: sends an answer; None: answers are only stored.
         environment: returns the environment of a script.
-        approve: nobody is asked, and what asks is done.
-        wrap: an answer says which job it is of.
-        attach: None leaves every conversation as it is.
+        approve: whether all requests are allowed.
+        wrap: whether an answer names its job.
+        attach: adds an answer to a conversation; None: conversations stay unchanged.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class JobRunner:
         self._wrap = wrap
         self._attach = attach
         self.scheduler: JobScheduler | None = None
-        """Asked for what other jobs said; set by who builds both."""
+        """Provides the last output of other jobs; set by the host."""
 
     async def run(self, run: JobRun) -> JobOutcome:
-        """Do what the job says.
+        """Run a job.
 
         Raises:
-            UserError: a script or a skill is not there any more, or no model can be had.
+            UserError: a script or skill is missing, or no model is available.
         """
         job = run.job
         printed = ""
@@ -100,7 +100,7 @@ class JobRunner:
                 stopped.set()
             if job.no_agent:
                 return JobOutcome("ok", printed) if printed.strip() else JobOutcome("silent")
-        talk = await self._agent.open(
+        conversation = await self._agent.open(
             platform="cron",
             approver=_AllowingApprover() if self._approve else NoApprover("in a scheduled job"),
             principal=job.principal,
@@ -111,17 +111,19 @@ class JobRunner:
         text = ""
         reason = "cron_complete"
         try:
-            end = await fold(talk.turn(await self._prompt(run, printed, talk.session_id)))
+            end = await fold(conversation.turn(await self._prompt(run, printed, conversation.session_id)))
             assert end is not None
             text, reason = end.text, end.reason if end.reason == "interrupted" else reason
         finally:
-            await talk.close(reason)
+            await conversation.close(reason)
         if reason == "interrupted":
-            return JobOutcome("interrupted", text or "the run was interrupted", talk.session_id)
-        return JobOutcome("silent" if not text.strip() or text.strip() == SILENT else "ok", text, talk.session_id)
+            return JobOutcome("interrupted", text or "the run was interrupted", conversation.session_id)
+        return JobOutcome(
+            "silent" if not text.strip() or text.strip() == SILENT else "ok", text, conversation.session_id
+        )
 
     async def deliver(self, run: JobRun, outcome: JobOutcome) -> None:
-        """Bring an answer, or the reason why there is none, to where the job wants it."""
+        """Send the answer, or the reason of a failure, to the targets of the job."""
         if outcome.status == "silent" or self._send is None:
             return
         text = outcome.text
@@ -132,8 +134,8 @@ class JobRunner:
         for target in targets_of(run.job):
             try:
                 await self._send(target, text, f"cron-{run.job.id}-{run.id}-{target}", run.job.principal)
-            except UserError as exc:  # the other targets are there
-                logger.error("what job %s (%s) said does not go to %s: %s", run.job.name, run.job.id, target, exc)
+            except UserError as exc:  # other targets may work
+                logger.error("job %s (%s): output not sent to %s: %s", run.job.name, run.job.id, target, exc)
         if self._attach is not None and run.job.attach and outcome.status == "ok":
             await self._attach(run.job.attach, run.job.name, outcome.text)
 
@@ -145,12 +147,12 @@ class JobRunner:
             f" result that is delivered; if there is nothing to tell, answer {SILENT} alone.{late}]"
         ]
         for name in job.skills:
-            said = await self._agent.bridge.run(
+            message = await self._agent.bridge.run(
                 lambda name=name: self._skills.message(name, "", session_id=session_id, platform="cron")
             )
-            if said is None:
-                raise UserError(f"the job wants the skill {name!r}, which is not there")
-            parts.append(said)
+            if message is None:
+                raise UserError(f"the job needs the skill {name!r}, which does not exist")
+            parts.append(message)
         if printed:
             parts.append("What its script printed:\n" + mark_untrusted(printed, job.script))
         for other in job.context_from:
@@ -181,16 +183,16 @@ class JobRunner:
 
 
 def _directory(job: Job) -> Path | None:
-    """Return the working directory of a job; None where it names none.
+    """Return the working directory of a job, or None.
 
     Raises:
-        UserError: it leads elsewhere than when it was set; what commands may write is not chosen by a link.
+        UserError: its path now leads to another directory; a link must not select where commands write.
     """
     if not job.workdir:
         return None
     if (now := Path(job.workdir).resolve()) != Path(job.workdir):
-        hint = f"`hermes cron edit {job.id} --workdir {now}` lets it work there."
-        raise UserError(f"the working directory {job.workdir} of job {job.name!r} leads to {now} now", hint=hint)
+        hint = f"`hermes cron edit {job.id} --workdir {now}` allows it."
+        raise UserError(f"the working directory {job.workdir} of job {job.name!r} now leads to {now}", hint=hint)
     return now
 
 

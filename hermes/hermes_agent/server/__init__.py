@@ -1,6 +1,6 @@
-"""The HTTP front door: OpenAI's chat-completions API, health, one key. `docs/operator/http.md` is its manual.
+"""HTTP server: OpenAI's API, health and metrics, webhooks. `docs/operator/http.md` is its manual.
 
-Importing it does not load uvicorn: `serve` does.
+Importing this package does not import uvicorn; `http_server.serve` does.
 """
 
 from hermes_agent.server.app import build

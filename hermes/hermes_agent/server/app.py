@@ -1,6 +1,4 @@
-"""The ASGI application: routes, and the errors that no route gives.
-
-Which of the routes a request is for, and the answers when it is for none.
+"""The ASGI application: its routes, and errors outside of routes.
 
 A dozen routes need no framework: docs/decisions/0004.
 """
@@ -33,7 +31,7 @@ class Application:
     """The ASGI application.
 
     Args:
-        turns: who grants the turns.
+        turns: grants the slots of turns.
     """
 
     def __init__(self, routes: Sequence[HttpRoute], settings: HttpSettings, turns: TurnSlots) -> None:
@@ -42,19 +40,19 @@ class Application:
         self._guarded = RequestGuard(RouteTable(self.routes), settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; a route that fails before its answer has begun is a 500, and uvicorn logs the error."""
+        """Answer a request. If a route fails before its answer starts, send a 500; uvicorn logs the error."""
         begun = False
 
-        async def noting(message: Message) -> None:
+        async def record_start(message: Message) -> None:
             nonlocal begun
             begun = True
             await send(message)
 
         try:
-            await self._guarded(scope, receive, noting)
+            await self._guarded(scope, receive, record_start)
         except Exception:
             if not begun:
-                refusal = HttpError(500, "internal error; the log of the agent has it", code="internal_error")
+                refusal = HttpError(500, "internal error; see the log of the agent", code="internal_error")
                 await refusal.reply()(scope, receive, send)
             raise
 
@@ -74,18 +72,18 @@ def build(
     """Return the application.
 
     Args:
-        settings: with a key (`key.with_key`).
-        models: names of the configured model; `hermes-agent` is always one more.
-        counts: numbers that `/health` adds for who has the key.
-        plugins: what `/v1/plugins` and `/metrics` say of them; None means that there are none.
-        slash: what lines that begin with `/` mean in a session.
-        on_change: called after the number of running turns has changed.
-        webhooks: takes what other services tell; None: nothing.
-        once: lets a request with an `Idempotency-Key` that is sent again be the same turn; None: each is another.
+        settings: with a key (`authentication.with_key`).
+        models: names of the configured model; `hermes-agent` is always added.
+        counts: numbers that `/health` shows with the key.
+        plugins: the plugins for `/v1/plugins` and `/metrics`; None: there are none.
+        slash: resolves slash commands in sessions.
+        on_change: called after a change of the number of running turns.
+        webhooks: receives webhooks; None: there are none.
+        once: makes requests with an `Idempotency-Key` idempotent; None: the header is ignored.
     """
     turns = TurnSlots(settings, on_change)
-    door = plugins or NoPlugins()
-    extensions = PluginEndpoints(door)
+    plugins = plugins or NoPlugins()
+    extensions = PluginEndpoints(plugins)
     status = StatusEndpoints(turns, models, counts)
     turning = (agent, settings, turns, models, slash, once)
     routes = [
@@ -98,7 +96,7 @@ def build(
         HttpRoute("/ready", make_application(status.ready)),
         HttpRoute("/v1/plugins", make_application(extensions.list)),
         HttpRoute("/v1/plugins/reload", make_application(extensions.reload), "POST"),
-        HttpRoute("/metrics", make_application(MetricsEndpoint(turns, counts, door.metrics).get)),
+        HttpRoute("/metrics", make_application(MetricsEndpoint(turns, counts, plugins.metrics).get)),
         *([HttpRoute("/webhooks/", webhooks, "POST")] if webhooks else []),
     ]
     return Application(routes, settings, turns)
@@ -111,40 +109,40 @@ async def openapi(scope: Scope, receive: Receive) -> HttpReply:
 
 
 RouteHandler = Callable[["Scope", "Receive"], Awaitable[HttpReply]]
-"""Gives the whole answer to a request."""
+"""Returns the whole answer of a request."""
 
 
 class HttpRoute(NamedTuple):
-    """What answers a path; one that ends with `/`, every path with a name behind it, which is `scope["name"]`."""
+    """A route. A path that ends with `/` takes all names after it; the name is in `scope["name"]`."""
 
     path: str
     app: App
     method: str = "GET"
 
     def name(self, path: str) -> str | None:
-        """Return the name in `path`, empty when this route has none; None when it is not for this route."""
+        """Return the name in `path`, "" for a route without names, or None if the path is of another route."""
         if not self.path.endswith("/"):
             return "" if path == self.path else None
         return path[len(self.path) :] or None if path.startswith(self.path) else None
 
     def takes(self, method: str) -> bool:
-        """Whether it is for this method. HEAD is GET: the server leaves out the body."""
+        """Return whether the route takes the method. HEAD counts as GET: the server omits the body."""
         return method == self.method or (method == "HEAD" and self.method == "GET")
 
 
 class RouteTable:
-    """The ASGI application of several routes."""
+    """ASGI application of several routes."""
 
     def __init__(self, routes: Sequence[HttpRoute]) -> None:
         self.all = tuple(routes)
         self._named: dict[str, list[tuple[HttpRoute, str]]] = {}
-        """Those without a name in their path, by it."""
+        """Routes without a name in their path, by path."""
         for route in self.all:
             if not route.path.endswith("/"):
                 self._named.setdefault(route.path, []).append((route, ""))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with the route of the path and method; 404 or 405 when there is none."""
+        """Answer with the route of the path and method, or with 404 or 405."""
         path, method = scope["path"], scope["method"]
         found = self._named.get(path) or self._with_name(path)
         for route, name in found:
@@ -169,7 +167,7 @@ class RouteTable:
 
 
 def make_application(answer: RouteHandler) -> App:
-    """Return the ASGI application that sends what `answer` gives, or nothing to a caller that has gone."""
+    """Return the ASGI application that sends the reply of `answer`, unless the client has disconnected."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         try:

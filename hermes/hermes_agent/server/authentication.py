@@ -1,9 +1,7 @@
-"""What every request must show before anything is done for it: a Host that is ours, no foreign Origin, the key.
+"""Checks of every request: the Host header, the Origin header and the key; and the key file.
 
-The Host is checked because a page of another site can have its own name resolve to this machine (DNS rebinding);
-the Origin, because a browser sends requests of any page to a loopback address.
-
-The key that every request bears: as configured, or a file of the home that is made at the first start.
+The Host is checked because another site can let its own name resolve to this machine (DNS rebinding). The Origin is
+checked because a browser sends requests of any page to a loopback address.
 """
 
 from __future__ import annotations
@@ -34,9 +32,9 @@ if TYPE_CHECKING:
 BEARS_KEY = "hermes.bears_key"
 """Key of the ASGI scope: whether the request has the right key."""
 OPEN_PATHS = frozenset({"/health", "/ready"})
-"""Answer without a key; `health` tells more with it."""
+"""Paths that need no key; `/health` shows more with it."""
 WEBHOOKS = "/webhooks/"
-"""Below it a signature takes the place of the key."""
+"""Path prefix where a signature replaces the key."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?")
@@ -49,7 +47,7 @@ _PREFLIGHT_S = b"600"
 
 
 class RequestGuard:
-    """ASGI middleware; also dates every answer, and lets pages of allowed origins read it.
+    """ASGI middleware that checks requests, dates replies, and lets pages of allowed origins read them.
 
     Args:
         settings: with a key.
@@ -65,7 +63,7 @@ class RequestGuard:
         self._date = (0, b"")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or pass on with the answer to who is asking in the scope."""
+        """Reject the request, or pass it on with the result of the key check in the scope."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -99,7 +97,7 @@ class RequestGuard:
         return host
 
     def _check_origin(self, host: str, given: str | None) -> str | None:
-        """Return the origin when it is not our own."""
+        """Return the origin if it is another one than the server's."""
         if given is None:
             return None
         origin = given.lower()
@@ -119,11 +117,13 @@ class RequestGuard:
         )
 
     def _preflight(self, scope: Scope, origin: str | None) -> HttpReply | None:
-        """Answer a browser's question whether a page of an allowed origin may send a request."""
+        """Return the reply to a preflight request of a page of an allowed origin."""
         if origin is None or scope["method"] != "OPTIONS":
             return None
-        wanted = dict(scope["headers"]).get(b"access-control-request-headers", b"").decode("latin-1")
-        allowed = wanted if _HEADER_NAMES.fullmatch(wanted) else "authorization, content-type, x-hermes-session-id"
+        requested = dict(scope["headers"]).get(b"access-control-request-headers", b"").decode("latin-1")
+        allowed = (
+            requested if _HEADER_NAMES.fullmatch(requested) else "authorization, content-type, x-hermes-session-id"
+        )
         headers = (
             (b"access-control-allow-methods", b"GET, POST"),
             (b"access-control-allow-headers", allowed.encode()),
@@ -142,7 +142,7 @@ class RequestGuard:
         what = "the key is wrong" if given is not None else "a key is needed: `Authorization: Bearer KEY`"
         raise HttpError(
             401,
-            f"{what}; on the machine of the agent `hermes gateway key` prints it",
+            f"{what}; `hermes gateway key` prints it on the machine of the agent",
             code="invalid_api_key",
             headers=((b"www-authenticate", b'Bearer realm="hermes-agent"'),),
         )
@@ -155,7 +155,7 @@ class RequestGuard:
 
 
 def _headers(scope: Scope) -> dict[bytes, str]:
-    """The headers that are checked; a second one of a name is refused, for two readers could take different ones."""
+    """Return the headers to check; a duplicate is rejected, as two readers could use different ones."""
     found: dict[bytes, str] = {}
     for name, value in scope["headers"]:
         if name in _NEEDED:
@@ -166,12 +166,14 @@ def _headers(scope: Scope) -> dict[bytes, str]:
 
 
 def _bare_name(name: str) -> str:
-    """An IPv6 address without its brackets, a name without the dot of the root."""
+    """Return an IPv6 address without brackets, or a name without the dot of the root."""
     return name[1:-1] if name.startswith("[") else name.rstrip(".")
 
 
 def _local_address(scope: Scope) -> str:
-    """The address that the connection reached: a name that was made to resolve to it is never written so."""
+    """Return the local address of the connection, or "".
+
+    A page that uses DNS rebinding sends a name in the Host header, never this address."""
     server = scope.get("server")
     if not server:
         return ""
@@ -204,35 +206,35 @@ logger = logging.getLogger(__name__)
 
 KEY_NAME = "api_server.key"
 KEY_BYTES = 32
-"""Randomness of a key that we make."""
+"""Random bytes of a created key."""
 LONGEST_FILE = 4096
 SHORT = 16
-"""A configured key with fewer characters than this can be guessed."""
+"""A configured key with fewer characters can be guessed."""
 
 _KEY = re.compile(r"[\x21-\x7e]+")
 
 
 def with_key(settings: HttpSettings, home: Path) -> HttpSettings:
-    """Return `settings` with its key, from the file of `home` when none is configured; the redactor learns it.
+    """Return `settings` with a key, by default that of the file in `home`; add it to the redactor.
 
     Raises:
-        UserError: the file cannot be used.
+        UserError: the file is not usable.
     """
     if not settings.key:
         settings = replace(settings, key=file_key(home))
     elif len(settings.key) < SHORT:
-        logger.warning("the HTTP server's key has %d characters: take 32 or more at random", len(settings.key))
+        logger.warning("http server: the key has %d characters: use 32 random characters or more", len(settings.key))
     redactor.learn([settings.key])
     return settings
 
 
 def file_key(home: Path) -> str:
-    """Return the key of the file `api_server.key`; it is made when it is not there.
+    """Return the key of the file `api_server.key`, which is created if it is missing.
 
-    Of two processes that make it at once, both return the key of the one that was first.
+    If two processes create it, both return the key of the first.
 
     Raises:
-        UserError: others can read the file, it belongs to somebody else, or it has no key in it.
+        UserError: other users can read or own the file, or it contains no key.
     """
     path = home / KEY_NAME
     key = _read(path)
@@ -240,7 +242,7 @@ def file_key(home: Path) -> str:
         _make(path)
         key = _read(path)
     if key is None:
-        raise UserError(f"the key file {path} vanished while it was read", hint="Start again.")
+        raise UserError(f"the key file {path} was removed while it was read", hint="Start again.")
     return key
 
 
@@ -255,7 +257,7 @@ def _read(path: Path) -> str | None:
         _check(path, os.fstat(fd))
         text = file.read(LONGEST_FILE + 1).decode("ascii", "replace").strip()
     if not _KEY.fullmatch(text) or len(text) > LONGEST_FILE:
-        raise UserError(f"the key file {path} has no key in it: expected one word of ASCII", hint=_hint(path))
+        raise UserError(f"the key file {path} contains no key: expected one word of ASCII", hint=_hint(path))
     return text
 
 
@@ -271,29 +273,29 @@ def _check(path: Path, info: os.stat_result) -> None:
     if mode & 0o077:
         raise UserError(
             f"the key file {path} can be read by others (mode {mode:04o})",
-            hint=f"Whoever had the key can use the agent. {_hint(path)} To keep the key: `chmod 600 {path}`.",
+            hint=f"Anyone with the key can use the agent. {_hint(path)} To keep the key: `chmod 600 {path}`.",
         )
 
 
 def _make(path: Path) -> None:
-    """Write a key beside the place and link it there: it appears whole, and never over another one."""
+    """Write a key to a temporary file and link it in place: it is complete and replaces no other key."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(fd, "wb") as file:
-                os.fchmod(fd, 0o600)  # whatever the umask and a default ACL say
+                os.fchmod(fd, 0o600)  # regardless of umask and default ACL
                 file.write(f"{secrets.token_urlsafe(KEY_BYTES)}\n".encode())
                 file.flush()
                 os.fsync(fd)
             with contextlib.suppress(FileExistsError):  # another process was first
                 os.link(draft, path)
-                logger.info("made a key for the HTTP server: %s (`hermes gateway key` prints it)", path)
+                logger.info("http server: key created: %s (`hermes gateway key` prints it)", path)
         finally:
             draft.unlink()
     except OSError as exc:
         raise UserError(
-            f"cannot make the key file {path}: {exc.strerror}",
+            f"cannot create the key file {path}: {exc.strerror}",
             hint="The home must exist and be writable. Or set API_SERVER_KEY to a key of your own.",
         ) from exc
 

@@ -1,7 +1,4 @@
-"""Run one turn and give its events to an HTTP answer: whole, or as a stream.
-
-`POST /v1/chat/completions` and `POST /v1/responses`: one turn of the agent.
-"""
+"""`POST /v1/chat/completions` and `POST /v1/responses`: one turn, as a whole reply or as a stream."""
 
 from __future__ import annotations
 
@@ -61,11 +58,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SEND_LIMIT_S = 60.0
-"""How long a caller may leave its stream unread before it is taken for gone."""
+"""Time in which a client must read its stream; after it, the client counts as disconnected."""
 STREAM_HEADERS: Headers = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx would hold the stream back
+    (b"x-accel-buffering", b"no"),  # otherwise nginx buffers the stream
 )
 
 
@@ -73,7 +70,7 @@ class TurnRun(TurnSink):
     """A turn in a task of its own, so that a stream can send its text and keep-alives meanwhile.
 
     Args:
-        slot: interrupting it interrupts the turn, and cancels it when it does not end within `grace_s` seconds.
+        slot: an interrupt of the slot interrupts the turn, and cancels it after `grace_s` seconds.
     """
 
     def __init__(
@@ -110,7 +107,7 @@ class TurnRun(TurnSink):
         self._texts.append(delta)
 
     def tool_started(self, event: ToolStarted) -> None:
-        """Remember that the turn has acted."""
+        """Record that a tool was started."""
         self.has_acted = True
 
     def finished(self, event: TurnFinished) -> None:
@@ -150,7 +147,7 @@ class TurnRun(TurnSink):
             if not self._slot.reason:  # an interrupt before the turn has nothing to stop
                 self.end = await self._source.answer(content, self, options=options)
         except ModelError as error:
-            if error.finish_reason:  # an answer without a word is complete for the caller that set the limit
+            if error.finish_reason:  # an empty answer is complete if the client set the limit
                 self.end = self._incomplete_end(error)
             else:
                 self._error = error
@@ -161,9 +158,9 @@ class TurnRun(TurnSink):
             self._changed.set()
 
     def _incomplete_end(self, error: ModelError) -> TurnFinished:
-        logger.info("an answer without a word: %s", error)
-        why: FinishReason = "content_filter" if error.finish_reason == "content_filter" else "length"
-        return TurnFinished("".join(self._texts), "answered", error.usage or Usage(), "", finish_reason=why)
+        logger.info("empty answer: %s", error)
+        reason: FinishReason = "content_filter" if error.finish_reason == "content_filter" else "length"
+        return TurnFinished("".join(self._texts), "answered", error.usage or Usage(), "", finish_reason=reason)
 
     def _interrupt(self) -> None:
         self._source.interrupt()
@@ -173,8 +170,8 @@ class TurnRun(TurnSink):
 class AnswerStream:
     """Sends a turn as server-sent events.
 
-    Nothing is sent before the first event (or a silence): what fails until then is an HTTP status, later it is an
-    event with an `error`.
+    Nothing is sent before the first event or silence. An earlier failure becomes an HTTP status, a later one an event
+    with an `error`.
     """
 
     def __init__(self, send: Send, chunks: AnswerFormat, slot: TurnSlot, headers: Headers) -> None:
@@ -186,7 +183,7 @@ class AnswerStream:
         self._sent = ""
 
     async def run(self, turn: TurnRun, silence_s: float) -> None:
-        """Send everything.
+        """Send the whole stream.
 
         Raises:
             Exception: the turn failed before anything was sent.
@@ -214,11 +211,11 @@ class AnswerStream:
         return KEEP_ALIVE if is_silent or (turn.has_acted and not self.has_begun) else b""
 
     def _rest(self, end: TurnFinished) -> bytes:
-        """What the reply has beyond what was streamed; text that a plugin replaced cannot be called back."""
+        """Return the part of the reply that was not streamed; streamed text that a plugin replaced stays."""
         if end.text.startswith(self._sent):
             rest = end.text[len(self._sent) :]
             return self._format.text_chunk(rest) if rest else b""
-        logger.debug("the reply differs from what was streamed")
+        logger.debug("the reply differs from the streamed text")
         return b""
 
     async def _write(self, data: bytes, *, more: bool = True) -> None:
@@ -233,19 +230,19 @@ class AnswerStream:
                     data = self._format.first_chunk() + data
                 await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except TimeoutError:
-            logger.warning("a caller has not read its stream for %g s: the turn is interrupted", SEND_LIMIT_S)
+            logger.warning("turn over HTTP: the client has not read its stream for %g s, interrupting", SEND_LIMIT_S)
             self._slot.interrupt(CLIENT_GONE)
 
 
 PLATFORM = "api_server"
-"""What hooks and sessions see as the platform, as upstream."""
+"""Platform of the sessions and hooks, as in upstream."""
 SESSION_HEADER = b"x-hermes-session-id"
 CLOSE_REASON = "session_boundary"
-"""One of the reasons of `on_session_finalize` (plugin contract §3.5)."""
+"""A reason of `on_session_finalize` (plugin contract §3.5)."""
 
 
 class EndpointFormat(NamedTuple):
-    """How one API is written."""
+    """Reader and writer of one API."""
 
     read: Callable[[bytes, Collection[str]], ChatRequest]
     answer: Callable[[ChatRequest], AnswerFormat]
@@ -260,13 +257,13 @@ RESPONSES = EndpointFormat(
 
 
 class ChatEndpoint:
-    """The ASGI application of the routes.
+    """ASGI application of the routes.
 
     Args:
-        wire: the API that it speaks.
-        models: names that the agent's model answers to, the default first.
-        slash: what lines that begin with `/` mean in a session; None: nothing.
-        once: lets a request that is sent again be the same turn; None: each is another.
+        wire: the format of the API.
+        models: names of the agent's model, the default first.
+        slash: resolves slash commands in sessions; None: there are none.
+        once: makes requests idempotent; None: the header is ignored.
     """
 
     def __init__(
@@ -300,12 +297,12 @@ class ChatEndpoint:
             del body
             if session_id is None:
                 session_id = request.session_id
-            elif request.session_id is not None:  # the header wins, and the answer's id bears it
+            elif request.session_id is not None:  # the header wins, and the id of the answer contains it
                 request = replace(request, session_id=session_id)
             _check_store(request, session_id)
         except ClientDisconnected:
             return
-        except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
+        except Exception as error:  # noqa: BLE001 - mapped to a status; unexpected errors are logged
             await http_error_of(error).reply()(scope, receive, send)
             return
         key = next((value for name, value in scope["headers"] if name == KEY_HEADER), b"").decode("latin-1")
@@ -316,7 +313,7 @@ class ChatEndpoint:
 
 
 class _Exchange:
-    """One request that was understood, until its answer is sent."""
+    """The processing of one valid request, until its answer is sent."""
 
     def __init__(
         self,
@@ -339,20 +336,20 @@ class _Exchange:
         self._headers: Headers = ()
 
     async def run(self, turns: TurnSlots, scope: Scope, receive: Receive, send: Send) -> None:
-        """Wait for a slot, run the turn, answer; whatever fails becomes an error answer."""
+        """Wait for a slot, run the turn and answer; a failure becomes an error reply."""
         slot = self._slot
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(_watch(receive, slot))
             try:
                 command = await self._command()
-                if command is not None:  # beside the turn that may run in this session
+                if command is not None:  # runs in parallel to a turn of the session
                     await self._run(command, group, scope, receive, send)
                     return
                 async with turns.take(slot):
                     await self._run(await self._open(), group, scope, receive, send)
             except ClientLeft:
                 await self._refuse(interrupted_error(slot.reason, RETRY_AFTER_S, acted=False), scope, receive, send)
-            except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
+            except Exception as error:  # noqa: BLE001 - mapped to a status; unexpected errors are logged
                 acted = self._turn is not None and self._turn.has_acted
                 refusal = http_error_of(error, acted=acted, options=self._request.options)
                 refusal.param = self._request.names.get(refusal.param or "", refusal.param)
@@ -361,7 +358,7 @@ class _Exchange:
                 watcher.cancel()
 
     async def _command(self) -> AnswerSource | None:
-        """Return the command that the message is, if it is one. The message of a skill becomes the skill's text."""
+        """Return the command in the message, or None. The message of a skill replaces the message."""
         slash, session_id = self._slash, self._slot.session_id
         if slash is None or session_id is None:
             return None
@@ -371,7 +368,9 @@ class _Exchange:
             self._request = replace(self._request, content=meaning.message)
         if not isinstance(meaning, CommandCall):
             return None
-        await self._agent.load_if_allowed(session_id, API_SERVER)  # a command opens nothing, and acts in the session
+        await self._agent.load_if_allowed(
+            session_id, API_SERVER
+        )  # checks the owner, as a command does not open the session
         scope = slash.scope(session_id, PLATFORM, NoApprover("over HTTP"), principal=API_SERVER)
         return CommandAnswer(slash, meaning, scope, self._request.model)
 
@@ -393,7 +392,7 @@ class _Exchange:
                 await _close(source)
 
     async def _open(self) -> AnswerSource:
-        """With a session id the stored transcript counts; without one the caller's, and nothing is stored."""
+        """Open the stored session of an id; without an id, use the client's transcript and store nothing."""
         request, session_id = self._request, self._slot.session_id
         conversation = await self._agent.open(
             session_id,
@@ -420,7 +419,7 @@ class _Exchange:
     async def _refuse(self, refusal: HttpError, scope: Scope, receive: Receive, send: Send) -> None:
         if self._slot.is_client_gone:
             return
-        logger.info("request over HTTP refused: status=%d code=%s", refusal.status, refusal.code)
+        logger.info("request over HTTP rejected: status=%d code=%s", refusal.status, refusal.code)
         refusal.headers += self._headers
         await refusal.reply()(scope, receive, send)
 
@@ -434,11 +433,11 @@ class _Exchange:
 
 
 def _check_store(request: ChatRequest, session_id: str | None) -> None:
-    """Refuse a wish to store, or not to, that is not what happens."""
+    """Reject a value of `store` that differs from what happens."""
     if request.store and session_id is None:
         raise unsupported_field("store", "a session is stored: send X-Hermes-Session-Id (Responses: and no history)")
     if request.store is False and session_id is not None:
-        raise unsupported_field("store", "what is said in a session is stored")
+        raise unsupported_field("store", "messages of a session are stored")
 
 
 async def _watch(receive: Receive, slot: TurnSlot) -> None:
@@ -447,8 +446,8 @@ async def _watch(receive: Receive, slot: TurnSlot) -> None:
 
 
 async def _close(source: AnswerSource) -> None:
-    """The answer is sent already: a failure here is the log's."""
+    """Close the source; failures are logged, as the answer is sent already."""
     try:
         await source.close(CLOSE_REASON)
     except Exception:
-        logger.exception("session %s could not be closed", source.session_id)
+        logger.exception("session %s: close failed", source.session_id)

@@ -1,10 +1,7 @@
-"""Read the `messages` of a chat-completions request into our own values.
+"""Requests and answers of the chat-completions API.
 
-Read the body of `POST /v1/chat/completions`: what is asked, and on which history.
-
-The shape is OpenAI's; `request_fields` says what becomes of each field.
-
-The chat-completions answers, byte by byte: the whole object, and the chunks of a stream (server-sent events).
+Reads the body of `POST /v1/chat/completions` into `ChatRequest`, and writes the answer as an object or as chunks of a
+stream (server-sent events). `request_fields` lists what happens with each field.
 """
 
 from __future__ import annotations
@@ -40,15 +37,15 @@ CALL = field_names(ChatCompletionMessageFunctionToolCall)
 FUNCTION = field_names(Function)
 
 USER_PARTS = ("text", "image_url", "input_audio", "file")
-"""Kinds of parts that a user message may have; each has its value under the key of that name."""
+"""Kinds of parts of a user message; the value of a part is under the key of its kind."""
 IMAGE_SCHEMES = ("http://", "https://", "data:image/")
 
 
 def read_messages(given: Any) -> tuple[str, list[Message]]:
-    """Return the instructions (system and developer messages, joined by blank lines) and the other messages.
+    """Return the instructions (joined system and developer messages) and the other messages.
 
     Raises:
-        Refusal: 400 with the place and what was expected.
+        HttpError: 400 with the path of the part and the expected value.
     """
     if not isinstance(given, list) or not given:
         raise bad_request("messages: expected a list with at least one message", "messages")
@@ -85,7 +82,7 @@ def _assistant(value: JsonObject, at: str) -> Message:
         raise bad_request(f"{at}.tool_calls: expected a list", f"{at}.tool_calls")
     read = tuple(_call(call, f"{at}.tool_calls[{i}]") for i, call in enumerate(calls or ()))
     if len({call.id for call in read}) != len(read):
-        raise bad_request(f"{at}.tool_calls: two calls have one id", f"{at}.tool_calls")
+        raise bad_request(f"{at}.tool_calls: two calls have the same id", f"{at}.tool_calls")
     content = value.get(MESSAGE.content)
     text = "" if content is None else text_content(_content(content, at, ("text", "refusal")))
     return Message("assistant", text, read)
@@ -118,7 +115,7 @@ def _tool(value: dict[str, Any], at: str, open_calls: set[str]) -> Message:
 
 
 def _content(value: Any, at: str, allowed: tuple[str, ...]) -> Content:
-    """Check text or parts; a list of text parts alone becomes text, refusals count as text."""
+    """Return text or checked parts; a list of text parts becomes text, and refusals count as text."""
     place = f"{at}.content"
     if isinstance(value, str):
         _no_nul(value, place)
@@ -155,7 +152,7 @@ def _part(part: Any, at: str, allowed: tuple[str, ...]) -> dict[str, Any]:
 
 def _no_nul(text: str, at: str) -> None:
     if "\0" in text:
-        raise bad_request(f"{at}: the text has a NUL character", at)
+        raise bad_request(f"{at}: the text contains a NUL character", at)
 
 
 def _list(calls: set[str]) -> str:
@@ -167,43 +164,43 @@ def _words(names: tuple[str, ...]) -> str:
 
 
 AGENT_MODEL = "hermes-agent"
-"""The model name that every agent answers to."""
+"""Model name of every agent."""
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One request, checked."""
+    """A checked request."""
 
     model: str
-    """As the caller named it; the first of the agent's names when it named none."""
+    """Model name in the request; default: the first name of the agent's model."""
     content: Content
-    """The last message, the user's: what this turn is about."""
+    """The last message, which is the user message of the turn."""
     history: tuple[Message, ...]
-    """What came before it, without system messages."""
+    """The messages before it, without system messages."""
     instructions: str
-    """The system and developer messages, joined by blank lines."""
+    """System and developer messages, joined by blank lines."""
     stream: bool
     include_usage: bool
     """Whether a stream ends with the usage."""
     session_id: str | None = None
-    """The session that the body asks for (the Responses API alone)."""
+    """The session in the body (Responses API only)."""
     store: bool | None = None
-    """Whether the turn is to be stored, where the body says so."""
+    """Whether the turn is stored, if the body has the field."""
     options: RequestOptions = NO_OPTIONS
-    """What goes on to the model."""
+    """Options for the model requests."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """What the body calls each of them."""
+    """Names of the options in the body."""
     repeated_fields: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that the answer repeats (the Responses API alone)."""
+    """Fields that the answer repeats (Responses API only)."""
 
 
 def check_session_id(given: str) -> str:
     """Return the value of `X-Hermes-Session-Id`.
 
     Raises:
-        HttpError: 400, it cannot be the id of a session.
+        HttpError: 400, it is no valid session id.
     """
     if not _SESSION_ID.fullmatch(given):
         raise bad_request(
@@ -217,10 +214,10 @@ def read_chat_request(body: bytes, models: Collection[str]) -> ChatRequest:
     """Read and check a request body.
 
     Args:
-        models: names of the agent's model; other names are refused.
+        models: names of the agent's model; other names are rejected.
 
     Raises:
-        HttpError: 400 with the place and what was expected, or 404 for an unknown model.
+        HttpError: 400 with the path and the expected value, or 404 for an unknown model.
     """
     value = parse_body(body)
     check_fields(value, CHAT)
@@ -229,13 +226,13 @@ def read_chat_request(body: bytes, models: Collection[str]) -> ChatRequest:
 
 
 def read_chat_values(value: dict[str, Any], models: Collection[str], options: RequestOptions) -> ChatRequest:
-    """Check what a body says; arguments and errors as `read_chat_request`."""
+    """Check the values of a body; arguments and errors as in `read_chat_request`."""
     model = _model(value.get("model"), models)
     stream, store = _flag(value, "stream") or False, _flag(value, "store")
     include_usage = _include_usage(value.get("stream_options"), stream)
     instructions, messages = read_messages(value.get("messages"))
     if not messages or messages[-1].role != "user":
-        raise bad_request("the last message must be the user's: it is what the agent answers", "messages")
+        raise bad_request("the last message must be a user message, which the agent answers", "messages")
     last = messages[-1].content
     if not text_content(last).strip() and not (isinstance(last, list) and any(p["type"] != "text" for p in last)):
         raise bad_request("the last message is empty", f"messages[{len(value['messages']) - 1}].content")
@@ -244,15 +241,15 @@ def read_chat_values(value: dict[str, Any], models: Collection[str], options: Re
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
-    """Return the object of a body.
+    """Return the object in a body.
 
     Raises:
-        HttpError: 400, it is none.
+        HttpError: 400, the body is no object.
     """
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
         if b"\\ud" in body or b"\\uD" in body:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a surrogate pair cannot be stored
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # half of a surrogate pair cannot be stored
     except UnicodeError as exc:
         raise bad_request("the body has text that is not valid Unicode in UTF-8", None) from exc
     except RecursionError as exc:
@@ -276,7 +273,7 @@ def _model(given: Any, models: Collection[str]) -> str:
     if given != AGENT_MODEL and given not in models:
         names = ", ".join(dict.fromkeys((*models, AGENT_MODEL)))
         raise HttpError(
-            404, f"The model {given[:200]!r} does not exist; there is: {names}", code="model_not_found", param="model"
+            404, f"The model {given[:200]!r} does not exist; available: {names}", code="model_not_found", param="model"
         )
     return given
 
@@ -297,7 +294,7 @@ def _include_usage(options: Any, stream: bool) -> bool:
         raise bad_request(f"stream_options is {kind_of(options)}: expected an object", "stream_options")
     for name, given in options.items():
         if name not in ("include_usage", "include_obfuscation"):
-            raise bad_request(f"stream_options.{name[:100]} is no option of a stream", f"stream_options.{name[:100]}")
+            raise bad_request(f"stream_options.{name[:100]} is an unknown option", f"stream_options.{name[:100]}")
         if given is not None and not isinstance(given, bool):
             raise bad_request(f"{name} is {kind_of(given)}: expected true or false", f"stream_options.{name}")
     if options.get("include_obfuscation"):
@@ -307,44 +304,44 @@ def _include_usage(options: Any, stream: bool) -> bool:
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": still working\n\n"
-"""A comment: readers of server-sent events skip it."""
+"""A comment, which readers of server-sent events ignore."""
 
 
 class AnswerFormat(Protocol):
-    """Writes one answer in the words of one API."""
+    """Writes one answer in the format of one API."""
 
     def full_body(self, end: TurnFinished) -> dict[str, Any]:
         """Return the object of an answer that is not streamed."""
         ...
 
     def first_chunk(self) -> bytes:
-        """What a stream begins with."""
+        """Return the start of a stream."""
         ...
 
     def text_chunk(self, text: str) -> bytes:
-        """A piece of the answer."""
+        """Return a piece of the answer."""
         ...
 
     def last_chunk(self, end: TurnFinished) -> bytes:
-        """What ends a stream."""
+        """Return the end of a stream."""
         ...
 
     def error_chunk(self, body: dict[str, Any]) -> bytes:
-        """What ends a stream that cannot be finished."""
+        """Return the end of a stream that fails."""
         ...
 
 
 class ChatCompletionFormat:
-    """Writes an answer of chat completions.
+    """Writes the answer of one chat-completions request.
 
     Args:
-        include_usage: of a stream: every chunk then has a `usage`: null but in the last.
+        include_usage: whether the chunks of a stream have a `usage`, which is null except in the last.
     """
 
     def __init__(self, model: str, *, include_usage: bool) -> None:
         self._include_usage = include_usage
         self._id, self._created, self._model = new_id("chatcmpl"), int(time.time()), model
-        # All but the text is the same in every chunk of text: it is written once.
+        # only the text differs between chunks, so the rest is encoded once
         before, after = self._chunk(ChoiceDelta(content="\0"), None).split(b'"\\u0000"')
         self._before, self._after = before, after
 
@@ -364,19 +361,19 @@ class ChatCompletionFormat:
         )
 
     def error_chunk(self, body: dict[str, Any]) -> bytes:
-        """Return the event that ends a stream which cannot be finished; clients raise it."""
+        """Return the event that ends a failed stream; clients raise it."""
         return b"data: " + json_bytes(body) + b"\n\n"
 
     def first_chunk(self) -> bytes:
-        """The chunk that says whose message begins."""
+        """Return the chunk that starts the message of the assistant."""
         return self._chunk(ChoiceDelta(role="assistant", content="", refusal=None), None)
 
     def text_chunk(self, text: str) -> bytes:
-        """A piece of the answer."""
+        """Return a piece of the answer."""
         return self._before + json.dumps(text).encode("ascii") + self._after
 
     def last_chunk(self, end: TurnFinished) -> bytes:
-        """What ends a stream: the finish reason, the usage if it was asked for, and `[DONE]`."""
+        """Return the end of a stream: the finish reason, the usage if requested, and `[DONE]`."""
         out = self._chunk(ChoiceDelta(), end.reply_finish_reason)
         if self._include_usage:
             out += self._event([], {"usage": write_usage(end.usage)})

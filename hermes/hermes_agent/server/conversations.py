@@ -1,10 +1,8 @@
-"""What the server needs of the agent, as protocols: `agent.Agent` and `agent.Conversation` have these shapes.
+"""Protocols of the agent for the server, slash commands over HTTP, and idempotent requests.
 
-Slash commands in a session over HTTP: they are answered at once, beside a turn that may run there.
-
-Source: plugin contract §7.3, §14.1 row 14.
-
-`Idempotency-Key`: a request that is sent again, also after a crash, is the same turn of its session.
+`Agent` and `Conversation` of the package `agent` implement the protocols. A slash command in a session is
+answered at once, in parallel to a running turn. With an `Idempotency-Key`, a repeated request is the same turn, also
+after a crash. Source: plugin contract §7.3, §14.1 row 14.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from hermes_agent.tools import CallScope
 
 
 class ConversationProtocol(Protocol):
-    """A session in use; one turn at a time."""
+    """A session in memory; one turn at a time."""
 
     session_id: str
 
@@ -44,19 +42,19 @@ class ConversationProtocol(Protocol):
         """Run a turn for a message of the user and yield its events.
 
         Args:
-            options: what the caller sets for the model requests of this turn.
+            options: options of the client for the model requests of this turn.
 
         Raises:
-            UserError: the turn could not be finished; a `ModelError` says why the model did not answer.
+            UserError: the turn failed; a `ModelError` is a failure of the model request.
         """
         ...
 
     def interrupt(self) -> None:
-        """Stop the running turn at the next safe point; without one nothing happens."""
+        """Interrupt the running turn at its next safe point, if there is one."""
         ...
 
     async def close(self, reason: str) -> None:
-        """End the conversation."""
+        """Close the conversation."""
         ...
 
 
@@ -76,30 +74,30 @@ class AgentProtocol(Protocol):
         keep: bool = True,
         principal: str = ...,
     ) -> ConversationProtocol:
-        """Open the stored session of that id, or a new one.
+        """Open the stored session with that id, or a new session.
 
         Args:
-            history: the caller's transcript, in place of the stored one.
-            keep: whether what is said is stored.
-            principal: who speaks.
+            history: transcript of the client, which replaces the stored one.
+            keep: whether messages are stored.
+            principal: principal of the session.
 
         Raises:
-            UserError: no model can be had, or the state cannot be read.
-            NotYours: the session is somebody else's.
+            UserError: no model is available, or the state cannot be read.
+            AccessDenied: the session belongs to another principal.
         """
         ...
 
     async def load_if_allowed(self, session_id: str, principal: str) -> object:
-        """Return when the session is the principal's, or there is none of that id.
+        """Return if the session belongs to the principal, or does not exist.
 
         Raises:
-            NotYours: it is somebody else's.
+            AccessDenied: it belongs to another principal.
         """
         ...
 
 
 class PluginStatusProtocol(Protocol):
-    """What programs may ask about plugins, and have done to them."""
+    """Plugin operations over HTTP."""
 
     def report(self) -> list[dict[str, Any]]:
         """Return each plugin as JSON types."""
@@ -110,45 +108,45 @@ class PluginStatusProtocol(Protocol):
         ...
 
     async def reload(self, name: str | None) -> list[dict[str, str]]:
-        """Reload one plugin, or all; return `key`, `outcome` and `reason` of each.
+        """Reload one plugin or all; return `key`, `outcome` and `reason` of each.
 
         Raises:
-            UserError: nobody has the name, or the config cannot be read.
+            UserError: there is no plugin of that name, or the config cannot be read.
         """
         ...
 
 
 class NoPlugins:
-    """For a server over an agent that has none."""
+    """Plugin operations of an agent without plugins."""
 
     def report(self) -> list[dict[str, Any]]:
-        """Return nothing."""
+        """Return no plugins."""
         return []
 
     def metrics(self) -> str:
-        """Return nothing."""
+        """Return no lines."""
         return ""
 
     async def reload(self, name: str | None) -> list[dict[str, str]]:
-        """Return nothing."""
+        """Return no results."""
         return []
 
 
 class CommandRouterProtocol(Protocol):
-    """Resolves and runs command lines; `agent.command_router.CommandRouter` has this shape."""
+    """Resolves and runs command lines; `agent.command_router.CommandRouter` implements it."""
 
     async def resolve(
         self, line: str, *, where: Where, session_id: str, platform: str, prefixes: bool = False
     ) -> CommandCall | RunSkill | UnknownCommand | None:
-        """Return what the line asks for; None for a line that is no command."""
+        """Return the meaning of a line; None if it is no command."""
         ...
 
     def scope(self, session_id: str, platform: str, approver: Approver, *, principal: str = ...) -> CallScope:
-        """Return what a command works for."""
+        """Return the call scope of a command."""
         ...
 
     async def announce(self, called: CommandCall, scope: CallScope) -> None:
-        """Tell observers that a command is about to run."""
+        """Notify observers that a command is about to run."""
         ...
 
     async def run(self, called: CommandCall, scope: CallScope) -> str | None:
@@ -157,7 +155,7 @@ class CommandRouterProtocol(Protocol):
 
 
 def plain_text(content: Content) -> str:
-    """Return the text of a message that is nothing but text; empty for one with pictures and the like."""
+    """Return the text of a message; "" if it has other parts, such as images."""
     if isinstance(content, list) and any(part.get("type") != "text" for part in content):
         return ""
     return text_content(content)
@@ -172,7 +170,7 @@ class AnswerSource(Protocol):
         """Answer a message; give the events of the turn to `sink`.
 
         Raises:
-            UserError: the turn could not be finished; a `ModelError` says why the model did not answer.
+            UserError: the turn failed; a `ModelError` is a failure of the model request.
         """
         ...
 
@@ -237,7 +235,7 @@ BUSY_RETRY_S = 1.0
 
 
 class ResumableConversation(Protocol):
-    """The part of `agent.Conversation` that is used."""
+    """The used part of `Conversation`."""
 
     session_id: str
 
@@ -248,16 +246,16 @@ class ResumableConversation(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """Stop the running turn."""
+        """Interrupt the running turn."""
         ...
 
     async def close(self, reason: str) -> None:
-        """End the conversation."""
+        """Close the conversation."""
         ...
 
 
 class IdempotencyInbox(Protocol):
-    """The part of `delivery.Delivery` that is used."""
+    """The used part of `delivery.DeliveryService`."""
 
     async def begin(self, message: InboundMessage, /) -> ClaimedMessage | Mapping[str, Any] | None:
         """Store a message and claim it."""
@@ -265,10 +263,10 @@ class IdempotencyInbox(Protocol):
 
 
 class IdempotentRequests:
-    """Makes conversations whose next turn happens once.
+    """Creates conversations with an idempotent turn.
 
     Args:
-        transcript: calls a method of the transcript (`Agent.transcript`).
+        transcript: calls a method of the transcript (`Agent.call_transcript`).
     """
 
     def __init__(self, inbox: IdempotencyInbox, transcript: Callable[..., Awaitable[Any]]) -> None:
@@ -309,7 +307,7 @@ class _IdempotentAnswer:
         if claimed is None:
             raise HttpError(
                 409,
-                "a request with this Idempotency-Key is being worked on",
+                "a request with this Idempotency-Key is running",
                 code="in_progress",
                 retry_after_s=BUSY_RETRY_S,
             )

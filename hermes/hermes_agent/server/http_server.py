@@ -1,8 +1,7 @@
-"""Open the sockets that the server listens on; what goes wrong names the setting.
+"""The server process part: sockets, connections, uvicorn, and the end of serving.
 
-uvicorn as the daemon needs it: no signals of its own, asleep while idle, no connection kept that asks nothing.
-
-Serve the application in the running loop until told to stop, then let running turns finish.
+uvicorn runs without signal handlers and sleeps while idle. Connections that do not send a request are closed. At the
+end, running turns may finish.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ if TYPE_CHECKING:
 
 
 BACKLOG = 256
-"""Connections that wait to be accepted; as many are accepted at once."""
+"""Length of the accept queue, and number of connections accepted in one round."""
 
 
 def listen(settings: HttpSettings, handover: SocketHandover | None = None) -> list[socket.socket]:
-    """Return listening sockets: one for each address that `settings.host` stands for, all with one port.
+    """Return listening sockets: one for each address of `settings.host`, all with the same port.
 
     Args:
-        handover: a socket that it has for an address is used; it keeps all of them for the next process.
+        handover: provides inherited sockets, and keeps all sockets for the next process.
 
     Raises:
-        UserError: the port is taken or may not be used, or the host is not an address of this machine.
+        UserError: the port is in use or not allowed, or the host is no address of this machine.
     """
     sockets: list[socket.socket] = []
     port, missing = settings.port, None
@@ -51,38 +50,40 @@ def listen(settings: HttpSettings, handover: SocketHandover | None = None) -> li
         for family, address in _addresses(settings):
             try:
                 passed = handover.take(partial(_is_at, family, address, port)) if handover is not None else None
-                one = passed or _open_socket(family, address, port)
+                listening = passed or _open_socket(family, address, port)
             except OSError as exc:
                 if exc.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
-                missing = exc  # `localhost` also stands for ::1 where IPv6 is switched off
+                missing = exc  # `localhost` includes ::1 even if IPv6 is disabled
                 continue
-            sockets.append(one)
-            port = one.getsockname()[1]
+            sockets.append(listening)
+            port = listening.getsockname()[1]
         if not sockets and missing is not None:
             raise missing
     except OSError as exc:
-        for one in sockets:
-            one.close()
+        for opened in sockets:
+            opened.close()
         raise _explain_failure(settings, exc) from exc
     if handover is not None:
         handover.keep("http", sockets)
     return sockets
 
 
-def _is_at(family: socket.AddressFamily, address: str, port: int, one: socket.socket) -> bool:
-    """Say whether a socket listens there (`port` 0: anywhere at the address)."""
-    return one.family == family and one.getsockname()[0] == address and port in (0, one.getsockname()[1])
+def _is_at(family: socket.AddressFamily, address: str, port: int, listening: socket.socket) -> bool:
+    """Return whether a socket listens at an address (`port` 0: any port)."""
+    return (
+        listening.family == family and listening.getsockname()[0] == address and port in (0, listening.getsockname()[1])
+    )
 
 
-def address_of(one: socket.socket) -> str:
-    """Return `host:port` as it stands in a URL."""
-    host, port = one.getsockname()[:2]
+def address_of(listening: socket.socket) -> str:
+    """Return `host:port` for a URL."""
+    host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def peer_name(address: str) -> str:
-    """Return whom an address stands for: itself, or the network that one IPv6 subscriber has."""
+    """Return the peer of an address: the address, or the network of one IPv6 subscriber."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -94,37 +95,37 @@ def peer_name(address: str) -> str:
     return str(found) if found.is_loopback else str(ipaddress.ip_network((found, 64), strict=False))
 
 
-def is_loopback(one: socket.socket) -> bool:
-    """Whether only this machine reaches the socket."""
-    host: str = one.getsockname()[0]
+def is_loopback(listening: socket.socket) -> bool:
+    """Return whether only this machine can reach the socket."""
+    host: str = listening.getsockname()[0]
     return host == "::1" or host.startswith("127.")
 
 
 def _addresses(settings: HttpSettings) -> list[tuple[socket.AddressFamily, str]]:
     host = settings.host.strip("[]")
     try:
-        # ASCII as bytes: for text Python imports the tables of names in other scripts
+        # ASCII as bytes, because for text Python imports the tables of internationalized names
         found = socket.getaddrinfo(
             host.encode("ascii") if host.isascii() else host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except (socket.gaierror, UnicodeError) as exc:
-        why = exc.strerror if isinstance(exc, socket.gaierror) else "not a name"
-        raise UserError(f"cannot listen on {settings.host!r}: {why}", hint=_host_hint(settings)) from exc
+        reason = exc.strerror if isinstance(exc, socket.gaierror) else "not a name"
+        raise UserError(f"cannot listen on {settings.host!r}: {reason}", hint=_host_hint(settings)) from exc
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 
 def _open_socket(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
     with contextlib.ExitStack() as stack:
-        # The protocol is named: asyncio sets TCP_NODELAY only then, and without it each answer waits 40 ms for an ACK.
-        one = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # the protocol is given so that asyncio sets TCP_NODELAY, without which each answer waits 40 ms for an ACK
+        opened = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
-        one.bind((address, port))
-        one.listen(BACKLOG)
-        one.setblocking(False)
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
+        opened.bind((address, port))
+        opened.listen(BACKLOG)
+        opened.setblocking(False)
         stack.pop_all()
-        return one
+        return opened
 
 
 def _explain_failure(settings: HttpSettings, exc: OSError) -> UserError:
@@ -132,7 +133,7 @@ def _explain_failure(settings: HttpSettings, exc: OSError) -> UserError:
     if exc.errno == errno.EADDRINUSE:
         return UserError(
             f"port {settings.port} on {settings.host} is in use",
-            hint=f"Stop what uses it, or choose another one with {settings.port_from}"
+            hint=f"Stop the process that uses it, or choose another port with {settings.port_from}"
             + (" or the variable API_SERVER_PORT." if settings.port_from == "server.port" else "."),
         )
     if exc.errno == errno.EACCES:
@@ -143,13 +144,15 @@ def _explain_failure(settings: HttpSettings, exc: OSError) -> UserError:
 
 
 def _host_hint(settings: HttpSettings) -> str:
-    return "server.host (or the variable API_SERVER_HOST) must be an address of this machine, as 127.0.0.1 or 0.0.0.0."
+    return (
+        "server.host (or the variable API_SERVER_HOST) must be an address of this machine, e.g. 127.0.0.1 or 0.0.0.0."
+    )
 
 
 CLOSE_S = 2
-"""How long connections may take to close at the end, seconds."""
+"""Time limit for closing connections at the end, in seconds."""
 KEEP_ALIVE_S = 75
-"""How long an idle connection stays open; most clients give theirs up earlier."""
+"""Seconds for which an idle connection stays open; most clients close theirs earlier."""
 _OVERLOADED_BODY = (
     HttpError(503, "too many connections; send the request again in a moment", code="overloaded").reply().body
 )
@@ -157,36 +160,38 @@ OVERLOADED_REPLY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
     b"content-length: %d\r\n\r\n%b" % (len(_OVERLOADED_BODY), _OVERLOADED_BODY)
 )
-"""What who gets no place is told."""
+"""Reply to a connection above the limit."""
 
 
 class _SilentConnections:
-    """The connections that were accepted and have not asked anything yet."""
+    """Accepted connections that have not sent a request yet."""
 
     def __init__(self) -> None:
         self._silent: set[object] = set()
         self._changed = asyncio.Event()
 
     def add(self, connection: object) -> None:
-        """A connection was accepted."""
+        """Add an accepted connection."""
         self._silent.add(connection)
 
     def mark_heard(self, connection: object, *, whole: bool = True) -> None:
-        """Something came, `whole`: a question; or the connection is gone."""
+        """Record received data, `whole`: a complete request; or the end of the connection."""
         if whole:
             self._silent.discard(connection)
             self._changed.set()
 
     async def stop_accepting(self, servers: Iterable[asyncio.Server], timeout_s: float) -> None:
-        """Accept nobody any more, and wait until all who were have asked, or are gone."""
+        """Stop accepting connections, and wait until all accepted ones have sent a request or are closed."""
         loop = asyncio.get_running_loop()
-        for one in servers:
-            for listening in one.sockets:
+        for server in servers:
+            for listening in server.sockets:
                 loop.remove_reader(listening.fileno())
-        for _ in range(3):  # asyncio takes so many rounds from accept() to `connection_made`, and drops who is between
+        for _ in range(
+            3
+        ):  # asyncio needs three rounds from accept() to `connection_made`, and drops connections in between
             await asyncio.sleep(0)
-        for one in servers:
-            one.close()
+        for server in servers:
+            server.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._silent:
@@ -195,7 +200,7 @@ class _SilentConnections:
 
 
 class _BatchingTransport:
-    """A transport that sends what is written in one round of the loop at once: the head of an answer with its body."""
+    """Transport that sends the data of a round of the loop together: an answer's head with its body."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -205,42 +210,42 @@ class _BatchingTransport:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send it with what else is written now."""
+        """Send the data together with other data of this round."""
         if not self._pending:
             asyncio.get_running_loop().call_soon(self._send)
         self._pending.append(data)
 
     def close(self) -> None:
-        """Close, when everything is sent."""
+        """Send the pending data and close."""
         self._send()
         self._transport.close()
 
     def _send(self) -> None:
-        held, self._pending = self._pending, []
-        if held and not self._transport.is_closing():
-            self._transport.write(b"".join(held))
+        pending, self._pending = self._pending, []
+        if pending and not self._transport.is_closing():
+            self._transport.write(b"".join(pending))
 
 
 def make_server(
     app: App, on_ready: Callable[[], None], *, connections: Connections, head_timeout_s: float
 ) -> tuple[uvicorn.Server, asyncio.Event, Callable[[float], Awaitable[None]]]:
-    """Return the server, the event that ends its `serve`, and what ends its listening.
+    """Return the server, the event that ends its `serve`, and the function that ends listening.
 
-    The latter, `last(timeout_s)`, returns when every connection that was accepted has asked something: one that is
-    taken from the queue of the listening socket and then closed would be lost to the next process, too.
+    That function, called with a time limit, returns when all accepted connections have sent a request. An accepted
+    connection that is closed before would be lost for the next process, too.
 
     Args:
         on_ready: called when connections are accepted.
-        connections: says which may stay open.
-        head_timeout_s: how long the head of a request may take; the connection is closed then.
+        connections: decides which connections stay open.
+        head_timeout_s: time limit for the head of a request, in seconds; after it, the connection is closed.
     """
-    import uvicorn  # slow to import: only a process that serves pays for it
+    import uvicorn  # slow import, needed only for serving
 
     finish = asyncio.Event()
     first = _SilentConnections()
 
     class Server(uvicorn.Server):
-        """The daemon has the signals."""
+        """Server without signal handlers, which the daemon has."""
 
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -277,7 +282,7 @@ def _protocol(first: _SilentConnections, connections: Connections, head_timeout_
     from hermes_agent.server.strict_http import StrictConnection
 
     class Protocol(H11Protocol):
-        """A connection; uvicorn itself would wait for ever for the rest of a head, and take any number of them."""
+        """A connection with limits: uvicorn limits neither the time for a head nor their number."""
 
         refused = False
         peer = ""
@@ -285,7 +290,7 @@ def _protocol(first: _SilentConnections, connections: Connections, head_timeout_
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
             self.conn = StrictConnection(h11.SERVER)
-            self.patience = _HeadTimer(self.loop, head_timeout_s, lambda: _close_transport(self.transport))
+            self.head_timer = _HeadTimer(self.loop, head_timeout_s, lambda: _close_transport(self.transport))
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             self.peer = peer_name(str((transport.get_extra_info("peername") or ("?",))[0]))
@@ -296,7 +301,7 @@ def _protocol(first: _SilentConnections, connections: Connections, head_timeout_
                 return
             super().connection_made(_BatchingTransport(transport))  # type: ignore[arg-type]
             first.add(self)
-            self.patience.start()
+            self.head_timer.start()
 
         def data_received(self, data: bytes) -> None:
             if self.refused:
@@ -304,13 +309,13 @@ def _protocol(first: _SilentConnections, connections: Connections, head_timeout_
             super().data_received(data)
             first.mark_heard(self, whole=self.cycle is not None)
             if self.cycle is not None and not self.cycle.response_complete:
-                self.patience.stop()
+                self.head_timer.stop()
             elif not self.transport.is_closing():
-                self.patience.start()
+                self.head_timer.start()
 
         def connection_lost(self, exc: Exception | None) -> None:
             connections.remove(self)
-            self.patience.stop()
+            self.head_timer.stop()
             first.mark_heard(self)
             super().connection_lost(exc)
 
@@ -319,29 +324,29 @@ def _protocol(first: _SilentConnections, connections: Connections, head_timeout_
 
         def give_way(self) -> None:
             self.refused = True
-            told = self.cycle is not None and (self.cycle.response_started and not self.cycle.response_complete)
-            asks = bool(self.conn.trailing_data[0]) or self.stage() == "body"
-            _close_transport(self.transport, OVERLOADED_REPLY if asks and not told else b"")
+            has_answer = self.cycle is not None and (self.cycle.response_started and not self.cycle.response_complete)
+            has_request = bool(self.conn.trailing_data[0]) or self.stage() == "body"
+            _close_transport(self.transport, OVERLOADED_REPLY if has_request and not has_answer else b"")
 
     return Protocol
 
 
 class _HeadTimer:
-    """How long a connection may take for a head, from when it was made or from the first bytes of the next one."""
+    """Time limit for a head, from the start of the connection or the first bytes of the next head."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_s: float, give_up: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_s: float, on_timeout: Callable[[], None]) -> None:
         self._loop = loop
         self._timeout_s = timeout_s
-        self._on_timeout = give_up
+        self._on_timeout = on_timeout
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to count, unless it is counted."""
+        """Start the timer unless it runs."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_s, self._expire)
 
     def stop(self) -> None:
-        """Count no more: a whole head is there."""
+        """Stop the timer: the head is complete."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -352,7 +357,7 @@ class _HeadTimer:
 
 
 def _stage(cycle: Any, scope: Any) -> Stage:
-    """Say what a connection waits for, of uvicorn's last request there and its scope."""
+    """Return what a connection waits for, by uvicorn's last request cycle and its scope."""
     has_key = bool(scope and scope.get(BEARS_KEY))
     if cycle is not None and not cycle.response_complete:
         return "busy" if has_key or not cycle.more_body else "body"
@@ -362,7 +367,7 @@ def _stage(cycle: Any, scope: Any) -> Stage:
 
 
 def _close_transport(transport: asyncio.Transport, last: bytes = b"") -> None:
-    """Say a last word, and close without waiting for a peer that does not read it."""
+    """Send the last bytes, and close without waiting for a peer that does not read."""
     if last:
         transport.write(last)
     transport.close()
@@ -373,7 +378,7 @@ def _close_transport(transport: asyncio.Transport, last: bytes = b"") -> None:
 logger = logging.getLogger(__name__)
 
 FIRST_REQUEST_S = 2.0
-"""How long who has just connected, and is heard by this process, may take to ask."""
+"""Time limit for the first request of a connection that this process accepted."""
 
 
 async def serve(
@@ -386,20 +391,20 @@ async def serve(
     hurry: asyncio.Event | None = None,
     handover: SocketHandover | None = None,
 ) -> None:
-    """Listen, answer, and return once `stop` is set and everything has ended.
+    """Listen and answer, and return when `stop` is set and all turns have ended.
 
-    After `stop`, new turns get 503 (with `handover.held` who connects waits for the next process instead), running
-    ones have `settings.drain_timeout_s` seconds; then they are interrupted, and `settings.grace_s` seconds later
-    cancelled. `/health` and `/ready` answer until the end.
+    After `stop`, new turns get 503; with `handover.held`, new connections wait for the next process instead. Running
+    turns have `settings.drain_timeout_s` seconds, are then interrupted, and cancelled `settings.grace_s` seconds later.
+    `/health` and `/ready` answer until the end.
 
     Args:
         on_ready: called with `host:port` when connections are accepted.
-        on_drain: called when the drain begins.
-        hurry: set, it ends the drain.
-        handover: has the sockets of the process before, and gets those for the one after.
+        on_drain: called when the drain starts.
+        hurry: an event that ends the drain.
+        handover: provides the sockets of the previous process and keeps them for the next.
 
     Raises:
-        UserError: it cannot listen there.
+        UserError: listening is not possible.
     """
     sockets = listen(settings, handover)
     listens = asyncio.Event()
@@ -415,30 +420,30 @@ async def serve(
         hint="server.max_connections and server.max_connections_per_address set the limits.",
     )
     server, finish, last = make_server(app, ready, connections=connections, head_timeout_s=settings.head_timeout_s)
-    for one in sockets:
-        logger.debug("http listens on %s", address_of(one))
-        if not is_loopback(one):
+    for opened in sockets:
+        logger.debug("http server: listening on %s", address_of(opened))
+        if not is_loopback(opened):
             logger.warning(
-                "the HTTP server is reached from other machines (%s): the key is all that protects it, without TLS",
-                address_of(one),
+                "http server: reachable from other machines (%s), protected by the key only, without TLS",
+                address_of(opened),
             )
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(server.serve(sockets=sockets))
             await stop.wait()
-            await listens.wait()  # who ends it in its first moment finds it half begun
+            await listens.wait()  # `stop` may be set before the server has started
             if on_drain is not None:
                 on_drain()
             if handover is not None and handover.has_successor:
                 logger.info(
-                    "who connects now waits for the next process"
-                )  # the sockets' copies in `handover` listen on
+                    "http server: new connections wait for the next process"
+                )  # the copies of the sockets in `handover` keep listening
                 await last(FIRST_REQUEST_S)
             await _drain(app.turns, settings, hurry)
             finish.set()
     finally:
-        for one in sockets:
-            one.close()
+        for opened in sockets:
+            opened.close()
 
 
 async def _drain(turns: TurnSlots, settings: HttpSettings, hurry: asyncio.Event | None) -> None:

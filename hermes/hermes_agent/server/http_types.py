@@ -1,19 +1,15 @@
-"""The types of an ASGI application (the specification's words), for annotations.
+"""ASGI types, replies, request bodies, and the mapping of errors to HTTP statuses.
 
-Answers of the server: JSON bodies, and errors in the shape that OpenAI's clients read.
+Errors have the format that OpenAI's clients read. Kinds of `ModelError`:
 
-Read the body of a request, up to a size and within a time; notice when the caller goes.
-
-What went wrong in the agent, as an HTTP error.
-
-kind of ModelError   status   why this one
+kind                 status   reason
 no_key               503      the server cannot serve until its operator sets a key
-auth, refused        502      the provider refused our request, not the caller's key
-unknown_model        502      the configured model is unknown to the provider
-rate_limit           429      with the provider's wait
-context_too_long     400      as OpenAI: the caller's messages are too long
-unreachable          503      it may work again soon
-cut_off              502      the provider ended in the middle
+auth, refused        502      the provider rejected the server's request, not the client's key
+unknown_model        502      the provider does not know the configured model
+rate_limit           429      with the provider's delay
+context_too_long     400      as OpenAI: the messages of the client are too long
+unreachable          503      a retry may succeed soon
+cut_off              502      the provider closed the stream
 """
 
 from __future__ import annotations
@@ -46,7 +42,7 @@ _JSON: Headers = ((b"content-type", b"application/json"),)
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """A whole answer; an ASGI application."""
+    """A complete reply, which is an ASGI application."""
 
     status: int
     body: bytes = b""
@@ -54,7 +50,7 @@ class HttpReply:
     """Names in lower case."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the reply."""
         headers = list(self.headers)
         if self.status != 204:
             headers.append((b"content-length", b"%d" % len(self.body)))
@@ -63,27 +59,27 @@ class HttpReply:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return `value` as JSON in ASCII, so that half a surrogate pair from a model does no harm."""
+    """Return `value` as JSON in ASCII, which also encodes half of a surrogate pair."""
     return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
 def json_reply(value: Any, status: int = 200, headers: Headers = ()) -> HttpReply:
-    """Return an answer with `value` as JSON."""
+    """Return a reply with `value` as JSON."""
     return HttpReply(status, json_bytes(value), _JSON + headers)
 
 
 class HttpError(Exception):
-    """A request that gets an error instead of what it asked for.
+    """Error reply to a request.
 
     Args:
         status: HTTP status, 400 to 599.
-        message: what is wrong and what to do; a secret in it is masked.
-        code: stable word for programs.
-        param: path of the part of the request that is wrong (`messages[0].role`).
+        message: what is wrong and what to do; secrets in it are masked.
+        code: stable identifier for programs.
+        param: path of the wrong part of the request (`messages[0].role`).
         retry_after_s: seconds after which the same request may work.
-        may_retry: false tells the client library not to send the request again by itself; None leaves it to its
-            rules (it repeats 408, 409, 429 and 5xx).
-        headers: further headers.
+        may_retry: False stops the client library from sending the request again; None leaves the decision to the
+            library, which repeats 408, 409, 429 and 5xx.
+        headers: additional headers.
     """
 
     def __init__(
@@ -108,12 +104,12 @@ class HttpError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The error as OpenAI writes it."""
+        """Return the error in OpenAI's format."""
         error = {"message": redactor(self.message), "type": _type(self.status), "param": self.param, "code": self.code}
         return {"error": error}
 
     def reply(self) -> HttpReply:
-        """Return the answer."""
+        """Return the reply."""
         headers = self.headers
         if self.retry_after_s is not None:
             headers += ((b"retry-after", b"%d" % max(1, math.ceil(self.retry_after_s))),)
@@ -133,12 +129,12 @@ def _type(status: int) -> str:
 
 
 CLOSE = ((b"connection", b"close"),)
-"""For a body that does not come. After a 413 the connection stays: uvicorn drops what still comes of the body, and
-to close instead would reset the connection before the caller has read why."""
+"""Header for an incomplete body. After a 413 the connection stays open, and uvicorn discards the rest of the body.
+Closing it would reset the connection before the client has read the reply."""
 
 
 class ClientDisconnected(Exception):
-    """The connection was closed before the request was complete."""
+    """Error: the client closed the connection before the request was complete."""
 
 
 async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, timeout_s: float) -> bytes:
@@ -146,7 +142,7 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, timeout_s
 
     Raises:
         HttpError: 413, more than `max_bytes`; 408, not complete after `timeout_s` seconds.
-        ClientDisconnected: nobody waits for an answer.
+        ClientDisconnected: the client has closed the connection.
     """
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if int(declared) > max_bytes:
@@ -161,7 +157,7 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, timeout_s
 
 
 async def wait_disconnected(receive: Receive) -> None:
-    """Return when the caller has closed the connection; to be called after the body was read."""
+    """Return when the client has closed the connection; call this after the body was read."""
     while (await receive())["type"] != "http.disconnect":
         continue
 
@@ -201,7 +197,7 @@ _OPTION_NAMES = {
     "stop": ("stop_sequences",),
     "verbosity": ("text.verbosity",),
 }
-"""What else providers call an option."""
+"""Other names of an option at providers."""
 
 _BY_KIND: dict[str, tuple[int, str, bool | None]] = {
     "no_key": (503, "model_no_key", False),
@@ -219,13 +215,13 @@ _BY_KIND: dict[str, tuple[int, str, bool | None]] = {
 
 
 def http_error_of(error: Exception, *, acted: bool = False, options: RequestOptions = NO_OPTIONS) -> HttpError:
-    """Return the HTTP error for what a turn raised; what nobody foresaw is logged and not shown.
+    """Return the HTTP error for an exception of a turn; unexpected exceptions are logged and not shown.
 
     Args:
-        acted: a tool has run already, so the request must not be repeated unseen.
-        options: what the caller set: a provider that refuses one of them refuses the caller's request.
+        acted: whether a tool has run, so that the client must not repeat the request automatically.
+        options: options of the client; a provider's rejection of an option is a 400.
     """
-    again = False if acted else None
+    may_repeat = False if acted else None
     if isinstance(error, HttpError):
         return error
     if isinstance(error, UnsupportedOption):
@@ -242,7 +238,7 @@ def http_error_of(error: Exception, *, acted: bool = False, options: RequestOpti
             may_retry=False if acted else may_retry,
         )
     if isinstance(error, RetryLater):
-        return HttpError(503, str(error), code="unavailable", retry_after_s=error.after_s, may_retry=again)
+        return HttpError(503, str(error), code="unavailable", retry_after_s=error.after_s, may_retry=may_repeat)
     if isinstance(error, AccessDenied):
         return HttpError(403, str(error), code="session_forbidden")
     if isinstance(error, UserError) and error.exit_status == EXIT_USAGE:
@@ -250,11 +246,11 @@ def http_error_of(error: Exception, *, acted: bool = False, options: RequestOpti
     if isinstance(error, UserError):
         return HttpError(500, str(error), code="agent_error", may_retry=False)
     if isinstance(error, sqlite3.OperationalError):
-        logger.error("nothing can be stored: %s", error)
-        text = "the agent cannot store anything now (is its disk full?)"
-        return HttpError(503, text, code="storage_unavailable", retry_after_s=STORAGE_RETRY_S, may_retry=again)
+        logger.error("storage failed: %s", error)
+        text = "the agent cannot store data (is its disk full?)"
+        return HttpError(503, text, code="storage_unavailable", retry_after_s=STORAGE_RETRY_S, may_retry=may_repeat)
     logger.error("a turn over HTTP failed", exc_info=error)
-    return HttpError(500, "internal error; the log of the agent has it", code="internal_error", may_retry=again)
+    return HttpError(500, "internal error; see the log of the agent", code="internal_error", may_retry=may_repeat)
 
 
 def _option_error(name: str, error: ModelError) -> HttpError:
@@ -262,13 +258,13 @@ def _option_error(name: str, error: ModelError) -> HttpError:
 
 
 def _rejected_option(error: ModelError, options: RequestOptions) -> str:
-    """Return the option that a provider's complaint is about; empty when it names none."""
-    said = str(error)
+    """Return the option that a provider's error names, or ""."""
+    text = str(error)
     words = {name: "|".join(map(re.escape, (name, *_OPTION_NAMES.get(name, ())))) for name in options.values()}
-    return next((name for name, pattern in words.items() if re.search(rf"\b(?:{pattern})\b", said)), "")
+    return next((name for name, pattern in words.items() if re.search(rf"\b(?:{pattern})\b", text)), "")
 
 
 def interrupted_error(reason: str, retry_after_s: float, *, acted: bool) -> HttpError:
-    """Return the error for a turn that was stopped before its end."""
+    """Return the error for an interrupted turn."""
     message = f"the turn was interrupted: {reason}" if reason else "the turn was interrupted"
     return HttpError(503, message, code="interrupted", retry_after_s=retry_after_s, may_retry=False if acted else None)

@@ -1,11 +1,11 @@
-"""The fields of a request: what becomes of each, and the options that go on to the model.
+"""The fields of a request: which are accepted, and the options for the model request.
 
-`CHAT` and `RESPONSES` name every field that is taken; any other one is refused by name. Null is the same as absent.
+`CHAT` and `RESPONSES` list all accepted fields; others are rejected by name. Null counts as absent.
 
-read     the request itself (`chat_request`, `responses_request`)
-sent     goes with each model request of the turn (`contracts.model_client.RequestOptions`)
-label    names the request or hints at a cache of OpenAI's; the answer is the same without it, so it changes nothing
-refused  would promise what the agent does not give; only a value that asks for nothing is taken
+read     the request itself (`chat_format`, `responses_format`)
+sent     passed on with each model request of the turn (`contracts.model_client.RequestOptions`)
+label    names the request, or hints at a cache of OpenAI; it has no effect on the answer and is ignored
+refused  requests something that the agent does not support; only a neutral value is accepted
 
 `docs/operator/http.md` and `openapi.json` have the same tables (a test compares them).
 """
@@ -21,24 +21,24 @@ from hermes_agent.server.http_types import HttpError
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 LONGEST = 1 << 31
-"""Tokens; more than any model writes."""
+"""Tokens; above the limit of any model."""
 LARGEST_SEED = 1 << 63
 STOPS = 4
-"""Stop sequences at most, as OpenAI."""
+"""Limit of stop sequences, as at OpenAI."""
 
 
 def bad_request(message: str, param: str | None) -> HttpError:
-    """Return the refusal (400) of a request that is wrong at `param`."""
+    """Return the error 400 for a value that is wrong at `param`."""
     return HttpError(400, message, code="invalid_request", param=param)
 
 
-def unsupported_field(name: str, why: str) -> HttpError:
-    """Return the refusal (400) of a field that asks for something that is not to be had."""
-    return HttpError(400, f"{name} is not supported: {why}", code="unsupported_parameter", param=name)
+def unsupported_field(name: str, reason: str) -> HttpError:
+    """Return the error 400 for a field that is not supported."""
+    return HttpError(400, f"{name} is not supported: {reason}", code="unsupported_parameter", param=name)
 
 
 def kind_of(value: Any) -> str:
-    """Return what a JSON value is, in words."""
+    """Return the name of the type of a JSON value."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
 
@@ -46,7 +46,7 @@ def kind_of(value: Any) -> str:
 # -- reading one option ------------------------------------------------------------------------------------------------
 
 Reader = Callable[[Any, str], Any]
-"""Returns a value that is good; raises Refusal. The second argument is the field's name."""
+"""Returns a checked value; raises HttpError. The second argument is the name of the field."""
 
 
 def _number(low: float, high: float) -> Reader:
@@ -74,8 +74,8 @@ def _whole(low: int, high: int) -> Reader:
 def _word(*known: str) -> Reader:
     def read(value: Any, name: str) -> Any:
         if value not in known:
-            said = repr(value[:100]) if isinstance(value, str) else kind_of(value)
-            raise bad_request(f"{name} is {said}: expected one of {', '.join(known)}", name)
+            shown = repr(value[:100]) if isinstance(value, str) else kind_of(value)
+            raise bad_request(f"{name} is {shown}: expected one of {', '.join(known)}", name)
         return value
 
     return read
@@ -103,12 +103,12 @@ def _bias(value: Any, name: str) -> Any:
 
 
 def _tool_choice(value: Any, name: str) -> Any:
-    """Read `tool_choice` and `function_call` of either API; a function comes as chat completions name it."""
+    """Return `tool_choice` or `function_call` of either API in the form of chat completions."""
     if value in ("none", "auto", "required"):
         return value
     function = value.get("function", value) if isinstance(value, dict) else None
     if isinstance(value, dict) and value.get("type", "function") != "function":
-        raise unsupported_field(name, "the agent has functions of its own alone, and offers all of them")
+        raise unsupported_field(name, "the agent offers all of its own functions, and no others")
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
         raise bad_request(f"{name}: expected none, auto, required or a function of the agent", name)
     return {"type": "function", "function": {"name": function["name"]}}
@@ -118,24 +118,24 @@ def _tool_choice(value: Any, name: str) -> Any:
 
 
 class OptionField(NamedTuple):
-    """A field that is sent. `name`: in chat completions."""
+    """A field that is passed on. `name`: its name in chat completions."""
 
     name: str
     read: Reader
 
 
 class Fields(NamedTuple):
-    """What becomes of the fields of one API."""
+    """Fields of one API."""
 
     read: frozenset[str]
     sent: Mapping[str, OptionField]
     labels: frozenset[str]
     refused: Mapping[str, tuple[tuple[Any, ...], str]]
-    """Values that ask for nothing, and half a sentence why others are refused."""
+    """Neutral values, and the reason why others are rejected."""
 
     @property
     def all(self) -> frozenset[str]:
-        """Every field that is known."""
+        """All accepted fields."""
         return self.read | self.labels | frozenset(self.sent) | frozenset(self.refused)
 
 
@@ -212,7 +212,7 @@ RESPONSES = Fields(
         **_REFUSED,
         "background": ((False,), "send the request and wait, or stream"),
         "conversation": ((), "previous_response_id goes on with an answer"),
-        "prompt": ((), "prompt templates are kept elsewhere"),
+        "prompt": ((), "the agent stores no prompt templates"),
         "include": (([], ["reasoning.encrypted_content"]), "the agent does not have it"),
         "max_tool_calls": ((), "the agent's steps have a limit of their own (`agent.max_turns`)"),
         "truncation": (("disabled",), "the agent shortens sessions by itself, and no others"),
@@ -222,7 +222,7 @@ RESPONSES = Fields(
 
 
 def check_fields(value: Mapping[str, Any], fields: Fields) -> None:
-    """Refuse what is unknown, and what asks for something that the agent does not give.
+    """Reject unknown fields, and fields that the agent does not support.
 
     Raises:
         HttpError: 400 with the name of the field.
@@ -231,25 +231,25 @@ def check_fields(value: Mapping[str, Any], fields: Fields) -> None:
         if name not in fields.all:
             raise HttpError(
                 400,
-                f"{name[:100]} is no field of this request; GET /openapi.json lists them",
+                f"{name[:100]} is an unknown field; GET /openapi.json lists the fields",
                 code="unknown_parameter",
                 param=name[:100],
             )
         if given is None or name not in fields.refused:
             continue
-        harmless, why = fields.refused[name]
-        if not any(given == one and isinstance(given, bool) == isinstance(one, bool) for one in harmless):
-            raise unsupported_field(name, why)
+        neutral, reason = fields.refused[name]
+        if not any(given == item and isinstance(given, bool) == isinstance(item, bool) for item in neutral):
+            raise unsupported_field(name, reason)
     metadata = value.get("metadata")
     if metadata is not None and not (isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())):
         raise bad_request("metadata: expected an object of texts", "metadata")
 
 
 def options_of(value: Mapping[str, Any], fields: Fields) -> tuple[RequestOptions, dict[str, str]]:
-    """Return what goes on to the model, and what the caller calls each of it.
+    """Return the options for the model, and their names in the request.
 
     Raises:
-        HttpError: 400 with the place and what was expected.
+        HttpError: 400 with the path and the expected value.
     """
     found: dict[str, Any] = {}
     names: dict[str, str] = {}
@@ -258,7 +258,7 @@ def options_of(value: Mapping[str, Any], fields: Fields) -> tuple[RequestOptions
         if read is None:
             continue
         if found.setdefault(option.name, read) != read:
-            raise bad_request(f"{field} and {names[option.name]} say two things: send one of them", field)
+            raise bad_request(f"{field} and {names[option.name]} have different values: send one of them", field)
         names[option.name] = field
     if not found:
         return NO_OPTIONS, names

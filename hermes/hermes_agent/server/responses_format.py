@@ -1,8 +1,7 @@
-"""Read the body of `POST /v1/responses` (OpenAI's Responses API) as the same request as one of chat completions.
+"""Requests and answers of OpenAI's Responses API (`POST /v1/responses`).
 
-`request_fields` says what becomes of each field.
-
-The answers of `POST /v1/responses`: the whole object, and the events of a stream, as OpenAI's clients read them.
+A request is read into the same `ChatRequest` as one of chat completions. `request_fields` lists what happens with each
+field.
 """
 
 from __future__ import annotations
@@ -56,22 +55,22 @@ _REPEATED = (
     *("instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id", "reasoning"),
     *("temperature", "text", "tool_choice", "top_p", "user"),
 )
-"""Fields that OpenAI's answer repeats."""
+"""Fields of the request that OpenAI's answer repeats."""
 
 
 def response_id(session_id: str | None) -> str:
-    """Return a new id; one with a session can be gone on with (`previous_response_id`)."""
+    """Return a new id; an id with a session can be continued (`previous_response_id`)."""
     return f"resp_{secrets.token_hex(12)}" + (f"_{session_id}" if session_id else "")
 
 
 def read_responses_request(body: bytes, models: Collection[str]) -> ChatRequest:
     """Read and check a request body.
 
-    A request without a history is kept as a session, unless it says `store: false`; `previous_response_id` goes on with
+    A request without a history is stored as a session, unless it has `store: false`. `previous_response_id` continues
     the session of that answer.
 
     Raises:
-        HttpError: 400 with the place and what was expected, or 404 for an unknown model or answer.
+        HttpError: 400 with the path and the expected value, or 404 for an unknown model or answer.
     """
     value = parse_body(body)
     check_fields(value, RESPONSES)
@@ -88,15 +87,15 @@ def read_responses_request(body: bytes, models: Collection[str]) -> ChatRequest:
     try:
         request = read_chat_values(chat, models, options)
     except HttpError as refusal:
-        said = refusal.message.replace("messages", "input", 1)
+        message = refusal.message.replace("messages", "input", 1)
         param = refusal.param and refusal.param.replace("messages", "input", 1)
-        raise HttpError(refusal.status, said, code=refusal.code, param=param) from None
+        raise HttpError(refusal.status, message, code=refusal.code, param=param) from None
     repeated = {name: value[name] for name in _REPEATED if value.get(name) is not None}
     return replace(request, session_id=_session(value, request), names=names, repeated_fields=repeated)
 
 
 def _nested(value: dict[str, Any], options: RequestOptions) -> RequestOptions:
-    """Return the options with those that stand one level down: `reasoning.effort`, `text.verbosity`."""
+    """Return the options including nested ones: `reasoning.effort`, `text.verbosity`."""
     more: dict[str, Any] = {}
     for field, known in (("reasoning", ("effort", "summary", "generate_summary")), ("text", ("format", "verbosity"))):
         given = value.get(field)
@@ -104,11 +103,11 @@ def _nested(value: dict[str, Any], options: RequestOptions) -> RequestOptions:
             raise bad_request(f"{field} is {kind_of(given)}: expected an object", field)
         for name in given or {}:
             if name not in known:
-                raise bad_request(f"{field}.{name[:100]} is no field of this request", f"{field}.{name[:100]}")
+                raise bad_request(f"{field}.{name[:100]} is an unknown field", f"{field}.{name[:100]}")
     reasoning, text = value.get("reasoning") or {}, value.get("text") or {}
     for name in ("summary", "generate_summary"):
         if reasoning.get(name) is not None:
-            raise unsupported_field(f"reasoning.{name}", "the agent does not tell its thoughts")
+            raise unsupported_field(f"reasoning.{name}", "the agent does not return its reasoning")
     if text.get("format") not in (None, {"type": "text"}):
         raise unsupported_field("text.format", "the agent answers with text; ask for JSON in words")
     if reasoning.get("effort") is not None:
@@ -121,13 +120,13 @@ def _nested(value: dict[str, Any], options: RequestOptions) -> RequestOptions:
 def _session(value: dict[str, Any], request: ChatRequest) -> str | None:
     before = value.get("previous_response_id")
     if before is None:
-        kept = value.get("store") is not False and not request.history
-        return f"resp-{secrets.token_hex(12)}" if kept else None
+        is_stored = value.get("store") is not False and not request.history
+        return f"resp-{secrets.token_hex(12)}" if is_stored else None
     match = _ID.fullmatch(before) if isinstance(before, str) else None
     if match is None or match["session"] is None:
         raise HttpError(
             404,
-            f"there is no answer {str(before)[:200]!r} that can be gone on with",
+            f"there is no answer {str(before)[:200]!r} that can be continued",
             code="previous_response_not_found",
             param="previous_response_id",
         )
@@ -165,7 +164,7 @@ def _add_item(item: dict[str, Any], at: str, found: list[dict[str, Any]]) -> Non
             content = _content(output, at) if isinstance(output, list) else output
             found.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
         case "reasoning":
-            return  # what a model thought is no part of what it is told by others
+            return  # reasoning of a model is not sent back
         case other:
             raise bad_request(f"{at}.type is {str(other)[:100]!r}: expected message, function_call, …", f"{at}.type")
 
@@ -196,18 +195,18 @@ _INCOMPLETE: Mapping[str, Literal["max_output_tokens", "content_filter"]] = {
     "content_filter": "content_filter",
 }
 FIRST_EVENTS = 4
-"""What `first` writes; later ones are numbered from here, whichever is made first."""
+"""Number of events of `first_chunk`; later events are numbered from here."""
 
 
 class ResponsesFormat:
-    """Writes one answer.
+    """Writes the answer of one request.
 
     Args:
-        session_id: what the answer's id bears, so that it can be gone on with; None: it cannot.
-        said: fields of the request that the answer repeats.
+        session_id: part of the id of the answer, so that it can be continued; None: it cannot.
+        repeated: fields of the request that the answer repeats.
     """
 
-    def __init__(self, model: str, session_id: str | None, said: Mapping[str, Any]) -> None:
+    def __init__(self, model: str, session_id: str | None, repeated: Mapping[str, Any]) -> None:
         self._head: dict[str, Any] = {
             "id": response_id(session_id),
             "object": "response",
@@ -223,14 +222,14 @@ class ResponsesFormat:
             "tools": [],
             "top_p": None,
             "store": session_id is not None,
-            **said,
+            **repeated,
         }
         self._item = new_id("msg")
         self._streamed_text = ""
         self._count = FIRST_EVENTS
 
     def full_body(self, end: TurnFinished) -> dict[str, Any]:
-        """Return the object of an answer that came to its end."""
+        """Return the object of a complete answer."""
         return as_dict(self._response(end))
 
     def _response(self, end: TurnFinished) -> Response:
@@ -244,7 +243,7 @@ class ResponsesFormat:
         return "incomplete" if end.reply_finish_reason in _INCOMPLETE else "completed"
 
     def first_chunk(self) -> bytes:
-        """The events with which an answer begins."""
+        """Return the first events of a stream."""
         begun = Response(**self._head, status="in_progress", output=[], usage=None)
         item = self._message("in_progress", [])
         return b"".join(
@@ -270,7 +269,7 @@ class ResponsesFormat:
         )
 
     def text_chunk(self, text: str) -> bytes:
-        """A piece of the answer."""
+        """Return a piece of the answer."""
         self._streamed_text += text
         return _event(
             ResponseTextDeltaEvent(
@@ -285,7 +284,7 @@ class ResponsesFormat:
         )
 
     def last_chunk(self, end: TurnFinished) -> bytes:
-        """What ends a stream."""
+        """Return the end of a stream."""
         response, text, status = self._response(end), self._streamed_text, self._status(end)
         done = ResponseTextDoneEvent(
             type="response.output_text.done",
@@ -319,7 +318,7 @@ class ResponsesFormat:
         return b"".join(map(_event, (done, part_done, item_done, ended)))
 
     def error_chunk(self, body: dict[str, Any]) -> bytes:
-        """The event that ends a stream which cannot be finished; clients raise it."""
+        """Return the event that ends a failed stream; clients raise it."""
         found = body["error"]
         return _event(
             ResponseErrorEvent(

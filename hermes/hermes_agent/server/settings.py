@@ -1,4 +1,4 @@
-"""How the server is set: the config's section `server`, and the variables `API_SERVER_*` that win over it."""
+"""Settings of the server: the config section `server`, overridden by variables `API_SERVER_*`."""
 
 from __future__ import annotations
 
@@ -16,68 +16,68 @@ _KEY = re.compile(r"[\x21-\x7e]+")
 
 
 class ConfigLookup(Protocol):
-    """The part of the config that is read."""
+    """The used part of the config."""
 
     def get(self, key: str, /) -> Any:
         """Return the effective value of a dotted key."""
 
 
 class ServerSecrets(Protocol):
-    """The part of `credentials.Credentials` that is used."""
+    """The used part of `credentials.Credentials`."""
 
     def get(self, name: str, /) -> str | None:
-        """Return the value of `name`; None when no place has it."""
+        """Return the value of a secret, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Everything that can be set about the server, checked."""
+    """Checked settings of the server."""
 
     enabled: bool = True
     host: str = "127.0.0.1"
-    """Name or address to listen on; `0.0.0.0` and `::` mean every address."""
+    """Name or address to listen on; `0.0.0.0` and `::` are all addresses."""
     port: int = 8642
-    """0 takes a free one."""
+    """0: any free port."""
     port_from: str = "server.port"
-    """The setting that said so, for messages."""
+    """The setting that determined the port, for messages."""
     key: str = ""
-    """What every request bears; empty until `key.with_key` has filled it in."""
+    """The key of all requests; empty until `authentication.with_key` sets it."""
     allowed_hosts: frozenset[str] = frozenset()
-    """Further names in the Host header, lower case, each with a port or without (then any port)."""
+    """Additional names in the Host header in lower case, each with a port or without (any port)."""
     allowed_origins: frozenset[str] = frozenset()
-    """Origins of pages that may call, lower case, `scheme://host[:port]`."""
+    """Origins of pages that may send requests, in lower case: `scheme://host[:port]`."""
     drain_timeout_s: float = 20.0
-    """Longest wait for running turns at the end."""
+    """Time limit for running turns at the end."""
     grace_s: float = 4.0
-    """How long an interrupted turn may take to end before it is cancelled."""
+    """Time limit for an interrupted turn before it is cancelled."""
     max_concurrent_turns: int = 8
-    """Turns that run at once."""
+    """Limit of running turns."""
     max_queued_turns: int = 64
-    """Turns that wait for that; beyond it callers get 503."""
+    """Limit of waiting turns; above it, clients get 503."""
     max_queued_per_session: int = 8
-    """Turns that wait for one session; beyond it callers get 429."""
+    """Limit of waiting turns of a session; above it, clients get 429."""
     max_body_bytes: int = 10 * 1024 * 1024
-    """Largest request body; beyond it callers get 413."""
+    """Limit of a request body; above it, clients get 413."""
     max_connections: int = 512
-    """Connections that are open at once; beyond it who waits gives way, and when nobody does callers get 503."""
+    """Limit of open connections. Above it, a waiting connection is closed; if there is none, the client gets 503."""
     max_connections_per_address: int = 256
-    """Those of one address (of IPv6: of one /64)."""
+    """Limit of connections of one address (IPv6: of one /64)."""
     head_timeout_s: float = 30.0
-    """Longest wait for a request's head."""
+    """Time limit for the head of a request."""
     body_timeout_s: float = 60.0
-    """Longest wait for a request's body."""
+    """Time limit for the body of a request."""
     keepalive_s: float = 15.0
-    """Silence of a stream after which a comment is sent, so that nothing between takes it for dead."""
+    """Silence of a stream after which a comment is sent, so that proxies keep the connection."""
 
     def __repr__(self) -> str:
         return f"ServerSettings(host={self.host!r}, port={self.port}, enabled={self.enabled})"
 
 
 def read_settings(config: ConfigLookup, secrets: ServerSecrets) -> HttpSettings:
-    """Return the settings; what `API_SERVER_ENABLED`, `_HOST`, `_PORT` and `_KEY` say wins over the config.
+    """Return the settings; the variables `API_SERVER_*` win over the config.
 
     Raises:
-        ConfigError: a value cannot be used; the variable or the key is named.
+        ConfigError: a value is invalid; the message names the variable or key.
     """
     port, port_from = _port(config, secrets)
     return HttpSettings(
@@ -117,13 +117,13 @@ def _port(config: ConfigLookup, secrets: ServerSecrets) -> tuple[int, str]:
 
 
 def _key(config: ConfigLookup, secrets: ServerSecrets) -> str:
-    """A key that no header can bear would lock everybody out; its value is not shown."""
+    """Return the key. A key that no header can contain is rejected; the message does not show it."""
     variable = (secrets.get("API_SERVER_KEY") or "").strip()
     key, name = (
         (variable, "API_SERVER_KEY") if variable else (str(config.get("server.key") or "").strip(), "server.key")
     )
     if key and not _KEY.fullmatch(key):
-        raise ConfigError(f"{name} has characters that no HTTP header can bear: use ASCII without blanks")
+        raise ConfigError(f"{name} has characters that are invalid in an HTTP header: use ASCII without spaces")
     return key
 
 

@@ -1,8 +1,6 @@
-"""`GET /health`, `/ready` and `/v1/models`: is it there, does it take turns, what is it called.
+"""`GET /health`, `/ready`, `/v1/models`, `/metrics` and `/v1/plugins`; `POST /v1/plugins/reload`.
 
-`GET /metrics`: numbers in Prometheus' text format, for who has the key: they name plugins.
-
-`GET /v1/plugins` and `POST /v1/plugins/reload`: how the plugins do, and new code for them. For who has the key.
+`/metrics` (Prometheus' text format) and `/v1/plugins` name plugins and need the key.
 """
 
 from __future__ import annotations
@@ -26,16 +24,16 @@ if TYPE_CHECKING:
 
 
 Counts = Callable[[], Mapping[str, int]]
-"""Numbers for `/health`, by name (`plugins`, `tools`, `sessions`); called for each request that bears the key."""
+"""Numbers for `/health` by name (`plugins`, `tools`, `sessions`); called for each request with the key."""
 
 NO_STORE = ((b"cache-control", b"no-store"),)
 
 
 class StatusEndpoints:
-    """The routes that run no turn.
+    """The routes of health and models.
 
     Args:
-        models: names that the agent's model answers to, the default first.
+        models: names of the agent's model, the default first.
     """
 
     def __init__(self, turns: TurnSlots, models: Sequence[str], counts: Counts) -> None:
@@ -45,7 +43,7 @@ class StatusEndpoints:
         self._started = int(time.time())
 
     async def health(self, scope: Scope, receive: Receive) -> HttpReply:
-        """200 as long as it answers; the numbers only for who has the key."""
+        """Return 200 and the version, with numbers for requests with the key."""
         body: dict[str, Any] = {"status": "draining" if self._turns.is_closed else "ok", "version": __version__}
         if scope.get(BEARS_KEY):
             body |= self._counts()
@@ -53,18 +51,18 @@ class StatusEndpoints:
         return json_reply(body, headers=NO_STORE)
 
     async def ready(self, scope: Scope, receive: Receive) -> HttpReply:
-        """200 while new turns are taken, else 503."""
+        """Return 200 while new turns are accepted, else 503."""
         if self._turns.is_closed:
             retry = (b"retry-after", b"%d" % RETRY_AFTER_S)
             return json_reply({"status": "draining"}, 503, (*NO_STORE, retry))
         return json_reply({"status": "ready"}, headers=NO_STORE)
 
     async def models(self, scope: Scope, receive: Receive) -> HttpReply:
-        """The names in OpenAI's list."""
+        """Return the models in OpenAI's list format."""
         return json_reply({"object": "list", "data": [self._model(name) for name in self._models]})
 
     async def model(self, scope: Scope, receive: Receive) -> HttpReply:
-        """One name."""
+        """Return one model."""
         name = scope["name"]
         if name not in self._models:
             return HttpError(
@@ -80,11 +78,11 @@ _TYPE = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),)
 
 
 class MetricsEndpoint:
-    """The route.
+    """The route of the metrics.
 
     Args:
-        counts: numbers of the agent, by name.
-        more: further lines in the same format, each ended by a line break.
+        counts: numbers of the agent by name.
+        more: returns additional lines in the same format.
     """
 
     def __init__(self, turns: TurnSlots, counts: Counts, more: Callable[[], str]) -> None:
@@ -93,7 +91,7 @@ class MetricsEndpoint:
         self._more = more
 
     async def get(self, scope: Scope, receive: Receive) -> HttpReply:
-        """Return all of them."""
+        """Return all metrics."""
         text = "".join(line + "\n" for line in self._lines()) + self._more()
         return HttpReply(200, text.encode(), _TYPE + NO_STORE)
 
@@ -113,24 +111,24 @@ BODY_S = 30.0
 
 
 class PluginEndpoints:
-    """The routes."""
+    """The routes of plugins."""
 
-    def __init__(self, door: PluginStatusProtocol) -> None:
-        self._plugins = door
+    def __init__(self, plugins: PluginStatusProtocol) -> None:
+        self._plugins = plugins
 
     async def list(self, scope: Scope, receive: Receive) -> HttpReply:
-        """Return every plugin with its state, its errors and its account."""
+        """Return each plugin with its state, errors and usage."""
         return json_reply({"plugins": self._plugins.report()})
 
     async def reload(self, scope: Scope, receive: Receive) -> HttpReply:
-        """Reload the plugin that the body names (`{"name": NAME}`), or all; 409 when one of them did not load."""
+        """Reload the plugin that the body names (`{"name": NAME}`), or all; 409 if one failed to load."""
         try:
             done = await self._plugins.reload(await _name(scope, receive))
         except HttpError as refusal:
             return refusal.reply()
         except UserError as error:
             return HttpError(400, str(error), code="invalid_request").reply()
-        failed = any(one["outcome"] == "failed" for one in done)
+        failed = any(result["outcome"] == "failed" for result in done)
         return json_reply({"plugins": done}, 409 if failed else 200)
 
 
@@ -141,7 +139,7 @@ async def _name(scope: Scope, receive: Receive) -> str | None:
     try:
         value: Any = json.loads(body)
     except ValueError as exc:
-        raise HttpError(400, f"the body is no JSON: {exc}", code="invalid_request") from exc
+        raise HttpError(400, f"the body is not JSON: {exc}", code="invalid_request") from exc
     name = value.get("name") if isinstance(value, dict) else value
     if not isinstance(value, dict) or not (name is None or isinstance(name, str)):
         raise HttpError(400, 'expected {"name": NAME} or nothing', code="invalid_request", param="name")

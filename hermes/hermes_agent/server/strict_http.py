@@ -1,7 +1,7 @@
-"""HTTP heads that two readers could take for different requests are refused.
+"""HTTP parser that rejects heads which two readers could read as different requests.
 
-h11 takes line feeds without a carriage return, folded lines, a length beside chunks and repeated lengths. A proxy in
-front may read such a request as two, and one of them gets past it unseen (request smuggling; RFC 9112, 11.2).
+h11 accepts line feeds without a carriage return, folded lines, a length with chunks, and repeated lengths. A proxy may
+read such a request as two, and would not check one of them (request smuggling; RFC 9112, 11.2).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class StrictConnection(h11.Connection):
 
     _chunked = False
     _framing = b""
-    """What was read of a body in chunks since the last of its data."""
+    """Bytes read of a chunked body since the last data."""
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Parse the next event, and look at the bytes that it was parsed from.
+        """Parse the next event, and check the bytes that it was parsed from.
 
         Raises:
-            h11.RemoteProtocolError: this is no request, or one that can be read in several ways.
+            h11.RemoteProtocolError: the request is invalid or ambiguous.
         """
         begins = self.their_state is h11.IDLE
         if not begins and not (self._chunked and self.their_state is h11.SEND_BODY):
@@ -44,7 +44,7 @@ class StrictConnection(h11.Connection):
     def _check_head(self, head: bytes, request: h11.Request) -> None:
         self._chunked = False
         if _BARE.search(head):
-            raise h11.RemoteProtocolError("a line of the head does not end with CR LF")
+            raise h11.RemoteProtocolError("a line of the head without CR LF")
         if _FOLDED.search(head):
             raise h11.RemoteProtocolError("a folded line in the head")
         lengths = _LENGTH.findall(head)
@@ -64,4 +64,4 @@ class StrictConnection(h11.Connection):
         if isinstance(event, h11.Data | h11.EndOfMessage):
             framing, self._framing = self._framing, b""
             if _BARE.search(framing) or _FOLDED.search(framing):
-                raise h11.RemoteProtocolError("a chunk's line does not end with CR LF")
+                raise h11.RemoteProtocolError("a line of a chunk without CR LF")

@@ -1,4 +1,4 @@
-"""Who may run a turn now: one per session, so many at once, the others in their order, none while stopping."""
+"""Slots of turns: one per session, a limit of running turns, others in order, none while stopping."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from hermes_agent.server.http_types import STOPPING, HttpError
 from hermes_agent.server.settings import HttpSettings
 from hermes_agent.service.shutdown import RETRY_AFTER_S, TurnDrain
 
-CLIENT_GONE = "the caller is gone"
+CLIENT_GONE = "the client has disconnected"
 BUSY_RETRY_S = 5.0
-"""What a caller is told to wait when too many wait already."""
+"""Delay for clients when too many requests wait."""
 
 
 class ClientLeft(Exception):
-    """A slot was interrupted before its turn began; the argument is the reason."""
+    """Error: a slot was interrupted before its turn started; the argument is the reason."""
 
 
 class TurnSlot:
-    """The place of one request, from its arrival to the end of its answer."""
+    """The place of a request, from its arrival to the end of its answer."""
 
     def __init__(self, session_id: str | None) -> None:
         self.session_id = session_id
-        """None: the session is the request's own, nobody else can want it."""
+        """None: the request has a session of its own."""
         self.reason = ""
-        """Why it was interrupted; empty when it was not."""
+        """Reason of the interrupt; "" without one."""
         self._granted: asyncio.Future[None] | None = None
         self._stop: Callable[[], None] | None = None
 
     @property
     def is_client_gone(self) -> bool:
-        """Whether nobody reads the answer any more."""
+        """Whether the client has disconnected."""
         return self.reason == CLIENT_GONE
 
     def wait(self) -> asyncio.Future[None]:
-        """Return what `TurnSlots` settles when the turn may run; `interrupt` settles it with `ClientLeft`."""
+        """Return the future that `TurnSlots` resolves when the turn may run; `interrupt` sets `ClientLeft`."""
         self._granted = asyncio.get_running_loop().create_future()
         return self._granted
 
     def on_interrupt(self, stop: Callable[[], None]) -> None:
-        """Have `stop` called when the slot is interrupted, or now when it was before."""
+        """Call `stop` when the slot is interrupted, or now if it is interrupted already."""
         self._stop = stop
         if self.reason:
             stop()
@@ -60,10 +60,10 @@ class TurnSlot:
 
 
 class TurnSlots:
-    """Grants slots. For one loop.
+    """Grants slots, for one loop.
 
     Args:
-        on_change: called after the number of running turns has changed.
+        on_change: called after a change of the number of running turns.
     """
 
     def __init__(self, settings: HttpSettings, on_change: Callable[[], None] | None = None) -> None:
@@ -77,17 +77,17 @@ class TurnSlots:
 
     @property
     def running(self) -> int:
-        """How many turns run."""
+        """Number of running turns."""
         return len(self._running)
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for a turn."""
+        """Number of waiting requests."""
         return len(self._queue)
 
     @property
     def is_closed(self) -> bool:
-        """Whether new turns are refused."""
+        """Whether new turns are rejected."""
         return self.drain.closed
 
     @contextlib.asynccontextmanager
@@ -96,7 +96,7 @@ class TurnSlots:
 
         Raises:
             RetryLater: the agent is stopping.
-            HttpError: 503 when too many wait, 429 when too many wait for this session.
+            HttpError: 503 if too many requests wait, 429 if too many wait for this session.
             ClientLeft: the slot was interrupted while it waited.
         """
         await self._enter(slot)
@@ -107,21 +107,21 @@ class TurnSlots:
             self._leave(slot)
 
     def close(self) -> None:
-        """Refuse new turns, and those that wait; running ones go on."""
+        """Reject new and waiting turns; running turns continue."""
         self.drain.close()
         for granted in list(self._queue.values()):
             if not granted.done():
                 granted.set_exception(RetryLater(STOPPING, after_s=RETRY_AFTER_S))
 
     def interrupt_all(self) -> None:
-        """Interrupt the turns that run."""
+        """Interrupt the running turns."""
         for slot in list(self._running):
             slot.interrupt(STOPPING)
 
     def check_open(self) -> None:
-        """Raise `RetryLater` when new turns are refused, so that no body is read in vain."""
+        """Raise `RetryLater` if new turns are rejected, before the body is read."""
         if self.is_closed:
-            raise RetryLater(f"{STOPPING} and takes no new turns", after_s=RETRY_AFTER_S)
+            raise RetryLater(f"{STOPPING} and accepts no new turns", after_s=RETRY_AFTER_S)
 
     async def _enter(self, slot: TurnSlot) -> None:
         self.check_open()
@@ -137,7 +137,7 @@ class TurnSlots:
         try:
             await granted
         except BaseException:
-            if slot in self._running:  # granted, and cancelled before it could go on
+            if slot in self._running:  # granted, but cancelled before it continued
                 self._leave(slot)
             raise
         finally:
@@ -150,14 +150,14 @@ class TurnSlots:
         if slot.session_id and self._waiting[slot.session_id] >= limit:
             raise HttpError(
                 429,
-                f"{limit} requests wait for session {slot.session_id} already",
+                f"{limit} requests are waiting for session {slot.session_id}",
                 code="session_busy",
                 retry_after_s=BUSY_RETRY_S,
             )
         if len(self._queue) >= self._settings.max_queued_turns:
             raise HttpError(
                 503,
-                f"{self.running} turns run and {self.waiting} wait already",
+                f"{self.running} turns are running and {self.waiting} are waiting",
                 code="overloaded",
                 retry_after_s=BUSY_RETRY_S,
             )
@@ -179,7 +179,7 @@ class TurnSlots:
         self._notify_change()
 
     def _wake(self) -> None:
-        """Start what may start, in the order of arrival."""
+        """Start the waiting turns that may start, in the order of arrival."""
         for waiting, granted in list(self._queue.items()):
             if not granted.done() and self._may_start(waiting):
                 del self._queue[waiting]

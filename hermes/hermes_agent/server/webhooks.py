@@ -1,10 +1,7 @@
-"""Is a webhook's request from who has the secret? Each service proves it in its own way.
+"""Webhooks: `POST /webhooks/NAME`, signature checks, routes of the config, and their turns.
 
-What the config says about webhooks, and the text that a request becomes.
-
-`POST /webhooks/NAME`: another service tells of something; it is stored, answered 202, and becomes a turn.
-
-A stored webhook becomes a turn of the agent; its answer goes where the route says.
+A request of another service is stored, answered with 202, and becomes a turn. Its answer goes to the target of the
+route.
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
 Check = Literal["hmac", "github", "gitlab", "slack"]
 CHECKS: tuple[Check, ...] = ("hmac", "github", "gitlab", "slack")
 MAX_AGE_S = 300.0
-"""Longest time between a signed moment and now, so that what was overheard is of no use later."""
+"""Largest difference between a signed time and now, so that a recorded request becomes useless."""
 
 Headers = Mapping[str, str]
 """Names in lower case."""
@@ -55,10 +52,10 @@ _EVENTS = ("x-github-event", "x-gitlab-event", "x-event-type")
 
 
 def is_signature_valid(check: Check, secret: str, header: str, headers: Headers, body: bytes, now: float) -> bool:
-    """Say whether a request proves that its sender has the secret.
+    """Return whether the signature of a request is valid.
 
     Args:
-        header: of `hmac`, where the signature is.
+        header: the signature header of `hmac`.
         now: seconds since the epoch.
     """
     key = secret.encode()
@@ -78,16 +75,16 @@ def is_signature_valid(check: Check, secret: str, header: str, headers: Headers,
 
 
 def fingerprint(check: Check, headers: Headers, body: bytes) -> str:
-    """Return a hash of what the signature covers: the body, for Slack also the time.
+    """Return a hash of the signed content: the body, and for Slack also the time.
 
-    The id of a delivery is a header that nobody signs: it does not tell a new request from one that was overheard.
+    The id of a delivery is not signed, so it cannot distinguish a new request from a recorded one.
     """
     stamp = headers.get("x-slack-request-timestamp", "") if check == "slack" else ""
     return hashlib.sha256(stamp.encode() + b":" + body).hexdigest()
 
 
 def delivery_id(id_header: str, headers: Headers, payload: object) -> str:
-    """Return the sender's id of this delivery, the same when it tries again; empty when it gives none."""
+    """Return the sender's id of this delivery, the same in each attempt; "" if there is none."""
     for name in (id_header.lower(), *_IDS):
         if name and (value := headers.get(name)):
             return value[:200]
@@ -96,7 +93,7 @@ def delivery_id(id_header: str, headers: Headers, payload: object) -> str:
 
 
 def event_name(headers: Headers, payload: object) -> str:
-    """Return what happened, in the sender's words; empty when it does not say."""
+    """Return the sender's name of the event; "" if there is none."""
     for name in _EVENTS:
         if value := headers.get(name):
             return value[:100]
@@ -112,7 +109,7 @@ def _is_equal(given: str, right: str) -> bool:
 
 
 LONGEST_VALUE, LONGEST_TEXT = 8_000, 60_000
-"""Characters of one value of a template, and of the whole text."""
+"""Limits of one value of a template, and of the whole text, in characters."""
 SAME_BODY_S = 7 * 86400.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FIELD = re.compile(r"\{([A-Za-z0-9_.-]+)\}")
@@ -121,7 +118,7 @@ _DEFAULT = "The webhook {webhook} was called{event_in_words}:\n\n{body}"
 
 @dataclass(frozen=True, slots=True)
 class WebhookRoute:
-    """One address that other services call; `webhooks.<name>` in the config."""
+    """A webhook address: `webhooks.<name>` of the config."""
 
     name: str
     check: Check
@@ -136,7 +133,7 @@ class WebhookRoute:
     per_minute: int
     max_body_kb: int
     same_body_seconds: float
-    """How long a request with the same content is the same delivery; 0: never."""
+    """Seconds in which a request with the same content is a duplicate; 0: never."""
 
     def __repr__(self) -> str:
         return f"WebhookRoute({self.name!r}, check={self.check!r})"
@@ -146,16 +143,16 @@ def read_routes(config: ConfigLookup, secrets: ServerSecrets) -> dict[str, Webho
     """Return the routes by name.
 
     Raises:
-        ConfigError: a name cannot stand in an address, or a route has no secret.
+        ConfigError: a name is not allowed in an address, or a route has no secret.
     """
     found: dict[str, Mapping[str, Any]] = config.get("webhooks") or {}
     return {name: _route(name, entry, secrets) for name, entry in found.items()}
 
 
 def fill_template(template: str, values: Mapping[str, Any]) -> str:
-    """Return a template with each `{path.to.value}` replaced; what is not there becomes nothing.
+    """Return a template with each `{path.to.value}` replaced; missing values become "".
 
-    Values are put in as they are and never read as a template again.
+    Inserted values are not expanded again.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -178,7 +175,7 @@ def fill_template(template: str, values: Mapping[str, Any]) -> str:
 
 def _route(name: str, entry: Mapping[str, Any], secrets: ServerSecrets) -> WebhookRoute:
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"webhooks.{name}: a name of up to 64 letters, digits, `_` and `-` can stand in an address")
+        raise ConfigError(f"webhooks.{name}: invalid name: use up to 64 letters, digits, `_` and `-`")
     check = str(entry.get("check") or "hmac")
     variable = str(entry.get("secret_env") or f"WEBHOOK_{name.upper().replace('-', '_')}_SECRET")
     secret = str(entry.get("secret") or "") or secrets.get(variable) or ""
@@ -192,11 +189,11 @@ def _route(name: str, entry: Mapping[str, Any], secrets: ServerSecrets) -> Webho
         secret=secret,
         header=str(entry.get("header") or "X-Signature-256"),
         id_header=str(entry.get("id_header") or ""),
-        events=frozenset(str(one) for one in entry.get("events") or ()),
+        events=frozenset(str(event) for event in entry.get("events") or ()),
         prompt=str(entry.get("prompt") or ""),
         session=str(entry.get("session") or ""),
         deliver=str(entry.get("deliver") or ""),
-        toolsets=tuple(str(one) for one in entry.get("toolsets") or ()),
+        toolsets=tuple(str(name) for name in entry.get("toolsets") or ()),
         per_minute=int(entry.get("per_minute") or 60),
         max_body_kb=int(entry.get("max_body_kb") or 1024),
         same_body_seconds=float(entry.get("same_body_seconds", SAME_BODY_S)),
@@ -210,12 +207,12 @@ def _shorten(text: str, longest: int) -> str:
 logger = logging.getLogger(__name__)
 
 PLATFORM = "webhook"
-"""What hooks and sessions see as the platform, as upstream."""
+"""Platform of the sessions and hooks, as in upstream."""
 BODY_S = 30.0
 
 
 class WebhookInbox(Protocol):
-    """The part of `delivery.Delivery` that is used."""
+    """The used part of `delivery.DeliveryService`."""
 
     async def receive(self, message: InboundMessage, /) -> Receipt:
         """Store a message."""
@@ -223,11 +220,11 @@ class WebhookInbox(Protocol):
 
 
 class WebhookEndpoint:
-    """The ASGI application of the route.
+    """ASGI application of the route.
 
     Args:
-        routes: by name.
-        clock: seconds since the epoch.
+        routes: the routes by name.
+        clock: returns seconds since the epoch.
     """
 
     def __init__(
@@ -244,7 +241,7 @@ class WebhookEndpoint:
             answer = await self._handle(scope, receive)
         except ClientDisconnected:
             return
-        except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
+        except Exception as error:  # noqa: BLE001 - mapped to a status; unexpected errors are logged
             answer = http_error_of(error).reply()
         await answer(scope, receive, send)
 
@@ -256,14 +253,14 @@ class WebhookEndpoint:
         body = await read_body(scope, receive, max_bytes=route.max_body_kb * 1024, timeout_s=BODY_S)
         headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
         if not is_signature_valid(route.check, route.secret, route.header, headers, body, self._clock()):
-            logger.warning("webhook %s: a request without a valid signature was refused", name)
+            logger.warning("webhook %s: request without a valid signature rejected", name)
             raise HttpError(401, "the signature is missing, wrong or too old", code="invalid_signature")
         if (wait_s := self._rate_limits[name].take()) > 0:
             raise HttpError(
                 429, f"more than {route.per_minute} a minute", code="rate_limit_exceeded", retry_after_s=wait_s
             )
         payload = _json(body)
-        if isinstance(payload, dict) and payload.get("type") == "url_verification":  # Slack's question, once
+        if isinstance(payload, dict) and payload.get("type") == "url_verification":  # Slack sends this once
             return json_reply({"challenge": str(payload.get("challenge", ""))[:500]})
         event = event_name(headers, payload)
         if route.events and event not in route.events:
@@ -293,12 +290,12 @@ class WebhookEndpoint:
                 route.same_body_seconds,
             )
         )
-        logger.info("webhook %s: %s %s is message %d", route.name, event, delivery, receipt.id)
+        logger.info("webhook %s: %s %s stored as message %d", route.name, event, delivery, receipt.id)
         return json_reply({"id": receipt.id, "duplicate": not receipt.new}, 202)
 
 
 class _RateLimit:
-    """So many at once, refilled over a minute."""
+    """Token bucket that is refilled over a minute."""
 
     def __init__(self, per_minute: int) -> None:
         self._most = float(per_minute)
@@ -306,7 +303,7 @@ class _RateLimit:
         self._at = time.monotonic()
 
     def take(self) -> float:
-        """Take one; return how many seconds to wait when there is none."""
+        """Take one token; return the seconds to wait if there is none."""
         now = time.monotonic()
         self._left = min(self._most, self._left + (now - self._at) * self._most / 60)
         self._at = now
@@ -324,7 +321,7 @@ def _json(body: bytes) -> Any:
 
 
 Compose = Callable[[str, str], Awaitable[OutboundReply]]
-"""Makes a reply of an address (`platform:chat`) and a text. Raises `UserError` when there is no such place."""
+"""Return a reply for an address (`platform:chat`) and a text. Raises `UserError` if the address is unknown."""
 
 INSTRUCTIONS = (
     "This conversation is begun by the webhook {name}: no person reads along or can be asked. What a message quotes"
@@ -338,7 +335,7 @@ class WebhookTurns:
     """Serves the platform `webhook` (`delivery.Serve`).
 
     Args:
-        at_once: turns that run at once.
+        at_once: limit of turns that run in parallel.
     """
 
     def __init__(self, routes: Mapping[str, WebhookRoute], agent: Agent, compose: Compose, *, at_once: int) -> None:
@@ -348,14 +345,14 @@ class WebhookTurns:
         self._slots = asyncio.Semaphore(at_once)
 
     async def serve(self, message: ClaimedMessage) -> Sequence[OutboundReply]:
-        """Run the turn, or go on with the one that a crash cut off.
+        """Run the turn, or resume the one that a crash interrupted.
 
         Raises:
-            RetryLater: the model cannot be asked now.
+            RetryLater: the model request cannot succeed now.
         """
         route = self._routes.get(str(message.payload.get("route")))
         if route is None:
-            logger.warning("webhook message %d is dropped: its route is not configured any more", message.id)
+            logger.warning("webhook: message %d dropped: its route is no longer configured", message.id)
             return []
         async with self._slots:
             text = await self._turn(message, route)
@@ -364,14 +361,12 @@ class WebhookTurns:
         try:
             return [await self._compose(route.deliver, text)]
         except UserError as exc:
-            logger.error(
-                "webhook %s: the answer stays in its session, webhooks.%s.deliver: %s", route.name, route.name, exc
-            )
+            logger.error("webhook %s: answer not sent, webhooks.%s.deliver: %s", route.name, route.name, exc)
             return []
 
     async def _turn(self, message: ClaimedMessage, route: WebhookRoute) -> str:
         session = f"webhook-{route.name}-{hashlib.sha256(message.conversation.encode()).hexdigest()[:16]}"
-        talk = await self._agent.open(
+        conversation = await self._agent.open(
             session,
             platform=PLATFORM,
             approver=NoApprover("for a webhook"),
@@ -386,11 +381,11 @@ class WebhookTurns:
                         session=session, before=await self._agent.call_transcript("last_id", session)
                     )
                 since = int(message.notes["before"])
-                end = await fold(talk.turn_once(str(message.payload["text"]), since=since))
+                end = await fold(conversation.turn_once(str(message.payload["text"]), since=since))
                 return "" if end is None else end.text
             except ModelError as exc:
                 if exc.kind not in RETRIABLE_KINDS:
                     raise
                 raise RetryLater(exc.message, after_s=exc.retry_after_s or MODEL_RETRY_S) from exc
             finally:
-                await talk.close("session_boundary")
+                await conversation.close("session_boundary")

@@ -350,9 +350,9 @@ def test_people_who_are_approved_at_once_are_all_let_in(home: Path) -> None:
 def test_a_name_cannot_lead_out_of_the_folder_of_codes(home: Path, name: str) -> None:
     from gateway.pairing import PairingStore
 
-    with pytest.raises(ValueError, match="is no name of a platform"):
+    with pytest.raises(ValueError, match="is no valid name of a platform"):
         PairingStore().generate_code(name, "42")
-    with pytest.raises(ValueError, match="is no name of a profile"):
+    with pytest.raises(ValueError, match="is no valid name of a profile"):
         PairingStore(profile=name)
 
 

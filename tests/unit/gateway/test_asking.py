@@ -73,7 +73,7 @@ def test_silence_is_a_no() -> None:
         chat.ask("go")
         chat.wait(lambda: "then not" in chat.texts)
         assert "no answer within" in last_result(chat.host.model)
-        assert chat.ask("/approve") == "Nothing waits for an approval."
+        assert chat.ask("/approve") == "No approval is pending."
 
     assert tool.runs == 0
 
@@ -133,7 +133,7 @@ def test_stop_ends_a_turn_that_waits_for_an_approval() -> None:
     with chat_host(tool, model=[call("risky"), "next"]) as chat:
         chat.ask("go")
         assert chat.ask("/stop") == "Stopped."
-        assert chat.ask("/approve") == "Nothing waits for an approval."
+        assert chat.ask("/approve") == "No approval is pending."
         assert chat.ask("hello") == "next"
 
     assert tool.runs == 0
@@ -144,8 +144,8 @@ def test_somebody_else_s_approve_does_not_count_and_a_known_one_s_in_the_same_ro
     config = {"platforms": {"memorychat": {"group_allow_admin_from": ["bob"]}}}
     with chat_host(tool, model=[call("risky"), "done"], config=config) as chat:
         chat.ask("go", chat="g", chat_type="group")
-        assert chat.ask("/approve", chat="g", chat_type="group").startswith("You may not give /approve")
-        assert chat.ask("/approve", user="bob", chat="elsewhere") == "Nothing waits for an approval."
+        assert chat.ask("/approve", chat="g", chat_type="group").startswith("You may not run /approve")
+        assert chat.ask("/approve", user="bob", chat="elsewhere") == "No approval is pending."
         assert tool.runs == 0
         chat.write("/approve", user="bob", chat="g", chat_type="group")
         chat.wait(lambda: "done" in chat.texts)
@@ -196,7 +196,7 @@ def test_a_command_that_is_made_up_while_it_runs_offers_once_and_deny_alone_as_t
         assert "/approve allows it this once; /deny refuses." in question
         chat.write("/approve always")
         chat.wait(lambda: sum("/approve allows" in text for text in chat.texts) == 2)  # the same call asks again
-        chat.wait(lambda: "Allowed (once): this call is asked about each time." in chat.texts)
+        chat.wait(lambda: "Allowed (once): this call needs an approval each time." in chat.texts)
         chat.write("/deny")
         chat.wait(lambda: "done" in chat.texts)
 
@@ -219,7 +219,7 @@ def test_a_button_of_a_question_that_is_over_answers_no_later_one() -> None:
         first = chat.wait(lambda: getattr(chat.adapter, "asked", None))["approval_id"]
         assert chat.ask(f"/deny {first}") == "Refused."
         chat.wait(lambda: chat.adapter.asked["approval_id"] != first)
-        assert chat.ask(f"/approve {first}") == "That question is not open any more."
+        assert chat.ask(f"/approve {first}") == "That question is no longer open."
         assert tool.runs == 0
         chat.write(f"/approve session {chat.adapter.asked['approval_id']}")
         chat.wait(lambda: "done" in chat.texts)
@@ -354,7 +354,7 @@ def test_an_answer_that_comes_when_nothing_is_open_is_for_the_question_that_was_
     with chat_host(guarded, model=[call("risky"), "no answer", call("risky"), "done"]) as chat:
         chat.ask("go")
         chat.wait(lambda: "no answer" in chat.texts)
-        assert chat.ask("/approve") == "Nothing waits for an approval."
+        assert chat.ask("/approve") == "No approval is pending."
         assert "/approve allows it" in chat.ask("again")
         chat.write("/approve")
         chat.wait(lambda: "done" in chat.texts)

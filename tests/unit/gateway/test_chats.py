@@ -249,7 +249,7 @@ def test_stop_reaches_a_running_tool_and_drops_what_waits() -> None:
         assert chat.ask("/stop") == "Stopped. 1 waiting message dropped."
         assert gate.stopped.wait(60)
         chat.wait(lambda: chat.adapter.outcomes, "the end of the turn")
-        assert chat.ask("/stop") == "Nothing runs."
+        assert chat.ask("/stop") == "No turn is running."
         assert chat.ask("and now?") == "after"
         assert "one more thing" not in said(chat)
 
@@ -449,7 +449,7 @@ def test_a_session_is_named_and_resumed_by_its_owner_alone() -> None:
         assert "There is no session" in chat.ask(f"/resume {first}", user="bob", chat="bobs")
 
         assert "my plans" in chat.ask("/resume")
-        assert chat.ask("/resume my plans") == f"Going on with {first}: my plans"
+        assert chat.ask("/resume my plans") == f"Resumed {first}: my plans"
         chat.ask("go on")
         assert said(chat) == ["secret plans", "go on"]
         assert "direct chat" in chat.ask("/resume", chat="g", chat_type="group")
@@ -492,8 +492,8 @@ def test_background_work_is_stopped_with_all() -> None:
     with chat_host(gate, model=[call("wait")]) as chat:
         chat.ask("/background write a report")
         assert gate.begun.wait(60)
-        assert chat.ask("/stop") == "Nothing runs."
-        assert "In the background: 1" in chat.ask("/status")
+        assert chat.ask("/stop") == "No turn is running."
+        assert "Background turns: 1" in chat.ask("/status")
         assert chat.ask("/stop all") == "Stopped."
         chat.wait(lambda: chat.adapter.outcomes)
         assert gate.stopped.wait(60)
@@ -598,7 +598,7 @@ def test_where_each_line_is_a_message_help_is_three_lines_and_the_whole_list_com
         assert "!help all" in short.splitlines()[-1]
         everything = chat.ask("/help all")
         assert chat.ask("/help !stop").startswith("!stop [all]: Stop the agent")
-        assert chat.ask("/help nothing") == "There is no command !nothing here. !help lists them."
+        assert chat.ask("/help nothing") == "There is no command !nothing here. !help lists the commands."
         assert len(everything.splitlines()) > 70 and "!command-59: does something" in everything
 
 

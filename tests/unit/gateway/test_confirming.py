@@ -62,8 +62,8 @@ def test_a_text_asks_where_there_are_no_buttons(answer: str, done: bool) -> None
         question = chat.ask("/undo")
         assert question.startswith("❓ Forget the last question?")
         assert all(word in question for word in ("/approve", "/always", "/cancel", "/undo now"))
-        assert chat.ask(answer) == ("Forgotten: first" if done else "Left as it is.")
-        assert chat.ask("/approve") == "Nothing waits for an approval."
+        assert chat.ask(answer) == ("Forgotten: first" if done else "Cancelled.")
+        assert chat.ask("/approve") == "No approval is pending."
         chat.ask("second")
         assert said(chat) == (["second"] if done else ["first", "second"])
 
@@ -79,7 +79,7 @@ def test_a_button_answers_once_and_only_for_who_gave_the_command() -> None:
         assert chat.gateway.asker_of(yes) == "ann"
         assert not press(chat, yes, user="bob", **here)
         assert chat.ask(answer_text(yes, ""), user="bob", **here).startswith("Only who gave the command")
-        assert chat.ask("/approve", user="bob", **here) == "Nothing waits for an approval."
+        assert chat.ask("/approve", user="bob", **here) == "No approval is pending."
         before = len(chat.texts)
         assert press(chat, yes, **here)
         assert chat.answers(before + 1)[before].startswith("New session")
@@ -128,7 +128,7 @@ def test_always_asks_never_again_and_is_kept() -> None:
         before = len(chat.texts)
         chat.write("/always")
         both = sorted(chat.answers(before + 2)[before:])
-        assert both[0].startswith("It is not asked again") and both[1].startswith("New session")
+        assert both[0].startswith("The question is disabled") and both[1].startswith("New session")
         chat.ask("second")
         assert chat.ask("/new").startswith("New session")
         chat.host._run(PluginStatus(chat.host.host, chat.gateway.reload).reload(None))
@@ -144,7 +144,7 @@ def test_who_may_not_change_the_agent_is_asked_again_after_always() -> None:
         before = len(chat.texts)
         chat.write("/always")
         both = sorted(chat.answers(before + 2)[before:])
-        assert both[0].startswith("It is asked again next time") and both[1].startswith("New session")
+        assert both[0].startswith("The question stays enabled") and both[1].startswith("New session")
         chat.ask("second")
         assert chat.ask("/new").startswith("❓")
 
@@ -167,7 +167,7 @@ def test_approve_answers_the_question_about_the_command_before_that_of_a_tool() 
         chat.ask("first")
         assert "really?" in chat.ask("go")
         chat.ask("/new")
-        assert chat.ask("/cancel") == "Left as it is."
+        assert chat.ask("/cancel") == "Cancelled."
         assert tool.runs == 0
         chat.write("/approve")
         chat.wait(lambda: "done" in chat.texts)

@@ -14,13 +14,17 @@ OPEN = {"allow": "", "env": {"MEMORYCHAT_ALLOW_ALL_USERS": "true"}}
 def test_a_restart_is_asked_for_in_a_chat_and_its_end_is_told_there() -> None:
     told: list[str] = []
     with chat_host(restart=told.append) as chat:
-        assert chat.ask("/restart", thread_id="7") == "Restarting: what runs may finish first."
+        assert chat.ask("/restart", thread_id="7") == "Restarting after the running turns."
     assert [json.loads(one) for one in told] == [["memorychat", "room", "7"]]
 
     with chat_host(restarted_for=told[0]) as chat:
         (said,) = chat.answers(1)
         sent = chat.adapter.sent[0]
-    assert (said, sent.chat, sent.metadata["thread_id"]) == ("I am back. What was begun goes on.", "room", "7")
+    assert (said, sent.chat, sent.metadata["thread_id"]) == (
+        "The agent has restarted. Interrupted turns resume.",
+        "room",
+        "7",
+    )
 
 
 def test_who_came_through_an_open_door_restarts_nothing_and_runs_nothing() -> None:
@@ -28,14 +32,14 @@ def test_who_came_through_an_open_door_restarts_nothing_and_runs_nothing() -> No
     config = {"quick_commands": {"disk": {"command": "echo secret"}}}
     with chat_host(restart=told.append, config=config, **OPEN) as chat:
         for command in ("/restart", "/sethome", "/disk"):
-            assert chat.ask(command).startswith(f"You may not give {command} here.")
+            assert chat.ask(command).startswith(f"You may not run {command} here.")
         assert "disk" not in chat.ask("/help")
     assert told == []
 
 
 def test_a_chat_becomes_the_platform_s_home_and_stays_it() -> None:
     with chat_host() as chat:
-        assert "come here now" in chat.ask("/sethome", chat="den")
+        assert "now go to this chat" in chat.ask("/sethome", chat="den")
         chat.host._run(chat.gateway.send_text("memorychat", "A job is done."))
         chat.wait(lambda: any((one.chat, one.text) == ("den", "A job is done.") for one in chat.adapter.sent))
         adapter = chat.adapter

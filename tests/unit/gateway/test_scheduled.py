@@ -121,7 +121,7 @@ def test_a_job_does_not_work_where_a_link_leads_that_took_the_place_of_its_direc
     own.rmdir()
     own.symlink_to(elsewhere)
     _, run, _ = run_job(host, job)
-    assert run["status"] == "error" and f"leads to {elsewhere} now" in run["output"], run
+    assert run["status"] == "error" and f"now leads to {elsewhere}" in run["output"], run
     assert model.requests == []
 
 

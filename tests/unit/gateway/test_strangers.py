@@ -56,7 +56,7 @@ def test_who_writes_too_much_is_told_once_and_dropped() -> None:
         chat.ask("second")
         assert "2 messages a minute" in chat.ask("third")
         chat.write("fourth")
-        assert chat.ask("/stop") == "Nothing runs."
+        assert chat.ask("/stop") == "No turn is running."
         assert inbox(chat) == 3
         assert len(chat.texts) == 4
 
@@ -95,10 +95,10 @@ def test_pre_gateway_dispatch_drops_and_rewrites_before_anybody_asks_who_it_is()
 def test_whoami_says_who_and_what_and_commands_have_roles() -> None:
     config = {"platforms": {"memorychat": {"allow_admin_from": ["ann"], "user_allowed_commands": ["new"]}}}
     with chat_host(config=config) as chat:
-        assert chat.ask("/whoami") == "memorychat:ann (let in by: list)\nYou may give: every command"
+        assert chat.ask("/whoami") == "memorychat:ann (allowed by: list)\nYou may run: every command"
         assert "/new" in chat.ask("/whoami", user="bob", chat="b")
-        assert chat.ask("/model other", user="bob", chat="b").startswith("You may not give /model")
-        assert chat.ask("/plugins", user="bob", chat="b").startswith("You may not give /plugins")
+        assert chat.ask("/model other", user="bob", chat="b").startswith("You may not run /model")
+        assert chat.ask("/plugins", user="bob", chat="b").startswith("You may not run /plugins")
         assert chat.ask("/new", user="bob", chat="b").startswith("New session")
 
 

@@ -72,7 +72,7 @@ def test_a_file_without_a_key_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / KEY_NAME
     path.write_text(content)
     path.chmod(0o600)
-    with pytest.raises(UserError, match="has no key in it"):
+    with pytest.raises(UserError, match="contains no key"):
         file_key(tmp_path)
 
 
