@@ -193,7 +193,7 @@ def test_a_command_that_is_made_up_while_it_runs_offers_once_and_deny_alone_as_t
     made_up = call("terminal", command="$(cat program) x")
     with chat_host(model=[made_up, made_up, "done"], config={"terminal": {"sandbox": "off"}}) as chat:
         question = chat.ask("go")
-        assert "/approve allows it this once; /deny refuses." in question
+        assert "/approve allows this call; /deny refuses it." in question
         chat.write("/approve always")
         chat.wait(lambda: sum("/approve allows" in text for text in chat.texts) == 2)  # the same call asks again
         chat.wait(lambda: "Allowed (once): this call needs an approval each time." in chat.texts)
@@ -355,7 +355,7 @@ def test_an_answer_that_comes_when_nothing_is_open_is_for_the_question_that_was_
         chat.ask("go")
         chat.wait(lambda: "no answer" in chat.texts)
         assert chat.ask("/approve") == "No approval is pending."
-        assert "/approve allows it" in chat.ask("again")
+        assert "/approve allows this call" in chat.ask("again")
         chat.write("/approve")
         chat.wait(lambda: "done" in chat.texts)
     assert guarded.runs == 1
@@ -368,7 +368,7 @@ def test_two_answers_to_one_question_allow_one_call() -> None:
         chat.ask("go")
         chat.write("/approve")
         chat.wait(lambda: sum("really?" in text for text in chat.texts) == 2 and "Allowed (once)." in chat.texts)
-        assert "Say which one you mean" in chat.ask("/approve") and tool.runs == 1
+        assert "Select the question" in chat.ask("/approve") and tool.runs == 1
         chat.write("/deny")
         chat.wait(lambda: "done" in chat.texts)
     assert tool.runs == 1

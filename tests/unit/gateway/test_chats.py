@@ -379,7 +379,7 @@ def test_status_is_answered_while_a_turn_runs() -> None:
 def test_new_begins_another_session(word: str) -> None:
     with chat_host(model=["one", "two"], config={"reset_triggers": ["start over", "/new"]}) as chat:
         chat.ask("first")
-        assert chat.ask(word).startswith("❓ A new session?")
+        assert chat.ask(word).startswith("❓ Start a new session?")
         assert chat.ask("/approve").startswith("New session ")
         chat.ask("second")
 
@@ -479,7 +479,7 @@ def test_a_channel_has_its_own_model_and_words_in_the_prompt() -> None:
 def test_background_work_has_a_session_of_its_own() -> None:
     gate = Gate()
     with chat_host(gate, model=[call("wait"), "report", "hello"]) as chat:
-        assert chat.ask("/background write a report").startswith("Working on it")
+        assert chat.ask("/background write a report").startswith("Started in the background")
         assert gate.begun.wait(60)
         gate.go.set()
         chat.wait(lambda: "report" in chat.texts)
@@ -597,7 +597,7 @@ def test_where_each_line_is_a_message_help_is_three_lines_and_the_whole_list_com
         assert "!stop" in short and "!command-1" in short and "more" in short
         assert "!help all" in short.splitlines()[-1]
         everything = chat.ask("/help all")
-        assert chat.ask("/help !stop").startswith("!stop [all]: Stop the agent")
+        assert chat.ask("/help !stop").startswith("!stop [all]: Stop the running turn")
         assert chat.ask("/help nothing") == "There is no command !nothing here. !help lists the commands."
         assert len(everything.splitlines()) > 70 and "!command-59: does something" in everything
 
@@ -630,7 +630,7 @@ def test_a_message_waits_for_a_full_disk_and_so_does_the_adapter_that_brings_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     waits = threading.Event()
-    caplog.handler.addFilter(lambda record: "cannot be stored" not in record.msg or waits.set() or True)
+    caplog.handler.addFilter(lambda record: "not stored" not in record.msg or waits.set() or True)
 
     def pages(box: Any, most: int) -> Any:
         return box._db.read(f"PRAGMA max_page_count = {most}")

@@ -74,17 +74,17 @@ def test_a_button_answers_once_and_only_for_who_gave_the_command() -> None:
         here = {"chat": "g", "chat_type": "group"}
         chat.ask("first", **here)
         asked = json.loads(chat.ask("/new", **here))
-        assert (asked["title"], asked["key"]) == ("A new session?", "agent:main:memorychat:group:g")
+        assert (asked["title"], asked["key"]) == ("Start a new session?", "agent:main:memorychat:group:g")
         yes, always, cancel = confirmation_buttons(asked["id"])
         assert chat.gateway.asker_of(yes) == "ann"
         assert not press(chat, yes, user="bob", **here)
-        assert chat.ask(answer_text(yes, ""), user="bob", **here).startswith("Only who gave the command")
+        assert chat.ask(answer_text(yes, ""), user="bob", **here).startswith("Only the sender of the command")
         assert chat.ask("/approve", user="bob", **here) == "No approval is pending."
         before = len(chat.texts)
         assert press(chat, yes, **here)
         assert chat.answers(before + 1)[before].startswith("New session")
         for button in (yes, always, cancel):
-            assert chat.ask(answer_text(button, ""), **here).startswith("That question is not open any more")
+            assert chat.ask(answer_text(button, ""), **here).startswith("That question is no longer open")
         chat.ask("second", **here)
 
     assert "first" not in str(said(chat))
@@ -128,7 +128,7 @@ def test_always_asks_never_again_and_is_kept() -> None:
         before = len(chat.texts)
         chat.write("/always")
         both = sorted(chat.answers(before + 2)[before:])
-        assert both[0].startswith("The question is disabled") and both[1].startswith("New session")
+        assert both[1].startswith("The question is disabled") and both[0].startswith("New session")
         chat.ask("second")
         assert chat.ask("/new").startswith("New session")
         chat.host._run(PluginStatus(chat.host.host, chat.gateway.reload).reload(None))
@@ -144,7 +144,7 @@ def test_who_may_not_change_the_agent_is_asked_again_after_always() -> None:
         before = len(chat.texts)
         chat.write("/always")
         both = sorted(chat.answers(before + 2)[before:])
-        assert both[0].startswith("The question stays enabled") and both[1].startswith("New session")
+        assert both[1].startswith("The question stays enabled") and both[0].startswith("New session")
         chat.ask("second")
         assert chat.ask("/new").startswith("❓")
 
@@ -179,7 +179,7 @@ def test_approve_answers_the_question_of_a_tool_that_was_put_after_that_about_th
     with chat_host(tool, model=["one", call("risky"), call("risky"), "done"]) as chat:
         chat.ask("first")
         chat.ask("go")
-        assert chat.ask("/new").startswith("❓ A new session?")
+        assert chat.ask("/new").startswith("❓ Start a new session?")
         assert (
             chat.gateway.deps.pending_approvals.answer_session("agent:main:memorychat:dm:room", "once") == 1
         )  # by a button
@@ -205,7 +205,7 @@ def test_a_question_outlives_a_restart() -> None:
         assert said(chat) == ["second"]
         chat.stop()
         chat.start()
-        assert chat.ask(answer_text(yes, "")).startswith("That question is not open any more")
+        assert chat.ask(answer_text(yes, "")).startswith("That question is no longer open")
 
 
 def test_a_question_that_nobody_answered_in_time_is_forgotten_by_a_restart() -> None:
@@ -249,7 +249,7 @@ def test_buttons_that_were_sent_before_a_crash_are_not_sent_again(expired: bool)
         again = [text for text in chat.texts if asked["id"] in text]
         pending = chat.host.host.confirms.get_pending(asked["key"])
         assert (again, pending is None) == ([], expired)
-        assert chat.ask("/approve").startswith("Nothing waits" if expired else "New session")
+        assert chat.ask("/approve").startswith("No approval is pending" if expired else "New session")
 
 
 @pytest.mark.parametrize("failure", [SendResult(False, error="no"), RuntimeError("broken")])
@@ -263,7 +263,7 @@ def test_where_the_buttons_fail_a_text_asks(failure: Any) -> None:
 
     with chat_host(model=["one"], platform=memory_platform(Broken)) as chat:
         chat.ask("first")
-        assert chat.ask("/new").startswith("❓ A new session?")
+        assert chat.ask("/new").startswith("❓ Start a new session?")
         assert chat.ask("/approve").startswith("New session")
 
 

@@ -79,7 +79,7 @@ def test_a_reload_takes_over_what_chats_are_set_to_and_names_what_needs_a_restar
         file.write_text(json.dumps(config))
         door = PluginStatus(chat.host.host, chat.gateway.reload)
         done = chat.host._run(door.reload(None))
-        assert chat.ask("again").startswith("❓ A new session?")
+        assert chat.ask("again").startswith("❓ Start a new session?")
         assert chat.ask("/approve").startswith("New session")
         assert chat.ask("/status").splitlines()[0] != first
     assert {"key": "config limits", "outcome": "needs a restart", "reason": ""} in done
