@@ -32,7 +32,7 @@ def test_who_restarts_it_from_a_chat_is_told_there_when_it_is_back(scripted: Scr
         await ann.hear(":hermes!")
         ann.say("#lab", "hermes: !restart")
         await ann.hear("Restarting after the running turns.")
-        await ann.hear("I am back.")
+        await ann.hear("The agent has restarted.")
         ann.say("#lab", f"hermes: {prompt.question}")
         assert (await ann.hear(prompt.result)).split()[1:3] == ["PRIVMSG", "#lab"]
         await ann.leave()

@@ -121,7 +121,7 @@ PAIRING_NOTICE = (
     "Hello! You do not have access yet. Your pairing code is {code}; it expires in an hour. The operator approves"
     " it with: hermes pairing approve {platform} {code}"
 )
-RATE_LIMIT_NOTICE = "You are sending too many messages (limit: {limit} messages a minute). Messages above the limit are dropped."
+RATE_LIMIT_NOTICE = "You write too fast (limit: {limit} messages a minute). Messages above the limit are dropped."
 
 
 class Intake:
