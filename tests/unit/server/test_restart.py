@@ -42,7 +42,7 @@ def test_a_restart_refuses_nobody_and_finishes_what_was_begun(tmp_path: Path) ->
         while not model.held:
             time.sleep(0.01)
         daemon.signal(signal.SIGUSR1)
-        while "waits for the next process" not in (home / "out").read_text():
+        while "wait for the next process" not in (home / "out").read_text():
             time.sleep(0.01)
         late = threading.Thread(target=ask, args=(port, "h1.1", answers))
         late.start()  # the old process takes no connection any more, and the new one is not there yet
