@@ -293,3 +293,27 @@ def test_the_mode_of_the_terminal_is_raw_only_in_the_chat(tmp_path: Path, script
         flags = termios.tcgetattr(terminal.process.child_fd)[3]
         assert not flags & termios.ICANON
         assert terminal.leave() == 0
+
+
+def test_the_last_lines_of_a_long_command_are_shown_while_it_runs(tmp_path: Path, scripted) -> None:
+    command = "for i in 1 2 3 4 5 6; do echo line-$i-$((i * 7)); done; while [ ! -e go ]; do sleep 0.05; done; echo end"
+    call = {"id": "c1", "name": "terminal", "arguments": json.dumps({"command": command})}
+    fixtures = [
+        {"match": {"userMessage": "run", "hasToolResult": False}, "response": {"toolCalls": [call]}},
+        {"match": {"userMessage": "run", "hasToolResult": True}, "response": {"content": "It ended."}},
+    ]
+    with scripted(fixtures) as model:
+        terminal = opened(tmp_path, model)
+        terminal.say("run it")
+        terminal.wait("[o] Allow once")
+        terminal.type("o")
+        terminal.wait("  │ line-6-42")
+        assert terminal.shows("  │ line-3-21") and not terminal.shows("  │ line-2-14")
+        terminal.say("typed while it runs")
+        terminal.wait("queued: typed while it runs")
+        terminal.type("\x1b[A\x15")
+        (tmp_path / "go").touch()
+        terminal.wait("It ended.")
+        terminal.idle()
+        assert not terminal.shows("line-6-42\n")
+        assert terminal.leave() == 0

@@ -106,6 +106,6 @@ def test_the_embedded_model_answers_with_the_calculator(tmp_path: Path) -> None:
     done = run(path, "What's 2 to the power of 16?", XDG_CACHE_HOME=cache)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "calculator: calculate, unit_convert" in done.stdout
-    assert re.search(r'calculate \{"expression": "2\s*(\*\*|\^)\s*16"\}', done.stdout)
+    assert re.search(r"calculate 2\s*(\*\*|\^)\s*16 → 65536", done.stdout)
     assert "65536" in done.stdout.splitlines()[-1]
     assert not (path / "person" / ".hermes").exists()

@@ -66,6 +66,8 @@ class Conversation:
     """Subagents that work for the running turn; they stop with it."""
     is_cancelled_early: Callable[[], bool] = lambda: False
     """Returns whether the turn was interrupted before it started; its message is stored all the same."""
+    streams_output: bool = False
+    """Whether turns yield output of commands as it comes (`ToolOutput`)."""
     notices: list[str] = field(default_factory=list)
     """Notices for the user that come with the next request."""
 
@@ -304,6 +306,7 @@ class Conversation:
             taint=services.provenance,
             titles=services.titles,
             spill=services.spill,
+            streams_output=self.streams_output,
             read_filter=read_filter if services.prompt_builder.reads_files else None,
         )
 

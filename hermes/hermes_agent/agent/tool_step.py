@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
+import contextlib
 import logging
 import threading
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_agent.agent.turn_context import GRACE_S, Interrupted, TurnState, TurnStopped, changed_path
 from hermes_agent.core.log_context import log_context
-from hermes_agent.core.messages import Message, ToolCall, ToolFinished, ToolStarted, TurnEvent
+from hermes_agent.core.messages import Message, ToolCall, ToolFinished, ToolOutput, ToolStarted, TurnEvent
 from hermes_agent.core.redaction import mask_arguments
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.sessions import CallRecord
@@ -53,6 +55,8 @@ class ToolStep:
         self._scope = replace(scope, shown=frozenset(valid))
         self._place = place
         self._calls: list[_PendingCall] = []
+        self._outputs: asyncio.Queue[ToolOutput] | None = None
+        """Output of commands that run; None if the front end does not ask for it."""
         self._left = list(calls)
         """Calls without a result in the history."""
 
@@ -75,7 +79,12 @@ class ToolStep:
                 await self._context.history.commit()
                 for item in group:
                     yield ToolStarted(item.call.id, item.name, mask_arguments(item.arguments))
-                async for done in self._run(group, groups[number + 1] if number + 1 < len(groups) else []):
+                async for done in self._with_output(
+                    self._run(group, groups[number + 1] if number + 1 < len(groups) else [])
+                ):
+                    if isinstance(done, ToolOutput):
+                        yield done
+                        continue
                     assert done.outcome is not None
                     yield ToolFinished(
                         done.call.id,
@@ -94,6 +103,52 @@ class ToolStep:
             async for event in self._close(tool_error("not run: the same call was made too often in a row")):
                 yield event
             raise
+
+    async def _with_output(
+        self, results: AsyncGenerator[_PendingCall, None]
+    ) -> AsyncGenerator[_PendingCall | ToolOutput, None]:
+        """Yield results and, if the front end asks for it, output of commands between them."""
+        async with contextlib.aclosing(results):
+            if not self._context.streams_output:
+                async for done in results:
+                    yield done
+                return
+            outputs = self._outputs = asyncio.Queue()
+            while True:
+                result = asyncio.ensure_future(anext(results, None))
+                try:
+                    while not result.done():
+                        output = asyncio.ensure_future(outputs.get())
+                        try:
+                            await asyncio.wait((result, output), return_when=asyncio.FIRST_COMPLETED)
+                        finally:
+                            if not output.done():
+                                output.cancel()
+                        if output.done() and not output.cancelled():
+                            yield output.result()
+                    found = result.result()
+                finally:
+                    if not result.done():
+                        result.cancel()
+                        await asyncio.gather(result, return_exceptions=True)
+                while not outputs.empty():
+                    yield outputs.get_nowait()
+                if found is None:
+                    return
+                yield found
+
+    def _output_listener(self, call_id: str) -> Callable[[bytes], None] | None:
+        """Return the function that takes output of a call's command in a worker, or None."""
+        if self._outputs is None:
+            return None
+        loop, outputs = asyncio.get_running_loop(), self._outputs
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+
+        def take(data: bytes) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(outputs.put_nowait, ToolOutput(call_id, decode(data)))
+
+        return take
 
     def _plan(self) -> str:
         """List the calls to run; return the sentence that ends the turn after them, or ""."""
@@ -175,6 +230,8 @@ class ToolStep:
             return ToolOutcome(item.name, item.arguments or {}, result, status_of(result)[0], 0)
         owner = self._context.tools.owner(item.name)
         with log_context(tool=item.name, plugin=owner if owner != BUILTIN else None):
+            if (listener := self._output_listener(item.call.id)) is not None:
+                scope = replace(scope, on_output=listener)
             work = self._context.dispatcher.run(item.call.id, item.name, item.arguments, scope, valid=self._valid)
             outcome = await self._context.interrupt.run(work, grace_s=GRACE_S)
             logger.info("%s: %s after %d ms", outcome.name, outcome.status, outcome.duration_ms)

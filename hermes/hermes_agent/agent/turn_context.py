@@ -247,6 +247,8 @@ class TurnContext:
     taint: TaintTracker | None
     titles: TitleWriter | None
     spill: AnswerSpill | None
+    streams_output: bool
+    """Whether output of commands is part of the event stream."""
     read_filter: Callable[[Path, str], str] | None
     """Masks and tracks the text of instruction files; None reads no such files."""
     turn_id: str = ""

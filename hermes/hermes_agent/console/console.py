@@ -360,7 +360,11 @@ class Console:
         """Open a session for this console; None opens a new one."""
         interactive = sys.stdin.isatty()
         approver = MenuApprover(self.screen, self.view) if interactive else NoApprover("without a terminal")
-        return await self.agent.open(session_id, platform=PLATFORM, approver=approver, model=self.model, after=after)
+        conversation = await self.agent.open(
+            session_id, platform=PLATFORM, approver=approver, model=self.model, after=after
+        )
+        conversation.streams_output = self.screen.is_live
+        return conversation
 
     async def _run_command(self, called: CommandCall) -> None:
         command = called.command

@@ -214,7 +214,8 @@ def result_lines(result: str, width: int, limit: int = MAX_RESULT_LINES) -> list
 
 
 def last_lines(output: str, width: int, limit: int = 4) -> list[Line]:
-    """Return the last lines of a command that runs."""
+    """Return the last whole lines of a command that runs: half of a secret would not be known as one."""
+    output = output.rpartition("\n")[0]
     shown = [printable(each).expandtabs(4) for each in redactor.mask_known(output).rstrip().splitlines()[-limit:]]
     return [crop((Piece("dim", "  │ "), Piece("dim", each)), width) for each in shown]
 

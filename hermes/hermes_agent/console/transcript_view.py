@@ -133,8 +133,8 @@ class TranscriptView(TurnSink):
         """Show the end of the answer."""
         self._enqueue(lambda: self._end_answer(event))
 
-    def add_output(self, call_id: str, text: str) -> None:
-        """Add output of a command that runs."""
+    def tool_output(self, call_id: str, text: str) -> None:
+        """Show the last lines of a command that runs."""
         call = self._calls.get(call_id)
         if call is not None:
             call.output = (call.output + text)[-MAX_OUTPUT_CHARS:]

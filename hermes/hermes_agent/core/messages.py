@@ -204,6 +204,14 @@ class ToolStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """Output of a command that a tool call runs, as it comes; only for a front end that asks for it."""
+
+    call_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolFinished:
     """The result of a tool call, which goes to the model."""
 
@@ -242,7 +250,7 @@ class TurnFinished:
         return self.finish_reason if self.reason == "answered" else "length"
 
 
-TurnEvent = TextDelta | ToolStarted | ToolFinished | Notice | TurnFinished
+TurnEvent = TextDelta | ToolStarted | ToolOutput | ToolFinished | Notice | TurnFinished
 """One item of the event stream. `Conversation.turn` and its variants produce it, `fold` reads it."""
 Event = TurnEvent
 
@@ -259,6 +267,8 @@ class TurnSink:
                 self.text(text)
             case ToolStarted():
                 self.tool_started(event)
+            case ToolOutput(call_id, text):
+                self.tool_output(call_id, text)
             case ToolFinished():
                 self.tool_finished(event)
             case Notice():
@@ -275,6 +285,9 @@ class TurnSink:
 
     def tool_started(self, event: ToolStarted) -> None:
         """Handle the start of a tool call."""
+
+    def tool_output(self, call_id: str, text: str) -> None:
+        """Handle output of a command that runs."""
 
     def tool_finished(self, event: ToolFinished) -> None:
         """Handle the result of a tool call."""

@@ -74,6 +74,8 @@ class CallScope:
     """The hosts that commands of these calls reached; the only attribute that grows."""
     tool_socket: str = ""
     """Path of the socket through which a command of these calls requests tools; the sandbox exposes it. Empty: none."""
+    on_output: Callable[[bytes], None] | None = None
+    """Called from a worker with output of a command as it comes; None where no front end shows it."""
     account: str = ""
     """The session that model requests are accounted to; empty: this one."""
 

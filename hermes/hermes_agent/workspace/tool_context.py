@@ -16,7 +16,7 @@ import io
 import os
 import stat
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -300,6 +300,11 @@ class ToolContext:
         """Return the event that is set when the turn is interrupted."""
         scope = current_scope.get()
         return threading.Event() if scope is None else scope.cancelled
+
+    def output_listener(self) -> Callable[[bytes], None] | None:
+        """Return the function that is called with output of the running command, or None."""
+        scope = current_scope.get()
+        return None if scope is None else scope.on_output
 
     def display_path(self, path: str) -> str:
         """Return a resolved path as the model should write it: relative where that is shorter and means the same."""
