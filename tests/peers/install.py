@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["CACHE", "NotInstalled", "aimock", "llmock", "node", "synapse"]
+__all__ = ["CACHE", "NotInstalled", "aimock", "llmock", "node", "openai_sdk", "synapse"]
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".cache" / "peers"
@@ -52,6 +52,15 @@ def llmock() -> Path:
         NotInstalled
     """
     return _installed("llmock", ("requirements.txt",), lambda to: _pip_install("requirements.txt", to))
+
+
+def openai_sdk() -> Path:
+    """Return the folder that holds another major version of the package `openai` than the locked one.
+
+    Raises:
+        NotInstalled
+    """
+    return _installed("openai", ("openai.txt",), lambda to: _pip_install("openai.txt", to))
 
 
 def synapse(*, now: bool = False) -> Path:
@@ -109,7 +118,7 @@ def _pip_install(lock: str, to: Path) -> None:
 def _installed(name: str, locks: tuple[str, ...], install: Callable[[Path], None]) -> Path:
     """Return the folder for these lock files, made by `install` if it is not there yet."""
     digest = hashlib.sha256(b"".join((HERE / lock).read_bytes() for lock in locks)).hexdigest()[:12]
-    python = f"py{sys.version_info[0]}{sys.version_info[1]}-" if name in ("llmock", "synapse") else ""
+    python = f"py{sys.version_info[0]}{sys.version_info[1]}-" if name in ("llmock", "openai", "synapse") else ""
     final = CACHE / f"{name}-{python}{digest}"
     failed = final.with_suffix(".failed")
     with _lock(name):

@@ -1,4 +1,7 @@
-"""Pictures over OpenAI's wire (`OPENAI_API_KEY`; `OPENAI_IMAGE_URL` for another server, `OPENAI_IMAGE_MODEL`)."""
+"""Image generation by OpenAI's SDK, for OpenAI and the servers that have its HTTP API.
+
+Variables: `OPENAI_API_KEY`, `OPENAI_IMAGE_URL` for another server, `OPENAI_IMAGE_MODEL`.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from hermes_agent.contracts.image_video import (
     save_url_image,
 )
 
-ADDRESS = "https://api.openai.com/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 MODEL = "gpt-image-1"
 SIZES = {"landscape": "1536x1024", "square": "1024x1024", "portrait": "1024x1536"}
 TIMEOUT_S = 180.0
 
 
 class OpenAiImages(ImageGenProvider):
-    """`/images/generations`, as OpenAI and many local servers have it."""
+    """Images from `/images/generations`."""
 
     name = "openai"
     display_name = "OpenAI"
@@ -46,38 +49,48 @@ class OpenAiImages(ImageGenProvider):
         reference_image_urls: list[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        import httpx  # 60 ms, and most processes draw nothing
-
         model = str(kwargs.get("model") or self.default_model())
         about: dict[str, Any] = {"model": model, "prompt": prompt, "aspect_ratio": aspect_ratio, "provider": self.name}
         if image_url or reference_image_urls:
             return image_error_response(
                 error="this service draws from words alone", error_type="not_supported", **about
             )
-        key = os.environ.get("OPENAI_API_KEY", "")
-        address = os.environ.get("OPENAI_IMAGE_URL", ADDRESS).rstrip("/")
-        body = {"model": model, "prompt": prompt, "n": 1, "size": SIZES.get(aspect_ratio, SIZES[DEFAULT_ASPECT_RATIO])}
+        from openai import APIStatusError, OpenAIError  # a second of work, in the worker of the tool call
+
+        base_url = os.environ.get("OPENAI_IMAGE_URL", OPENAI_URL).rstrip("/")
         try:
-            answer = httpx.post(
-                f"{address}/images/generations",
-                json=body,
-                headers={"Authorization": f"Bearer {key}"} if key else {},
-                timeout=TIMEOUT_S,
-            )
-            if answer.is_error:
-                return image_error_response(
-                    error=f"{address} answered {answer.status_code}: {answer.text[:500]}", **about
-                )
-            drawn = answer.json()["data"][0]
-            encoded = drawn.get("b64_json")
-            path = save_b64_image(encoded) if encoded else save_url_image(str(drawn["url"]))
-        except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError, TimeoutError) as exc:
-            return image_error_response(error=f"{address} gave no picture: {type(exc).__name__}: {exc}", **about)
+            encoded, url = _draw(base_url, model, prompt, SIZES.get(aspect_ratio, SIZES[DEFAULT_ASPECT_RATIO]))
+            path = save_b64_image(encoded) if encoded else save_url_image(str(url))
+        except APIStatusError as exc:
+            error = f"{base_url} answered {exc.status_code}: {exc.response.text[:500]}"
+            return image_error_response(error=error, **about)
+        except Exception as exc:  # noqa: BLE001 - whatever fails, the model is told
+            reason = exc.__cause__ if isinstance(exc, OpenAIError) and exc.__cause__ else exc
+            error = f"{base_url} gave no picture: {type(reason).__name__}: {reason}"
+            return image_error_response(error=error, **about)
         return image_success_response(image=str(path), **about)
 
     def get_setup_schema(self) -> dict[str, Any]:
         variable = {"key": "OPENAI_API_KEY", "prompt": "API key", "url": "https://platform.openai.com/api-keys"}
         return {"name": self.display_name, "badge": "key", "tag": "pictures from words", "env_vars": [variable]}
+
+
+def _draw(base_url: str, model: str, prompt: str, size: Any) -> tuple[str | None, str | None]:
+    """Return a new image as base64, or its URL."""
+    import openai
+
+    key = os.environ.get("OPENAI_API_KEY", "")
+    # the variables above say where requests go and what they carry, not those of the SDK
+    left_out: Any = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
+    # the SDK makes no client without a key; a server of the user's own may need none
+    keyless: Any = {} if key else {"Authorization": openai.Omit()}
+    with openai.OpenAI(
+        api_key=key or "none", base_url=base_url, timeout=TIMEOUT_S, max_retries=0, default_headers=left_out
+    ) as client:
+        answer = client.images.generate(prompt=prompt, model=model, n=1, size=size, extra_headers=keyless)
+    if not answer.data:
+        raise ValueError("the answer has no image")
+    return answer.data[0].b64_json, answer.data[0].url
 
 
 def register(ctx: Any) -> None:

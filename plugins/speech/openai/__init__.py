@@ -1,18 +1,23 @@
-"""Text to speech and transcription over OpenAI's HTTP API, which many services and local servers offer, too."""
+"""Text to speech and transcription by OpenAI's SDK, for OpenAI and the servers that have its HTTP API."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.contracts.speech import DEFAULT_OUTPUT_FORMAT, TranscriptionProvider, TTSProvider
 from hermes_agent.core.errors import UserError
 
+if TYPE_CHECKING:
+    from openai import OpenAI, OpenAIError
+
 OPENAI_URL = "https://api.openai.com/v1"
 TIMEOUT_S = 120.0
+NO_KEY = "none"
+"""The SDK makes no client without a key; a server of the user's own may need none."""
 MAX_BYTES = 25_000_000
-"""The service takes no larger file."""
+"""Largest file that the service accepts."""
 
 
 class _OpenAiService:
@@ -21,23 +26,40 @@ class _OpenAiService:
     def __init__(self, settings: Mapping[str, Any], secret: Callable[[str], str]) -> None:
         self._settings = settings
         self._key = str(settings.get("api_key") or secret("OPENAI_API_KEY") or "")
-        self._address = str(settings.get("base_url") or OPENAI_URL).rstrip("/")
+        self._base_url = str(settings.get("base_url") or OPENAI_URL).rstrip("/")
 
     def is_available(self) -> bool:
-        """Say whether there is a key, or a server of one's own."""
-        return bool(self._key) or self._address != OPENAI_URL
+        """Return whether there is a key, or a server of the user's own."""
+        return bool(self._key) or self._base_url != OPENAI_URL
 
-    def _post(self, path: str, **request: Any) -> Any:
-        import httpx  # 60 ms, and most processes neither speak nor listen
+    def _client(self) -> OpenAI:
+        """Return a client for one call; the SDK is imported here, in a worker: it takes a second."""
+        import openai
 
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        try:
-            answer = httpx.post(f"{self._address}{path}", headers=headers, timeout=TIMEOUT_S, **request)
-        except httpx.HTTPError as exc:
-            raise UserError(f"{self._address} did not answer: {str(exc) or type(exc).__name__}") from exc
-        if answer.is_error:
-            raise UserError(f"{self._address} answered {answer.status_code}: {answer.text[:500]}")
-        return answer
+        # the config says where requests go and what they carry, not the variables of the SDK
+        left_out = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
+        return openai.OpenAI(
+            api_key=self._key or NO_KEY,
+            base_url=self._base_url,
+            timeout=TIMEOUT_S,
+            max_retries=0,
+            default_headers=left_out,  # type: ignore[arg-type]  # the SDK takes `Omit` here, and says so nowhere
+        )
+
+    def _extra_headers(self) -> dict[str, Any]:
+        """Return what keeps `NO_KEY` from being sent."""
+        from openai import Omit
+
+        return {} if self._key else {"Authorization": Omit()}
+
+    def _error(self, error: OpenAIError) -> UserError:
+        """Return the error for the user, with the status and the words of the server."""
+        from openai import APIStatusError
+
+        if isinstance(error, APIStatusError):
+            return UserError(f"{self._base_url} answered {error.status_code}: {error.response.text[:500]}")
+        reason = error.__cause__ or error  # the SDK's own words are `Connection error.`
+        return UserError(f"{self._base_url} did not answer: {str(reason) or type(reason).__name__}")
 
 
 class OpenAiSpeech(_OpenAiService, TTSProvider):
@@ -46,17 +68,24 @@ class OpenAiSpeech(_OpenAiService, TTSProvider):
     voice_compatible = True
 
     def synthesize(self, text: str, output_path: str, **wanted: Any) -> str:
-        """Speak; raises UserError when the service fails."""
-        body = {
-            "model": wanted.get("model") or self._settings.get("model") or "gpt-4o-mini-tts",
-            "voice": wanted.get("voice") or self._settings.get("voice") or "alloy",
-            "input": text,
-            "response_format": wanted.get("format") or DEFAULT_OUTPUT_FORMAT,
-            **({"speed": wanted["speed"]} if wanted.get("speed") is not None else {}),
-        }
-        data = self._post("/audio/speech", json=body).content
+        """Write the speech to `output_path` and return it. Raises UserError if the service fails."""
+        from openai import OpenAIError
+
+        options: dict[str, Any] = {"speed": wanted["speed"]} if wanted.get("speed") is not None else {}
+        try:
+            with self._client() as client:
+                data = client.audio.speech.create(
+                    model=wanted.get("model") or self._settings.get("model") or "gpt-4o-mini-tts",
+                    voice=wanted.get("voice") or self._settings.get("voice") or "alloy",
+                    input=text,
+                    response_format=wanted.get("format") or DEFAULT_OUTPUT_FORMAT,
+                    extra_headers=self._extra_headers(),
+                    **options,
+                ).read()
+        except OpenAIError as exc:
+            raise self._error(exc) from exc
         if not data:
-            raise UserError(f"{self._address} answered without sound")
+            raise UserError(f"{self._base_url} answered without sound")
         Path(output_path).write_bytes(data)
         return output_path
 
@@ -67,22 +96,29 @@ class OpenAiTranscription(_OpenAiService, TranscriptionProvider):
     def transcribe(
         self, file_path: str, *, model: str | None = None, language: str | None = None, **extra: Any
     ) -> dict[str, Any]:
-        """Listen; raises UserError when the service fails, OSError when the file cannot be read."""
+        """Return the text of a recording. Raises UserError if the service fails, OSError if the file is unreadable."""
         path = Path(file_path)
         if path.stat().st_size > MAX_BYTES:
             raise UserError(f"{path} has {path.stat().st_size:,} bytes: at most {MAX_BYTES:,} can be sent")
+        from openai import OpenAIError
+
         spoken = language or self._settings.get("language")
-        form = {"model": model or self._settings.get("model") or "gpt-4o-mini-transcribe"}
-        with path.open("rb") as file:
-            answer = self._post(
-                "/audio/transcriptions",
-                data={**form, **({"language": str(spoken)} if spoken else {})},
-                files={"file": (path.name, file)},
-            )
+        options: dict[str, Any] = {"language": str(spoken)} if spoken else {}
         try:
-            text = answer.json()["text"]
-        except (ValueError, KeyError, TypeError) as exc:
-            raise UserError(f"{self._address} answered without a text: {answer.text[:200]}") from exc
+            with path.open("rb") as file, self._client() as client:
+                answer = client.audio.transcriptions.with_raw_response.create(
+                    file=(path.name, file),
+                    model=model or self._settings.get("model") or "gpt-4o-mini-transcribe",
+                    extra_headers=self._extra_headers(),
+                    **options,
+                )
+                body = answer.http_response.text
+        except OpenAIError as exc:
+            raise self._error(exc) from exc
+        try:
+            text = answer.parse().text
+        except (OpenAIError, ValueError, AttributeError, TypeError) as exc:
+            raise UserError(f"{self._base_url} answered without a text: {body[:200]}") from exc
         return {"success": True, "transcript": str(text).strip(), "provider": self.name}
 
 
