@@ -10,8 +10,9 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from hermes_agent.config import hermes_home
@@ -21,12 +22,14 @@ __all__ = [
     "AS_VOICE",
     "AUDIO_EXTENSIONS",
     "IMAGE_EXTENSIONS",
+    "TextReferences",
     "VIDEO_EXTENSIONS",
     "blank_code",
     "blank_json_media",
     "extract_images",
     "extract_local_files",
     "extract_media",
+    "extract_references",
     "file_method",
     "filter_local_delivery_paths",
     "filter_media_delivery_paths",
@@ -129,6 +132,34 @@ def extract_local_files(text: str) -> tuple[list[str], str]:
             if str(path) not in found:
                 found.append(str(path))
     return found, _close_gaps(_remove_spans(text, spans), text)
+
+
+class TextReferences(NamedTuple):
+    """A text without the files and images that it names, and these."""
+
+    text: str
+    media: list[tuple[str, bool]]
+    """Paths of `MEDIA:` tags, with whether each is a voice message."""
+    images: list[tuple[str, str]]
+    """Addresses of images, with their alternative texts."""
+    files: list[str]
+
+
+def extract_references(text: str, adapter: Any) -> TextReferences:
+    """Take all files and images out of a text with the methods of an adapter; one that fails leaves them in."""
+    media, text = _extract(text, adapter, "extract_media", extract_media)
+    images, text = _extract(text, adapter, "extract_images", extract_images)
+    files, text = _extract(text, adapter, "extract_local_files", extract_local_files)
+    return TextReferences(text, media, images, files)
+
+
+def _extract(text: str, adapter: Any, method: str, default: Callable[[str], Any]) -> tuple[list[Any], str]:
+    try:
+        found, rest = getattr(adapter, method, default)(text)
+        return list(found), str(rest)
+    except Exception as exc:  # noqa: BLE001 - code of a plugin: the answer is sent in any case
+        logger.warning("adapter: `%s` failed: %r", method, exc)
+        return [], text
 
 
 def is_animation_url(url: str) -> bool:

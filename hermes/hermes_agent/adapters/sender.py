@@ -162,10 +162,7 @@ class MessageSender(abc.ABC):
         """Return a text in the markup of the service."""
         return content
 
-    @staticmethod
-    def truncate_message(content: str, max_length: int = 4096, len_fn: Length | None = None) -> list[str]:
-        """Return the parts of a text that fit into messages."""
-        return split_message(content, max_length, len_fn)
+    truncate_message = staticmethod(split_message)
 
     async def edit_message(self, chat_id: str, message_id: str, content: str, *, finalize: bool = False) -> SendResult:
         """Change a sent message."""
@@ -347,20 +344,9 @@ class MessageSender(abc.ABC):
 
     # -- files and images in an answer ---------------------------------------------------------------------------------
 
-    @staticmethod
-    def extract_media(text: str) -> tuple[list[tuple[str, bool]], str]:
-        """Remove `MEDIA:<path>` tags; return (path, is a voice message) of each, and the remaining text."""
-        return media_references.extract_media(text)
-
-    @staticmethod
-    def extract_images(text: str) -> tuple[list[tuple[str, str]], str]:
-        """Remove images on the web; return (URL, alternative text) of each, and the remaining text."""
-        return media_references.extract_images(text)
-
-    @staticmethod
-    def extract_local_files(text: str) -> tuple[list[str], str]:
-        """Remove bare paths of files; return them and the remaining text."""
-        return media_references.extract_local_files(text)
+    extract_media = staticmethod(media_references.extract_media)
+    extract_images = staticmethod(media_references.extract_images)
+    extract_local_files = staticmethod(media_references.extract_local_files)
 
     @staticmethod
     def validate_media_delivery_path(path: str) -> str | None:

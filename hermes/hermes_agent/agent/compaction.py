@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from hermes_agent.agent.compressor import count_tokens, rough_tokens, text_tokens
+from hermes_agent.agent.compressor import rough_tokens, text_tokens
 from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.agent.turn_context import Interrupted, TurnContext
 from hermes_agent.contracts import context_engine
 from hermes_agent.contracts.context_engine import ContextEngine, Messages
 from hermes_agent.core.errors import ContextTooLong, UserError
 from hermes_agent.core.messages import Message, Usage
+from hermes_agent.core.text import count_tokens
 from hermes_agent.runtime.bridge import Bridge
 
 logger = logging.getLogger(__name__)

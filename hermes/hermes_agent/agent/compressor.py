@@ -14,19 +14,14 @@ from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.contracts.context_engine import DEFAULT_ENGINE, ContextEngine, Messages
 from hermes_agent.core.errors import ContextTooLong, ModelError, UserError
 from hermes_agent.core.messages import text_content
+from hermes_agent.core.text import count_tokens
 
 logger = logging.getLogger(__name__)
 
-_BYTES = 4
 _TOKENS_PER_MESSAGE = 6
 """For the role and the marks of a message."""
 _TOKENS_PER_PICTURE = 1200
 """Estimate for a picture, or for another part that is not text."""
-
-
-def count_tokens(text: str) -> int:
-    """Return about how many tokens a text has."""
-    return (len(text) if text.isascii() else len(text.encode("utf-8", "replace"))) // _BYTES
 
 
 def rough_tokens(messages: Iterable[Mapping[str, Any]]) -> int:

@@ -190,7 +190,7 @@ class ModelStep:
             logger.warning("%s", notice)
             yield RetryNotice(notice)
         while True:
-            stitch, before = Continuation(streamed), attempts.chosen
+            continuation, before = Continuation(streamed) if streamed else None, attempts.chosen
             asked, self._is_continuation = attempts.request(request), bool(streamed)
             if streamed:
                 asked = replace(asked, messages=continuation_messages(asked.messages, streamed))
@@ -198,7 +198,9 @@ class ModelStep:
                 await self.context.warm_up(before.client)
                 async with contextlib.aclosing(await self._once(asked)) as items:
                     async for item in items:
-                        text = stitch.feed(item.text) if isinstance(item, TextPart) else stitch.flush()
+                        text = item.text if isinstance(item, TextPart) else ""
+                        if continuation is not None:
+                            text = continuation.feed(text) if isinstance(item, TextPart) else continuation.flush()
                         if text:
                             streamed += text
                             yield TextPart(text)
@@ -209,7 +211,7 @@ class ModelStep:
                             yield _with_earlier_text(item, streamed) if asked.messages is not request.messages else item
                             return
             except ModelError as exc:
-                if text := stitch.flush():
+                if continuation is not None and (text := continuation.flush()):
                     streamed += text
                     yield TextPart(text)
                 wait_s = attempts.record_failure(exc)

@@ -107,9 +107,9 @@ class TitleWriter:
         self._ask_auxiliary = ask_auxiliary
         self._is_enabled = is_enabled
 
-    def is_due(self, history: Sequence[Message], message: str, answer: str) -> bool:
-        """Return whether a turn is the one after which the session gets its title."""
-        return bool(self._is_enabled() and answer and message) and sum(m.role == "user" for m in history) == 1
+    def is_due(self, history: Sequence[Message]) -> bool:
+        """Return whether the session gets its title after the turn that ends."""
+        return self._is_enabled() and sum(m.role == "user" for m in history) == 1
 
     def start(
         self, session_id: str, message: str, answer: str, call_transcript: Callable[..., Coroutine[Any, Any, Any]]

@@ -360,7 +360,8 @@ async def _finish_turn(turn: TurnState) -> None:
     await remember_turn(context, turn.content, turn.text)
     session, titles = context.session, context.titles
     is_listed = session.is_stored and not session.parent
-    if titles is not None and is_listed and titles.is_due(context.history.messages, turn.user_message, turn.text):
+    has_texts = bool(turn.user_message and turn.text)
+    if titles is not None and is_listed and has_texts and titles.is_due(context.history.messages):
         with context.use_scope():
             titles.start(session.id, turn.user_message, turn.text, context.call_transcript)
     if turn.text and context.hooks.has("post_llm_call"):

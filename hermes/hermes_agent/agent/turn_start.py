@@ -110,8 +110,8 @@ async def load_interrupted_turn(
 async def recall(context: TurnContext, content: Content) -> tuple[str, str]:
     """Return the plugin of the memory provider and its fenced recall for a message; or two empty texts."""
     provider = context.provider
-    query = _user_text(content)
-    if provider is None or not query.strip() or not isinstance(content, str):  # a message of parts is sent as it is
+    # a message of parts is sent unchanged
+    if provider is None or not isinstance(content, str) or not (query := _user_text(content)).strip():
         return "", ""
     length = context.model.chosen.context_length
     facts = {

@@ -121,3 +121,12 @@ SUBCOMMANDS = (
 
 A command of a plugin with such a name could not be reached, and is refused.
 """
+
+
+BYTES_PER_TOKEN = 4
+"""Bytes of a text for one token, in a rough estimate."""
+
+
+def count_tokens(text: str) -> int:
+    """Return a rough estimate of the tokens of a text."""
+    return (len(text) if text.isascii() else len(text.encode("utf-8", "replace"))) // BYTES_PER_TOKEN

@@ -215,11 +215,8 @@ def reply_parts(
         max_length: limit of the platform's entry; the adapter's own limit wins.
         edit: id of a message that the first text replaces.
     """
-    answer = text
-    media, text = _extract(adapter, "extract_media", answer)
-    images, text = _extract(adapter, "extract_images", text)
-    files, text = _extract(adapter, "extract_local_files", text)
-    parts: list[Part] = [{"text": chunk} for chunk in split_text(text, adapter, max_length)]
+    rest, media, images, files = media_references.extract_references(text, adapter)
+    parts: list[Part] = [{"text": chunk} for chunk in split_text(rest, adapter, max_length)]
     if parts and edit:
         parts[0]["edit"] = edit
     connections = [[url, alt] for url, alt in images]
@@ -228,7 +225,7 @@ def reply_parts(
         for group in ([[connection] for connection in connections] if is_sent_singly(adapter) else [connections])
         if group
     ]
-    document = media_references.AS_DOCUMENT in answer
+    document = media_references.AS_DOCUMENT in text
     for path, voice in media_references.filter_media_delivery_paths(media):
         if is_open(path) and (copied := copy_sent_file(path)):
             parts.append({"file": copied, "voice": voice, "document": document and not voice})
@@ -284,16 +281,6 @@ def message_limit(adapter: Any, max_length: int = 0) -> int:
 def reply_target(part: Mapping[str, Any], index: int, message: str, mode: str) -> str | None:
     """Return the message that a part quotes: `first` for one part, `all` for each, `off` for none."""
     return message if message and "text" in part and mode != "off" and (mode == "all" or index == 0) else None
-
-
-def _extract(adapter: Any, method: str, text: str) -> tuple[list[Any], str]:
-    """Return what an adapter method extracts from a text, and the rest; after a failure, the whole text."""
-    try:
-        found, rest = getattr(adapter, method, getattr(media_references, method))(text)
-        return list(found), str(rest)
-    except Exception as exc:  # noqa: BLE001 - plugin code: the answer is sent anyway
-        logger.warning("adapter: %s failed: %r", method, exc)
-        return [], text
 
 
 SEND_S = 120.0

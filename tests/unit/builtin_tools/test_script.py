@@ -184,7 +184,7 @@ def test_without_a_sandbox_whoever_is_asked_reads_the_script_and_nobody_there_me
 def test_where_commands_run_elsewhere_there_is_no_such_tool(tmp_path: Path) -> None:
     with plugin_host(lambda ctx: None, config={"terminal": {"backend": "ssh", "cwd": str(tmp_path)}}) as host:
         assert "execute_code" not in host.visible_tools
-        assert "run elsewhere" in host.dispatch_tool("execute_code", {"code": "print(1)"})
+        assert "run in a remote backend" in host.dispatch_tool("execute_code", {"code": "print(1)"})
 
 
 def test_the_description_names_only_tools_that_are_shown_beside_it(tmp_path: Path) -> None:

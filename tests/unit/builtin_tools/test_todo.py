@@ -49,7 +49,7 @@ def test_after_a_restart_the_list_is_that_of_the_last_result() -> None:
         ("look", "no list"),
         ([{"content": "x"}], "is no item"),
         ([{"id": "1", "content": "x", "status": "later"}], "expected pending"),
-        ([{"id": "1", "status": "pending"}], "says nothing"),
+        ([{"id": "1", "status": "pending"}], "is empty"),
         ([{"id": str(n), "content": "x"} for n in range(201)], "200 is the most"),
     ],
 )
