@@ -1,7 +1,8 @@
-"""Serve upstream's import names from the table `served.txt`; no file has such a name.
+"""The import hook that serves upstream's names from the table `served.txt`; no file has such a name.
 
-The finder stands before Python's own path search, so that a stray `utils.py` on the path is never taken for
-upstream's. What is reserved and not served is not found, with the reason from `declined.toml`.
+The finder stands before Python's own path search, so that a stray `utils.py` on the path is never taken for that of
+upstream. A reserved name that is not served is not found, with the reason from `declined.toml`. `moved.txt` names the
+modules into which upstream has split older ones: both have the same objects.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Any, NamedTuple
 logger = logging.getLogger(__name__)
 
 HERE = Path(__file__).resolve().parent
-TABLE, DECLINED = HERE / "served.txt", HERE / "declined.toml"
+TABLE, DECLINED, MOVED = HERE / "served.txt", HERE / "declined.toml", HERE / "moved.txt"
 NOWHERE = HERE / "upstream"
-"""Where the modules say that they lie. Nothing is there: a plugin that puts that folder on its path finds nothing."""
+"""Folder that the modules give as theirs. It is empty: a plugin that puts it on its path finds nothing."""
 RESERVED = frozenset(
     {
         "agent",
@@ -31,6 +32,9 @@ RESERVED = frozenset(
         "hermes_cli",
         "hermes_constants",
         "hermes_state",
+        "hermes_state_common",
+        "hermes_state_sessions",
+        "hermes_yaml",
         "model_tools",
         "plugins",
         "providers",
@@ -40,9 +44,9 @@ RESERVED = frozenset(
         "utils",
     }
 )
-"""Upstream's top-level names; all of them are ours to answer for."""
+"""Upstream's top-level names; this hook answers for all of them."""
 UPSTREAM_MODULES = ("hermes_constants", "hermes_cli")
-"""Names that nobody but upstream's distribution has."""
+"""Names that only upstream's distribution has."""
 
 
 class ServedModule(NamedTuple):
@@ -50,19 +54,21 @@ class ServedModule(NamedTuple):
 
     doc: str
     names: dict[str, tuple[str, str]]
-    """By upstream's name: our module, and what it is called there; with `()` behind it, what is called at each use."""
+    """By upstream's name: a module of this package and the name in it; with `()` behind it, a call at each use."""
+    older: str = ""
+    """The module of upstream that had these names before; the two share them."""
 
 
 class UpstreamFinder:
-    """Answers for `RESERVED`, and for nothing else."""
+    """The finder of the names in `RESERVED`."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how the module is made.
+        """Return the specification of a served module.
 
         Raises:
-            ModuleNotFoundError: the name is upstream's and is not served; it says why.
+            ModuleNotFoundError: the name is upstream's and is not served; the text says why.
         """
         if fullname.partition(".")[0] not in RESERVED:
             return None
@@ -83,6 +89,10 @@ class UpstreamModule(ModuleType):
     """A served module. Importers see what a plugin assigns to a name; the agent itself does not."""
 
     def __setattr__(self, name: str, value: Any) -> None:
+        older = served()[self.__name__].older
+        if older and not name.startswith("__"):
+            setattr(importlib.import_module(older), name, value)
+            return
         names = served()[self.__name__].names if "__spec__" in vars(self) and self.__spec__ is not None else {}
         if name not in names:
             super().__setattr__(name, value)
@@ -91,12 +101,12 @@ class UpstreamModule(ModuleType):
         if value is present:
             return
         assign = getattr(present, "assign", None)
-        if assign is not None:  # a table that the agent goes by
+        if assign is not None:  # a table that the agent uses
             assign(value)
             return
         logger.warning(
-            "`%s.%s` was replaced: plugins that import it get the new one, the agent does not call it. What is to"
-            " change for the agent is registered through `ctx` (hooks, middleware, register_tool with override=True)",
+            "`%s.%s` was replaced: plugins that import it get the new object, the agent does not call it. To change the"
+            " agent, register through `ctx` (hooks, middleware, register_tool with override=True)",
             self.__name__,
             name,
         )
@@ -104,19 +114,23 @@ class UpstreamModule(ModuleType):
 
 
 class UpstreamLoader:
-    """Makes a module that imports each of its names when that is first asked for."""
+    """The loader of served modules, which import each of their names at its first use."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Make it."""
+        """Return an empty module."""
         return UpstreamModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fill the module in."""
-        doc, names = served()[module.__name__]
+        """Give the module its names."""
+        section = served()[module.__name__]
+        names = section.names
+        look_up = functools.partial(_look_up, module, names)
+        if section.older:
+            look_up = functools.partial(_look_up_older, module, section.older)
         vars(module).update(
-            __doc__=doc,
+            __doc__=section.doc,
             __all__=[name for name in names if not name.startswith("_")],
-            __getattr__=functools.partial(_look_up, module, names),
+            __getattr__=look_up,
             __dir__=lambda: sorted({*vars(module), *names}),
         )
 
@@ -137,11 +151,38 @@ def served() -> dict[str, ServedModule]:
             for word in given.split():
                 theirs, _, ours = word.partition("=")
                 section.names[theirs] = (f"hermes_agent.{taken_from}", ours or theirs)
+    for row in moved():
+        if row.older in table and row.newer not in table:
+            known = table[row.older]
+            table[row.newer] = ServedModule(known.doc, known.names, row.older)
     return table
 
 
+class MovedModule(NamedTuple):
+    """A row of `moved.txt`."""
+
+    older: str
+    newer: str
+    names: tuple[str, ...]
+    """Names that upstream moved."""
+
+
+@functools.cache
+def moved() -> tuple[MovedModule, ...]:
+    """Return the modules that upstream made of older ones."""
+    rows: list[list[str]] = []
+    for line in MOVED.read_text(encoding="utf-8").splitlines():
+        if line.startswith(" "):
+            rows[-1].extend(line.split())
+        elif line and not line.startswith("#"):
+            modules, _, names = line.partition(":")
+            older, _, newer = modules.partition(" > ")
+            rows.append([older, newer, *names.split()])
+    return tuple(MovedModule(older, newer, tuple(names)) for older, newer, *names in rows)
+
+
 def install() -> None:
-    """Serve the names from now on; a second call does nothing."""
+    """Begin to serve the names; a second call does nothing."""
     if installed():
         return
     _warn_of_upstream()
@@ -150,7 +191,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Take the finder away, and the modules that it served."""
+    """Remove the finder and the modules that it served."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, UpstreamFinder)]
     for name in list(sys.modules):
         if is_served(name):
@@ -158,18 +199,18 @@ def uninstall() -> None:
 
 
 def installed() -> bool:
-    """Say whether the names are served now."""
+    """Return whether the names are served now."""
     return any(isinstance(finder, UpstreamFinder) for finder in sys.meta_path)
 
 
 def is_served(name: str) -> bool:
-    """Say whether the imported module `name` is one of those that the table describes."""
+    """Return whether the imported module `name` is a served one."""
     return isinstance(getattr(sys.modules.get(name), "__loader__", None), UpstreamLoader)
 
 
 @functools.cache
 def declined() -> dict[str, str]:
-    """Return why what is not served is not, by module or package; a package's reason holds for everything in it."""
+    """Return the reasons by module or package that is not served; that of a package holds for everything in it."""
     import tomllib  # read only when something is missing
 
     return {str(k): str(v) for k, v in tomllib.loads(DECLINED.read_text(encoding="utf-8"))["modules"].items()}
@@ -177,7 +218,7 @@ def declined() -> dict[str, str]:
 
 def reason(fullname: str) -> str:
     """Return why hermes-agent does not serve `fullname`, in a few words."""
-    name = fullname
+    name = next((row.older for row in moved() if row.newer == fullname), fullname)
     while name:
         if name in declined():
             return f"hermes-agent does not serve it: {declined()[name]}"
@@ -189,7 +230,7 @@ def _look_up(module: ModuleType, names: Mapping[str, tuple[str, str]], name: str
     if name not in names:
         full = f"{module.__name__}.{name}"
         if full in declined():
-            _warn_declined(full)  # the error of `from module import name` has no room for the reason
+            _warn_declined(full)  # the error of `from module import name` does not show the reason
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
     taken_from, ours = names[name]
     source = importlib.import_module(taken_from)
@@ -198,13 +239,21 @@ def _look_up(module: ModuleType, names: Mapping[str, tuple[str, str]], name: str
     return vars(module).setdefault(name, getattr(source, ours))
 
 
+def _look_up_older(module: ModuleType, older: str, name: str) -> Any:
+    """Return a name from the module that had it before."""
+    try:
+        return getattr(importlib.import_module(older), name)
+    except AttributeError:
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}") from None
+
+
 @functools.cache
 def _warn_declined(full: str) -> None:
     logger.warning("`%s` was asked for: %s", full, reason(full))
 
 
 def _is_probe() -> bool:
-    """Say whether `importlib.util.find_spec` asks: it expects None for a module that is not there, not an error."""
+    """Return whether `importlib.util.find_spec` calls: for a missing module it expects None, not an error."""
     frame = sys._getframe(1)
     for _ in range(4):
         if frame.f_back is None:

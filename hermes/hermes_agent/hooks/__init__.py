@@ -1,8 +1,16 @@
 """Hooks: their names, the bus that calls them, and what a guard's answer means; middleware."""
 
-from hermes_agent.hooks.bus import GuardAllow, GuardAsk, GuardBlock, GuardVerdict, HookBus, decide_verdict
+from hermes_agent.hooks.bus import (
+    GuardAllow,
+    GuardAsk,
+    GuardBlock,
+    GuardVerdict,
+    HookBus,
+    argument_changes,
+    decide_verdict,
+)
 from hermes_agent.hooks.catalog import ACCEPTED_HOOKS, HOOKS, OWN_HOOKS, TELEMETRY_SCHEMA, VALID_HOOKS, Hook
-from hermes_agent.hooks.listeners import HookAccount, HookDeadlines, HookResult
+from hermes_agent.hooks.listeners import REST_S, HookAccount, HookDeadlines, HookResult
 from hermes_agent.hooks.middleware import MiddlewareChain
 
 __all__ = [
@@ -10,6 +18,7 @@ __all__ = [
     "HOOKS",
     "Hook",
     "OWN_HOOKS",
+    "REST_S",
     "TELEMETRY_SCHEMA",
     "VALID_HOOKS",
     "GuardAllow",
@@ -21,5 +30,6 @@ __all__ = [
     "HookResult",
     "MiddlewareChain",
     "GuardVerdict",
+    "argument_changes",
     "decide_verdict",
 ]

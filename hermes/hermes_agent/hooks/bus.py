@@ -1,11 +1,9 @@
-"""What the answers of `pre_tool_call` mean: go on, ask a person, or do not run the tool.
+"""The bus of hooks: it calls the listeners of a hook in order, each within its deadline, and reads guards' answers.
 
-A guard that fails blocks (docs/architecture.md, decisions): a raising callback, or one that says `block` without a
-message, blocks that call with a text that names the plugin, unless the operator relaxed it for that plugin.
-
-Long texts that hooks add to a message go to a file, and a preview in their place. Source: plugin contract §3.4.
-
-The bus: which callbacks listen to which hook, and calling them one after another, each within its deadline.
+A guard that fails blocks the call (docs/architecture.md, decisions) with a text that names it, unless the operator
+relaxed this for its plugin: a guard fails if it raises, or if it answers `block` without a message. Long texts that
+hooks add to a message go to a file, with a preview in their place.
+Source: plugin contract §3.1 to §3.4; contract of 0.23 §7.1, §7.3.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from typing import Any, Self
 
 from hermes_agent.contracts.hook import EXECUTION_KINDS, HookCallback
 from hermes_agent.core.registry import ListenerStore, StoreGroup
+from hermes_agent.core.text import shorten
 from hermes_agent.hooks.catalog import OBSERVERS, TELEMETRY_SCHEMA
 from hermes_agent.hooks.listeners import (
     Await,
@@ -40,12 +39,12 @@ from hermes_agent.system.files import PRIVATE, write_atomic
 
 @dataclass(frozen=True, slots=True)
 class GuardAllow:
-    """Run the tool."""
+    """The tool runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardAsk:
-    """Ask a person first."""
+    """A user is asked for approval first."""
 
     plugin: str
     message: str
@@ -54,7 +53,7 @@ class GuardAsk:
 
 @dataclass(frozen=True, slots=True)
 class GuardBlock:
-    """Do not run the tool; `message` is its result."""
+    """The tool does not run; `message` is its result."""
 
     plugin: str
     message: str
@@ -65,20 +64,33 @@ ALLOW = GuardAllow()
 
 
 def decide_verdict(results: Iterable[HookResult], tool: str, *, fails_open: Callable[[str], bool]) -> GuardVerdict:
-    """Return the first answer that counts.
+    """Return the verdict of all guards: the first block, else the first request for approval.
 
     Args:
-        fails_open: whether the operator lets a failing guard of this plugin pass.
+        fails_open: returns whether the operator lets calls pass if a guard of this plugin fails.
     """
+    verdict: GuardVerdict = ALLOW
     for result in results:
         found = _read_answer(result, tool, fails_open)
-        if found is not None:
+        if isinstance(found, GuardBlock):
             return found
-    return ALLOW
+        if found is not None and verdict is ALLOW:
+            verdict = found
+    return verdict
+
+
+def argument_changes(results: Iterable[HookResult]) -> dict[str, Any]:
+    """Return the arguments that guards change (`{"action": "modify", "args": {…}}`); a later guard wins per key."""
+    changes: dict[str, Any] = {}
+    for result in results:
+        answer = result.value
+        if isinstance(answer, dict) and answer.get("action") == "modify" and isinstance(answer.get("args"), dict):
+            changes.update(answer["args"])
+    return changes
 
 
 def _rule_of(plugin: str, tool: str, reason: str) -> str:
-    """Return what a "for this session" covers where the guard does not say it: this tool for this reason."""
+    """Return the scope of an approval "for this session" if the guard names none: this tool for this reason."""
     return f"{plugin}:{tool}:{hashlib.sha256(reason.encode()).hexdigest()[:12]}"
 
 
@@ -87,7 +99,7 @@ def _read_answer(result: HookResult, tool: str, fails_open: Callable[[str], bool
     if result.error is not None:
         if fails_open(plugin):
             return None
-        return GuardBlock(plugin, f"BLOCKED: the guard of plugin `{plugin}` failed for {tool}: {result.error!r}")
+        return GuardBlock(plugin, f"BLOCKED: the guard of plugin `{plugin}` failed for {tool}: {_failure(result)}")
     value = result.value
     if not isinstance(value, dict):
         return None
@@ -108,32 +120,41 @@ def _read_answer(result: HookResult, tool: str, fails_open: Callable[[str], bool
             return None
 
 
+def _failure(result: HookResult) -> str:
+    """Return why a guard failed, in the words of the contract."""
+    if isinstance(result.error, TimeoutError):
+        return "pre_tool_call plugin callback timed out or is still running"
+    text = shorten(str(result.error), MAX_FAILURE_CHARS)
+    return f"pre_tool_call plugin callback {result.callback} raised {type(result.error).__name__}: {text}"
+
+
 logger = logging.getLogger(__name__)
 
+MAX_FAILURE_CHARS = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSpill:
-    """What the operator set (`hooks.output_spill`)."""
+    """How long texts of hooks are stored (`hooks.output_spill`)."""
 
     directory: Path
-    """Has a folder for each session."""
+    """The folder with a folder for each session."""
     enabled: bool = True
     max_chars: int = 10_000
     head: int = 500
-    """First characters that stay."""
+    """Characters at the beginning that stay."""
     tail: int = 500
-    """Last characters that stay."""
+    """Characters at the end that stay."""
 
     def is_long(self, text: str) -> bool:
-        """Say whether `fit` would write a file."""
+        """Return whether `fit` would write a file."""
         return self.enabled and len(text) > self.max_chars
 
     def fit(self, session_id: str, text: str) -> str:
-        """Return the text, or, when it is too long, a preview that names the file with all of it.
+        """Return the text, or a preview that names the file with the whole text if it is too long.
 
-        When the file cannot be written the preview says so.
+        If the file cannot be written, the preview says so.
         """
         if not self.is_long(text):
             return text
@@ -144,7 +165,7 @@ class AnswerSpill:
             write_atomic(path, text, mode=PRIVATE)
             place = f"all of it is in {path}"
         except OSError as exc:
-            logger.error("the output of a hook could not be kept in %s: %s", path, exc)
+            logger.error("output of a hook could not be stored: %s: %s", exc, path)
             place = f"the rest is lost, it could not be saved: {exc.strerror or exc}"
         left_out = f"[… {len(text):,} characters; {place} …]"
         return "\n".join((text[: self.head], left_out, text[len(text) - self.tail :] if self.tail else "")).strip()
@@ -162,11 +183,11 @@ class HookBus(StoreGroup):
     """Callbacks by hook name, in order of registration.
 
     Args:
-        run_steps: enforces the deadlines of `fire` (`Bridge.run_steps_here`). Without it callbacks run in the calling
-            thread, and one that hangs, hangs there.
+        run_steps: enforces the deadlines of `fire` (`Bridge.run_steps_inline`). Without it callbacks run in the
+            calling thread without a deadline.
         off_loop: see `MiddlewareChain`.
         later, spawn: see `Observers`.
-        account: told what each call costs.
+        account: records the cost of each call.
     """
 
     _parts = ("store", "middleware")
@@ -182,14 +203,22 @@ class HookBus(StoreGroup):
         spawn: Spawn | None = None,
         account: HookAccount | None = None,
     ) -> None:
-        self.deadlines = deadlines or HookDeadlines()
-        self._caller = ListenerCaller(await_plugin, self.deadlines, account)
+        self._caller = ListenerCaller(await_plugin, deadlines or HookDeadlines(), account)
         self.middleware = MiddlewareChain(self._caller, off_loop)
         """Callbacks around tool calls and model requests."""
         self._observers = Observers(self._caller, later, spawn)
         self._run_steps = run_steps
         self.store: ListenerStore[Listener] = ListenerStore()
-        """Who is called for which hook."""
+        """The listeners by hook."""
+
+    @property
+    def deadlines(self) -> HookDeadlines:
+        """The time limits; a reload of the config replaces them."""
+        return self._caller.deadlines
+
+    @deadlines.setter
+    def deadlines(self, deadlines: HookDeadlines) -> None:
+        self._caller.deadlines = deadlines
 
     def add(self, hook: str, callback: HookCallback, plugin: str) -> Listener:
         """Append `callback` and return its listener; the same callback added twice is called twice, as upstream.
@@ -202,7 +231,7 @@ class HookBus(StoreGroup):
         return listener
 
     def has(self, hook: str) -> bool:
-        """Say whether anybody listens; costs a dictionary look-up."""
+        """Return whether a hook has a listener; costs a dictionary look-up."""
         return hook in self.store.entries
 
     def listeners(self, hook: str) -> list[tuple[str, HookCallback]]:
@@ -210,7 +239,7 @@ class HookBus(StoreGroup):
         return [(item.plugin, item.callback) for item in self.store.listeners_for(hook)]
 
     def names(self) -> list[str]:
-        """Return the hooks that somebody listens to."""
+        """Return the hooks that have a listener."""
         return self.store.names()
 
     def _after_change(self, owner: str, fork: Self | None) -> None:
@@ -219,29 +248,29 @@ class HookBus(StoreGroup):
     # -- calling -----------------------------------------------------------------------------------------------
 
     def suspended(self) -> dict[str, str]:
-        """Return the plugins whose hooks are called no more, with the reason."""
+        """Return the plugins whose hooks are suspended, with the reason."""
         return dict(self._caller.overruns.suspended)
 
     def fire(self, hook: str, /, **payload: Any) -> list[HookResult]:
-        """Call every listener from a thread that waits; see `steps`. Never call it on the core loop."""
+        """Call every listener and wait; see `steps`. Never call it on the core loop."""
         if not self.has(hook):
             return []
         results: list[HookResult] = self._run_steps(self.steps(hook, payload))
         return results
 
     def fire_and_wait(self, hook: str, /, **payload: Any) -> list[HookResult]:
-        """Call every listener as `fire` does, and wait for observers until their deadline, too (for tests)."""
+        """Call every listener as `fire` does, and wait for observers until their deadline as well (for tests)."""
         results: list[HookResult] = self._run_steps(self.steps(hook, payload, observers_s=math.inf))
         return results
 
     def invoke_middleware(self, kind: str, /, **payload: Any) -> list[Any]:
-        """Go through the middleware of a kind from a thread that waits, and return the answers; never on the core loop.
+        """Call the middleware of a kind, wait, and return the answers; never on the core loop.
 
-        Of a request kind that is what each answered (`MiddlewareChain.answers`). Those of an execution kind nest around
-        `next_call`: its one result is theirs, and what it raises is raised here.
+        A request kind gives the answer of each callback (`MiddlewareChain.collect_answers`). An execution kind nests
+        around `next_call` and gives one result; an exception of `next_call` is raised here.
 
         Raises:
-            TypeError: an execution kind, and `next_call` is nothing that can be called.
+            TypeError: an execution kind, and `next_call` is not callable.
         """
         if not self.middleware.has(kind):
             return []
@@ -250,23 +279,23 @@ class HookBus(StoreGroup):
             return answers
         key, do = EXECUTION_KINDS[kind], payload.pop("next_call", None)
         if not callable(do):
-            raise TypeError(f"invoke_middleware({kind!r}) got next_call={do!r}: give the function that does it")
+            raise TypeError(f"invoke_middleware({kind!r}) got next_call={do!r}: expected a function")
         value = payload.pop(key, None)
         original = payload.pop(f"original_{key}", value)
         return [self.middleware.execute(kind, value, original, payload, do)]
 
     def post(self, hook: str, /, **payload: Any) -> None:
-        """Let the observers of a hook be called, each in its turn, and wait for none; from any thread, any loop."""
+        """Queue a call of each observer of a hook, without waiting; from any thread and any loop."""
         payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
         for listener in self.store.listeners_for(hook):
             self._observers.post(hook, listener, payload)
 
     def wait_idle(self, limit_s: float) -> bool:
-        """Wait until the observers that run on alone are done, at most `limit_s` seconds; say whether they are."""
+        """Wait until the observers in the background are done, at most `limit_s` seconds; return whether they are."""
         if self._observers.wait_idle(limit_s):
             return True
         names = ", ".join(self._observers.running)
-        logger.warning("observers of plugin %s still run after %g s; they are left behind", names, limit_s)
+        logger.warning("observers of plugins still run after %g s and are abandoned: %s", limit_s, names)
         return False
 
     def shortest_s(self, *hooks: str) -> float:
@@ -277,10 +306,10 @@ class HookBus(StoreGroup):
     def call_inline(
         self, hook: str, payload: dict[str, Any], after_each: AfterEach | None = None
     ) -> list[HookResult] | None:
-        """Do what `steps` does in this thread, if every callback answered at once the last time; None: one did not.
+        """Call the listeners as `steps` does, in this thread; return None if one of them was not fast the last time.
 
-        For a thread that waits itself, and would need another one for each step, which costs as much as a whole tool
-        call. A callback that now takes long holds it.
+        For a thread that waits anyway: another thread for each step would cost as much as a whole tool call. A callback
+        that takes long now holds this thread.
         """
         listeners, suspended = self.store.entries.get(hook, ()), self._caller.overruns.suspended
         for listener in listeners:
@@ -303,16 +332,16 @@ class HookBus(StoreGroup):
         after_each: AfterEach | None = None,
         observers_s: float = WAIT_S,
     ) -> Steps[list[HookResult]]:
-        """Call every listener and return what each answered, in order; one that answers None is left out.
+        """Call every listener and return the answers in order, without those that are None.
 
-        A callback that raises, that is not done at its deadline (`TimeoutError`), or whose plugin is suspended
-        (`PluginError`) becomes a result with its `error`; the others are called all the same. Those of a hook whose
-        answer counts for nothing are waited for `observers_s` seconds, and then go on alone (`Observers`).
+        A callback that raises, misses its deadline (`TimeoutError`) or belongs to a suspended plugin (`PluginError`)
+        gives a result with `error`; the others are called all the same. The wait for an observer ends after
+        `observers_s` seconds; it continues in the background (`Observers`).
 
         Args:
-            payload: the keywords. A callback that overran keeps what it was given; then the dicts and lists in here
-                are replaced by copies, so that what it does to them later is seen by nobody. Go on with those.
-            after_each: told the plugin after each of its callbacks.
+            payload: the keywords. A callback that missed its deadline keeps its objects; the dicts and lists in here
+                are then replaced by copies, so that its later changes have no effect. Continue with those.
+            after_each: called with the plugin after each of its callbacks.
         """
         payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
         results = []

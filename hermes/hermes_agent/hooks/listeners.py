@@ -1,8 +1,8 @@
-"""Copies of what callbacks are given, so that what they do to it later is seen by nobody.
+"""Listeners: callbacks of plugins, their calls within a deadline, and the suspension of plugins that exceed it.
 
-How long a plugin's hook may take, and what becomes of a plugin whose hooks keep taking longer.
-
-A callback of a plugin, and calling it as a step that may be left behind.
+Callbacks get copies of the dicts and lists, so that changes that they make later have no effect. After a call that
+exceeded its deadline the callback rests; after several such calls its plugin is suspended.
+Source: plugin contract §3.1; contract of 0.23 §7.1.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ logger = logging.getLogger(__name__)
 
 
 def copy_value(value: Any) -> Any:
-    """Return a deep copy; what cannot be copied is returned as it is, with a line in the log."""
+    """Return a deep copy; a value that cannot be copied is returned as it is, with a line in the log."""
     try:
         return copy.deepcopy(value)
     except Exception as exc:  # noqa: BLE001 - any object may be in there, or a callback changes it right now
-        logger.warning("what a plugin was given is not copied and may still change: %r", exc)
+        logger.warning("argument of a plugin cannot be copied and may still change: %r", exc)
         return value
 
 
@@ -39,47 +39,51 @@ def copy_payload(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 MAX_OVERRUNS = 3
-"""After so many calls that ran over their deadline a plugin is suspended: each may have cost a thread for ever."""
+"""Calls over the deadline until a plugin is suspended: each may have cost a thread permanently."""
+REST_S = 60.0
+"""Seconds for which a host does not call a callback after it missed its deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookDeadlines:
-    """What the operator set."""
+    """Time limits of hooks, as the operator set them."""
 
     default_s: float = 10.0
     """`plugins.hook_timeout_s`."""
     by_plugin: Mapping[str, float] = field(default_factory=dict)
     """`plugins.entries.<id>.hook_timeout_s`, seconds by plugin."""
+    rest_s: float = 0.0
+    """Seconds for which a callback is not called after it missed its deadline."""
 
     def limit_of(self, plugin: str) -> float:
-        """Return the seconds that a call of one of the plugin's hooks may take."""
+        """Return the longest call of a hook of the plugin, in seconds."""
         return self.by_plugin.get(plugin, self.default_s)
 
     @property
     def shortest_s(self) -> float:
-        """The shortest of all."""
+        """The shortest limit of all."""
         return min(self.default_s, *self.by_plugin.values()) if self.by_plugin else self.default_s
 
 
 class HookSuspensions:
-    """Counts calls that ran over their deadline, by plugin."""
+    """Counter of calls over their deadline, by plugin."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._lock = threading.Lock()
         self.suspended: dict[str, str] = {}
-        """Why, by plugin."""
+        """Reason by plugin."""
 
     def forget(self, plugin: str) -> None:
-        """Begin anew with a plugin whose code was replaced."""
+        """Forget the count of a plugin that was loaded again."""
         with self._lock:
             self._counts.pop(plugin, None)
             self.suspended.pop(plugin, None)
 
     def count(self, plugin: str, word: str, name: str, callback: str, limit_s: float) -> None:
-        """Count an overrun; the third one suspends the plugin for as long as the process lives."""
+        """Count a call over its deadline; the third one suspends the plugin until the process ends."""
         extra = {"plugin": plugin}
-        text = "%s '%s' callback %s of plugin %s gave no answer within %g s; it is left behind"
+        text = "%s '%s' callback %s of plugin %s gave no answer within %g s; it is abandoned"
         logger.warning(text, word, name, callback, plugin, limit_s, extra=extra)
         with self._lock:
             self._counts[plugin] = self._counts.get(plugin, 0) + 1
@@ -100,34 +104,36 @@ class HookSuspensions:
 
 
 FAST_S = 0.001
-"""A call that is done within that answered at once."""
+"""Seconds of a call that counts as fast."""
 Await = Callable[..., Any]
-"""Runs a plugin's coroutine to its end from a worker thread, or cancels it after `deadline_s` (None: never)."""
+"""Runs a plugin's coroutine to its end from a worker thread; cancels it after `deadline_s` (None: never)."""
 
 
 @dataclass(slots=True, eq=False)
 class Listener:
-    """Whom to call for a hook or a middleware."""
+    """A callback for a hook or for a kind of middleware."""
 
     callback: Callable[..., Any]
     plugin: str
     keywords: frozenset[str] | None
-    """Keywords that the callback names; None when it takes them all."""
+    """Keywords that the callback names; None if it takes all."""
     what: str
-    """Which one of whom, for the log: `hook pre_tool_call of plugin x`."""
+    """Its description for the log: `hook pre_tool_call of plugin x`."""
     is_fast: bool = False
-    """Whether its last call answered at once; nobody knows of the first."""
+    """Whether its last call was fast; False before the first call."""
+    rests_until: float = 0.0
+    """Monotonic time until which it is not called, after it missed its deadline."""
 
     @classmethod
     def of(cls, callback: Callable[..., Any], plugin: str, label: str, name: str) -> Listener:
-        """Look at a callback.
+        """Return the listener of a callback.
 
         Args:
             label: `hook` or `middleware`.
-            name: which one.
+            name: name of the hook, or kind of middleware.
 
         Raises:
-            TypeError: it cannot be called.
+            TypeError: the callback is not callable.
         """
         if not callable(callback):
             text = f"the callback for {label} {name!r} is {callback!r}: expected something that can be called"
@@ -145,38 +151,40 @@ class Listener:
         return getattr(self.callback, "__name__", None) or repr(self.callback)
 
     def keywords_for(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Return the part of the payload that the callback takes, in a dict of its own: a call may begin late."""
+        """Return the part of the payload that the callback takes, in a separate dict: a call may begin late."""
         wanted = self.keywords
         return dict(payload) if wanted is None else {k: v for k, v in payload.items() if k in wanted}
 
 
 class HookResult(NamedTuple):
-    """What one callback answered."""
+    """The answer of one callback."""
 
     plugin: str
     value: Any = None
     error: BaseException | None = None
     seconds: float = 0.0
-    """How long that took."""
+    """Duration of the call."""
+    callback: str = ""
+    """The callback's name."""
 
 
 class HookAccount(Protocol):
-    """Who is told what the callbacks cost; a request middleware counts as a hook of its kind's name."""
+    """Account of the calls; a request middleware counts as a hook with the name of its kind."""
 
     def hook(self, plugin: str, hook: str, seconds: float, error: BaseException | None, /) -> None:
-        """Note a call that ended."""
+        """Record a call that ended."""
         ...
 
     def hook_overran(self, plugin: str, hook: str, limit_s: float, /) -> None:
-        """Note a call that was left behind; it is noted once more when it ends."""
+        """Record a call that was abandoned; it is recorded again when it ends."""
         ...
 
 
 class ListenerCaller:
-    """Calls callbacks, each within its plugin's deadline; counts those that overrun.
+    """The calls of listeners, each within its plugin's deadline.
 
     Args:
-        account: told what each call costs.
+        account: records the cost of each call.
     """
 
     def __init__(self, await_plugin: Await, deadlines: HookDeadlines, account: HookAccount | None = None) -> None:
@@ -185,51 +193,60 @@ class ListenerCaller:
         self.overruns = HookSuspensions()
         self.await_plugin = await_plugin
 
+    def is_resting(self, listener: Listener) -> bool:
+        """Return whether a callback is not called for now, after it missed its deadline."""
+        return listener.rests_until > 0 and time.monotonic() < listener.rests_until
+
     def suspension(self, plugin: str) -> PluginError | None:
-        """Return why callbacks of the plugin are not called any more, or None."""
+        """Return why callbacks of the plugin are not called, or None."""
         reason = self.overruns.suspended.get(plugin)
         return None if reason is None else PluginError(plugin, f"suspended: {reason}")
 
     def call_within_limit(self, word: str, name: str, listener: Listener, given: dict[str, Any]) -> Steps[HookResult]:
-        """Call a listener; an error, or an answer that did not come in time (`TimeoutError`), becomes the result.
+        """Call a listener; an error or a missed deadline (`TimeoutError`) becomes the result.
 
         Args:
             word: `Hook` or `Middleware`, for the log.
-            name: of which one.
+            name: name of the hook, or kind of middleware.
         """
         plugin = listener.plugin
         if (suspended := self.suspension(plugin)) is not None:
-            return HookResult(plugin, error=suspended)
+            return HookResult(plugin, error=suspended, callback=listener.name)
+        if self.is_resting(listener):
+            text = f"{name} is not called for {self.deadlines.rest_s:g} s after it missed its deadline"
+            return HookResult(plugin, error=TimeoutError(text), callback=listener.name)
         limit_s = self.deadlines.limit_of(plugin)
         result = yield DeadlineStep(partial(self.call, name, listener, given), limit_s, listener.what)
         return self._check_result(word, name, listener, result, limit_s)
 
     def call_inline(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
-        """Call a hook's listener, which is not suspended, in this thread, however long it takes; otherwise as `ask`."""
+        """Call a hook's listener, which is not suspended, in this thread and without a deadline."""
         result = self.call(hook, listener, payload if listener.keywords is None else listener.keywords_for(payload))
         if listener.is_fast and result.error is None:
             return result
         return self._check_result("Hook", hook, listener, result, self.deadlines.limit_of(listener.plugin))
 
     def _check_result(self, word: str, name: str, listener: Listener, result: Any, limit_s: float) -> HookResult:
-        """Return the result of a call, or what takes its place; it is logged when there is none."""
+        """Return the result of a call, or an error in its place, which is logged."""
         if result is OVERRUN or result.seconds >= limit_s:
             self.overran(word, name, listener)
-            return HookResult(listener.plugin, error=TimeoutError(f"{name} gave no answer within {limit_s:g} s"))
+            error = TimeoutError(f"{name} gave no answer within {limit_s:g} s")
+            return HookResult(listener.plugin, error=error, callback=listener.name)
         if result.error is not None:
             log_failure(word, name, listener, result.error)
         return result  # type: ignore[no-any-return]
 
     def overran(self, word: str, name: str, listener: Listener) -> None:
-        """Count a call that was not done at its plugin's deadline."""
+        """Count a call that missed its plugin's deadline; the callback rests."""
         plugin, limit_s = listener.plugin, self.deadlines.limit_of(listener.plugin)
         listener.is_fast = False
+        listener.rests_until = time.monotonic() + self.deadlines.rest_s
         self.overruns.count(plugin, word, name, listener.name, limit_s)
         if self.account is not None:
             self.account.hook_overran(plugin, name, limit_s)
 
     def call(self, name: str, listener: Listener, given: dict[str, Any]) -> HookResult:
-        """Call a listener here; a coroutine is given up at its plugin's deadline."""
+        """Call a listener in this thread; a coroutine is cancelled at its plugin's deadline."""
         started = time.perf_counter()
         value, error = None, None
         try:
@@ -238,22 +255,22 @@ class ListenerCaller:
                 value = self.await_plugin(value, deadline_s=self.deadlines.limit_of(listener.plugin))
         except KeyboardInterrupt:
             raise
-        except BaseException as exc:  # noqa: BLE001 - becomes the result, which is logged if anybody still waits for it
+        except BaseException as exc:  # noqa: BLE001 - becomes the result, which is logged unless the call is abandoned
             value, error = None, exc
         seconds = time.perf_counter() - started
         listener.is_fast = seconds < FAST_S
         if self.account is not None:
             self.account.hook(listener.plugin, name, seconds, error)
-        return HookResult(listener.plugin, value, error, seconds)
+        return HookResult(listener.plugin, value, error, seconds, listener.name)
 
 
 def log_failure(word: str, name: str, listener: Listener, error: BaseException) -> None:
-    """Log what a callback raised."""
+    """Log the exception of a callback."""
     extra = {"plugin": listener.plugin}
     logger.warning("%s '%s' callback %s raised: %s", word, name, listener.name, error, exc_info=error, extra=extra)
 
 
 def named_keywords(callback: Callable[..., Any]) -> frozenset[str] | None:
-    """Return the keywords that `callback` names, or None when it takes any."""
+    """Return the keywords that `callback` names, or None if it takes any."""
     names, takes_any = keywords_of(callback)
     return None if takes_any else names

@@ -143,6 +143,8 @@ class Observers:
         """
         if (suspended := self._caller.suspension(listener.plugin)) is not None:
             return HookResult(listener.plugin, error=suspended)
+        if self._caller.is_resting(listener):
+            return HookResult(listener.plugin)
         call = _Call(hook, listener, listener.keywords_for(payload), _key(listener, payload))
         line = self._begin(call)
         if line is None:
@@ -172,7 +174,7 @@ class Observers:
 
     def post(self, hook: str, listener: Listener, payload: dict[str, Any]) -> None:
         """Let an observer be called in its turn, and wait for nothing."""
-        if self._caller.suspension(listener.plugin) is not None:
+        if self._caller.suspension(listener.plugin) is not None or self._caller.is_resting(listener):
             return
         call = _Call(
             hook,

@@ -18,7 +18,7 @@ from hermes_agent.config.home import PRINCIPALS, WORKSPACE
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.credentials import Credentials
-from hermes_agent.hooks import HookDeadlines
+from hermes_agent.hooks import REST_S, HookDeadlines
 from hermes_agent.hooks.bus import AnswerSpill
 from hermes_agent.plugins.config_schema import schema_with_options
 from hermes_agent.plugins.plugin_record import LoadedPlugin
@@ -28,6 +28,7 @@ from hermes_agent.service.daemon_state import own_unit
 
 logger = logging.getLogger(__name__)
 
+NO_LIMIT_S = 86_400.0
 _MODELS = ("auxiliary", "credential_pool_strategies", "fallback_providers", "model", "prompt_caching", "providers")
 _CHATS = ("display", "group_sessions_per_user", "platforms", "quick_commands", "reset_triggers", "session_reset")
 LIVE = frozenset(
@@ -191,10 +192,12 @@ def answer_spill(config: configuration.Config, home: Path) -> AnswerSpill:
 
 
 def hook_deadlines(config: configuration.Config) -> HookDeadlines:
-    """Return how long hooks may take."""
+    """Return the time limits of hooks; 0 sets none, which is a day."""
     entries: dict[str, Any] = config.get("plugins.entries", {}) or {}
     own = {plugin: entry["hook_timeout_s"] for plugin, entry in entries.items() if entry and "hook_timeout_s" in entry}
-    return HookDeadlines(config.get("plugins.hook_timeout_s"), own)
+    upstream = config.get("plugins.hook_callback_timeout", None)
+    limit_s = config.get("plugins.hook_timeout_s") if upstream is None else upstream
+    return HookDeadlines(limit_s or NO_LIMIT_S, own, REST_S)
 
 
 def disabled_plugins(config: configuration.Config, home: Path) -> Sequence[str]:

@@ -22,7 +22,7 @@ from hermes_agent.contracts.tool import ToolEntry
 from hermes_agent.core.messages import ToolCall, ToolStatus
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.hooks import GuardVerdict, HookBus, decide_verdict
+from hermes_agent.hooks import GuardVerdict, HookBus, HookResult, argument_changes, decide_verdict
 from hermes_agent.hooks.bus import ALLOW
 from hermes_agent.hooks.listeners import copy_value
 from hermes_agent.hooks.middleware import Trace
@@ -202,7 +202,7 @@ class Dispatcher:
                 answers = yield from self._hooks.steps("pre_tool_call", payload, look)
             arguments = payload["args"]
             if answers:
-                found = decide_verdict(answers, name, fails_open=self._fails_open)
+                found, arguments = self._decide(name, arguments, answers)
         entry = self._registry.get(name)
         asks = entry is not None and self._gate.may_need_late_check(entry)
         stopped = None
@@ -294,6 +294,16 @@ class Dispatcher:
             text = text.encode("utf-8", "replace").decode()  # a lone surrogate can be neither sent nor stored
         limit = entry.max_result_size_chars if entry else None
         return self._results.fit(call_id, text, scope.principal, limit, on_stored=on_stored)
+
+    def _decide(
+        self, name: str, arguments: dict[str, Any], answers: list[HookResult]
+    ) -> tuple[GuardVerdict, dict[str, Any]]:
+        """Return the verdict of the guards, and the arguments with their changes."""
+        changes = argument_changes(answers)
+        if changes:
+            arguments = {**arguments, **changes}
+            self.coerce(name, arguments)
+        return decide_verdict(answers, name, fails_open=self._fails_open), arguments
 
     def _apply_request_middleware(
         self, name: str, given: dict[str, Any], ids: dict[str, str]

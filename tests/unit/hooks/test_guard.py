@@ -54,10 +54,11 @@ def test_a_rule_without_a_key_covers_the_tool_for_the_same_reason_alone():
     assert one == same != other
 
 
-def test_the_first_answer_that_counts_wins():
+def test_a_block_goes_before_an_approve_in_any_order():
     block, approve = {"action": "block", "message": "no"}, {"action": "approve"}
 
-    assert isinstance(decide("x", approve, block), GuardAsk)
+    assert isinstance(decide("x", approve, block), GuardBlock)
+    assert isinstance(decide("x", approve, {"action": "approve", "message": "later"}), GuardAsk)
     assert isinstance(decide({}, block, approve), GuardBlock)
 
 
@@ -65,7 +66,8 @@ def test_a_guard_that_failed_blocks_and_is_named():
     broken = HookResult("guard", error=ValueError("x"))
 
     assert decide(broken) == GuardBlock(
-        "guard", "BLOCKED: the guard of plugin `guard` failed for calc: ValueError('x')"
+        "guard",
+        "BLOCKED: the guard of plugin `guard` failed for calc: pre_tool_call plugin callback  raised ValueError: x",
     )
     assert decide(broken, {"action": "block", "message": "no"}, relaxed=["guard"]) == GuardBlock("p", "no")
     assert decide(broken, relaxed=["guard"]) == GuardAllow()

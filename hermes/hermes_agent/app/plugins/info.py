@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from hermes_agent.app.cli.command import loaded_host
 from hermes_agent.app.plugins.home import InstalledPlugins
 from hermes_agent.app.plugins.terminal_io import printable, registers_lines, table, title
+from hermes_agent.compat.generation import import_generation
 from hermes_agent.config import hermes_home, load
 from hermes_agent.contracts.tool import TOOL, ToolEntry
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
@@ -30,6 +31,7 @@ from hermes_agent.core.text import nearest_name
 from hermes_agent.credentials import Credentials
 from hermes_agent.hooks.catalog import FIRED
 from hermes_agent.plugins.activation import UnknownPluginName, make_value_check
+from hermes_agent.plugins.capabilities import is_granted
 from hermes_agent.plugins.discovery import RejectedPlugin
 from hermes_agent.plugins.grants import GrantState, mode_of
 from hermes_agent.plugins.manifest import PluginManifest
@@ -183,7 +185,30 @@ def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]
         "problems": list(last.get("problems", ())),
         "notes": [*manifest.notes, *(n for n in last.get("notes", ()) if n not in manifest.notes)],
         "settings": sorted(here.settings.entry(manifest)),
+        "imports": import_generation(manifest.path, manifest.source),
+        "requires_hermes": manifest.requires_hermes,
+        "requires_plugins": list(manifest.requires_plugins),
+        "python_dependencies": list(manifest.python_dependencies),
+        "capabilities": {name: bool(is_granted(here.settings.entry(manifest), name)) for name in manifest.capabilities},
+        "license": manifest.license,
+        "homepage": manifest.homepage,
+        "emits": list(manifest.emits),
+        "listens": list(manifest.listens),
     }
+
+
+def _manifest_rows(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the rows of the fields since 0.20 that the plugin uses."""
+    rows = [("imports", f"paths of hermes-agent {about['imports']}")] if about.get("imports") else []
+    rows += [
+        (key.replace("_", " "), str(about[key])) for key in ("requires_hermes", "license", "homepage") if about.get(key)
+    ]
+    for key in ("requires_plugins", "python_dependencies", "emits", "listens"):
+        names = [str(each.get("id", each)) if isinstance(each, Mapping) else str(each) for each in about.get(key, ())]
+        rows += [(key.replace("_", " "), ", ".join(names))] if names else []
+    granted = about.get("capabilities") or {}
+    rows += [("capability", f"{name}: {'granted' if has else 'not granted'}") for name, has in granted.items()]
+    return rows
 
 
 def info_lines(about: Mapping[str, Any], extra: Rows = ()) -> list[str]:
@@ -198,6 +223,7 @@ def info_lines(about: Mapping[str, Any], extra: Rows = ()) -> list[str]:
         ("status", status),
         ("source", f"{about['source']}, {about['distribution'] or about['path']}"),
         ("kind", about["kind"]),
+        *_manifest_rows(about),
         ("replaces", about["replaces"]),
         ("from", _origin(about["origin"])),
         ("pinned", _pin_text(about["pin"])),

@@ -1,0 +1,230 @@
+"""Names that upstream has since 0.20 and that plugins import. Source: plugin contract of 0.23 §5.4."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hermes_agent import __version__
+from hermes_agent.compat.agent import SingletonSlot, host
+from hermes_agent.config import hermes_home
+from hermes_agent.core.redaction import redactor
+from hermes_agent.tools import current_scope
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SUBAGENT = "subagent"
+EVENT_ID = re.compile(r"[a-z0-9_-]{1,64}")
+EVENT_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+MAX_EVENT_NAME = 128
+
+
+def hermes_home_key(home: str | os.PathLike[str] | None = None) -> str:
+    """Return the canonical text of a home's path, None for the present home; on Windows without case."""
+    path = str(Path(home if home is not None else hermes_home()).expanduser().resolve())
+    return path.casefold() if sys.platform == "win32" else path
+
+
+def profile_name_for_home(home: str | os.PathLike[str] | None = None) -> str:
+    """Return the profile of a home, None for the present one: `default`, its name, or `custom`."""
+    from hermes_agent.plugins.context import profile_name  # the loader has it loaded
+
+    return profile_name(Path(home) if home is not None else hermes_home())
+
+
+def read_json_or_empty(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the JSON object in a file, or an empty one if there is none."""
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        logger.debug("%s is read as empty: %s", path, exc)
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def lazy_singleton(factory: Callable[[], T]) -> Callable[[], T]:
+    """Return a function that returns one value, made at its first call; `.reset()` forgets it."""
+    slot: SingletonSlot[T] = SingletonSlot(factory)
+
+    @functools.wraps(factory)
+    def get() -> T:
+        return slot.get()
+
+    get.reset = slot.reset  # type: ignore[attr-defined]
+    return get
+
+
+def is_delegated_child_context() -> bool:
+    """Return whether this code runs for a subagent."""
+    scope = current_scope.get()
+    return scope is not None and scope.platform == SUBAGENT
+
+
+def is_delegated_child_process_context() -> bool:
+    """Return False: subagents run in the process of their parent."""
+    return False
+
+
+def is_dispatcher_owned_worker_context() -> bool:
+    """Return False: there is no kanban board, so there are no workers of one."""
+    return False
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """The version of the running program."""
+
+    base_version: str
+    derived_version: str
+    distance: int = 0
+    commit: str = ""
+    branch: str = ""
+    source: str = "package"
+    dirty: bool = False
+    commit_date: str = ""
+    distribution: str = "hermes-agent"
+
+
+def get_version_info() -> VersionInfo:
+    """Return the version of the running program."""
+    return VersionInfo(__version__, __version__)
+
+
+@dataclass(frozen=True)
+class TurnIdentity:
+    """The turn that this code runs in."""
+
+    session_id: str
+    task_id: str
+    turn_id: str
+
+
+def current_turn() -> TurnIdentity | None:
+    """Return the turn that this code runs in, or None outside of one."""
+    scope = current_scope.get()
+    if scope is None or not scope.turn_id:
+        return None
+    return TurnIdentity(scope.session_id, scope.task_id, scope.turn_id)
+
+
+def redact_for_egress(text: str) -> str:
+    """Return a text that may leave the machine: secrets are masked, whatever `security.redact_secrets` says."""
+    return redactor(text)
+
+
+def register_redaction_patterns(patterns: Iterable[str]) -> int:
+    """Mask what matches these patterns, too; return how many were accepted."""
+    return len(redactor.add_patterns(patterns, "code outside of plugins"))
+
+
+_source_environment: ContextVar[Mapping[str, str] | None] = ContextVar("hermes_source_environment", default=None)
+
+
+def get_source_environment() -> Mapping[str, str]:
+    """Return the environment for the present fetch of a secret source, else that of the process."""
+    return _source_environment.get() or os.environ
+
+
+@contextlib.contextmanager
+def source_environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Give secret sources this environment inside the block."""
+    token = _source_environment.set(values)
+    try:
+        yield
+    finally:
+        _source_environment.reset(token)
+
+
+def broadcast_plugin_event(plugin_id: str, event: str, payload: Mapping[str, Any] | None = None) -> None:
+    """Check the event `plugin.ID.EVENT` for desktop clients and log it: there is no desktop client here.
+
+    Raises:
+        ValueError: the id or the event's name is unusable.
+        TypeError: the payload is no mapping, or no JSON.
+    """
+    if not isinstance(plugin_id, str) or EVENT_ID.fullmatch(plugin_id) is None:
+        raise ValueError(f"plugin id {plugin_id!r} is not usable: expected [a-z0-9_-], at most 64")
+    if not isinstance(event, str) or len(event) > MAX_EVENT_NAME or EVENT_NAME.fullmatch(event) is None:
+        raise ValueError(f"event {event!r} is not usable: expected dotted names of [A-Za-z0-9_-], at most 128")
+    if payload is not None and not isinstance(payload, Mapping):
+        raise TypeError(f"the payload of event {event!r} is {type(payload).__name__}: expected a mapping")
+    json.dumps(dict(payload or {}))
+    logger.debug("plugin event plugin.%s.%s: no desktop client is connected", plugin_id, event)
+
+
+def iter_hook_callbacks(hook_name: str) -> tuple[Callable[..., Any], ...]:
+    """Return the callbacks of a hook, in order."""
+    return tuple(callback for _, callback in host().hooks.listeners(hook_name))
+
+
+def hook_callback_timeout() -> float:
+    """Return the longest run of a hook's callback, in seconds."""
+    return host().hooks.deadlines.default_s
+
+
+async def ainvoke_hook(hook_name: str, **kwargs: Any) -> list[Any]:
+    """Call a hook's listeners on any loop and return their answers."""
+    current = host()
+    return await current.bridge.run(functools.partial(current.plugins.invoke_hook, hook_name, **kwargs))
+
+
+def dispatch_pre_tool_call_hooks(
+    tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any
+) -> tuple[str | None, dict[str, Any] | None]:
+    """Ask the guards of a tool call; return the text that blocks it, and the arguments if a guard changed them."""
+    from hermes_agent.hooks.bus import (
+        GuardBlock,
+        argument_changes,
+        decide_verdict,
+    )  # few plugins ask the guards themselves
+
+    current = host()
+    results = current.hooks.fire("pre_tool_call", tool_name=tool_name, args=dict(args or {}), **kwargs)
+    verdict = decide_verdict(results, tool_name, fails_open=lambda plugin: False)
+    changes = argument_changes(results)
+    merged = {**(args or {}), **changes} if changes else None
+    return (verdict.message if isinstance(verdict, GuardBlock) else None), merged
+
+
+def render_system_prompt_sections(info: Mapping[str, Any]) -> str:
+    """Return the block of plugins' sections in the system prompt."""
+    from hermes_agent.plugins.prompt_sections import render_sections  # as above
+
+    return render_sections([section for _, section in host().extensions.prompt_sections.items()], info)
+
+
+def get_skill_search_roots(local: Path | None = None, *, include_project: bool = True) -> list[tuple[int, Path]]:
+    """Return the directories in which skills are looked for, each with its rank; 1 is the home's."""
+    roots = [(1, Path(local) if local is not None else hermes_home() / "skills")]
+    return [*roots, *((3, folder) for folder in host().skills.settings.external)]
+
+
+def get_project_skills_dirs() -> list[Path]:
+    """Return no directory: skills of a project are not taken."""
+    return []
+
+
+def yaml_safe_load(stream: Any) -> Any:
+    """Return the value of a YAML document."""
+    import yaml  # few plugins use this name
+
+    return yaml.safe_load(stream)
+
+
+def yaml_safe_dump(data: Any, stream: Any = None, **kwargs: Any) -> Any:
+    """Write a value as YAML; without a stream, return the text."""
+    import yaml  # as above
+
+    return yaml.safe_dump(data, stream, **kwargs)
