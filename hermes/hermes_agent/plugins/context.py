@@ -5,7 +5,6 @@ Source: plugin contract §2, §4.2, §7; contract of 0.23 §6.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,10 +16,11 @@ from hermes_agent.plugins.handles import registers
 from hermes_agent.plugins.memory_context import HiddenFromProbes
 from hermes_agent.plugins.plugin_config import get_config, set_config
 from hermes_agent.plugins.plugin_data import PluginState
-from hermes_agent.plugins.task_supervision import spawn_task
 from hermes_agent.plugins.tool_access import dispatch_tool, inject_message
 
 if TYPE_CHECKING:
+    import asyncio
+
     from hermes_agent.plugins.llm_client import PluginLlm
 
 
@@ -104,6 +104,8 @@ class PluginContext(PluginRegistrations):
             TypeError: `coro` is no coroutine.
             RuntimeError: no event loop runs in this thread.
         """
+        from hermes_agent.plugins.task_supervision import spawn_task  # asyncio: a listing does without it
+
         task, cancel = spawn_task(self.plugin_id, coro, name)
         self.ledger.add("task", task.get_name(), cancel, staged=False)
         return task

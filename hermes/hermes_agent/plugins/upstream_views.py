@@ -68,7 +68,13 @@ def cli_commands(registry: Registry[CliCommand], plugins: Mapping[str, LoadedPlu
 def auxiliary_tasks(registry: Registry[AuxiliaryTask]) -> dict[str, dict[str, Any]]:
     """Return the auxiliary tasks of plugins by key."""
     found = {
-        key: {**task._asdict(), "defaults": dict(task.defaults), "plugin": registry.owner(key)}
+        key: {
+            "key": key,
+            "display_name": task.display_name,
+            "description": task.description,
+            "defaults": dict(task.defaults),
+            "plugin": registry.owner(key),
+        }
         for key, task in registry.items()
     }
     return ReadOnlyDict(found, "ctx.register_auxiliary_task registers an auxiliary task")

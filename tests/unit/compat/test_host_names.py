@@ -122,6 +122,7 @@ def test_plugin_commands_and_toolsets_are_found_through_the_names(
         "description": "Scan",
         "plugin": "my-tools",
         "args_hint": "",
+        "argument_mode": None,
     }
     assert names.get_plugin_toolsets() == [("my-tools", "🔌 My Tools", "Tools of mine")]
     fresh.bridge.close()
