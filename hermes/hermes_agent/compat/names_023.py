@@ -19,6 +19,7 @@ from hermes_agent import __version__
 from hermes_agent.compat.agent import SingletonSlot, host
 from hermes_agent.config import hermes_home
 from hermes_agent.core.redaction import redactor
+from hermes_agent.skills import SkillLibrary
 from hermes_agent.tools import current_scope
 
 logger = logging.getLogger(__name__)
@@ -208,7 +209,7 @@ def render_system_prompt_sections(info: Mapping[str, Any]) -> str:
 def get_skill_search_roots(local: Path | None = None, *, include_project: bool = True) -> list[tuple[int, Path]]:
     """Return the directories in which skills are looked for, each with its rank; 1 is the home's."""
     roots = [(1, Path(local) if local is not None else hermes_home() / "skills")]
-    return [*roots, *((3, folder) for folder in host().skills.settings.external)]
+    return [*roots, *((3, folder) for folder in host().service(SkillLibrary).settings.external)]
 
 
 def get_project_skills_dirs() -> list[Path]:
