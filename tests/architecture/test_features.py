@@ -129,5 +129,5 @@ def test_a_feature_that_needs_what_no_one_provides_is_named_with_the_service() -
 
 def test_the_context_of_features_has_every_method_that_features_may_call() -> None:
     methods = [name for name in vars(Registrar) if not name.startswith("_")]
-    assert len(methods) == 5
+    assert len(methods) == 6
     assert [name for name in methods if not callable(getattr(BuiltinContext, name, None))] == []

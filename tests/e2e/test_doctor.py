@@ -284,15 +284,3 @@ def test_protection_that_is_asked_for_and_not_there_is_a_warning_at_the_start_an
         asked = run(home, "-z", PROMPTS[0].question)
         assert (asked.returncode, words in asked.stderr) == (0, True)
         assert words in (home / "logs" / "agent.log").read_text()
-
-
-def test_a_shell_hook_that_would_guard_tool_calls_stops_the_start(tmp_path: Path, scripted) -> None:
-    with scripted(SCRIPT) as model:
-        home = make_home(tmp_path, model)
-        with (home / "config.yaml").open("a") as config:
-            config.write("\nhooks: {pre_tool_call: [{command: guard}]}\n")
-        words = "no effect: `hooks.pre_tool_call`. This release has no shell hooks, so nothing would be refused"
-        daemon, asked = run(home, "gateway", "run"), run(home, "-z", PROMPTS[0].question)
-        assert (daemon.returncode, words in daemon.stderr) == (78, True)
-        assert (asked.returncode, words in asked.stderr) == (2, True)
-        assert findings(home, "--offline")[1]["config"][0]["level"] == "wrong"

@@ -52,6 +52,7 @@ MODULES = {
     "cron": "cli.features:add_cron",
     "doctor": "cli.home:add_doctor",
     "gateway": "cli.gateway:add_gateway",
+    "hooks": "cli.hooks:add_hooks",
     "insights": "cli.sessions:add_insights",
     "logs": "cli.home:add_logs",
     "mcp": "cli.tools:add_mcp",

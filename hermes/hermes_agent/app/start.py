@@ -18,6 +18,7 @@ from hermes_agent.models.selection import ModelSelection
 from hermes_agent.plugins.config_names import find_unknown_names
 from hermes_agent.plugins.usage_account import watch_threads
 from hermes_agent.policy.network import explain_unruled
+from hermes_agent.workspace.shell_hooks import ShellHookLoader
 from hermes_agent.workspace.task_shells import TaskShells
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,8 @@ def start_warnings(host: Host) -> list[str]:
     """
     found = [finding for finding in _log_without_effect(host.config) if finding.level == "warning"]
     names = [finding for finding in find_unknown_names(host) if not finding.key_path.startswith("plugins.enabled")]
-    return [*_network(host), *(str(finding) for finding in (*found, *names))]
+    hooks = host.service(ShellHookLoader).hints()
+    return [*_network(host), *hooks, *(str(finding) for finding in (*found, *names))]
 
 
 def _network(host: Host) -> list[str]:

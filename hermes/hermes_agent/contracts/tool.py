@@ -205,6 +205,10 @@ class Registrar(Protocol):
         """Call `apply`, in a worker, after the config was read again."""
         ...
 
+    def on_plugins_loaded(self, apply: Callable[[], object]) -> None:
+        """Call `apply` after the plugins of the start were loaded, so that what it registers comes after theirs."""
+        ...
+
     def every_day(self, prune: Callable[[], int]) -> None:
         """Call `prune` once a day in a worker; it returns the number of removed items."""
         ...

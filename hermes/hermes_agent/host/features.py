@@ -37,6 +37,7 @@ class BuiltinContext(PluginContext):
         super().__init__(services, record, PluginSettings(), plugins)
         self.close_calls: list[Callable[[], Awaitable[object]]] = []
         self.reload_calls: list[Callable[[], object]] = []
+        self.loaded_calls: list[Callable[[], object]] = []
         self.daily_calls: list[Callable[[], int]] = []
 
     def register_tool(
@@ -93,6 +94,10 @@ class BuiltinContext(PluginContext):
     def on_reload(self, apply: Callable[[], object]) -> None:
         """Call `apply`, in a worker, after the host read the config again."""
         self.reload_calls.append(apply)
+
+    def on_plugins_loaded(self, apply: Callable[[], object]) -> None:
+        """Call `apply` after the plugins of the start were loaded."""
+        self.loaded_calls.append(apply)
 
     def every_day(self, prune: Callable[[], int]) -> None:
         """Call `prune` once a day in a worker; it returns the number of removed items."""

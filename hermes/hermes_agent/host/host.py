@@ -191,6 +191,8 @@ class Host:
         self.credentials.export(os.environ)
         self.plugins.discover_and_load()
         self._learn_secrets()
+        for apply in self._context.loaded_calls:
+            apply()
 
     def _learn_secrets(self) -> None:
         settings.register_secrets(self.credentials, self.config, self.plugins.records)

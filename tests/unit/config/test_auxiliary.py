@@ -12,7 +12,9 @@ from hermes_agent.config.schema import load_schema, resolve
 from hermes_agent.testing import call, plugin_host
 
 SOURCES = Path(hermes_agent.__file__).parent
-ASKS = re.compile(r"(?:side_answer, |side_answer\(|AuxiliaryCall\(|^\w*TASK = )\"(\w+)\"", re.MULTILINE)
+ASKS = re.compile(
+    r"(?:side_answer, |side_answer\(|AuxiliaryCall\(|side_request, |side_request\(|^\w*TASK = )\"(\w+)\"", re.MULTILINE
+)
 
 
 def tasks() -> dict[str, Any]:

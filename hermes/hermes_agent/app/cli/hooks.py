@@ -1,0 +1,173 @@
+"""`hermes hooks`: shell hooks of the config: list, try, allow, revoke, check."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.app.cli.command import JSON, YES, Args, CliSubcommand, argument, print_json
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
+
+hooks_command = CliSubcommand(
+    "hooks",
+    "programs that run on events (shell hooks): list, test, allow, revoke",
+    epilog="The key `hooks` of the config declares them; docs/operator/hooks.md shows how.",
+)
+add_hooks = hooks_command.add
+
+
+def _configured() -> tuple[Any, Any, list[Any], list[str]]:
+    """Return home, consent, hooks and what is wrong with other entries."""
+    from hermes_agent.config import hermes_home, load
+    from hermes_agent.hooks.shell_consent import HookConsent
+    from hermes_agent.hooks.shell_hooks import read_shell_hooks
+
+    home = hermes_home()
+    config = load(home)
+    values = {key: config.get(key) for key in ("hooks", "hooks_auto_accept", "hooks_consent")}
+    hooks, problems = read_shell_hooks(values["hooks"])
+    return home, HookConsent.from_config(home, values, os.environ), hooks, problems
+
+
+@hooks_command.action("list", "the configured programs, and whether each may run", JSON)
+def _list(args: Args) -> int:
+    _, consent, hooks, problems = _configured()
+    rows = [hook._asdict() | {"state": consent.explain(hook) or "allowed"} for hook in hooks]
+    if args.json:
+        return print_json({"hooks": rows, "problems": problems})
+    for row in rows:
+        marks = [f"for {row['matcher']}"] if row["matcher"] else []
+        marks += [name for name in ("fail_closed", "sandbox") if row[name]]
+        marks.append(f"{row['timeout_s']:g} s")
+        print(f"{row['event']:<22} {row['command']}  ({', '.join([row['state'], *marks])})")
+    for problem in problems:
+        print(f"wrong: {problem}", file=sys.stderr)
+    if not rows:
+        print("The config has no shell hooks (key `hooks`).", file=sys.stderr)
+    return EXIT_FAILED if problems else EXIT_OK
+
+
+@hooks_command.action(
+    "test",
+    "run the programs of an event now, and show what they answer",
+    argument("event", metavar="EVENT", help="such as pre_tool_call"),
+    argument("--for-tool", metavar="NAME", default="terminal", help="name of the tool (default: %(default)s)"),
+    argument("--payload-file", metavar="FILE", help="JSON object with values of the event; - reads standard input"),
+    JSON,
+)
+def _test(args: Args) -> int:
+    from hermes_agent.hooks.catalog import HOOKS
+    from hermes_agent.hooks.shell_hooks import ShellHookCallback, run_program
+    from hermes_agent.system.processes import tool_environment
+
+    home, consent, hooks, _ = _configured()
+    if args.event not in HOOKS:
+        raise UserError(
+            f"there is no event {args.event!r}", hint=f"Events: {', '.join(HOOKS)}.", exit_status=EXIT_USAGE
+        )
+    values = {name: f"<{name}>" for name in HOOKS[args.event].keywords} | {"tool_name": args.for_tool, "args": {}}
+    values |= _payload(args.payload_file)
+    chosen = [hook for hook in hooks if hook.event == args.event]
+    results = []
+    for hook in chosen:
+        seen: list[Any] = []
+
+        def run(*call: Any, seen: list[Any] = seen) -> Any:
+            seen.append(run_program(*call))
+            return seen[-1]
+
+        env = lambda: {**tool_environment(os.environ), "HERMES_HOME": str(home)}  # noqa: E731
+        answer = ShellHookCallback(hook, run, environment=env, cwd=os.getcwd, profile="default")(**values)
+        done = seen[0]._asdict() if seen else {"problem": f"its matcher leaves {values['tool_name']} out"}
+        results.append({"command": hook.command, "state": consent.explain(hook) or "allowed", **done, "answer": answer})
+    if args.json:
+        return print_json(results)
+    for result in results:
+        print(f"{result['command']} ({result['state']})")
+        for name in ("status", "problem", "stdout", "stderr"):
+            if result.get(name) not in (None, ""):
+                print(f"  {name}: {str(result[name]).rstrip()}")
+        print(f"  answer: {json.dumps(result['answer']) if result['answer'] else 'none'}")
+    if not results:
+        print(f"The config has no program for {args.event}.", file=sys.stderr)
+        return EXIT_FAILED
+    return EXIT_FAILED if any(result.get("problem") for result in results) else EXIT_OK
+
+
+def _payload(name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    text = sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
+    try:
+        value = json.loads(text)
+    except ValueError as exc:
+        raise UserError(f"{name} is no JSON: {exc}", exit_status=EXIT_USAGE) from exc
+    if not isinstance(value, dict):
+        raise UserError(f"{name} holds no JSON object", exit_status=EXIT_USAGE)
+    return value
+
+
+@hooks_command.action(
+    "allow",
+    "show the programs that wait, and allow them",
+    argument("command", metavar="COMMAND", nargs="?", default="", help="only this one, as the config has it"),
+    YES,
+)
+def _allow(args: Args) -> int:
+    from hermes_agent.app.plugins.terminal_io import confirmed, printable
+
+    _, consent, hooks, problems = _configured()
+    consent.accept_all = False
+    waiting = [hook for hook in hooks if consent.explain(hook) and args.command in ("", hook.command)]
+    if args.command and all(hook.command != args.command for hook in hooks):
+        raise UserError(f"the config has no hook with the command {args.command!r}", hint="`hermes hooks list`")
+    status = EXIT_OK
+    for hook in waiting:
+        print(f"{hook.event}: {printable(hook.command)} ({consent.explain(hook)})")
+        for line in consent.difference(hook).splitlines():
+            print(f"  {printable(line) if line.strip() else ''}")
+        if confirmed("Allow it to run?", "allowed", "`hermes hooks allow --yes` allows it", yes=args.yes):
+            consent.allow(hook)
+            print("Allowed.")
+        else:
+            status = EXIT_FAILED
+    if not waiting:
+        print("No shell hook waits.")
+    for problem in problems:
+        print(f"wrong: {problem}", file=sys.stderr)
+    return status
+
+
+@hooks_command.action(
+    "revoke", "forget the approval of a program", argument("command", metavar="COMMAND", help="as the config has it")
+)
+def _revoke(args: Args) -> int:
+    _, consent, _, _ = _configured()
+    gone = consent.revoke(args.command)
+    if not gone:
+        raise UserError(f"{args.command!r} was not allowed", hint="`hermes hooks list` shows what is.")
+    print(f"Forgotten: {args.command}. A running daemon stops running it after `hermes gateway reload`.")
+    return EXIT_OK
+
+
+@hooks_command.action("doctor", "check that each program can be started, may run, and is set up right")
+def _doctor(args: Args) -> int:
+    import shutil
+
+    _, consent, hooks, problems = _configured()
+    for hook in hooks:
+        program = hook.argv()[0]
+        if shutil.which(program) is None:
+            problems.append(f"hooks.{hook.event}: {hook.command}: {program} is no program that can be run")
+        elif why := consent.explain(hook):
+            problems.append(f"hooks.{hook.event}: {hook.command}: {why} (`hermes hooks allow`)")
+        else:
+            print(f"ok: {hook.event}: {hook.command}")
+    for problem in problems:
+        print(f"wrong: {problem}")
+    if not (hooks or problems):
+        print("The config has no shell hooks (key `hooks`).")
+    return EXIT_FAILED if problems else EXIT_OK

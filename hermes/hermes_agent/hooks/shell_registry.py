@@ -1,0 +1,92 @@
+"""The shell hooks of one host: read from the config, registered on the hook bus where the user allowed them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.hooks.bus import HookBus
+from hermes_agent.hooks.shell_consent import HookConsent
+from hermes_agent.hooks.shell_hooks import RunHook, ShellHook, ShellHookCallback, read_shell_hooks, run_program
+
+logger = logging.getLogger(__name__)
+
+SAFE_MODE = "HERMES_SAFE_MODE"
+MARGIN_S = 5.0
+"""Seconds beyond a program's own limit before the hook bus gives up on it."""
+
+
+class ShellHooks:
+    """The programs that listen, and those that wait for the user's consent.
+
+    Args:
+        run_in_sandbox: runs a program in the sandbox of commands.
+        environment, cwd, profile: see `ShellHookCallback`.
+    """
+
+    def __init__(
+        self,
+        bus: HookBus,
+        home: Path,
+        *,
+        run_in_sandbox: RunHook,
+        environment: Callable[[], Mapping[str, str]],
+        cwd: Callable[[], str],
+        profile: str,
+    ) -> None:
+        self._bus = bus
+        self._home = home
+        self._run_in_sandbox = run_in_sandbox
+        self._environment = environment
+        self._cwd = cwd
+        self._profile = profile
+        self._owners: dict[str, float] = {}
+        self.pending: list[tuple[ShellHook, str]] = []
+        """Hooks that are not run, each with the reason."""
+
+    def load(self, config: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, float]:
+        """Register what the config has, in place of what was registered; return the time limit of each owner.
+
+        A hook that may not run is left out with a warning.
+        """
+        for owner in self._owners:
+            self._bus.remove_owner(owner)
+        self._owners, self.pending = {}, []
+        hooks, problems = read_shell_hooks(config.get("hooks"))
+        for problem in problems:
+            logger.warning("shell hook: %s", problem)
+        if hooks and environ.get(SAFE_MODE) == "1":
+            logger.warning("shell hooks: none is run: %s is set", SAFE_MODE)
+            return {}
+        consent = HookConsent.from_config(self._home, config, environ)
+        for hook in hooks:
+            if why := consent.explain(hook):
+                self.pending.append((hook, why))
+                # the beginning of the sentence is upstream's (contract §9.2)
+                text = "shell hook for %s (%s) not allowlisted — skipped. It is %s; `hermes hooks allow` shows it."
+                logger.warning(text, hook.event, hook.command, why)
+            else:
+                self._register(hook)
+        return dict(self._owners)
+
+    def hints(self) -> list[str]:
+        """Return what a user reads at the start of a conversation about hooks that do not run."""
+        if not self.pending:
+            return []
+        guards = sum(hook.event == "pre_tool_call" for hook, _ in self.pending)
+        named = ", ".join(dict.fromkeys(hook.command for hook, _ in self.pending))
+        guard = " (guards among them: calls are not checked)" if guards else ""
+        return [f"Shell hooks that do not run{guard}: {named}. `hermes hooks allow` shows and allows them."]
+
+    def _register(self, hook: ShellHook) -> None:
+        callback = ShellHookCallback(
+            hook,
+            self._run_in_sandbox if hook.sandbox else run_program,
+            environment=self._environment,
+            cwd=self._cwd,
+            profile=self._profile,
+        )
+        self._bus.add(hook.event, callback, hook.owner)
+        self._owners[hook.owner] = max(self._owners.get(hook.owner, 0.0), hook.timeout_s + MARGIN_S)

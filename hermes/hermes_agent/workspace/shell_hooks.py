@@ -1,0 +1,123 @@
+"""Shell hooks as a feature: registered after the plugins; their programs can run in the sandbox of commands."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
+from hermes_agent.contracts.tool import Registrar
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.hooks import HookBus
+from hermes_agent.tools import current_scope
+from hermes_agent.workspace.task_shells import TaskShells
+
+if TYPE_CHECKING:
+    from hermes_agent.hooks.shell_hooks import HookRun, RunHook
+    from hermes_agent.hooks.shell_registry import ShellHooks
+
+KEYS = ("hooks", "hooks_auto_accept", "hooks_consent")
+
+
+class ShellHookDeps(NamedTuple):
+    """Services of the feature."""
+
+    get: Callable[[str], Any]
+    home: Path
+    hooks: HookBus
+    shells: TaskShells
+    working_directory: Path
+
+
+class ShellHookLoader:
+    """Registers the shell hooks of the config as it is now; without any, nothing of them is imported."""
+
+    def __init__(self, deps: ShellHookDeps) -> None:
+        self._deps = deps
+        self._hooks: ShellHooks | None = None
+
+    def load(self) -> None:
+        """Register the hooks of the config in place of the ones before."""
+        config = {key: self._deps.get(key) for key in KEYS}
+        events = config["hooks"] or {}
+        if self._hooks is None and not (
+            set(events) - {"output_spill", "outbound"} if isinstance(events, dict) else events
+        ):
+            return
+        if self._hooks is None:
+            self._hooks = self._make()
+        limits = self._hooks.load(config, os.environ)
+        bus = self._deps.hooks
+        bus.deadlines = replace(bus.deadlines, by_plugin={**bus.deadlines.by_plugin, **limits})
+
+    def hints(self) -> list[str]:
+        """Return what a user reads at the start about hooks that do not run."""
+        return [] if self._hooks is None else self._hooks.hints()
+
+    def _make(self) -> ShellHooks:
+        from hermes_agent.hooks.shell_registry import ShellHooks
+        from hermes_agent.system.processes import tool_environment
+
+        deps = self._deps
+        is_profile = deps.home.parent.name == "profiles"
+
+        def cwd() -> str:
+            scope = current_scope.get()
+            return str(deps.working_directory if scope is None else scope.cwd)
+
+        return ShellHooks(
+            deps.hooks,
+            deps.home,
+            run_in_sandbox=sandbox_runner(lambda: deps.shells.backend),
+            environment=lambda: {**tool_environment(os.environ), "HERMES_HOME": str(deps.home)},
+            cwd=cwd,
+            profile=deps.home.name if is_profile else "default",
+        )
+
+
+class ShellHookServices(NamedTuple):
+    """Services that the feature provides."""
+
+    shell_hooks: ShellHookLoader
+
+
+def register(ctx: Registrar, deps: ShellHookDeps) -> ShellHookServices:
+    """Load the shell hooks after the plugins, and again at each reload."""
+    loader = ShellHookLoader(deps)
+    ctx.on_plugins_loaded(loader.load)
+    ctx.on_reload(loader.load)
+    return ShellHookServices(loader)
+
+
+def sandbox_runner(backend: Callable[[], TerminalBackend]) -> RunHook:
+    """Return what runs a program in the sandbox; a backend that confines nothing runs it nowhere."""
+
+    from hermes_agent.hooks.shell_hooks import MAX_OUTPUT, HookRun
+    from hermes_agent.workspace.backend import ShellState, run_command
+
+    def run(argv: list[str], stdin: bytes, env: Mapping[str, str], cwd: str, timeout_s: float) -> HookRun:
+        place = backend()
+        if not place.confines or place.refusal:
+            return HookRun(None, problem=f"there is no sandbox here: {place.refusal or place.name}")
+        # one stream comes back: a mark that the program cannot know stands between output and errors
+        mark = secrets.token_hex(16)
+        values = " ".join(shlex.quote(f"{name}={value}") for name, value in env.items() if name.startswith("HERMES_"))
+        script = (
+            f'e=$(mktemp); env {values} {shlex.join(argv)} 2>"$e"; s=$?; printf %s {mark}; head -c 4096 "$e"; exit $s'
+        )
+        call = BackendCommand(script, cwd, timeout_s, "shell hooks", root=cwd, output_bytes=MAX_OUTPUT, stdin=stdin)
+        try:
+            done = run_command(place, call, ShellState())
+        except (ToolFailed, OSError) as exc:
+            return HookRun(None, problem=f"cannot be started: {exc}")
+        if done.timed_out:
+            return HookRun(None, problem=f"no answer within {timeout_s:g} seconds")
+        out, _, err = done.output.decode("utf-8", "replace").partition(mark)
+        return HookRun(done.exit_code, out, err)
+
+    return run
