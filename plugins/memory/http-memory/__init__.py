@@ -104,6 +104,7 @@ class HttpMemory(MemoryProvider):
         *,
         session_id: str = "",
         messages: list[dict[str, Any]] | None = None,
+        turn_author: dict[str, Any] | None = None,
     ) -> None:
         """Send a turn."""
         turn = [{"role": "user", "content": user_content}, {"role": "assistant", "content": assistant_content}]

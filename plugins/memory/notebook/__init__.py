@@ -104,6 +104,7 @@ class Notebook(MemoryProvider):
         *,
         session_id: str = "",
         messages: list[dict[str, Any]] | None = None,
+        turn_author: dict[str, Any] | None = None,
     ) -> None:
         """Write a turn down."""
         if user_content.strip():

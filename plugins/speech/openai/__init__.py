@@ -72,13 +72,14 @@ class OpenAiSpeech(_OpenAiService, TTSProvider):
         from openai import OpenAIError
 
         options: dict[str, Any] = {"speed": wanted["speed"]} if wanted.get("speed") is not None else {}
+        sound_format: Any = wanted.get("format") or DEFAULT_OUTPUT_FORMAT
         try:
             with self._client() as client:
                 data = client.audio.speech.create(
                     model=wanted.get("model") or self._settings.get("model") or "gpt-4o-mini-tts",
                     voice=wanted.get("voice") or self._settings.get("voice") or "alloy",
                     input=text,
-                    response_format=wanted.get("format") or DEFAULT_OUTPUT_FORMAT,
+                    response_format=sound_format,
                     extra_headers=self._extra_headers(),
                     **options,
                 ).read()
