@@ -1,15 +1,15 @@
-"""The shell state of a task between commands, and how a command runs in a backend.
+"""Run a command in a backend, and keep the shell state of its task between commands.
 
-Every command runs in a fresh shell. It is put into a script that first brings the shell to where the last one
-ended, and last tells where this one ended, between two marks in its output; the agent cuts that out and keeps it. So
-it works the same wherever a POSIX shell runs, and nothing of it is left lying there. A command that ends the shell
-itself (`exit`, `exec`) leaves things as they were.
+Every command runs in a new shell. A script around it first restores the state in which the last command ended, and at
+the end reports the new state between two marks in its output. The agent removes the report from the output and stores
+it. This works wherever a POSIX shell runs, and leaves no files there. A command that ends the shell itself (`exit`,
+`exec`) leaves the state unchanged.
 
-Between the marks stands `LENGTH:HEX`. A terminal changes line ends, and a background process may print at the same
+The report has the form `LENGTH:HEX`. A terminal changes line ends, and a background process may print at the same
 time: hexadecimal digits survive the first, and the length reveals the second.
 
-A backend only says how a script is started (`contracts.terminal_env`). Limits, interrupt and what lasts between
-commands are the same for all of them.
+A backend only starts scripts (`contracts.terminal_env`). Limits, interrupts and the shell state are the same for all
+backends.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_STATE = 60_000
-"""Most characters that a script may begin with; the kernel takes 128 KiB in one argument."""
+"""Most characters of restored state in a script; the kernel limits an argument to 128 KiB."""
 MAX_REPORT = 8_000_000
-"""Bytes between two marks that are looked at; each byte of the state takes three."""
+"""Most bytes of a report; each byte of the state takes three."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN = frozenset({"_", "SHLVL", "PWD", "HERMES_CALL", "LINES", "COLUMNS", "BASHOPTS", "SHELLOPTS", "SUDO_ASKPASS"})
-"""Variables that the shell sets itself, or the agent."""
+"""Variables that the shell or the agent sets."""
 
 
 @dataclass(slots=True)
 class ShellState:
-    """Where the shell of a task stands.
+    """The state of a task's shell.
 
     Attributes:
-        base: the environment that a fresh shell has there; None until it was told.
-        cwd: the directory, empty until it was told.
+        base: the environment of a new shell in the backend; None before the first report.
+        cwd: the working directory; empty before the first report.
     """
 
     base: Mapping[str, str] | None = None
@@ -60,69 +60,72 @@ class ShellState:
     """Variables of `base` that were unset."""
     functions: str = ""
     too_large: bool = False
-    """The last command left more than can be kept; it is forgotten."""
+    """Whether the state after the last command was too large to keep."""
     unreadable: bool = False
-    """Other output was mixed into what the last command told; it is forgotten."""
+    """Whether other output was mixed into the last report, so that it was dropped."""
 
     def script(self, command: str, recorder: ShellStateFilter, *, cwd: str = "", prelude: str = "") -> str:
-        """Return the script that runs `command` where the last one ended.
+        """Return the script that runs `command` in the state in which the last one ended.
 
         Args:
-            cwd: enter this directory first; empty when the shell is started in it.
-            prelude: lines that come before everything else.
+            command: the command line.
+            recorder: the filter that cuts out the report.
+            cwd: enter this directory first; empty when the shell starts in it.
+            prelude: lines before everything else.
         """
         lines = [prelude] if prelude else []
         if self.base is None:
             lines.append(self._report_script(recorder.token))
         lines.append(self.restore_script(cwd))
-        # 8 is closed for the command, so that nothing it leaves running holds the output open
+        # descriptor 8 is closed for the command, so that no process it leaves holds the output open
         text = f" {command}" if command.startswith("-") else command
         lines += ["exec 8>&1", f"{{ eval {shlex.quote(text)}", "} 8>&-"]
         functions = '[ -z "${BASH_VERSION:-}" ] || declare -f'
-        told = f"__hermes_status=$?; set +x; {self._report_script(recorder.token, functions)}"
-        lines += [f"{{ {told}; }} >&8 2>/dev/null", "exit $__hermes_status"]
+        report = f"__hermes_status=$?; set +x; {self._report_script(recorder.token, functions)}"
+        lines += [f"{{ {report}; }} >&8 2>/dev/null", "exit $__hermes_status"]
         return "\n".join(lines)
 
     def _report_script(self, token: str, functions: str = ":") -> str:
-        """Return the subshell that prints where the shell stands; it calls no function of the task.
+        """Return the subshell that prints the report; it calls no function of the task.
 
         Args:
-            functions: the command that prints the shell's functions.
+            token: the token of the marks.
+            functions: the command that prints the functions of the shell.
         """
-        # the task may have set a PATH that leads to no program: the programs come from the first one
+        # the task may have set a PATH without programs: they are found by the PATH of a new shell
         first = "$PATH:/usr/bin:/bin" if self.base is None else shlex.quote(self.base.get("PATH", "/usr/bin:/bin"))
         variables = 'command env -0 ${__hermes_path+"PATH=$__hermes_path"}'
         state = f"command pwd -P; command printf '\\0'; {variables}; command printf '\\0'; {functions}"
-        # the script holds no mark as it is printed: shells quote their script in errors and traces. Each mark is one
-        # write, so that nothing else can be printed in the middle of it
+        # the script does not contain the marks literally, because shells print it in errors and traces; one write
+        # prints a mark, so that no other output can split it
         begin, end = (f"command printf '\\001{slash}%s>' {token}" for slash in ("<", "</"))
         return (
             f'( [ -z "${{PATH+x}}" ] || __hermes_path=$PATH; PATH={first}; '
-            f"__hermes_told=$({{ {state}; }} 2>/dev/null | command od -An -v -tx1); "
-            f'{begin}; command printf \'%s:%s\' "${{#__hermes_told}}" "$__hermes_told"; {end} )'
+            f"__hermes_report=$({{ {state}; }} 2>/dev/null | command od -An -v -tx1); "
+            f'{begin}; command printf \'%s:%s\' "${{#__hermes_report}}" "$__hermes_report"; {end} )'
         )
 
     def restore_script(self, cwd: str) -> str:
-        """Return the lines that bring a fresh shell to where the last command ended."""
+        """Return the lines that restore the state in which the last command ended."""
         lines = [f"cd -- {shlex.quote(cwd)} || exit 126"] if cwd else []
         lines += [f"unset {name}" for name in sorted(self.gone)]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in self.variables.items()]
         return "\n".join([*lines, self.functions] if self.functions else lines)
 
-    def load_report(self, told: list[bytes]) -> None:
-        """Take over what a script told: first, when `base` was not known, the base, then where it ended."""
+    def load_report(self, reports: list[bytes]) -> None:
+        """Read the reports of a script: of a new shell when `base` is not known yet, then of the end."""
         self.unreadable = False
         try:
-            if self.base is None and told:
-                self.base = _parse_report(told.pop(0))[1]
-            if not told:
+            if self.base is None and reports:
+                self.base = _parse_report(reports.pop(0))[1]
+            if not reports:
                 return
-            where, after, functions = _parse_report(told[-1])
+            where, after, functions = _parse_report(reports[-1])
         except ValueError:
             self.unreadable = True
             return
         self.cwd = where or self.cwd
-        if not after:  # there is no `env -0`
+        if not after:  # the backend has no `env -0`
             return
         base = self.base or {}
         changed = {n: v for n, v in after.items() if not _is_own(n) and base.get(n) != v}
@@ -133,25 +136,25 @@ class ShellState:
         self.gone = {name for name in base if name not in after and not _is_own(name) and _NAME.fullmatch(name)}
 
     def functions_named_in(self, command: str) -> str:
-        """Return the functions when the command may call one: what it does is judged together with them."""
+        """Return the functions if the command may call one, so that they are judged with it."""
         names = re.findall(r"^([^\s()]+) \(\)", self.functions, re.MULTILINE)
         return self.functions if any(name in command for name in names) else ""
 
 
 class ShellStateFilter:
-    """Cuts what the script tells out of its output, piece by piece."""
+    """Filter that cuts the reports out of the output of a script."""
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(12)
         self.report: list[bytes] = []
-        """What stood between the marks, in its order."""
+        """The reports, in their order."""
         self._marks = [f"\x01{slash}{self.token}>".encode() for slash in ("<", "</")]
         self._inside = False
         self._held = b""
         self._block = bytearray()
 
     def feed(self, data: bytes) -> bytes:
-        """Take a piece of output and return what is the command's own."""
+        """Return a piece of output without the parts of a report."""
         out = bytearray()
         data = self._held + data
         while True:
@@ -173,7 +176,7 @@ class ShellStateFilter:
         return bytes(out)
 
     def rest(self) -> bytes:
-        """Return what was held back, at the end."""
+        """Return the output that was held back as the possible start of a mark; call it at the end."""
         held, self._held = self._held, b""
         return b"" if self._inside else held
 
@@ -183,22 +186,22 @@ def _is_own(name: str) -> bool:
 
 
 def _partial_mark(data: bytes, mark: bytes) -> int:
-    """Return how many of the last bytes may be the beginning of a mark."""
+    """Return how many of the last bytes may start a mark."""
     return next((n for n in range(min(len(mark) - 1, len(data)), 0, -1) if mark.startswith(data[-n:])), 0)
 
 
-def _parse_report(told: bytes) -> tuple[str, dict[str, str], str]:
-    """Return the directory, the exported variables and the functions.
+def _parse_report(report: bytes) -> tuple[str, dict[str, str], str]:
+    """Return the directory, the exported variables and the functions of a report.
 
     Raises:
-        ValueError: it is not what the script printed.
+        ValueError: the report is not as the script printed it.
     """
-    length, _, digits = told.replace(b"\r", b"").partition(b":")
+    length, _, digits = report.replace(b"\r", b"").partition(b":")
     if not length.isdigit() or int(length) != len(digits):
         raise ValueError(f"{len(digits)} characters, expected {length[:20]!r}")
     where, _, rest = bytes.fromhex(digits.decode("ascii")).partition(b"\0")
     variables, _, functions = rest.rpartition(b"\0")
-    # `env` ends each variable with a NUL, so an empty entry divides them from the functions
+    # `env` ends each variable with a NUL, so that an empty entry separates the functions
     pairs = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in variables.split(b"\0") if entry)
     found = {name: value for name, _, value in pairs if _NAME.fullmatch(name)}
     names = (where.removesuffix(b"\n"), functions)
@@ -213,28 +216,28 @@ _IN_TERMINAL = (
 
 
 def _in_terminal(argv: list[str]) -> list[str]:
-    """Return the program that gives another one a terminal, and passes on what appears there."""
+    """Return a program that runs another one in a terminal and forwards its output."""
     return [sys.executable, "-I", "-S", "-c", _IN_TERMINAL, *argv]
 
 
 class HostBackend(TerminalBackend):
-    """A backend of the agent's own code, which may run scripts in a way of its own."""
+    """Base of built-in backends; it can override how scripts run."""
 
     steering: SteeringChecks | None = None
-    """What looks at steering files before and after its commands; None where none of this machine's can be written."""
+    """Checks of steering files around commands; None if commands cannot write files of this machine."""
 
     def run(
         self, script: str, call: BackendCommand, sieve: OutputFilter, *, pass_fds: Sequence[int] = ()
     ) -> CommandResult:
-        """Run a script as it is."""
+        """Run a script and wait for it."""
         return _run_script(self, script, call, sieve, steering=self.steering, pass_fds=pass_fds)
 
 
 def run_command(backend: TerminalBackend, call: BackendCommand, state: ShellState) -> CommandResult:
-    """Run a command where the task's last one ended, and wait for it.
+    """Run a command in the shell state of its task, and wait for it.
 
     Raises:
-        OSError: the program cannot be started.
+        OSError: the shell cannot be started.
         ToolFailed: the backend cannot be used.
     """
     recorder = ShellStateFilter()
@@ -285,16 +288,17 @@ _KILL = (
     "for p in /proc/[0-9]*; do if tr '\\0' '\\n' < $p/environ 2>/dev/null | grep -qx {mark}; then"
     " [ ${{p#/proc/}} = $$ ] || kill -KILL ${{p#/proc/}}; fi; done 2>/dev/null; exit 0"
 )
-"""Ends a command's processes, known by a variable: the program that was ended here has no power over there."""
+"""Kills the processes of a command in a remote backend by a variable in their environment."""
 
 
 def _run_remote(backend: TerminalBackend, script: str, call: BackendCommand, sieve: OutputFilter) -> CommandResult:
-    """Run a script in a remote backend; what was stopped here is ended there, too."""
+    """Run a script in a remote backend; when it is stopped here, kill its processes there."""
     mark = f"{MARK}={secrets.token_hex(8)}"
     done = _run_script(backend, f"exec {shlex.join(['env', mark, *shell_words(script)])}", call, sieve)
     if done.timed_out or done.cancelled:
         end = replace(call, stdin=b"", tty=False, timeout_s=KILL_LIMIT_S, cancelled=Event(), on_output=None)
         ended = _run_script(backend, _KILL.format(mark=mark), end)
         if ended.exit_code:
-            logger.warning("a command may go on in %s: %s", backend.name, ended.output.decode("utf-8", "replace"))
+            output = ended.output.decode("utf-8", "replace")
+            logger.warning("command may still run: backend=%s: %s", backend.name, output)
     return done

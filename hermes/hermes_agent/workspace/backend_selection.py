@@ -1,4 +1,8 @@
-"""Select the backend of `terminal.backend`: this machine, a bundled plugin's, or a plugin's terminal environments."""
+"""Selection of the backend (`terminal.backend`): this machine, or a backend of a plugin.
+
+`choose_backend` is the entry. `LocalBackend` runs commands on this machine, in a sandbox where there is one.
+`PluginBackend` runs them in the terminal environments of a plugin.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +37,18 @@ from hermes_agent.workspace.sandbox.steering_watch import SteeringBaseline
 
 
 class LocalBackend(HostBackend):
-    """This machine.
+    """The backend of this machine.
 
     Args:
-        environ: the agent's environment; a command is given the listed part of it.
-        passthrough: further names that commands are given (`terminal.env_passthrough`).
-        sandbox: where commands are put that nobody is asked about; None for nowhere.
-        limits: of each process of a command.
-        bounds: of a command in a box that has none itself; None for none.
-        scope: what commands outside of the sandbox are put into; None for nothing.
-        sudo_password: for commands outside of the sandbox that name sudo; empty is none.
+        environ: the environment of the agent; commands get the listed part of it.
+        passthrough: additional variables for commands (`terminal.env_passthrough`).
+        sandbox: the sandboxes for commands; None runs commands without one.
+        limits: the limits of each process of a command.
+        bounds: the limits of a command in a sandbox that has none itself; None for none.
+        scope: the systemd scope for commands outside the sandbox; None for none.
+        sudo_password: returns the password for commands outside the sandbox that name sudo; empty for none.
         unconfined: commands that may leave the sandbox without a question (`terminal.unconfined_commands`).
-        looks: at steering files, before and after commands in a box; None for one that writes nothing down.
+        steering: the checks of steering files around sandboxed commands; None for checks without stored notes.
     """
 
     name = "local"
@@ -60,13 +64,13 @@ class LocalBackend(HostBackend):
         scope: SystemdScope | None = None,
         sudo_password: Callable[[], str] = lambda: "",
         unconfined: Sequence[str] = (),
-        looks: SteeringChecks | None = None,
+        steering: SteeringChecks | None = None,
     ) -> None:
         self._unconfined = unconfined
         self._sudo_password = sudo_password
         self._environ, self._passthrough = environ, passthrough
         self.sandbox = sandbox
-        self.steering: SteeringChecks = looks or SteeringChecks()
+        self.steering: SteeringChecks = steering or SteeringChecks()
         self.limits, self.bounds, self._scope = limits, bounds, scope
 
     @property
@@ -98,11 +102,12 @@ class LocalBackend(HostBackend):
 
     @property
     def description(self) -> str:
-        box = self._selected
-        if box is None:
+        sandbox = self._selected
+        if sandbox is None:
             return ""
-        folders = " (or the folder of write_to)" if box.opens else ""
-        return f"Commands run in a sandbox: only the working directory{folders} and /tmp can be written, {box.network}."
+        folders = " (or the folder of write_to)" if sandbox.opens else ""
+        places = f"only the working directory{folders} and /tmp can be written"
+        return f"Commands run in a sandbox: {places}, {sandbox.network}."
 
     def checks(self) -> list[tuple[bool, str, str]]:
         problem = "there is none" if self._scope is None else self._scope.problem
@@ -110,19 +115,19 @@ class LocalBackend(HostBackend):
         limits = (True, "limits outside of the sandbox", held)
         if self.sandbox is None or self.sandbox.mode == "off":
             return [(True, "no sandbox", "terminal.sandbox is off"), limits]
-        box = self.sandbox.selected
-        found = (True, "sandbox", box.name) if box else (False, "no sandbox can be made", self.sandbox.problem)
-        bounds = [self.bounds.check()] if self.bounds and box and not box.bounded else []
-        return [found, *bounds, limits, *(box.checks() if box else ()), *self._leaving_commands()]
+        sandbox = self.sandbox.selected
+        found = (True, "sandbox", sandbox.name) if sandbox else (False, "no sandbox can be made", self.sandbox.problem)
+        bounds = [self.bounds.check()] if self.bounds and sandbox and not sandbox.bounded else []
+        return [found, *bounds, limits, *(sandbox.checks() if sandbox else ()), *self._leaving_commands()]
 
     def network_problem(self) -> str:
-        box = self._selected
-        if box is None:
+        sandbox = self._selected
+        if sandbox is None:
             return "commands run outside a sandbox, with the network of this machine"
-        return box.network_problem()
+        return sandbox.network_problem()
 
     def _leaving_commands(self) -> Iterator[tuple[bool, str, str]]:
-        """Yield the commands that may leave the sandbox, and the entries that name none."""
+        """Yield the commands that may leave the sandbox, and the entries without effect."""
         if not self._unconfined:
             return
         from hermes_agent.policy.shell.syntax import plain_words  # the grammar of shells, for `hermes doctor`
@@ -144,10 +149,10 @@ class LocalBackend(HostBackend):
     def run(
         self, script: str, call: BackendCommand, sieve: OutputFilter, *, pass_fds: Sequence[int] = ()
     ) -> CommandResult:
-        """Run a script; where it may use sudo, sudo is told the password first, and nobody else.
+        """Run a script; if it may use sudo, give sudo the password first.
 
-        sudo remembers for a while that this shell has shown it. The password comes through a pipe that is closed before
-        the command begins: it is in no argument, no environment and no file.
+        sudo remembers for a while that this shell has authenticated. The password comes through a pipe that is closed
+        before the command begins: it is in no argument, no environment and no file.
         """
         free = self._selected is None or not call.confined
         password = self._sudo_password() if free and re.search(r"\bsudo\b", call.command) else ""
@@ -165,23 +170,23 @@ class LocalBackend(HostBackend):
     def start(self, script: str, call: BackendCommand) -> BackendStart:
         env = dict(self.base())
         argv = [find_shell(env), "-c", script]
-        box = self._selected if call.confined else None
-        if box is None:
+        sandbox = self._selected if call.confined else None
+        if sandbox is None:
             return BackendStart(*(self._scope.wrap(argv, env) if self._scope else (argv, env)), call.cwd)
         root = call.root or call.cwd
-        if box.is_hidden(call.cwd, root, call.work_dir):
+        if sandbox.is_hidden(call.cwd, root, call.work_dir):
             raise ToolFailed(
                 f"{call.cwd} is not there in the sandbox: it shows {root}, a list of places (`terminal.sandbox_paths`"
                 " adds to it) and a /tmp of its own"
             )
-        bounds = None if box.bounded else self.bounds
+        bounds = None if sandbox.bounded else self.bounds
         argv = bounds.inside(argv) if bounds else argv
-        before = self._before(box, root)
+        before = self._before(sandbox, root)
         keep = before.mounted if before is not None and before.mounts else ()
         sockets = (
             [path for path in before.sockets if f"{root}/{path}" != call.tool_socket] if before is not None else ()
         )
-        wrapped, inside = box.wrap(
+        wrapped, inside = sandbox.wrap(
             argv,
             call.cwd,
             env,
@@ -190,19 +195,19 @@ class LocalBackend(HostBackend):
             network=call.network,
             keep=keep,
             sockets=sockets,
-            beside=call.work_dir,
+            work_dir=call.work_dir,
         )
         if bounds is None:
-            return BackendStart(wrapped, inside, call.cwd, box.makes_terminals, before=before)
+            return BackendStart(wrapped, inside, call.cwd, sandbox.makes_terminals, before=before)
         try:
             bounded = bounds.wrap(wrapped, inside)
         except OSError as exc:
             raise ToolFailed(f"the command does not run, its limits cannot be set: {exc}") from exc
-        return BackendStart(bounded.argv, bounded.env, call.cwd, box.makes_terminals, bounded.finish, before)
+        return BackendStart(bounded.argv, bounded.env, call.cwd, sandbox.makes_terminals, bounded.finish, before)
 
-    def _before(self, box: Sandbox, root: str) -> SteeringBaseline | None:
-        """Return the steering files that are there now; None where the command cannot write."""
-        return self.steering.start_check(root, mounts=box.keeps) if box.is_writable(root) else None
+    def _before(self, sandbox: Sandbox, root: str) -> SteeringBaseline | None:
+        """Return the baseline of steering files; None if the command cannot write."""
+        return self.steering.start_check(root, mounts=sandbox.keeps) if sandbox.is_writable(root) else None
 
 
 logger = logging.getLogger(__name__)
@@ -211,11 +216,12 @@ EXIT_TIMEOUT = 124
 
 
 class PluginBackend(HostBackend):
-    """The environments of one provider, one for each task.
+    """The terminal environments of one provider, one for each task.
 
     Args:
-        settings: of the block `terminal`.
-        image: for a bundled provider; another plugin's has it in its settings.
+        provider: the provider.
+        settings: the settings of the block `terminal`.
+        image: the image for a bundled provider; other plugins have it in their settings.
     """
 
     own_files = False
@@ -253,7 +259,7 @@ class PluginBackend(HostBackend):
     def run(
         self, script: str, call: BackendCommand, sieve: OutputFilter, *, pass_fds: Sequence[int] = ()
     ) -> CommandResult:
-        """Run a script in the task's environment, which is made at its first one."""
+        """Run a script in the environment of its task, which is made at the first script."""
         environment = self._environment(call)
         wanted = {"cwd": call.cwd, "timeout": call.timeout_s}
         if call.stdin:
@@ -281,8 +287,8 @@ class PluginBackend(HostBackend):
         if environment is not None:
             try:
                 environment.cleanup()
-            except Exception as exc:  # noqa: BLE001 - a plugin's code, and the task is over
-                logger.warning("the terminal backend %s could not give back %s: %s", self.name, task_id, exc)
+            except Exception as exc:  # noqa: BLE001 - code of a plugin, and the task is over
+                logger.warning("terminal backend %s: task not closed: %s: %s", self.name, exc, task_id)
 
     def _environment(self, call: BackendCommand) -> TerminalEnvironment:
         with self._lock:
@@ -314,11 +320,11 @@ class PluginBackend(HostBackend):
         return bool(self._ask(name, False))
 
     def _ask(self, name: str, default: Any) -> Any:
-        """Return what the provider says of itself; one that raises has the careful answer."""
+        """Return an attribute of the provider, or the careful default when it raises."""
         try:
             return getattr(self._provider, name)
         except Exception as exc:  # noqa: BLE001 - a plugin's code
-            logger.warning("the terminal backend %s cannot say %s: %s", self.name, name, exc)
+            logger.warning("terminal backend %s: attribute not read: %s: %s", self.name, exc, name)
             return default
 
 
@@ -329,10 +335,10 @@ BUNDLED_BACKENDS = {
     "modal": "modal",
     "daytona": "daytona",
 }
-"""The bundled plugin, a folder in `terminal/`, that has each backend."""
+"""The folder in `terminal/` of the bundled plugin with each backend."""
 
 ChooseProvider = Callable[[Mapping[str, Any]], SelectedProvider[TerminalEnvironmentProvider]]
-"""`choose(config values)`."""
+"""Returns the selected provider for config values."""
 
 
 def choose_backend(
@@ -343,15 +349,18 @@ def choose_backend(
     sudo_password: Callable[[], str] = lambda: "",
     home: str = "",
 ) -> TerminalBackend:
-    """Return where commands run.
+    """Return the backend in which commands run.
 
     Args:
         settings: the block `terminal`.
-        provided: what a plugin has of that name.
+        environ: the environment of the agent.
+        sandbox: the sandboxes of this machine.
+        provided: returns the provider of a plugin with the configured name.
+        sudo_password: as of `LocalBackend`.
         home: `HERMES_HOME`.
 
     Raises:
-        ToolFailed: nobody has that backend; nothing runs rather than here, unprotected.
+        ToolFailed: there is no such backend. Commands are refused, and never run on this machine instead.
     """
     passthrough = tuple(settings.get("env_passthrough") or ())
     name = str(settings["backend"]).strip().lower()
@@ -367,7 +376,7 @@ def choose_backend(
             scope=scope,
             sudo_password=sudo_password,
             unconfined=tuple(settings.get("unconfined_commands") or ()),
-            looks=SteeringChecks(Path(home, "cache", "looks"), Path(home, "processes")) if home else None,
+            steering=SteeringChecks(Path(home, "cache", "looks"), Path(home, "processes")) if home else None,
         )
     if name in BUNDLED_BACKENDS:
         made = bundled_plugin("terminal", BUNDLED_BACKENDS[name]).BACKENDS[name]

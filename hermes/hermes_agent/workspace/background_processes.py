@@ -1,7 +1,7 @@
-"""Processes that go on while the conversation does: each has a keeper (`io.supervise`) and a directory.
+"""Background processes: each has a keeper (`system.process_keeper`) and a directory.
 
-The directories lie below `$HERMES_HOME/processes`, so that a process that outlives the agent is found again by the next
-one; what is gone by then is reported lost.
+The directories are below `$HERMES_HOME/processes`. A process that outlives the agent is found there by the next agent;
+one that ended without a result is reported as lost.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from hermes_agent.workspace.sandbox.steering_guard import finish_abandoned, guar
 logger = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 1_000_000
-"""The last one to two of these are kept of a process's output."""
+"""Size of an output segment; the last one or two segments are kept."""
 MAX_RUNNING = 32
 MAX_KEPT = 64
-"""Processes that have ended and are still known; the oldest go first."""
+"""Most ended processes that are kept; the oldest are removed first."""
 KEPT_S = 24 * 3600
 START_LIMIT_S = 20.0
 KILL_LIMIT_S = 10.0
@@ -50,20 +50,20 @@ Status = Literal["running", "exited", "killed", "lost"]
 
 @dataclass(slots=True)
 class BackgroundProcess:
-    """One background process, as its directory has it."""
+    """A background process, as stored in its directory."""
 
     id: str
     task_id: str
     session_id: str
-    """The session that is notified; of a subagent's process, that of its user."""
+    """The session that is notified; for a subagent, that of its user."""
     command: str
     cwd: str
     backend: str
     pid: int
     keeper: int
-    """Process number of the keeper."""
+    """Process id of the keeper."""
     keeper_started: int
-    """When that began, in ticks since boot: a number may come back."""
+    """Start of the keeper in ticks since boot, because process ids are reused."""
     boot: str
     began: float
     confined: bool = True
@@ -72,12 +72,12 @@ class BackgroundProcess:
     watch: list[str] = field(default_factory=list)
 
     def is_visible_to(self, task_id: str) -> bool:
-        """Say whether a task may see it: its own, or the conversation that hears of it."""
+        """Return whether a task may see the process: it started it, or is notified of it."""
         return task_id == self.task_id or (bool(task_id) and task_id == self.session_id)
 
 
 class BackgroundProcesses:
-    """All of one home. Safe for threads."""
+    """The background processes of one home. Safe for threads."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -93,10 +93,16 @@ class BackgroundProcesses:
         """Start a process and return it once it runs.
 
         Args:
+            start: the program to start.
+            command: the command line.
+            cwd: its working directory.
+            backend: the name of the backend.
+            task_id: the task that starts it.
+            session_id: the session to notify.
             more: further fields of `BackgroundProcess`.
 
         Raises:
-            ToolFailed: it could not be started, or there are too many.
+            ToolFailed: the process cannot be started, or too many run.
         """
         self._load()
         self._clean()
@@ -119,7 +125,7 @@ class BackgroundProcesses:
         except ToolFailed:
             shutil.rmtree(place, ignore_errors=True)
             raise
-        # a secret in the command line goes to no file
+        # secrets in the command line are not written to a file
         process = BackgroundProcess(
             process_id, task_id, session_id, redactor(command), cwd, backend, pid, keeper, _start_time(keeper),
             boot_id(), time.time(), **more,
@@ -130,7 +136,7 @@ class BackgroundProcesses:
         return process
 
     def directories(self) -> list[Path]:
-        """Return the directories of those that run."""
+        """Return the directories of the running processes."""
         self._load()
         return [self._directory / p.id for p in self._all() if self.status(p) == "running"]
 
@@ -140,10 +146,10 @@ class BackgroundProcesses:
         return sorted((p for p in self._all() if p.is_visible_to(task_id)), key=lambda p: p.began)
 
     def get(self, process_id: str, task_id: str) -> BackgroundProcess:
-        """Return a task's process.
+        """Return a process of a task.
 
         Raises:
-            ToolFailed: the task has none of that name.
+            ToolFailed: the task has no such process.
         """
         self._load()
         process = self._known.get(process_id)
@@ -153,29 +159,29 @@ class BackgroundProcesses:
         return process
 
     def watched(self) -> list[BackgroundProcess]:
-        """Return the processes whose session is to be notified, and was not yet notified for good."""
+        """Return the processes with notifications that are not complete yet."""
         self._load()
         wanted = [p for p in self._all() if p.notify or p.watch]
         return [p for p in wanted if not (self._directory / p.id / "told").exists()]
 
     def mark_notified(self, process: BackgroundProcess) -> None:
-        """Note that its end was told: the next agent of this home does not tell it again."""
+        """Record that the session was notified of the end, for the next agent of this home."""
         with contextlib.suppress(OSError):
             (self._directory / process.id / "told").touch()
 
     @contextlib.contextmanager
     def hold_claim(self, process: BackgroundProcess) -> Iterator[int]:
-        """Keep other agents of this home from notifying of it meanwhile; yield the open file of the claim.
+        """Hold the lock on the notifications of a process; yield the open file of the claim.
 
         Raises:
-            OSError: its directory is gone, or cannot be written.
+            OSError: the directory is gone, or cannot be written.
         """
-        # the file has the agent that tells the end, which holds the lock only to write that
+        # the file names the agent that reports the end; the lock is held only to write it
         with FileLock(self._directory / process.id / "claim", names_holder=False) as lock:
             yield lock.fd
 
     def claim(self, process: BackgroundProcess) -> bool:
-        """Make this agent the one that tells its end; false while another running agent of this home is that."""
+        """Claim the notification of the end; return False while another running agent has claimed it."""
         with contextlib.suppress(OSError), self.hold_claim(process) as handle:
             holder = os.read(handle, 100).decode()
             if holder not in ("", this_process()) and is_running(holder):
@@ -185,31 +191,31 @@ class BackgroundProcesses:
         return True
 
     def release(self, process: BackgroundProcess) -> None:
-        """Give the claim back: another agent of this home may tell its end."""
+        """Release the claim, so that another agent of this home may report the end."""
         with contextlib.suppress(OSError):
             os.truncate(self._directory / process.id / "claim", 0)
 
     def progress(self, process: BackgroundProcess) -> tuple[int, int]:
-        """Return how far its output was searched for patterns, in bytes, and how often a match was told."""
+        """Return how many bytes of output were searched for patterns, and the number of notifications."""
         try:
             found = json.loads((self._directory / process.id / "matched.json").read_bytes())
             return int(found["offset"]), int(found["told"])
         except (OSError, ValueError, TypeError, KeyError):
             return 0, 0
 
-    def note_progress(self, process: BackgroundProcess, offset: int, told: int) -> None:
+    def note_progress(self, process: BackgroundProcess, offset: int, notified: int) -> None:
         """Store what `progress` returns, for the next agent of this home."""
         with contextlib.suppress(OSError):
-            data = json.dumps({"offset": offset, "told": told})
+            data = json.dumps({"offset": offset, "told": notified})
             write_atomic(self._directory / process.id / "matched.json", data, mode=PRIVATE)
 
     def is_recovered(self, process: BackgroundProcess) -> bool:
-        """Say whether a former agent of this home started it."""
+        """Return whether an earlier agent of this home started the process."""
         return process.id in self._found
 
     def status(self, process: BackgroundProcess) -> Status:
-        """Return how it stands."""
-        with contextlib.suppress(OSError):  # where the agent is process 1 of a container, orphans are its own
+        """Return the status of a process."""
+        with contextlib.suppress(OSError):  # as process 1 of a container the agent must reap orphans
             os.waitpid(process.keeper, os.WNOHANG)
         end = self.end(process)
         if end is None:
@@ -222,7 +228,7 @@ class BackgroundProcesses:
         return "killed" if end.get("killed") else "exited"
 
     def end(self, process: BackgroundProcess) -> dict[str, Any] | None:
-        """Return `code`, `killed`, `at`; None as long as it has not ended."""
+        """Return `code`, `killed` and `at` of the end, or None while the process runs."""
         try:
             found = json.loads((self._directory / process.id / "ended.json").read_bytes())
         except (OSError, ValueError):
@@ -230,14 +236,14 @@ class BackgroundProcesses:
         return found if isinstance(found, dict) else None
 
     def output(self, process: BackgroundProcess, offset: int = 0) -> tuple[bytes, int, int]:
-        """Return the output that is kept from byte `offset` on, where that begins, and where it ends."""
+        """Return the kept output from byte `offset` on, with the offsets of its begin and end."""
         place = self._directory / process.id
         with contextlib.suppress(OSError):
             starts = sorted(int(path.name[4:]) for path in place.glob("out-*"))
             data = bytearray()
             first = starts[0] if starts else 0
             for start in starts:
-                with contextlib.suppress(FileNotFoundError):  # the keeper let go of it just now
+                with contextlib.suppress(FileNotFoundError):  # the keeper has just removed it
                     piece = (place / f"out-{start}").read_bytes()
                     if not data:
                         first = start
@@ -247,14 +253,14 @@ class BackgroundProcesses:
         return b"", offset, offset
 
     def read_new(self, process: BackgroundProcess) -> tuple[bytes, int]:
-        """Return the output since the last call, and how many bytes of it are not kept any more."""
+        """Return the output since the last call, and how many bytes of it are no longer kept."""
         seen = self._seen.get(process.id, 0)
         data, begin, end = self.output(process, seen)
         self._seen[process.id] = end
         return data, begin - seen
 
     def wait(self, process: BackgroundProcess, limit_s: float, cancelled: threading.Event) -> Status:
-        """Wait until it has ended, the time is over, or the turn is interrupted."""
+        """Wait until the process ends, the time is over, or the turn is interrupted; return the status."""
         deadline = time.monotonic() + limit_s
         while (status := self.status(process)) == "running":
             left = deadline - time.monotonic()
@@ -263,10 +269,10 @@ class BackgroundProcesses:
         return status
 
     def write(self, process: BackgroundProcess, data: bytes) -> None:
-        """Give it input.
+        """Write to the input of a process.
 
         Raises:
-            ToolFailed: it does not run, or has not read what it was given before.
+            ToolFailed: it does not run, or has not read its earlier input.
         """
         if self.status(process) != "running":
             raise ToolFailed(f"{process.id} has ended and reads no more")
@@ -283,11 +289,11 @@ class BackgroundProcesses:
             raise ToolFailed(f"{process.id} takes no input: {exc.strerror}") from exc
 
     def close_input(self, process: BackgroundProcess) -> None:
-        """End its input."""
+        """Close the input of a process."""
         self._signal(process, signal.SIGUSR1)
 
     def kill(self, process: BackgroundProcess) -> Status:
-        """End it with everything that it started, and wait for that."""
+        """End a process with all that it started, and wait for its end."""
         self._signal(process, signal.SIGTERM)
         return self.wait(process, KILL_LIMIT_S, threading.Event())
 
@@ -297,7 +303,7 @@ class BackgroundProcesses:
                 os.kill(process.keeper, number)
 
     def _load(self) -> None:
-        """Find the processes of former agents of this home, once."""
+        """Load the processes of earlier agents of this home, once."""
         with self._lock:
             if self._read:
                 return
@@ -307,16 +313,16 @@ class BackgroundProcesses:
                 try:
                     process = BackgroundProcess(**json.loads((place / "meta.json").read_bytes()))
                 except (OSError, ValueError, TypeError) as exc:
-                    logger.warning("%s tells of no background process, it is left alone: %s", place, exc)
+                    logger.warning("background process not loaded: %s: %s", exc, place)
                     continue
                 self._known.setdefault(process.id, process)
                 self._found.add(process.id)
                 found.append(process)
         for process in found:
-            self.status(process)  # the guard of one that was lost may have left something
+            self.status(process)  # finishes the check of a guard that was killed
 
     def _all(self) -> list[BackgroundProcess]:
-        """Return those that are known now: others begin and are forgotten while somebody looks at each."""
+        """Return a copy of the known processes, which other threads change."""
         with self._lock:
             return list(self._known.values())
 
@@ -325,7 +331,7 @@ class BackgroundProcesses:
             yield from sorted(p for p in self._directory.iterdir() if p.is_dir())
 
     def _clean(self) -> None:
-        """Forget what ended long ago."""
+        """Remove processes that ended long ago."""
         ended = sorted((p for p in self._all() if self.status(p) != "running"), key=lambda p: -p.began)
         for number, process in enumerate(ended):
             if number >= MAX_KEPT or time.time() - process.began > KEPT_S:
@@ -336,7 +342,7 @@ class BackgroundProcesses:
 
 
 def _launch(request: dict[str, Any], env: dict[str, str]) -> tuple[int, int]:
-    """Start a keeper; return the numbers of the command's process and its own."""
+    """Start a keeper; return the process ids of the command and of the keeper."""
     argv = [sys.executable, "-I", "-S", "-c", START, str(Path(hermes_agent.__file__).parents[1])]
     try:
         done = subprocess.run(
@@ -352,7 +358,7 @@ def _launch(request: dict[str, Any], env: dict[str, str]) -> tuple[int, int]:
 
 
 def _start_time(pid: int) -> int:
-    """Return when a process began, in ticks since boot; 0 when there is none, or only its remains."""
+    """Return the start of a process in ticks since boot; 0 if it does not run."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

@@ -1,8 +1,7 @@
-"""Run git on a repository of ours: nothing of the user's configuration, no hooks, in bounded time.
+"""The files of a folder for a checkpoint, and isolated git commands with time limits.
 
-The files of a folder, read for a checkpoint: by descriptors, so that a link which a command sets up leads nowhere.
-
-git would open them by their paths. What did not change since the last checkpoint is not read again.
+Files are read through descriptors, because git would follow a link that a command sets up. Files that did not change
+since the last checkpoint are not read again.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.system.files import PRIVATE, open_beneath, write_atomic
 
 EVERYTHING = "*"
-"""Stands for every path in the list of what a turn may have changed."""
+"""Entry for all paths in the list of what a turn may have changed."""
 
 LIMIT_S = 60.0
 _SETTINGS = {
@@ -44,35 +43,37 @@ _SETTINGS = {
 
 
 class GitError(UserError):
-    """A checkpoint cannot be made, found or put back."""
+    """A checkpoint cannot be made, found or restored."""
 
 
 class RepositoryTooLarge(GitError):
-    """A folder has too much in it, so that trying again is no use."""
+    """A folder has too much content for a checkpoint; another attempt does not help."""
 
 
 @dataclass(slots=True)
 class Git:
-    """One repository with its work tree, for the time of one piece of work."""
+    """Git commands on one repository with its work tree, for one operation."""
 
     program: str
     repository: str
     folder: str
     path: str = os.defpath
-    """`PATH` for git itself."""
+    """The PATH for git."""
     deadline: float = field(default_factory=lambda: time.monotonic() + LIMIT_S)
 
     def __call__(
         self, *words: str, stdin: bytes = b"", most: int = 0, folder: str = "", env: Mapping[str, str] | None = None
     ) -> bytes:
-        """Run a command and return its output.
+        """Run a git command and return its output.
 
         Args:
-            most: how much output is read; 0 reads all.
+            args: the arguments.
+            data: the input.
+            most: most bytes of output; 0 reads all.
             folder: another work tree.
 
         Raises:
-            GitError: it fails, or takes too long.
+            GitError: the command fails, or takes too long.
         """
         argv = [self.program, *words]
         if most:
@@ -102,7 +103,7 @@ class Git:
         return output
 
     def _environment(self, folder: str) -> dict[str, str]:
-        """Return git's environment; `folder` is empty for none, as of a new repository or when it was deleted."""
+        """Return the environment of git; `folder` is empty without a work tree."""
         who = {f"GIT_{role}_{what}": "hermes" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         settings: dict[str, str] = {"GIT_CONFIG_COUNT": str(len(_SETTINGS))}
         for number, (key, value) in enumerate(_SETTINGS.items()):
@@ -123,30 +124,30 @@ class Git:
 
 
 SEEN = "seen.json"
-"""In the repository: what the files of the last checkpoint were. Goes with its objects."""
+"""File in the repository with the state of the files in the last checkpoint."""
 BATCH_BYTES = 32_000_000
-"""So much is handed to git at a time."""
+"""Most bytes that git gets at a time."""
 FRESH_NS = 50_000_000
-"""A file that changed so short a time ago may change again without another time stamp."""
+"""Age below which a file may change again without a new time stamp."""
 
 
 class _File(NamedTuple):
-    """A file that is to be in a checkpoint."""
+    """A file for a checkpoint."""
 
     path: str
     mode: str
     mark: str
-    """The same as long as the content is; empty where nothing tells."""
+    """A mark that changes with the content; empty when it is not known."""
     inode: tuple[int, int]
 
 
 class CheckpointContent:
-    """What is taken into one checkpoint.
+    """The content of one checkpoint while it is made.
 
     Args:
         top: the open folder.
-        repository: where git keeps it.
-        kept_out: says whether a file is not to be in it: path below the folder, and its status.
+        repository: the directory of the repository.
+        kept_out: returns whether to leave out a file, by its path below the folder and its status.
     """
 
     def __init__(self, top: int, repository: Path, git: Git, kept_out: Callable[[str, os.stat_result], bool]) -> None:
@@ -154,15 +155,16 @@ class CheckpointContent:
         self._files: dict[str, _File] = {}
         self.left_out: list[str] = []
         self.private: list[str] = []
-        """Files that nobody but their owner can read."""
+        """Files that only their owner can read."""
         self.total = 0
         self._fresh_ns = time.time_ns() - FRESH_NS
 
     def add(self, path: str, *, always: bool = False) -> None:
-        """Take a file in, or note that it is left out; a path where none is counts as nothing.
+        """Add a file, or record that it is left out; ignore a path without a file.
 
         Args:
-            always: whatever `kept_out` says.
+            path: the path below the folder.
+            always: add it even if `kept_out` returns True.
         """
         if path in self._files or not set(path.lower().split("/")).isdisjoint((".git", "..", ".", "")):
             return
@@ -193,7 +195,7 @@ class CheckpointContent:
         return f"{status.st_dev}.{status.st_ino}.{status.st_ctime_ns}.{status.st_size}"
 
     def stored(self) -> bytes:
-        """Store what is not stored yet; return what `git update-index --index-info` reads."""
+        """Store new contents; return the input for `git update-index --index-info`."""
         seen = self._load_seen()
         known: dict[str, tuple[_File, str]] = {}
         waiting: list[tuple[_File, bytes]] = []
@@ -213,8 +215,8 @@ class CheckpointContent:
                 known |= self._stored(waiting)
                 waiting, size = [], 0
         known |= self._stored(waiting)
-        told = {path: [file.mark, name] for path, (file, name) in known.items() if file.mark}
-        write_atomic(self._repository / SEEN, json.dumps(told), mode=PRIVATE)
+        marks = {path: [file.mark, name] for path, (file, name) in known.items() if file.mark}
+        write_atomic(self._repository / SEEN, json.dumps(marks), mode=PRIVATE)
         return b"".join(
             f"{file.mode} {name}\t".encode() + os.fsencode(path) + b"\0" for path, (file, name) in known.items()
         )
@@ -227,7 +229,7 @@ class CheckpointContent:
         return {}
 
     def _data(self, file: _File) -> bytes | None:
-        """Return the content of a file; None where it is not the one any more that was looked at, or is closed."""
+        """Return the content of a file, or None if it was replaced or cannot be read."""
         link = file.mode == "120000"
         try:
             handle = open_beneath(self._top, file.path, os.O_PATH if link else os.O_RDONLY | os.O_NONBLOCK)
@@ -243,7 +245,7 @@ class CheckpointContent:
                 return content.read(status.st_size + 1)
 
     def _stored(self, files: list[tuple[_File, bytes]]) -> dict[str, tuple[_File, str]]:
-        """Store contents; return file and name of the object by path."""
+        """Store contents; return the file and the object id by path."""
         if not files:
             return {}
         marks = self._repository / "marks"

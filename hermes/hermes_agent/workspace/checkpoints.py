@@ -1,10 +1,7 @@
-"""When checkpoints are made and of what, and finding them again.
+"""Checkpoints: the state of files before changes, in git repositories of the agent's home.
 
-Checkpoints and what was put back, in words for a person.
-
-Files as they were before the agent changed them, in git repositories of our own.
-
-`/rollback`: the checkpoints of the working directory, and going back to one. Source: plugin contract §7.1.
+`Checkpoints` makes them before changes, finds and restores them; `workspace.shadow_repository` stores those of one
+folder. `register_rollback` registers `/rollback`. Source: plugin contract §7.1.
 """
 
 from __future__ import annotations
@@ -39,17 +36,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REMEMBERED = 1_000
-"""Turns, and folders that cannot be kept, that are known."""
-"""Folders that are kept at once; two may share one."""
+"""Most turns, and most folders without checkpoints, in memory."""
+"""Number of locks for folders; two folders may share a lock."""
 SLACK = 10
-"""So many more than `max_snapshots` there may be before the oldest go, since packing takes time."""
+"""Number of checkpoints above `max_snapshots` at which the oldest are removed; packing takes time."""
 RESTORE_S = 600.0
 _SECRET = re.compile(
     r"\.env(\.(?!example|sample|template).*)?|.*\.(pem|key|p12|pfx|jks|keystore|kdbx)|id_(rsa|dsa|ecdsa|ed25519)"
     r"|\.(netrc|pgpass|npmrc|htpasswd|git-credentials)|(credentials|secrets?)(\.(json|ya?ml|toml))?",
     re.IGNORECASE,
 )
-"""Names of files that are in no checkpoint: a copy of a secret is one more place to lose it."""
+"""Names of files that are in no checkpoint, because a copy of a secret is another place to lose it."""
 
 
 class CheckpointLimits(NamedTuple):
@@ -57,19 +54,19 @@ class CheckpointLimits(NamedTuple):
 
     enabled: bool = False
     max_snapshots: int = 50
-    """Of one folder."""
+    """Most checkpoints of one folder."""
     max_file_size_mb: float = 10
     max_total_size_mb: float = 500
     retention_days: float = 30
 
     @classmethod
     def of(cls, get: Callable[[str], Any]) -> CheckpointLimits:
-        """Read them."""
+        """Read the settings; `get` returns the value of a key."""
         return cls(*(get(f"checkpoints.{name}") for name in cls._fields))
 
 
 class Checkpoints:
-    """The checkpoints of one home; safe for threads and for several processes."""
+    """The checkpoints of one home. Safe for threads and processes."""
 
     def __init__(self, home: Path, places: PathRules, limits: CheckpointLimits, environ: Mapping[str, str]) -> None:
         self.limits = limits
@@ -77,24 +74,24 @@ class Checkpoints:
         self._places = places
         self._path = environ.get("PATH") or os.defpath
         self._turns: LruDict[tuple[str, str], Checkpoint | None] = LruDict(REMEMBERED)
-        """What each turn has of each folder; None where there can be none."""
+        """The checkpoint of each turn and folder; None if there can be none."""
         self._too_much: LruDict[str, None] = LruDict(REMEMBERED)
-        """Folders that cannot be kept whole."""
+        """Folders that have too much content for a checkpoint."""
         self._locks = KeyedLocks()
         self._explained = False
 
     @classmethod
     def from_config(cls, home: Path, get: Callable[[str], Any], environ: Mapping[str, str]) -> Checkpoints:
-        """Return those of a home, with the settings that `get` returns by their dotted keys."""
+        """Return the checkpoints of a home; `get` returns the value of a config key."""
         places = PathRules(str(home), str(Path.home()), environ.get("CREDENTIALS_DIRECTORY", ""))
         return cls(home, places, CheckpointLimits.of(get), environ)
 
-    # -- making them -------------------------------------------------------------------------------------------
+    # -- make checkpoints ----------------------------------------------------------------------------------------
 
     def before_change(self, target: str, cwd: str, *, session: str, turn: str, why: str) -> None:
-        """Make the turn's checkpoint before it changes a file; of the working directory where that can be kept.
+        """Make the checkpoint of a turn before it changes a file, of the working directory if possible.
 
-        Failures are logged: a change is never kept from happening.
+        Failures are logged; they do not prevent the change.
 
         Args:
             target: the resolved path; empty for anything in `cwd` (a command).
@@ -109,7 +106,7 @@ class Checkpoints:
             self._keep("/", (target.lstrip("/"),), target.lstrip("/"), session, turn, why)
 
     def is_complete(self, cwd: str, *, session: str, turn: str, why: str) -> bool:
-        """Make the turn's checkpoint of a directory, and say whether every file that is there now is in it."""
+        """Make the checkpoint of a turn for a directory; return whether it has every present file."""
         if not self.limits.enabled or self._git_is_missing() or not self._may_be_whole(cwd):
             return False
         if not self._keep(cwd, None, EVERYTHING, session, turn, why):
@@ -120,11 +117,11 @@ class Checkpoints:
             with shadow.locked():
                 return made is not None and shadow.has_all(made)
         except (GitError, OSError) as exc:
-            logger.warning("whether the checkpoint of %s has all files is not known: %s", cwd, exc)
+            logger.warning("checkpoint not verified: %s: %s", exc, cwd)
             return False
 
     def _may_be_whole(self, cwd: str) -> bool:
-        """Say whether a folder is one that people work in: not the root, nor a home directory or what is above it."""
+        """Return whether a folder may be a project: not the root, a home directory, or above one."""
         return cwd not in self._too_much and cwd != "/" and not is_inside(self._places.user_home, cwd)
 
     def _keep(
@@ -140,7 +137,7 @@ class Checkpoints:
             try:
                 self._shadow(folder).note_change(made, changed)
             except OSError as exc:
-                logger.warning("what the turn changes cannot be noted: %s", exc)
+                logger.warning("checkpoint: changes of the turn not recorded: %s", exc)
             return True
 
     def _made(self, folder: str, paths: tuple[str, ...] | None, session: str, turn: str, why: str) -> Checkpoint | None:
@@ -154,7 +151,7 @@ class Checkpoints:
                     shadow.pack()
                 return made
         except (GitError, OSError) as exc:
-            logger.warning("no checkpoint of %s: %s", folder, exc)
+            logger.warning("no checkpoint: %s: %s", exc, folder)
             if paths is None and isinstance(exc, RepositoryTooLarge):
                 self._too_much[folder] = None
             return None
@@ -164,7 +161,7 @@ class Checkpoints:
             return False
         if not self._explained:
             self._explained = True
-            logger.warning("there are no checkpoints: git is not installed")
+            logger.warning("no checkpoints: git is not installed")
         return True
 
     def _shadow(self, folder: str, *, limit_s: float = 0) -> ShadowRepository:
@@ -190,10 +187,10 @@ class Checkpoints:
             or self._places.secret_reason(full, status) is not None
         )
 
-    # -- finding them ------------------------------------------------------------------------------------------
+    # -- find checkpoints ----------------------------------------------------------------------------------------
 
     def _shadows(self) -> Iterator[ShadowRepository]:
-        """Yield every folder's, locked."""
+        """Yield the repository of every folder, locked."""
         if not self._store.is_dir():
             return
         if not shutil.which("git", path=self._path):
@@ -209,28 +206,28 @@ class Checkpoints:
         """Return the checkpoints, newest first.
 
         Args:
-            near: a resolved directory: only those that may have a file in it.
+            near: a resolved directory; only checkpoints that may have a file in it.
         """
         found = [checkpoint for shadow in self._shadows() for checkpoint in shadow.all() if _is_near(checkpoint, near)]
         return sorted(found, key=lambda checkpoint: checkpoint.at, reverse=True)
 
     def choose(self, which: str, near: str = "") -> Checkpoint:
-        """Return the checkpoint that a user names: by its number in `every(near)`, from 1, or by its id, of any folder.
+        """Return the checkpoint that a user names by its number in `all(near)`, from 1, or by its id.
 
-        A number that is in the list is taken as such; an id may be cut to its first four characters. Among equal ids
-        one of this folder is meant.
+        A number in the list has priority; an id of any folder may be abbreviated to four characters. Among equal ids,
+        one of this folder is chosen.
 
         Args:
-            near: the resolved directory whose list the user sees; empty for the list of all.
+            near: the resolved directory of the list that the user sees; empty for the list of all.
 
         Raises:
-            GitError: there is no such checkpoint, or several begin like that.
+            GitError: there is no such checkpoint, or several match.
         """
         return choose_checkpoint(self.all(near), which, self.all if near else tuple)
 
     @contextlib.contextmanager
     def _found(self, which: Checkpoint | str) -> Iterator[tuple[ShadowRepository, Checkpoint]]:
-        """Yield the checkpoint, or that of an id, with its locked repository."""
+        """Yield a checkpoint, given itself or by its id, with its locked repository."""
         wanted = self.choose(which) if isinstance(which, str) else which
         for shadow in self._shadows():
             for checkpoint in shadow.all() if shadow.git.folder == wanted.folder else ():
@@ -240,7 +237,7 @@ class Checkpoints:
         raise GitError(f"the checkpoint {wanted.id} is gone", hint="`hermes rollback list --all` lists them.")
 
     def diff(self, which: Checkpoint | str, paths: Collection[str] = ()) -> str:
-        """Return what changed since a checkpoint, as a patch.
+        """Return the changes since a checkpoint as a patch.
 
         Args:
             which: the checkpoint, or what `choose` takes.
@@ -252,23 +249,23 @@ class Checkpoints:
             return shadow.diff(one, _below(one, paths))
 
     def restore(self, which: Checkpoint | str, paths: Collection[str] = (), *, session: str = "") -> RestoreResult:
-        """Put files back as they were, after a checkpoint of what is there now.
+        """Restore files, after a checkpoint of the present state.
 
         Args:
             which: the checkpoint, or what `choose` takes.
-            paths: resolved files or folders; none for all of the checkpoint.
-            session: in which that is asked for; empty outside of all.
+            paths: resolved files or folders; empty for all of the checkpoint.
+            session: the session of the request; empty outside a session.
 
         Raises:
-            GitError: there is no such checkpoint, or a file cannot be put back.
+            GitError: there is no such checkpoint, or a file cannot be restored.
         """
         with self._found(which) as (shadow, one):
             return shadow.restore(one, _below(one, paths) or None, session=session)
 
     def undo(self, turn: str) -> list[RestoreResult]:
-        """Put back what a turn changed: the files that its tools named, and of folders with commands everything.
+        """Restore what a turn changed: the files that its tools named, and all files of folders with commands.
 
-        What another conversation's tools changed since stays.
+        Later changes by tools of other conversations stay.
         """
         done = []
         for shadow in self._shadows() if turn else ():
@@ -289,7 +286,7 @@ class Checkpoints:
         return done
 
     def prune(self) -> int:
-        """Remove what is too old, too many or too large, and what is left of deleted folders; return how many went."""
+        """Remove checkpoints beyond the limits and of deleted folders; return the number of removed ones."""
         count = 0
         if not self._store.is_dir():
             return 0
@@ -313,12 +310,12 @@ class Checkpoints:
 
 
 def choose_checkpoint(
-    there: Sequence[Checkpoint], which: str, elsewhere: Callable[[], Sequence[Checkpoint]] = tuple
+    there: Sequence[Checkpoint], which: str, others: Callable[[], Sequence[Checkpoint]] = tuple
 ) -> Checkpoint:
     """Return the checkpoint of a list that a user names, as `Checkpoints.choose` describes.
 
     Args:
-        elsewhere: returns further checkpoints, which an id may name.
+        others: returns further checkpoints that an id may name.
 
     Raises:
         GitError: there is no such checkpoint, or several begin like that.
@@ -327,7 +324,7 @@ def choose_checkpoint(
     number = int(which) if not found and re.fullmatch(r"[0-9]{1,9}", which) else 0
     if 1 <= number <= len(there):
         return there[number - 1]
-    found = found or _beginning(there, which) or _beginning(elsewhere(), which)
+    found = found or _beginning(there, which) or _beginning(others(), which)
     if len({(one.id, one.folder) for one in found}) > 1:
         names = ", ".join(sorted(f"{one.id} ({one.folder})" for one in found[:5]))
         raise GitError(f"several checkpoints begin with {which!r}: {names}", hint="Write more of the id.")
@@ -345,7 +342,7 @@ def _size(place: Path) -> int:
 
 
 def _beginning(checkpoints: Collection[Checkpoint], id_: str) -> list[Checkpoint]:
-    """Return those whose id begins so; a longer name of the commit is cut."""
+    """Return the checkpoints with an id that begins so; a longer commit id is cut."""
     if not re.fullmatch(r"[0-9a-f]{4,40}", id_):
         return []
     return [one for one in checkpoints if one.id.startswith(id_[:10])]
@@ -360,10 +357,10 @@ def _is_near(checkpoint: Checkpoint, near: str) -> bool:
 
 
 def _below(checkpoint: Checkpoint, paths: Collection[str]) -> list[str]:
-    """Return resolved paths as they are called in the checkpoint.
+    """Return resolved paths relative to the folder of the checkpoint.
 
     Raises:
-        GitError: one is outside of the checkpoint's folder.
+        GitError: a path is outside the folder of the checkpoint.
     """
     for path in paths:
         if not is_inside(path, checkpoint.folder):
@@ -375,11 +372,11 @@ MOST = 20
 
 
 def checkpoint_rows(checkpoints: Sequence[Checkpoint], *, folders: bool, numbers: bool = True) -> list[str]:
-    """Return a line for each, with its number from 1.
+    """Return a line for each checkpoint, with its number from 1.
 
     Args:
-        folders: whether they say where they are.
-        numbers: whether they are numbered; `Checkpoints.choose` takes the numbers of one folder's list alone.
+        folders: whether the lines name the folder.
+        numbers: whether they are numbered; `Checkpoints.choose` takes numbers of the list of one folder only.
     """
     lines = []
     for number, one in enumerate(checkpoints, 1):
@@ -392,7 +389,7 @@ def checkpoint_rows(checkpoints: Sequence[Checkpoint], *, folders: bool, numbers
 
 
 def restore_text(done: Sequence[RestoreResult]) -> str:
-    """Return what was put back; empty for nothing."""
+    """Return a text about what was restored; empty for nothing."""
     lines = []
     for one in done:
         count = len(one.written) + len(one.removed)
@@ -415,10 +412,10 @@ CHECKPOINTS_OFF = "No checkpoints are made; to have them: hermes config set chec
 
 
 def register_rollback(ctx: Registrar, checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool]) -> None:
-    """Register the command.
+    """Register `/rollback`.
 
     Args:
-        sees: says whether a session is one of the caller's: others' checkpoints are not listed, shown or restored.
+        sees: returns whether a session belongs to the caller; checkpoints of others are not listed, shown or restored.
     """
     ctx.register_slash_command(
         SlashCommand(
@@ -463,6 +460,6 @@ def _run(checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool
 
 
 def checkpoint_path(name: str, cwd: str) -> str:
-    """Return a file as it is called in checkpoints; a link itself, not what it leads to."""
+    """Return the path of a file in checkpoints; a link counts itself, not its target."""
     directory, last = os.path.split(os.path.normpath(os.path.join(cwd, name)))  # noqa: PTH118 - as text
     return f"{os.path.realpath(directory).rstrip('/')}/{last}"

@@ -1,7 +1,7 @@
-"""The text of a document, in a process of its own.
+"""The process that extracts the text of a document.
 
-A document may be made so that its reader needs all memory or never ends, and the libraries are large: the agent never
-parses one itself. It starts this module with limits, gives it the file as standard input, and reads JSON lines.
+A document can be made so that its reader needs all memory or never ends, and the libraries are large. So the agent
+never parses a document itself: it starts this module with limits, passes the file as input, and reads JSON lines.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ if TYPE_CHECKING:
 CPU_S = 60
 MEMORY_BYTES = 1_500_000_000
 COUNT_S = 10.0
-"""How long what is not shown is counted."""
+"""Seconds for which units after the page are counted."""
 UNPACKED_BYTES = 300_000_000
 MOST_ENTRIES = 10_000
 MOST_REPEATED = 1_000
-"""A cell or row of a spreadsheet that says how often it is repeated is taken so often at most."""
+"""Most repetitions of a cell or row of a spreadsheet."""
 OUTPUT_CHARS = 5_000
-"""What is shown of one output of a notebook's cell."""
+"""Most characters of an output of a notebook cell."""
 
 
 class _DocumentRejected(Exception):
-    """The document is not read; the message says why."""
+    """The document cannot be read; the message has the reason."""
 
 
 class _Unit(NamedTuple):
     text: Callable[[], str]
     part: str = ""
-    """The sheet it is in."""
+    """The sheet of the unit."""
 
 
 def main() -> None:
-    """Write `{"text", "number"}` for each unit shown, then `{"end": {"total", "next", "parts"}}` or `{"error"}`.
+    """Write a JSON object for each unit, then one for the end or an error.
+
+    A unit is `{"text", "number"}`, the end `{"end": {"total", "next", "parts"}}`, an error `{"error"}`.
 
     The request, the first argument, has `kind` (a key of `UNITS`), `offset`, `limit` and `chars`.
     """
@@ -60,7 +62,7 @@ def main() -> None:
         print(json.dumps({"missing": exc.name}))
     except MemoryError:
         print('{"error": "its text needs too much memory"}')
-    except Exception as exc:  # noqa: BLE001 - whatever a library raises of a broken file is told
+    except Exception as exc:  # noqa: BLE001 - a broken file can raise any error in a library
         print(json.dumps({"error": f"it cannot be read, it is damaged: {type(exc).__name__}: {str(exc)[:300]}"}))
 
 
@@ -102,7 +104,7 @@ def _pdf(file: IO[bytes]) -> Iterator[_Unit]:
 
 
 def _unpacked(file: IO[bytes]) -> zipfile.ZipFile:
-    """Open an archive whose entries are not too much together; more than an entry declares is never read of it."""
+    """Open an archive after a check of its total size; an entry is read up to its declared size."""
     import zipfile  # the agent imports this module for `UNITS`
 
     if file.read(8) == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":  # as Office wraps what it encrypts
@@ -198,7 +200,7 @@ def _paragraphs(element: Any) -> str:
 
 
 def _plain(paragraph: Any) -> str:
-    """Return a paragraph's text, in which blanks may be elements."""
+    """Return the text of a paragraph, in which spaces may be elements."""
     blanks = {"s": " ", "tab": "\t", "line-break": "\n"}
     out = [paragraph.text or ""]
     for child in paragraph:
@@ -274,4 +276,4 @@ UNITS = {
     "docm": "paragraph",
     "odt": "paragraph",
 }
-"""What the text of a document is counted in, by the ending of its name."""
+"""The unit of each kind of document, by file ending."""

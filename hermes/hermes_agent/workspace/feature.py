@@ -1,4 +1,7 @@
-"""The file tools, `terminal` and `process`, and the slash command `/rollback`."""
+"""The file tools, `terminal` and `process`, and the slash command `/rollback`.
+
+The handlers and what they import are loaded at the first call of a tool.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ class NoticeInbox(Protocol):
         ...
 
     def is_open(self, session_id: str) -> bool:
-        """Say whether messages for a session are accepted."""
+        """Return whether messages for a session are accepted."""
         ...
 
     def push(self, text: str, session_id: str) -> Any:
@@ -98,7 +101,7 @@ class ProcessNotices:
                     announce=self._inbox.push,
                     is_open=self._inbox.is_open,
                     was_said=self._is_recorded,
-                    whose=self._source_of,
+                    taint_source=self._source_of,
                 )
             return self._watcher
 
@@ -162,12 +165,12 @@ class WorkspaceServices(NamedTuple):
 
     checkpoints: Checkpoints
     controlled_place: Callable[[str], str]
-    """Returns where a file lies that other programs of the user obey; empty for any other file."""
+    """Returns where a file is that steers other programs of the user; empty for any other file."""
     open_file: Callable[[str], IO[bytes]]
     """Opens a plain file that the tools of the running call may read."""
     process_notices: ProcessNotices
     sandbox_name: Callable[[], str]
-    """Returns the sandbox that commands run in."""
+    """Returns the name of the sandbox in which commands run."""
     secret_reason: Callable[[str], str | None]
     """Returns why a file is closed to the tools of the running call; None for an open one."""
     shells: TaskShells
@@ -218,7 +221,7 @@ def register(ctx: Registrar, deps: WorkspaceDeps) -> WorkspaceServices:
 
 
 def _can_see_session(principals: Principals, open_transcript: Callable[[], Transcript], session_id: str) -> bool:
-    """Say whether the caller of the running command may see a session."""
+    """Return whether the caller of the running command may see a session."""
     scope = current_scope.get()
     if scope is None:
         return False
@@ -227,7 +230,7 @@ def _can_see_session(principals: Principals, open_transcript: Callable[[], Trans
 
 
 def _patch_paths(args: Mapping[str, Any]) -> list[str]:
-    """Return the files that stand in the text of a patch."""
+    """Return the files that a patch names."""
     from hermes_agent.workspace import patch_file
 
     return patch_file.patch_paths(args)
@@ -250,21 +253,23 @@ def register_tools(
     tables: HostTables | None = None,
     reader: Callable[[], FileAccess] = FileAccess,
 ) -> TaskShells:
-    """Register the tools with their limits from the configuration, and return the shells that they run.
+    """Register the tools with their limits from the config, and return the shells of the tasks.
 
     Args:
-        home: `HERMES_HOME`: its credentials are closed to tools, and writing anywhere in it asks.
-        cwd: working directory of calls outside of a session, resolved.
-        hooks: where `transform_terminal_output` is fired; None fires nothing.
-        environ: the agent's environment; None means the process's.
-        sudo_password: what `SUDO_PASSWORD` is; empty is none.
+        registry: the tool registry.
+        config: the config.
+        home: `HERMES_HOME`; its credentials are closed to tools, and writing in it needs an approval.
+        cwd: the resolved working directory of calls outside a session.
+        hooks: the bus that fires `transform_terminal_output`; None fires nothing.
+        environ: the environment of the agent; None for that of the process.
+        sudo_password: returns the value of `SUDO_PASSWORD`; empty for none.
         watching: returns the watcher that notifies sessions of background processes; None notifies no session.
-        checkpoints: what keeps files as they were before a change; None keeps nothing.
-        patterns: what plugins want commands judged by, too.
-        bridge: where the broker of the commands' network asks users; None: commands have no network.
-        tables: the table of hosts; None: the one of `config`.
-        reader: returns whose files of the home the call that runs may open.
-        provided: which terminal environment of a plugin the configuration names; asked at the first command.
+        checkpoints: the checkpoints of files before a change; None makes none.
+        patterns: additional command patterns of plugins.
+        bridge: through which the network broker of commands asks users; without it commands have no network.
+        tables: the table of hosts; None for that of `config`.
+        reader: returns which files of the home the current call may open.
+        provided: returns the terminal environment of a plugin that the config names; called at the first command.
     """
     environ = os.environ if environ is None else environ
     settings: dict[str, Any] = {**config.get("terminal")}
@@ -273,7 +278,7 @@ def register_tools(
     places = PathRules(str(home), str(Path.home()), credentials, added, reader, writable)
     if settings["backend"] == "local":
         settings["backend"] = environ.get("TERMINAL_ENV", "").strip() or "local"
-    if settings["backend"] in ("systemd", "bwrap"):  # this machine, with that box and no other
+    if settings["backend"] in ("systemd", "bwrap"):  # this machine, with this sandbox only
         settings |= {"backend": "local", "sandbox": settings["backend"]}
 
     def backend() -> TerminalBackend:
@@ -281,13 +286,13 @@ def register_tools(
         from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
         from hermes_agent.workspace.sandbox.sandbox import SandboxSelector, SystemdSandbox
 
-        boxes = (
+        sandboxes = (
             SystemdSandbox(settings["exec_socket"], str(cwd), shells.networks),
             BubblewrapSandbox(
                 places, networks=shells.networks, path=environ.get("PATH"), tmp_mb=settings["sandbox_tmp_mb"]
             ),
         )
-        sandbox = SandboxSelector(boxes, mode=settings["sandbox"])
+        sandbox = SandboxSelector(sandboxes, mode=settings["sandbox"])
         return choose_backend(settings, environ, sandbox, provided, sudo_password, str(home))
 
     def networks() -> Networks:
@@ -358,10 +363,11 @@ def register_tools(
 
 
 class _LazyTools:
-    """The handlers, made when one is first used: in a worker, as every call of a tool.
+    """The handlers, made in a worker at the first call of a tool.
 
     Args:
-        args, kwargs: those of `WorkspaceTools.of`.
+        args: positional arguments of `WorkspaceTools.of`.
+        kwargs: keyword arguments of `WorkspaceTools.of`.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -379,7 +385,7 @@ class _LazyTools:
 
 
 class _LazyHandler:
-    """Stands for the handler of that name."""
+    """Proxy of one handler of `_LazyTools`."""
 
     def __init__(self, tools: _LazyTools, name: str) -> None:
         self._tools, self._name = tools, name
@@ -390,17 +396,17 @@ class _LazyHandler:
         return getattr(self._tools.made(), self._name)
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Call it."""
+        """Call the handler."""
         result: str = self.made(args, **kwargs)
         return result
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | str | None:
-        """Say whether a call needs an answer (`ToolRegistry.register`)."""
+        """Return the approval request of a call (`ToolRegistry.register`)."""
         question: ApprovalRequest | str | None = self.made.approval(args)
         return question
 
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
-        """Return the files that a call is about (`Effect.place`)."""
+        """Return the files of a call (`Effect.place`)."""
         try:
             found: list[str] = self.made.files(args, result)
         except (ToolFailed, ValueError):  # the handler refused the same arguments
@@ -408,6 +414,6 @@ class _LazyHandler:
         return found
 
     def schema(self) -> dict[str, Any]:
-        """Return what of the schema depends on the machine."""
+        """Return the parts of the schema that depend on the backend."""
         changed: dict[str, Any] = self.made.schema()
         return changed

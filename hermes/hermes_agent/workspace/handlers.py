@@ -1,4 +1,4 @@
-"""The handlers of the tools of this package, made with their limits from the configuration."""
+"""The handlers of the workspace tools, with their limits from the config."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hermes_agent.workspace.write_file import WriteFileTool
 
 
 class WorkspaceTools(NamedTuple):
-    """One for each tool, by its name."""
+    """The handlers, by the name of the tool."""
 
     read_file: ReadFileTool
     write_file: WriteFileTool
@@ -48,10 +48,10 @@ class WorkspaceTools(NamedTuple):
         checkpoints: Checkpoints | None,
         patterns: CommandPatterns | None,
     ) -> WorkspaceTools:
-        """Make them; arguments as `tools.register` has them."""
+        """Make the handlers; arguments as of `register` in `workspace.feature`."""
         watcher = watching() if watching else None
         processes = BackgroundProcesses(home / "processes") if watcher is None else watcher.processes
-        here = ToolContext(places, cwd, shells, checkpoints=checkpoints, processes=processes)
+        context = ToolContext(places, cwd, shells, checkpoints=checkpoints, processes=processes)
         limits: dict[str, Any] = {
             "max_lines": config.get("tool_output.max_lines"),
             "max_line_chars": config.get("tool_output.max_line_length"),
@@ -67,12 +67,12 @@ class WorkspaceTools(NamedTuple):
             ),
         }
         return cls(
-            ReadFileTool(here, max_chars=config.get("file_read_max_chars"), environ=environ, **limits),
-            WriteFileTool(here),
-            PatchTool(here),
-            SearchFilesTool(here, environ),
+            ReadFileTool(context, max_chars=config.get("file_read_max_chars"), environ=environ, **limits),
+            WriteFileTool(context),
+            PatchTool(context),
+            SearchFilesTool(context, environ),
             TerminalTool(
-                here,
+                context,
                 shells,
                 timeout_s=config.get("terminal.timeout"),
                 hooks=hooks,
@@ -80,5 +80,5 @@ class WorkspaceTools(NamedTuple):
                 watch=watcher.wake if watcher else lambda: None,
                 **shown,
             ),
-            ProcessTool(here, processes, **shown),
+            ProcessTool(context, processes, **shown),
         )

@@ -1,15 +1,15 @@
-"""A patch over several files: its text, and what it makes of a file's content. Pure functions.
+"""The tool `patch`: change passages of files, all of them or none.
+
+Mode `patch` takes a patch over several files in this format:
 
     *** Begin Patch
     *** Update File: PATH          then, as often as needed, `@@ a line before` and lines with ` `, `-` or `+` before
-    *** Move to: PATH              after Update File: the file gets another name
+    *** Move to: PATH              after Update File: renames the file
     *** Add File: PATH             then lines with `+` before
     *** Delete File: PATH
     *** End Patch
 
-Source: plugin contract §4.12 (mode `patch`).
-
-The tool `patch`: change passages of files; all of what is asked, or nothing. Contract: §4.12.
+Source: plugin contract §4.12.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _HEADS = {"*** Update File:": "update", "*** Add File:": "add", "*** Delete File
 
 @dataclass(slots=True)
 class Hunk:
-    """Lines that stand together, each with ` `, `-` or `+` before."""
+    """Adjacent lines of a patch, each with ` `, `-` or `+` before it."""
 
     anchors: list[str] = field(default_factory=list)
-    """Lines somewhere before it, each found after the one before."""
+    """Lines that precede the hunk, each found after the previous one."""
     lines: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class FilePatch:
-    """What becomes of one file."""
+    """The change of one file."""
 
     kind: Literal["update", "add", "delete"]
     path: str
@@ -63,10 +63,10 @@ class FilePatch:
 
 
 def parse_patch(text: str) -> list[FilePatch]:
-    """Return the changes of a patch, in its order.
+    """Return the changes of a patch in their order.
 
     Raises:
-        ValueError: a line means nothing, or nothing is changed; the message has its number.
+        ValueError: a line is invalid, or nothing is changed; the message has the line number.
     """
     changes: list[FilePatch] = []
     for number, line in enumerate(text.strip("\n").split("\n"), 1):
@@ -94,7 +94,7 @@ def parse_patch(text: str) -> list[FilePatch]:
 
 
 def patch_paths(args: Mapping[str, Any]) -> list[str]:
-    """Return the files that the text of a call of `patch` names; none where it is no patch, which is then refused."""
+    """Return the files that a call of `patch` names; [] for an invalid patch."""
     try:
         changes = parse_patch(str(args.get("patch") or ""))
     except ValueError:
@@ -126,10 +126,10 @@ def _take(change: FilePatch, line: str, number: int) -> None:
 
 
 def apply_patch(text: str, change: FilePatch) -> str:
-    """Return what an update makes of a file's content.
+    """Return the content of a file after an update.
 
     Raises:
-        ValueError: a hunk does not fit, or fits several places.
+        ValueError: a hunk matches nowhere, or at several places.
     """
     lines = text.split("\n")
     at = 0
@@ -140,7 +140,7 @@ def apply_patch(text: str, change: FilePatch) -> str:
 
 
 def _apply_hunk(lines: list[str], hunk: Hunk, at: int, name: str) -> int:
-    """Change `lines` in place; return the index after the hunk."""
+    """Apply a hunk to `lines` in place; return the index after it."""
     for anchor in hunk.anchors:
         found = find_lines(lines, [anchor], at)
         if not found.starts:
@@ -175,7 +175,7 @@ def _apply_hunk(lines: list[str], hunk: Hunk, at: int, name: str) -> int:
 
 
 def _without_empty_end(lines: list[str]) -> list[str]:
-    """Leave out empty lines at the end, which come from the text around the patch."""
+    """Return lines without empty ones at the end, which come from the text around the patch."""
     end = len(lines)
     while end > 1 and lines[end - 1].strip() == "":
         end -= 1
@@ -189,20 +189,20 @@ SHOWN_CHARS = 4_000
 
 
 _shown: ContextVar[dict[str, bytes | None]] = ContextVar("hermes_patch_shown", default={})  # noqa: B039 - never changed
-"""The targets that this call's question was about, with what becomes of them."""
+"""The targets and contents in the approval request of this call."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One file before and after; None is that it is not there."""
+    """A file before and after the change; None if it does not exist."""
 
     target: str
     before: bytes | None
     after: bytes | None
     mode: int | None = None
-    """Permissions of a file that comes from another place."""
+    """Permissions of a moved file."""
     old: str = ""
-    """The text before, without byte order mark."""
+    """The old text without byte order mark."""
     new: str = ""
 
 
@@ -214,15 +214,15 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class PatchTool:
-    """The handler and its question."""
+    """The handler of `patch`, and its approval request."""
 
-    here: ToolContext
+    context: ToolContext
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
-        """Ask when a file lies where writing concerns a person, as `write_file` does."""
+        """Return the approval request when a file needs one, as `write_file` does."""
         try:
             plan = self._plan(args)
-            concerns = {f.target: c for f in plan.files if (c := self.here.write_concern(f.target))}
+            concerns = {f.target: c for f in plan.files if (c := self.context.write_concern(f.target))}
         except ToolFailed:
             return None  # the handler refuses the same arguments with the reason
         _shown.set({file.target: file.after for file in plan.files if file.target in concerns})
@@ -239,42 +239,44 @@ class PatchTool:
         shown = f"{targets}\n{printable(diff[:SHOWN_CHARS])}{cut}"
         asked = ApprovalRequest("patch", f"change files {where}", shown, f"patch:{rule}", mandatory=own)
         steers = any(concern.sensitive for concern in concerns.values())
-        return asked if steers else tool_context.widen_to_folder(self.here, asked, list(concerns))
+        return asked if steers else tool_context.widen_to_folder(self.context, asked, list(concerns))
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return `files`, `diff`, and as they apply `notes`, `syntax_errors`."""
+        """Return `files` and `diff`, and if they apply `notes` and `syntax_errors`."""
         try:
             plan = self._plan(args)
             for file in plan.files:
-                concern = self.here.write_concern(file.target)
+                concern = self.context.write_concern(file.target)
                 if concern is not None and file.target not in _shown.get():
-                    raise ToolFailed(f"{file.target} is {concern.where}, and nobody was asked about it")
+                    raise ToolFailed(
+                        f"{file.target} is {concern.where}, and its approval was for other paths: try again"
+                    )
                 if concern is not None and file.after != _shown.get()[file.target]:
-                    raise ToolFailed(f"{file.target} changed while somebody was asked: patch it again")
+                    raise ToolFailed(f"{file.target} changed during the approval: patch it again")
                 if concern is not None and file.after is not None:
-                    self.here.note_approved(file.target, file.after)
-            stale = [self.here.display_path(f.target) for f in plan.files if self.here.is_changed(f.target)]
+                    self.context.note_approved(file.target, file.after)
+            stale = [self.context.display_path(f.target) for f in plan.files if self.context.is_changed(f.target)]
             if stale:
                 plan.notes.append(f"changed by somebody else since you read it: {', '.join(stale)}")
             for file in plan.files:
-                self.here.before_change(file.target, f"patch {self.here.display_path(file.target)}")
+                self.context.before_change(file.target, f"patch {self.context.display_path(file.target)}")
             self._write(plan)
             for file in plan.files:
-                self.here.remember(file.target)
+                self.context.remember(file.target)
             return tool_result(self._result(plan))
         except ToolFailed as exc:
             return tool_error(exc)
 
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
-        """Return the files that a call is about."""
+        """Return the files of a call."""
         if tool_context.parse_choice(args, "mode", ("replace", "patch")) == "replace":
-            return [self.here.resolve(tool_context.parse_text(args, "path"))]
+            return [self.context.resolve(tool_context.parse_text(args, "path"))]
 
         changes = parse_patch(tool_context.parse_text(args, "patch"))
-        return [self.here.resolve(path) for change in changes for path in (change.path, change.move_to) if path]
+        return [self.context.resolve(path) for change in changes for path in (change.path, change.move_to) if path]
 
     def _plan(self, args: Mapping[str, Any]) -> _Plan:
-        """Work out every file's new content; nothing is written before all of them are known."""
+        """Return the new content of every file; nothing is written before all are known."""
         mode = tool_context.parse_choice(args, "mode", ("replace", "patch"))
         try:
             return self._replacement(args) if mode == "replace" else self._changes(args)
@@ -282,7 +284,7 @@ class PatchTool:
             raise ToolFailed(f"nothing was changed: {exc}") from exc
 
     def _replacement(self, args: Mapping[str, Any]) -> _Plan:
-        target = self.here.resolve(tool_context.parse_text(args, "path"))
+        target = self.context.resolve(tool_context.parse_text(args, "path"))
         old, new = (
             tool_context.parse_text(args, "old_string"),
             tool_context.parse_text(args, "new_string", may_be_empty=True),
@@ -320,7 +322,7 @@ class PatchTool:
             return text, form
 
         for change in changes:
-            target = self.here.resolve(change.path)
+            target = self.context.resolve(change.path)
             if change.kind == "add":
                 if target in after or self._exists(target):
                     raise ValueError(f"{change.path} is there already: use *** Update File")
@@ -333,11 +335,11 @@ class PatchTool:
                 continue
             fresh = apply_patch(text, change), form
             after[target] = fresh
-            if change.move_to and (moved := self.here.resolve(change.move_to)) != target:
+            if change.move_to and (moved := self.context.resolve(change.move_to)) != target:
                 if moved in after or self._exists(moved):
                     raise ValueError(f"{change.move_to} is there already")
                 before.setdefault(moved, (None, ""))
-                if self.here.remote_files() is None and Path(target).exists():
+                if self.context.remote_files() is None and Path(target).exists():
                     modes[moved] = Path(target).stat().st_mode & 0o777
                 after[target], after[moved] = None, fresh
         return _Plan([self._file(t, *before[t], now, modes.get(t)) for t, now in after.items()], [])
@@ -354,11 +356,11 @@ class PatchTool:
             return form.encode(text)
         except ValueError as exc:
             what = "" if form.encoding == "utf-8" else "; `write_file` makes the file UTF-8 when it needs to"
-            raise ValueError(f"{self.here.display_path(target)}: {exc}{what}") from exc
+            raise ValueError(f"{self.context.display_path(target)}: {exc}{what}") from exc
 
     def _read(self, target: str) -> tuple[bytes, str, TextForm]:
-        """Return a file's bytes, its text with plain line ends, and the form in which it is stored."""
-        file, status = self.here.open(target)
+        """Return the bytes of a file, its text with plain line ends, and its form."""
+        file, status = self.context.open(target)
         with file:
             if status.st_size > MOST_BYTES:
                 raise ToolFailed(f"{target} has {status.st_size:,} bytes: too large to be patched")
@@ -380,7 +382,7 @@ class PatchTool:
         return True
 
     def _write(self, plan: _Plan) -> None:
-        """Write all files; when one cannot be written, those before it get their old content back."""
+        """Write all files; when one cannot be written, restore those before it."""
         done: list[_File] = []
         try:
             for file in plan.files:
@@ -400,16 +402,16 @@ class PatchTool:
 
     def _write_file(self, target: str, data: bytes | None, mode: int | None = None) -> None:
         if data is None:
-            remove_file(self.here, target)
+            remove_file(self.context, target)
         else:
-            store_file(self.here, target, data, mode)
+            store_file(self.context, target, data, mode)
 
     def _diff(self, plan: _Plan) -> str:
         import difflib
 
         parts: list[str] = []
         for file in plan.files:
-            name = self.here.display_path(file.target)
+            name = self.context.display_path(file.target)
             old, new = file.old.splitlines(), file.new.splitlines()
             ends = ("/dev/null" if file.before is None else name, "/dev/null" if file.after is None else name)
             parts += difflib.unified_diff(old, new, *ends, lineterm="")
@@ -421,13 +423,13 @@ class PatchTool:
         diff = redactor(self._diff(plan))
         cut = f"\n… [{len(diff) - DIFF_CHARS:,} more characters]" if len(diff) > DIFF_CHARS else ""
         result: dict[str, Any] = {
-            "files": [self.here.display_path(file.target) for file in plan.files],
+            "files": [self.context.display_path(file.target) for file in plan.files],
             "diff": diff[:DIFF_CHARS] + cut,
         }
         if plan.notes:
             result["notes"] = plan.notes
         faults = {
-            self.here.display_path(f.target): found
+            self.context.display_path(f.target): found
             for f in plan.files
             if f.after is not None and (found := text_forms.syntax_error(f.target, f.new))
         }

@@ -1,10 +1,7 @@
-"""Which paths are meant, which of them hold credentials, and where writing needs a person's word.
+"""Path rules: which files tools may read, which hold credentials, and where writing needs an approval.
 
-Imports the standard library, the tables beside it and `core.home_files`: the search process loads it on its own.
-
-Open a file for a tool: only a regular one, and none that holds credentials, whatever name it is called by.
-
-May a tool have a file at all: the rules of the file tools, for those who open files by themselves.
+`PathRules` decides by resolved paths. `open_regular` opens a file and checks the rules again on the opened file, so
+that a link that changes meanwhile opens nothing else. The search process loads this module alone: it imports little.
 """
 
 from __future__ import annotations
@@ -27,6 +24,7 @@ from hermes_agent.workspace.sandbox.file_rules import (
     HOMES,
     SYSTEM,
     TEMPORARY,
+    file_table,
     is_above,
     is_inside,
     is_shown_of_home,
@@ -35,33 +33,21 @@ from hermes_agent.workspace.sandbox.file_rules import (
 )
 
 _HOME_SECRETS = (".env", "auth.json", "api_server.key", "state.db", "state.db-wal", "state.db-shm", "state.db-journal")
-"""Files of `HERMES_HOME` that are not for tools."""
+"""Files of `HERMES_HOME` that tools may not open."""
 _STATE = frozenset(
     {*_HOME_SECRETS, "config.yaml", "cron", "hooks", "pairing", "plugins", "plugins_trust.json", "scripts"}
 )
 """Entries of `HERMES_HOME` that decide what the agent may do."""
 
 MOST_SECRETS = 1_000
-"""So many files below the directories of secrets are known by other names, too."""
-_SECRET_TREES = ("/run/credentials", "/run/secrets", "/run/secrets.d", "/run/agenix", "/run/agenix.d")
-_SECRET_FILES = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/dev/mem", "/dev/kmem")
-_USER_SECRETS = (
-    *(".cargo/credentials", ".cargo/credentials.toml", ".config/gh/hosts.yml", ".config/git/credentials"),
-    *(".docker/config.json", ".git-credentials", ".kube/config", ".local/state/hermes/daemon-key", ".netrc"),
-    *(".npmrc", ".pgpass", ".pypirc", ".vault-token"),
-)
-_USER_SECRET_TREES = (
-    *(".gnupg", ".password-store", ".aws", ".azure", ".config/gcloud", ".config/rclone", ".local/share/keyrings"),
-    *(".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware"),
-)
-"""These stay closed where the working directory is above them; all of a home that is hidden is closed anyway."""
+"""Most files below the directories of credentials that are also recognized by other names (hard links)."""
 _INSIDE = ("self", "thread-self", "kcore")
 _SSH_PUBLIC = frozenset({"config", "known_hosts", "known_hosts.old", "authorized_keys", "environment", "rc"})
 _HINT = "is not in the list of what is shown (`terminal.sandbox_paths` adds to it)"
 
 
 def expand_entry(path: str, user_home: str) -> str:
-    """Return the absolute path that an entry of `terminal.sandbox_paths` names; empty when it names none."""
+    """Return the absolute path of an entry of `terminal.sandbox_paths`; empty when it has none."""
     if path == "~" or path.startswith("~/"):
         path = user_home + path[1:]
     return os.path.normpath(path) if path.startswith("/") else ""
@@ -72,9 +58,9 @@ def _is_not_root() -> bool:
 
 
 def resolve(path: str, cwd: str, home: str) -> str:
-    """Return the real, absolute path that `path` means: `~` expanded, symbolic links followed.
+    """Return the real, absolute path: `~` expanded, symbolic links followed.
 
-    The file need not exist. A loop of links stays as it is; opening it fails.
+    The file need not exist. A loop of links stays in the path; opening it fails.
     """
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
@@ -82,26 +68,26 @@ def resolve(path: str, cwd: str, home: str) -> str:
 
 
 class WriteConcern(NamedTuple):
-    """Why writing a file needs a person's word."""
+    """Why writing a file needs an approval."""
 
     where: str
-    """In words: `outside the working directory`."""
+    """Where the file is, for the request: `outside the working directory`."""
     sensitive: bool
-    """Whether the file steers the agent or the user's programs: each content needs a word of its own."""
+    """Whether the file steers the agent or programs of the user: each content needs its own approval."""
     own: bool = False
-    """Whether it is the agent's own state: the user decides each time, whatever settings and earlier answers say."""
+    """Whether it is state of the agent: the user decides each time, whatever settings and earlier answers say."""
 
 
 class PathRules:
-    """The rules about paths, for one agent's home and one user.
+    """The path rules for one home of the agent and one user.
 
     Args:
-        hermes_home: the agent's home (`HERMES_HOME`).
-        user_home: the user's home directory.
+        hermes_home: the home of the agent (`HERMES_HOME`).
+        user_home: the home directory of the user.
         credentials: `$CREDENTIALS_DIRECTORY`, or empty.
-        added: what the operator lets be seen beside the table (`terminal.sandbox_paths`).
-        reader: returns whose files of the agent's home the call that runs may open.
-        writable: folders that are seen, and written without a question (`terminal.writable_paths`).
+        added: places that the operator shows in addition to the table (`terminal.sandbox_paths`).
+        reader: returns which files of the home the current call may open.
+        writable: folders that are shown, and written without a question (`terminal.writable_paths`).
     """
 
     def __init__(
@@ -118,17 +104,20 @@ class PathRules:
         self.user_home = os.path.realpath(user_home)
         self.credentials = os.path.realpath(credentials) if credentials else ""
         self.refused: list[str] = []
-        """Entries of both lists without effect: they name no path, or would show a whole home."""
+        """Entries of both lists without effect: they are not absolute paths, or would show a whole home."""
         self.writable = list(self._accepted(writable))
         self.added = (*self._accepted(added), *self.writable)
         self.opened = tuple(map(os.path.realpath, self.added))
-        """What may be read whatever the table says: the operator's additions, and the directory that work is about."""
+        """Readable in addition to the table: the additions of the operator, and the working directory."""
         above, _, last = self.hermes_home.rpartition("/profiles/")
         self._main_home = above if above and "/" not in last else self.hermes_home
         self.agent_homes = tuple(dict.fromkeys((self._main_home, self.hermes_home)))
-        """The main home, and the profile's in it that is used."""
+        """The main home, and the home of the selected profile in it."""
         self._files = frozenset(self._secret_files())
-        trees = [*_SECRET_TREES, *(f"{self.user_home}/{tree}" for tree in _USER_SECRET_TREES)]
+        trees = [
+            *file_table("secret-trees"),
+            *(f"{self.user_home}/{tree}" for tree in file_table("secret-trees-of-home")),
+        ]
         trees = [tree for tree in trees if not any(is_inside(place, tree) for place in self.opened)]
         self._trees = tuple(trees + ([self.credentials] if self.credentials else []))
 
@@ -143,7 +132,7 @@ class PathRules:
                 yield path
 
     def for_cwd(self, cwd: str) -> PathRules:
-        """Return the rules where `cwd`, resolved, is the working directory; a home, or what is above one, is none."""
+        """Return the rules for a resolved working directory; a home, or a folder above one, adds nothing."""
         if is_inside(self.user_home, cwd) or cwd in HOMES or is_inside(self.hermes_home, cwd):
             return self
         there = copy.copy(self)
@@ -151,32 +140,32 @@ class PathRules:
         return there
 
     def is_writable(self, path: str) -> bool:
-        """Say whether a resolved path is in a folder that the operator lets be written."""
+        """Return whether a resolved path is in a folder of `terminal.writable_paths`."""
         return any(is_inside(path, os.path.realpath(folder)) for folder in self.writable)
 
     def allow_writing(self, folder: str) -> None:
-        """Add a folder to `terminal.writable_paths`, here and in the file.
+        """Add a folder to `terminal.writable_paths`, in memory and in the config file.
 
         Raises:
-            ConfigError: the file cannot be changed, or would not be valid.
+            ConfigError: the file cannot be changed, or would become invalid.
             UserError: Nix declares the list.
         """
-        from hermes_agent.config.edit import set_value  # a round-trip parser; an answer `always` is rare
+        from hermes_agent.config.edit import set_value  # a slow import, for the rare answer `always`
 
         if folder not in self.writable:
             set_value(Path(self.hermes_home), ("terminal", "writable_paths"), [*self.writable, folder])
             self.writable.append(folder)
 
     def closed_reason(self, path: str, status: os.stat_result | None = None) -> str | None:
-        """Return why a resolved path cannot be read by tools, or None; `status` as in `secret`."""
+        """Return why tools cannot read a resolved path, or None; `status` as in `secret_reason`."""
         return self.secret_reason(path, status) or self.unlisted_reason(path)
 
     def unlisted_reason(self, path: str) -> str | None:
-        """Return why a resolved path is not shown: the table of `view` does not list it. None when it does."""
+        """Return why a resolved path is not shown, or None when the table or the operator shows it."""
         if any(is_inside(path, place) for place in self.opened):
             return None
         if is_inside(path, self.hermes_home) or is_inside(path, self._main_home):
-            return None  # `of_another` has its rules
+            return None  # `foreign_reason` decides
         if self.user_home != "/" and is_inside(path, self.user_home):
             place = path[len(self.user_home) + 1 :]
             return None if is_shown_of_home(place) else f"a hidden entry of the home directory {_HINT}"
@@ -189,15 +178,16 @@ class PathRules:
 
     def _secret_files(self) -> Iterator[str]:
         yield from (f"{self.hermes_home}/{name}" for name in _HOME_SECRETS)
-        users = (f"{self.user_home}/{name}" for name in _USER_SECRETS)
+        users = (f"{self.user_home}/{name}" for name in file_table("secret-files-of-home"))
         yield from (path for path in users if path not in self.opened)  # where the operator names the file itself
-        yield from _SECRET_FILES
+        yield from file_table("secret-files")
 
     def secret_reason(self, path: str, status: os.stat_result | None = None) -> str | None:
-        """Return why a resolved path is not for tools, or None.
+        """Return why tools may not have a resolved path, or None.
 
         Args:
-            status: of the file; with it, another name (a hard link) of a known secret is found out too.
+            path: the resolved path.
+            status: the status of the file; with it, hard links of known secrets are recognized, too.
         """
         if path in self._files or any(is_inside(path, tree) for tree in self._trees) or self._is_of_a_profile(path):
             return "it holds credentials"
@@ -213,18 +203,18 @@ class PathRules:
         return None
 
     def foreign_reason(self, path: str) -> str | None:
-        """Return why a resolved path of the agent's home is not open to the call that runs, or None."""
+        """Return why the current call may not open a resolved path of the agent's home, or None."""
         if is_inside(path, self.hermes_home):
             place = path[len(self.hermes_home) + 1 :]
             return find_denial(place, self.reader(), is_folder="/" not in place and os.path.isdir(path))  # noqa: PTH112
         return "it is in the home of another profile" if is_inside(path, self._main_home) else None
 
     def hides(self, path: str) -> bool:
-        """Say whether even the name of an entry says something of another user."""
+        """Return whether the name of an entry would reveal something about another user."""
         return self.foreign_reason(path) is not None and path.rpartition("/")[0] != self.hermes_home
 
     def _is_of_a_profile(self, path: str) -> bool:
-        """Say whether a path is among the secrets of the main home, or of one of its profiles."""
+        """Return whether a path is a secret of the main home or of one of its profiles."""
         place = path.removeprefix(f"{self._main_home}/")
         if place == path:
             return False
@@ -233,11 +223,11 @@ class PathRules:
         return place in _HOME_SECRETS or place.startswith("restore-points/")
 
     def secret_trees(self) -> tuple[str, ...]:
-        """Return the directories that hold credentials, whether they exist or not."""
+        """Return the directories that hold credentials; they may not exist."""
         return self._trees
 
     def secret_files(self) -> Iterator[str]:
-        """Yield the real paths of files that hold credentials; those of the person's SSH directory exist."""
+        """Yield the real paths of files that hold credentials, with the existing SSH keys of user and system."""
         yield from (os.path.realpath(path) for path in self._files)
         for directory in (f"{self.user_home}/.ssh", "/etc/ssh"):
             with contextlib.suppress(OSError):
@@ -256,9 +246,10 @@ class PathRules:
                 yield found.st_dev, found.st_ino
 
     def write_concern(self, target: str, cwd: str) -> WriteConcern | None:
-        """Return why writing to the resolved `target` needs a person's word, or None.
+        """Return why writing to the resolved `target` needs an approval, or None.
 
         Args:
+            target: the resolved path of the file.
             cwd: the resolved working directory.
         """
         own = is_inside(target, self._main_home) and self._is_state(target)
@@ -278,14 +269,14 @@ class PathRules:
         return None
 
     def _is_state(self, target: str) -> bool:
-        """Say whether a file of the main home, or of one of its profiles, decides what the agent may do."""
+        """Return whether a file of the main home or of a profile decides what the agent may do."""
         place = target[len(self._main_home) + 1 :]
         if place.startswith("profiles/"):
             place = place.split("/", 2)[-1]
         return place.partition("/")[0] in _STATE
 
     def _is_hidden(self, target: str, cwd: str) -> bool:
-        """Say whether the target lies in a hidden entry of the user's home that the work is not about."""
+        """Return whether the target is in a hidden entry of the user's home that does not hold `cwd`."""
         top = f"{self.user_home}/{target[len(self.user_home) + 1 :].partition('/')[0]}"
         return is_inside(target, self.user_home) and top.startswith(f"{self.user_home}/.") and not is_inside(cwd, top)
 
@@ -312,18 +303,18 @@ _KINDS = (
 
 
 def kind_of(mode: int) -> str:
-    """Return in words what is not a regular file; empty for one that is."""
+    """Return the kind of a special file or directory in words; empty for a regular file."""
     return next((words for test, words in _KINDS if test(mode)), "")
 
 
 def open_regular(path: str, places: PathRules) -> tuple[IO[bytes], os.stat_result]:
     """Open a resolved path for reading.
 
-    The rules are asked again about the file that was really opened, so that a link which changes in between
-    opens nothing that it should not.
+    The rules are checked again for the opened file, so that a link which changes in between
+    opens no closed file.
 
     Raises:
-        ToolFailed: it does not exist, may not be read, is no regular file, or holds credentials.
+        ToolFailed: it does not exist, may not be read, is not a regular file, or holds credentials.
     """
     check_readable(places, path, None)
     try:
@@ -344,7 +335,7 @@ def open_regular(path: str, places: PathRules) -> tuple[IO[bytes], os.stat_resul
 
 @contextlib.contextmanager
 def open_for_listing(path: str, places: PathRules) -> Iterator[int]:
-    """Open a resolved directory for reading; the rules are asked again about what was really opened.
+    """Open a resolved directory for reading; the rules are checked again for the opened directory.
 
     Raises:
         ToolFailed: it cannot be read, or holds credentials.
@@ -363,7 +354,7 @@ def open_for_listing(path: str, places: PathRules) -> Iterator[int]:
 
 
 def _open_file(above: int, name: str, path: str) -> int:
-    """Open a file that is none of those whose opening has effects, or waits for ever."""
+    """Open a regular file; opening a special file could have effects, or block."""
     there = open_beneath(above, name, os.O_PATH)
     try:
         _check_kind(there, path)
@@ -371,7 +362,7 @@ def _open_file(above: int, name: str, path: str) -> int:
         os.close(there)
     handle = open_beneath(above, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        _check_kind(handle, path)  # it may have been exchanged meanwhile
+        _check_kind(handle, path)  # it may have been replaced meanwhile
     except BaseException:
         os.close(handle)
         raise
@@ -391,7 +382,7 @@ def _error_text(exc: OSError) -> str:
 
 
 def check_readable(places: PathRules, path: str, status: os.stat_result | None) -> None:
-    """Raise when a path is not for tools to read; `check_not_secret` when it is not for them to write either.
+    """Raise when tools may not read a path; `check_not_secret` is for writing.
 
     Raises:
         ToolFailed: with the reason.
@@ -400,7 +391,7 @@ def check_readable(places: PathRules, path: str, status: os.stat_result | None) 
 
 
 def check_not_secret(places: PathRules, path: str) -> None:
-    """Raise when the path holds credentials: nobody is asked about those."""
+    """Raise when a path holds credentials; no approval opens it."""
     _raise(path, places.secret_reason(path))
 
 
@@ -412,22 +403,24 @@ def _raise(path: str, reason: str | None) -> None:
 def _real_path(handle: int, path: str) -> str:
     try:
         return str(Path(f"/proc/self/fd/{handle}").readlink())
-    except OSError:  # no /proc: the path that was asked for
+    except OSError:  # there is no /proc
         return path
 
 
 def open_readable(path: str, home: Path, cwd: Path, reader: FileAccess, added: Iterable[str] = ()) -> IO[bytes]:
-    """Open a regular file that a tool may read; arguments as of `closed_reason`. Raises ToolFailed."""
+    """Open a regular file that a tool may read; arguments as in `closed_reason`. Raise ToolFailed."""
     places = _rules_for(home, cwd, reader, added)
     return open_regular(resolve(path, str(cwd), places.user_home), places)[0]
 
 
 def closed_reason(path: str, home: Path, cwd: Path, reader: FileAccess, added: Iterable[str] = ()) -> str | None:
-    """Return why tools may not read a file, None when they may.
+    """Return why tools may not read a file, or None.
 
     Args:
-        cwd: the working directory, resolved; a relative path counts from it.
-        reader: whose files of the agent's home the call may open.
+        path: the path of the file.
+        home: `HERMES_HOME`.
+        cwd: the resolved working directory, the base of a relative path.
+        reader: which files of the home the call may open.
         added: `terminal.sandbox_paths`.
     """
     places = _rules_for(home, cwd, reader, added)
@@ -436,10 +429,13 @@ def closed_reason(path: str, home: Path, cwd: Path, reader: FileAccess, added: I
 
 
 def secret_reason(path: str, home: Path, cwd: Path, reader: FileAccess) -> str | None:
-    """Return why no tool may have a file, not even to write it after a question; None when one may.
+    """Return why no tool may have a file, not even to write it with an approval, or None.
 
     Args:
-        cwd: where a relative path counts from.
+        path: the path of the file.
+        home: `HERMES_HOME`.
+        cwd: the base of a relative path.
+        reader: which files of the home the call may open.
     """
     places = _places(home, reader)
     place = resolve(str(path), str(cwd), places.user_home)

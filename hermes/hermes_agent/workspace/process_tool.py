@@ -1,6 +1,6 @@
-"""The tool `process`: what becomes of background processes. Contract: §4.12.
+"""The tool `process`, and the notifications about background processes.
 
-Telling a conversation what became of its background processes (`notify_on_complete`, `watch_patterns`).
+`ProcessWatcher` notifies sessions (`notify_on_complete`, `watch_patterns`). Source: plugin contract §4.12.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from hermes_agent.workspace.schemas import ACTIONS
 from hermes_agent.workspace.text_forms import shorten_output, strip_sequences
 from hermes_agent.workspace.tool_context import ToolContext
 
+logger = logging.getLogger(__name__)
+
 WAIT_S = 60
 MAX_WAIT_S = 600
 LOG_LINES = 200
@@ -33,14 +35,14 @@ LOG_LINES = 200
 
 @dataclass(frozen=True, slots=True)
 class ProcessTool:
-    """The handler and its question.
+    """The handler of `process`, and its approval request.
 
     Attributes:
-        max_bytes, max_lines, max_line_chars: how much output the model is shown (`tool_output`).
-        policy: what is refused, of input too: a shell runs it.
+        max_bytes, max_lines, max_line_chars: limits of the output for the model (`tool_output`).
+        policy: the rules for commands; they hold for input, too, because a shell may read it.
     """
 
-    here: ToolContext
+    context: ToolContext
     processes: BackgroundProcesses
     max_bytes: int = 50_000
     max_lines: int = 2_000
@@ -48,7 +50,7 @@ class ProcessTool:
     policy: CommandPolicy = field(default_factory=CommandPolicy)
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | str | None:
-        """Ask about input as about a command: what reads it may be a shell."""
+        """Return the approval request for input, judged as a command, because a shell may read it."""
         if args.get("action") not in ("write", "submit"):
             return None
         try:
@@ -70,41 +72,41 @@ class ProcessTool:
         return ApprovalRequest("process", summary, detail, f"process:{digest}", once=once, mandatory=mandatory)
 
     def _is_outside(self, process: BackgroundProcess) -> bool:
-        """Say whether a process left the sandbox that commands have here."""
-        shells = self.here.shells
+        """Return whether a process runs outside the sandbox of the backend."""
+        shells = self.context.shells
         backend = None if shells is None else shells.backend_or_none
         return backend is not None and backend.can_leave and not process.confined
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return what the action gives: `processes`, or `session_id`, `status`, `output`, `exit_code` of one."""
+        """Return `processes`, or `session_id`, `status`, `output` and `exit_code` of one process."""
         try:
             action = args.get("action")
             if action not in ACTIONS:
                 raise ToolFailed(f"`action` is {repr(action)[:100]}: expected one of {', '.join(ACTIONS)}")
             if action == "list":
                 return tool_result(
-                    processes=[self._status(p) for p in self.processes.processes_of(self.here.task_id())]
+                    processes=[self._status(p) for p in self.processes.processes_of(self.context.task_id())]
                 )
             process = self._process(args)
-            with self.here.use_network("process", printable(process.command)):
+            with self.context.use_network("process", printable(process.command)):
                 return tool_result(getattr(self, f"_{action}")(process, args))
         except ToolFailed as exc:
             return tool_error(exc)
 
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
-        """Return the process that a call is about (`Effect.place`)."""
+        """Return the process of a call (`Effect.place`)."""
         name = args.get("session_id")
         return [f"process:{name}"] if isinstance(name, str) and name else []
 
     def _process(self, args: dict[str, Any]) -> BackgroundProcess:
-        return self.processes.get(tool_context.parse_text(args, "session_id"), self.here.task_id())
+        return self.processes.get(tool_context.parse_text(args, "session_id"), self.context.task_id())
 
     def _status(self, process: BackgroundProcess) -> dict[str, Any]:
-        """Return how a process stands."""
+        """Return the status of a process for the model."""
         status = self.processes.status(process)
         end = self.processes.end(process) or {}
         until = float(end.get("at") or time.time())
-        told = {
+        result = {
             "session_id": process.id,
             "command": process.command,
             "cwd": process.cwd,
@@ -113,15 +115,15 @@ class ProcessTool:
             "uptime_seconds": round(max(until - process.began, 0)),
         }
         if "code" in end:
-            told["exit_code"] = end["code"]
+            result["exit_code"] = end["code"]
         if status == "lost":
-            told["note"] = "it went with a former run of the agent or of the machine; how it ended is not known"
-        return told
+            result["note"] = "it ended with an earlier run of the agent or of the machine; its exit code is not known"
+        return result
 
     def _poll(self, process: BackgroundProcess, args: dict[str, Any]) -> dict[str, Any]:
-        told = self._status(process)
+        result = self._status(process)
         data, gone = self.processes.read_new(process)
-        return told | {"output": self._text(data, gone)}
+        return result | {"output": self._text(data, gone)}
 
     def _log(self, process: BackgroundProcess, args: dict[str, Any]) -> dict[str, Any]:
         limit = tool_context.parse_number(args, "limit", default=LOG_LINES, least=1, most=self.max_lines)
@@ -131,20 +133,20 @@ class ProcessTool:
             lines.pop()
         first = tool_context.parse_number(args, "offset", default=max(len(lines) - limit, 0) + 1, least=1)
         shown = "\n".join(lines[first - 1 : first - 1 + limit])
-        told = self._status(process) | {"total_lines": len(lines), "offset": first, "output": self._fit(shown)}
+        result = self._status(process) | {"total_lines": len(lines), "offset": first, "output": self._fit(shown)}
         if begin:
-            told["note"] = f"the first {begin:,} bytes of its output are not kept any more; lines count from there"
-        return told
+            result["note"] = f"the first {begin:,} bytes of its output are no longer kept; lines count from there"
+        return result
 
     def _wait(self, process: BackgroundProcess, args: dict[str, Any]) -> dict[str, Any]:
         limit_s = tool_context.parse_number(args, "timeout", default=WAIT_S, least=1, most=MAX_WAIT_S)
-        status = self.processes.wait(process, limit_s, self.here.cancelled())
-        told = self._poll(process, args)
+        status = self.processes.wait(process, limit_s, self.context.cancelled())
+        result = self._poll(process, args)
         if status == "running":
-            told["note"] = (
-                "interrupted by the user" if self.here.cancelled().is_set() else f"still runs after {limit_s} s"
+            result["note"] = (
+                "interrupted by the user" if self.context.cancelled().is_set() else f"still runs after {limit_s} s"
             )
-        return told
+        return result
 
     def _kill(self, process: BackgroundProcess, args: dict[str, Any]) -> dict[str, Any]:
         self.processes.kill(process)
@@ -174,25 +176,24 @@ def _clean(data: bytes) -> str:
     return redactor(strip_sequences(data.decode("utf-8", "replace")))
 
 
-logger = logging.getLogger(__name__)
-
 EVERY_S = 1.0
 TAIL_CHARS = 2_000
 MAX_NOTIFIED = 10
-"""How often a process's patterns are told; a pattern in every line would fill the conversation."""
+"""Most notifications of pattern matches for one process; more would fill the conversation."""
 SHOWN_LINES = 5
 
 
 class ProcessWatcher:
-    """Looks at the watched processes about once a second, as long as there are any.
+    """Check the watched processes about once a second, as long as there are any.
 
     Args:
-        later: calls something soon, on a loop (`Bridge.later`).
-        spawn: runs something in a thread beside (`Bridge.spawn`).
-        announce: `announce(text, session_id)` leaves a text for a session, and returns `taken`, `full` or `nobody`.
-        is_open: says whether this process takes texts for a session; the others belong to other processes.
-        was_said: `was_said(session_id, text)` says whether a text is part of a stored session.
-        whose: returns whose words a process prints by its id (`process:ID`); empty when they are nobody's.
+        processes: the background processes.
+        later: calls a function after a delay, on a loop (`Bridge.call_later`).
+        spawn: runs a function in another thread (`Bridge.spawn`).
+        announce: `announce(text, session_id)` adds a text to a session; returns `taken`, `full` or `nobody`.
+        is_open: returns whether this agent serves a session; other sessions belong to other processes.
+        was_said: `was_said(session_id, text)` returns whether a stored session contains a text.
+        taint_source: returns the source of untrusted text in the output of an item (`process:ID`), or "".
     """
 
     def __init__(
@@ -204,22 +205,22 @@ class ProcessWatcher:
         announce: Callable[[str, str], str],
         is_open: Callable[[str], bool],
         was_said: Callable[[str, str], bool],
-        whose: Callable[[str], str] = lambda name: "",
+        taint_source: Callable[[str], str] = lambda name: "",
     ) -> None:
         self.processes = processes
         self._later, self._spawn, self._announce = later, spawn, announce
-        self._is_open, self._was_said, self._taint_source = is_open, was_said, whose
+        self._is_open, self._was_said, self._taint_source = is_open, was_said, taint_source
         self._progress: dict[str, tuple[int, int]] = {}
-        """How far the output of each was searched for patterns, and how often a match was told."""
+        """Searched bytes of output, and the number of notifications, by process."""
         self._announced: set[str] = set()
-        """Processes whose end was announced here: whether a turn took it up is known from the transcript."""
+        """Processes for which this agent announced the end; the transcript shows whether a turn got it."""
         self._runs = self._again = False
         self._lock = threading.Lock()
 
     def wake(self) -> None:
-        """Begin to look, unless that happens already."""
+        """Start the checks unless they run already."""
         with self._lock:
-            self._again = True  # who looks now may have missed it
+            self._again = True  # a running check may have missed the new process
             if self._runs:
                 return
             self._runs = True
@@ -234,7 +235,7 @@ class ProcessWatcher:
         try:
             more = self.notify_new()
         except Exception:
-            logger.exception("background processes could not be looked at")
+            logger.exception("background processes: check failed")
             more = True
         with self._lock:
             self._runs = more = more or self._again
@@ -242,7 +243,7 @@ class ProcessWatcher:
             self._later(EVERY_S, self._tick)
 
     def notify_new(self) -> bool:
-        """Tell what is new; return whether anything is left to be watched."""
+        """Notify sessions of news; return whether processes remain to be watched."""
         left = False
         for process in self.processes.watched():
             if process.id in self._announced or not self._is_open(process.session_id):
@@ -258,27 +259,27 @@ class ProcessWatcher:
         return left
 
     def _notify_matches(self, process: BackgroundProcess, *, last: bool) -> bool:
-        """Tell the lines that match since the last time; return False when the session takes no more at present."""
+        """Notify of new matching lines; return False if the session accepts no more at present."""
         try:
             with self.processes.hold_claim(process):  # another agent may have the same session open
                 return self._notify_matches_locked(process, last=last)
         except OSError as exc:
-            logger.warning("background process %s: its output is not searched for patterns: %s", process.id, exc)
+            logger.warning("background process %s: output not searched for patterns: %s", process.id, exc)
             return True
 
     def _notify_matches_locked(self, process: BackgroundProcess, *, last: bool) -> bool:
-        here, stored = self._progress.get(process.id, (0, 0)), self.processes.progress(process)
-        offset, told = max(here[0], stored[0]), max(here[1], stored[1])
+        context, stored = self._progress.get(process.id, (0, 0)), self.processes.progress(process)
+        offset, notified = max(context[0], stored[0]), max(context[1], stored[1])
         data, begin, _ = self.processes.output(process, offset)
         whole = data if last else data[: data.rfind(b"\n") + 1]
-        lines = _clean_output(whole).split("\n")
+        lines = _clean(whole).split("\n")
         hits = [line for line in lines if any(word in line for word in process.watch)]
-        progress = (begin + len(whole), told)
-        if hits and told < MAX_NOTIFIED:
-            progress = (begin + len(whole), told + 1)
+        progress = (begin + len(whole), notified)
+        if hits and notified < MAX_NOTIFIED:
+            progress = (begin + len(whole), notified + 1)
             shown = "\n".join(line[:500] for line in hits[:SHOWN_LINES])
             over = f"\n({len(hits) - SHOWN_LINES} more)" if len(hits) > SHOWN_LINES else ""
-            over += "\n(its patterns are not told any more)" if told + 1 == MAX_NOTIFIED else ""
+            over += "\n(further matches are not reported)" if notified + 1 == MAX_NOTIFIED else ""
             text = f"[Background process {process.id} printed what you watch for]\n"
             if self._announce(text + self._output_text(process, shown + over), process.session_id) != "taken":
                 return False
@@ -287,7 +288,7 @@ class ProcessWatcher:
         return True
 
     def _notify_end(self, process: BackgroundProcess, status: str) -> bool:
-        """Tell the end, unless the session knows it; return False when the session takes no more at present."""
+        """Notify of the end, unless the session has it; return False if it accepts no more at present."""
         if not self.processes.claim(process):
             return True
         begin = f"[Background process {process.id} has ended: "
@@ -302,17 +303,13 @@ class ProcessWatcher:
         return outcome != "full"
 
     def _end_text(self, process: BackgroundProcess, status: str) -> str:
-        """Return how it ended, its command, and the end of its output."""
+        """Return the exit code, the command and the end of the output of a process."""
         end = self.processes.end(process) or {}
         how = f"exit code {end.get('code')}" if status == "exited" else f"it was {status}"
-        text = _clean_output(self.processes.output(process)[0])
+        text = _clean(self.processes.output(process)[0])
         tail = shorten_output(text[-TAIL_CHARS:], TAIL_CHARS, max_lines=40, max_line_chars=500)
         return f"{how}]\n{self._output_text(process, tail)}"
 
     def _output_text(self, process: BackgroundProcess, output: str) -> str:
-        """Return a process's command and output as words that the person did not say."""
+        """Return the command and output of a process, marked as untrusted if it is."""
         return mark_untrusted(f"{process.command}\n{output}".rstrip(), self._taint_source(f"process:{process.id}"))
-
-
-def _clean_output(data: bytes) -> str:
-    return redactor(strip_sequences(data.decode("utf-8", "replace")))

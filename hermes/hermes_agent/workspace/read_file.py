@@ -1,8 +1,8 @@
-"""Documents as `read_file` shows them: pages, slides, rows, paragraphs and cells in place of lines.
+"""The tool `read_file`: numbered lines of a text file, parts of a document, entries of a directory.
 
-The tool `read_file`: lines of a text file with their numbers, parts of a document, entries of a directory.
+A text is read as a stream, never as a whole. Of documents the result has pages, slides, rows, paragraphs or cells.
 
-A text is read as a stream, never as a whole. Contract: §4.12 (parameters), §4.10 (the result is never persisted).
+Source: plugin contract §4.12 (parameters), §4.10 (the result is never persisted).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 
 
 def kind_of_document(path: str, sample: bytes) -> str:
-    """Return what document a file is, by its first bytes and its name; empty for none."""
+    """Return the kind of document by the first bytes and the name of a file; empty for none."""
     if b"%PDF-" in sample[:1024]:
         return "pdf"
     ending = path.rpartition(".")[2].lower()
@@ -58,16 +58,21 @@ def read_document(
     environ: Mapping[str, str],
     cancelled: Event,
 ) -> dict[str, Any]:
-    """Return `content`, `unit`, and as they apply `total`, `next_offset`, `sheets`, `note`.
+    """Return `content`, `unit`, and if they apply `total`, `next_offset`, `sheets`, `note`.
 
     Args:
-        shown: what the file is called.
-        page: the first unit, how many of them, and how many characters.
+        file: the open file.
+        kind: the kind of document.
+        shown: the name of the file for the model.
+        size: its size in bytes.
+        page: the first unit, the number of units, and the number of characters.
+        environ: the environment of the agent.
+        cancelled: set when the turn is interrupted.
 
     Raises:
-        ToolFailed: the text cannot be had, with the reason.
+        ToolFailed: the text cannot be extracted; the message has the reason.
     """
-    most = len(file.getbuffer()) if isinstance(file, BytesIO) else MOST_BYTES  # of another machine's, what came
+    most = len(file.getbuffer()) if isinstance(file, BytesIO) else MOST_BYTES  # a remote file may be cut
     if size > most:
         raise ToolFailed(f"{shown} has {size:,} bytes: a document of over {most:,} is not read")
     offset, limit, chars = page
@@ -75,7 +80,7 @@ def read_document(
     found = _lines(_run(file, request, environ, cancelled))
     end = next((line["end"] for line in found if "end" in line), None)
     if end is None:
-        raise ToolFailed(f"{shown} is a document, and its text cannot be had: {_reason(found)}")
+        raise ToolFailed(f"{shown} is a document, and its text cannot be extracted: {_reason(found)}")
     unit = UNITS[kind]
     entries = [
         (line["number"], str(line["text"]).encode("utf-8", "replace").decode()) for line in found if "number" in line
@@ -93,7 +98,7 @@ def read_document(
     if end["total"] is not None and offset > max(end["total"], 1):
         result["note"] = f"offset {offset} is after the end"
     elif not any(text.strip() for _, text in entries):
-        result["note"] = "there is no text in it" + ("; the pages may be pictures" if kind == "pdf" else "")
+        result["note"] = "the document has no text" + ("; the pages may be pictures" if kind == "pdf" else "")
     return result
 
 
@@ -123,7 +128,7 @@ def _lines(done: CommandResult) -> list[dict[str, Any]]:
     for line in done.output.splitlines():
         try:
             value = json.loads(line)
-        except ValueError:  # what a library printed
+        except ValueError:  # output of a library
             continue
         if isinstance(value, dict):
             lines.append(value)
@@ -140,49 +145,49 @@ def _reason(found: list[dict[str, Any]]) -> str:
 
 
 COUNT_BYTES = 64_000_000
-"""How far the lines after the last one shown are counted."""
+"""Most characters after the page in which lines are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFileTool:
-    """The handler.
+    """The handler of `read_file`.
 
     Attributes:
         max_chars: longest text of one result (`file_read_max_chars`).
         max_lines: most lines of one result, also when the call names no limit (`tool_output.max_lines`).
-        max_line_chars: what is over is cut off a line (`tool_output.max_line_length`).
-        environ: the agent's environment, of which the reader of documents gets the listed part.
+        max_line_chars: most characters of a line (`tool_output.max_line_length`).
+        environ: the environment of the agent; the reader of documents gets the listed part.
     """
 
-    here: ToolContext
+    context: ToolContext
     max_chars: int = 100_000
     max_lines: int = 2_000
     max_line_chars: int = 2_000
     environ: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return `path`, `content`, and as they apply `total_lines`, `next_offset`, `encoding`, `line_ends`, `note`.
+        """Return `path` and `content`, and if they apply `total_lines`, `next_offset` and other fields.
 
-        Of documents there are `unit`, `total` and `sheets` in place of `total_lines`, of directories `kind` and
-        `total_entries`.
+        Texts may have `encoding`, `line_ends` and `note`. Documents have `unit`, `total` and `sheets` in place of
+        `total_lines`, directories have `kind` and `total_entries`.
         """
         try:
             offset = tool_context.parse_number(args, "offset", default=1, least=1)
             limit = tool_context.parse_number(args, "limit", default=self.max_lines, least=1, most=self.max_lines)
-            path = self.here.resolve(tool_context.parse_text(args, "path"))
+            path = self.context.resolve(tool_context.parse_text(args, "path"))
             try:
-                file, status = self.here.open(path)
+                file, status = self.context.open(path)
             except IsDirectory:
                 return self._directory(path, offset, None if args.get("limit") is None else limit)
-            self.here.remember(path, status)
+            self.context.remember(path, status)
             with file:
                 return self._read(file, path, status, offset, limit)
         except ToolFailed as exc:
             return tool_error(exc)
 
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
-        """Return the file that a call is about."""
-        return [self.here.resolve(tool_context.parse_text(args, "path"))]
+        """Return the file of a call."""
+        return [self.context.resolve(tool_context.parse_text(args, "path"))]
 
     def _read(self, file: IO[bytes], path: str, status: os.stat_result, offset: int, limit: int) -> str:
 
@@ -196,12 +201,12 @@ class ReadFileTool:
                 raise ToolFailed(f"{path} is a binary file of {status.st_size:,} bytes")
             try:
                 page = self._page(file, encoding, offset, limit)
-            except UnicodeDecodeError:  # after the sample; `patch` takes the file for the same
+            except UnicodeDecodeError:  # after the sample; `patch` guesses the same
                 encoding = "latin-1"
                 page = self._page(file, encoding, offset, limit)
         except OSError as exc:
             raise ToolFailed(f"{path} cannot be read: {exc.strerror or exc}") from exc
-        result: dict[str, Any] = {"path": self.here.display_path(path), "content": "".join(page.lines)}
+        result: dict[str, Any] = {"path": self.context.display_path(path), "content": "".join(page.lines)}
         if page.total is not None:
             result["total_lines"] = page.total
         else:
@@ -215,20 +220,20 @@ class ReadFileTool:
         if page.total is not None and offset > max(page.total, 1):
             result["note"] = f"offset {offset} is after the end"
         elif page.damaged:
-            result["note"] = f"bytes that are no {encoding} are shown as \ufffd"
+            result["note"] = f"bytes that are not valid {encoding} are shown as \ufffd"
         return tool_result(result)
 
     def _page(self, file: IO[bytes], encoding: str, offset: int, limit: int) -> _Page:
-        """Read lines.
+        """Read a page of lines.
 
         Raises:
-            UnicodeDecodeError: it is not the UTF-8 that it seemed.
+            UnicodeDecodeError: the file is not UTF-8 as its first bytes suggested.
         """
         file.seek(0)
         errors = "strict" if encoding.startswith("utf-8") else "replace"
         stream = io.TextIOWrapper(file, encoding, errors=errors, newline="\n")
         try:
-            page = _Page(stream, self, self.here.cancelled().is_set)
+            page = _Page(stream, self, self.context.cancelled().is_set)
             page.fill(offset, limit)
         finally:
             stream.detach()
@@ -238,27 +243,27 @@ class ReadFileTool:
     def _directory(self, path: str, offset: int, limit: int | None) -> str:
         from hermes_agent.workspace import remote_files
 
-        distant = self.here.remote_files()
+        remote = self.context.remote_files()
 
         def listed(first: int, count: int) -> remote_files.Listing:
-            if distant is not None:
-                return distant.list_directory(path, first, count)
-            return remote_files.list_directory(path, self.here.places, first, count)
+            if remote is not None:
+                return remote.list_directory(path, first, count)
+            return remote_files.list_directory(path, self.context.places, first, count)
 
-        shown = self.here.display_path(path)
+        shown = self.context.display_path(path)
         return tool_result(remote_files.listing_page(shown, listed, offset, limit, self.max_lines, self.max_chars))
 
     def _document(self, file: IO[bytes], path: str, kind: str, size: int, offset: int, limit: int) -> str:
 
-        shown, page = self.here.display_path(path), (offset, limit, self.max_chars)
+        shown, page = self.context.display_path(path), (offset, limit, self.max_chars)
         found = read_document(
-            file, kind, shown=shown, size=size, page=page, environ=self.environ, cancelled=self.here.cancelled()
+            file, kind, shown=shown, size=size, page=page, environ=self.environ, cancelled=self.context.cancelled()
         )
         return tool_result({"path": shown, **found})
 
 
 class _Page:
-    """Lines of a stream, as many as fit."""
+    """The lines of a stream that fit into a result."""
 
     def __init__(self, stream: io.TextIOWrapper, limits: ReadFileTool, stopped: Callable[[], bool]) -> None:
         self._stream = stream
@@ -266,10 +271,10 @@ class _Page:
         self._stopped = stopped
         self.lines: list[str] = []
         self.total: int | None = None
-        """Lines of the file; None when it was not counted to its end."""
+        """Number of lines of the file; None when they were not counted to the end."""
         self.next_offset: int | None = None
         self.crlf = self.lf = False
-        """Whether lines were read that end so."""
+        """Whether a line was read with this end."""
         self.damaged = False
 
     def fill(self, offset: int, limit: int) -> None:
@@ -288,7 +293,7 @@ class _Page:
         self.total = number
 
     def _next_line(self) -> str | None:
-        """Return the next line without its end, cut to size; None at the end of the file."""
+        """Return the next line without its end and shortened, or None at the end of the file."""
         if self._stopped():
             raise ToolFailed("interrupted by the user")
         most = self._limits.max_line_chars

@@ -1,6 +1,6 @@
-"""Files where the commands run, when that is not this machine: read, written and searched by a shell over there.
+"""Files of a remote backend, read, written and searched by a shell there; and listings of directories.
 
-What `read_file` shows of a directory: names, kinds and sizes, one entry a line, directories first.
+A listing has names, kinds and sizes, one entry per line, directories first.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ from hermes_agent.workspace.backend import ShellState, run_command
 from hermes_agent.workspace.paths import IsDirectory, PathRules, kind_of, open_for_listing
 
 MOST_BYTES = 20_000_000
-"""A longer file is read up to here."""
+"""Most bytes that are read of a file."""
 LIMIT_S = 60.0
 MISSING, DIRECTORY, SPECIAL = 44, 45, 46
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFiles:
-    """The files of one call's backend.
+    """The files of the backend of one call.
 
     Attributes:
-        cwd: where relative paths count from; empty is the backend's own choice.
+        backend: the backend.
+        task_id: the task of the call.
+        cwd: the base of relative paths; empty for the default of the backend.
     """
 
     backend: TerminalBackend
@@ -44,16 +46,16 @@ class RemoteFiles:
     cwd: str
 
     def resolve(self, path: str) -> str:
-        """Return the path as it is meant there; links are followed there alone."""
+        """Return the path for the backend; links are followed only there."""
         if path == "~" or path.startswith("~/"):
             return path
         return posixpath.normpath(posixpath.join(self.cwd, path))
 
     def read(self, path: str) -> tuple[bytes, int]:
-        """Return the content, up to `MOST_BYTES`, and the file's size.
+        """Return up to `MOST_BYTES` of the content, and the size of the file.
 
         Raises:
-            ToolFailed: there is no such file, or it cannot be read.
+            ToolFailed: the file does not exist, or cannot be read.
         """
         p = _word(path)
         done = self._sh(
@@ -80,7 +82,7 @@ class RemoteFiles:
         """Return entries of a directory, from number `offset` on.
 
         Raises:
-            ToolFailed: it cannot be read.
+            ToolFailed: the directory cannot be read.
         """
 
         p = _word(path)
@@ -96,10 +98,10 @@ class RemoteFiles:
         return found._replace(is_complete=found.is_complete and not done.truncated)
 
     def write(self, path: str, data: bytes) -> None:
-        """Replace a file, whole or not at all; missing directories are made.
+        """Replace a file atomically; make missing directories.
 
         Raises:
-            ToolFailed: it cannot be written.
+            ToolFailed: the file cannot be written.
         """
         p, d = _word(path), _word(posixpath.dirname(path) or ".")
         done = self._sh(
@@ -115,17 +117,17 @@ class RemoteFiles:
         """Delete a file.
 
         Raises:
-            ToolFailed: it cannot be.
+            ToolFailed: the file cannot be deleted.
         """
         done = self._sh(f"rm -- {_word(path)}")
         if done.exit_code:
             raise ToolFailed(f"{path} cannot be deleted: {done.output[:500].decode('utf-8', 'replace').strip()}")
 
     def search(self, pattern: str, path: str, glob: str, *, names: bool, limit: int) -> list[str]:
-        """Return lines `PATH:NUMBER:TEXT` that hold an extended regular expression, or paths by a glob.
+        """Return lines `PATH:NUMBER:TEXT` that match an extended regular expression, or paths by a glob.
 
         Raises:
-            ToolFailed: the pattern means nothing to `grep`.
+            ToolFailed: the pattern is invalid for `grep`.
         """
         p, only = _word(path), f"--include={shlex.quote(glob)} " if glob else ""
         if names:
@@ -148,37 +150,37 @@ class RemoteFiles:
 
 
 def _word(path: str) -> str:
-    """Return a path as a word of a shell; `~` stays what it is."""
+    """Return a path as a shell word, with `~` unquoted."""
     if path == "~" or path.startswith("~/"):
         return f'"$HOME"{shlex.quote(path[1:])}' if path[1:] else '"$HOME"'
     return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
 
 MOST_ENTRIES = 100_000
-"""Entries of a directory that are counted and sorted."""
+"""Most entries of a directory that are counted and sorted."""
 PAGE = 500
-"""Entries of one result when the call names no limit."""
+"""Entries of a result when the call has no limit."""
 _LS = re.compile(r"(?P<kind>[-a-zA-Z])\S+\s+\d+\s+\S+\s+\S+\s+(?P<size>\d+)(?:,\s*\d+)?\s+\S+\s+\S+\s+\S+ (?P<name>.+)")
 """A line of `ls -lAn` in the locale C."""
 
 
 class ListingEntry(NamedTuple):
-    """One line."""
+    """An entry of a directory."""
 
     name: str
     is_directory: bool
     detail: str = ""
-    """Size, target of a link, or what else it is."""
+    """The size, the target of a link, or the kind of the entry."""
 
     def line(self) -> str:
-        """Return it as the model reads it."""
+        """Return the line for the model."""
         name = _one_line(os.fsencode(self.name).decode("utf-8", "replace"))
         slash = "/" if self.is_directory else ""
         return f"{name}{slash} ({self.detail})" if self.detail else f"{name}{slash}"
 
 
 class Listing(NamedTuple):
-    """The entries that were asked for, and how many there are."""
+    """The requested entries of a directory, and the number of all."""
 
     entries: Sequence[ListingEntry]
     directories: int
@@ -222,7 +224,7 @@ def _entry(entry: os.DirEntry[str], path: str, places: PathRules, directory: int
 
 
 def read_ls(output: str, offset: int, limit: int) -> Listing:
-    """Return what `ls -lAn` printed in the locale C, at most `MOST_ENTRIES` and one lines."""
+    """Return the entries in the output of `ls -lAn` in the locale C, at most `MOST_ENTRIES` + 1."""
     lines = [match for line in output.splitlines() if (match := _LS.fullmatch(line))]
     entries = sorted(map(_entry_of_ls, lines[:MOST_ENTRIES]), key=lambda entry: (not entry.is_directory, entry.name))
     directories = sum(entry.is_directory for entry in entries)
@@ -246,8 +248,10 @@ def listing_page(
     """Return the result of `read_file` for a directory.
 
     Args:
-        listed: returns the entries from a number on.
-        limit: as the call names it.
+        shown: the name of the directory for the model.
+        listed: returns entries by first number and count.
+        offset: number of the first entry.
+        limit: the limit of the call, or None.
         most: most entries of one result.
     """
     found = listed(offset, min(limit or PAGE, most))

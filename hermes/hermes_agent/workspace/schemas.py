@@ -1,11 +1,11 @@
-"""What the model is told of the tools of this package. What they do is `handlers`, which a start does without."""
+"""Schemas of the workspace tools, without their handlers, which a start does not load."""
 
 from __future__ import annotations
 
 from typing import Any
 
 ACTIONS = ("list", "poll", "log", "wait", "kill", "write", "submit", "close")
-"""Of the tool `process`."""
+"""Actions of the tool `process`."""
 
 READ_FILE: dict[str, Any] = {
     "name": "read_file",

@@ -1,10 +1,8 @@
-"""What a text must hold so that a regular expression can match it: the way to leave most files unread.
+"""The tool `search_files`: find text in files, or files by name.
 
-The tool `search_files`: find text in files, or files by name.
-
-Patterns have the syntax of Python's `re`, a line at a time. The matching is always done by `scan`, in a process
-that ends when its time is over; where `rg` is on the PATH it says first which files hold a text that each match must
-hold, which makes large trees quick. Contract: §4.12.
+Patterns have the syntax of Python's `re` and match single lines. A process of its own (`workspace.search_process`) does
+the matching within a deadline. If `rg` is on the PATH, it first finds the files with a text that every match contains
+(`required_literals`), which makes large trees fast. Source: plugin contract §4.12.
 """
 
 from __future__ import annotations
@@ -37,15 +35,15 @@ if TYPE_CHECKING:
 
 
 LEAST = 2
-"""A shorter literal is in nearly every file."""
+"""Shortest useful literal; a shorter one is in nearly every file."""
 _OTHER_CASE = frozenset("iks")
-"""Letters that letters beyond ASCII are the other case of, for one engine or another."""
+"""ASCII letters that some engine folds with letters beyond ASCII."""
 
 
 def required_literals(pattern: str) -> tuple[list[str], bool] | None:
-    """Return ASCII texts of which one is in whatever matches, and whether case is ignored; None for no such texts.
+    """Return ASCII texts of which every match contains one, and whether case is ignored, or None.
 
-    ASCII alone: its bytes mean the same wherever they are, also in a file that is not UTF-8.
+    Only ASCII counts: its bytes are the same in files that are not UTF-8.
     """
     from re import _parser  # type: ignore[attr-defined]  # private, and the only reader that surely agrees with `re`
 
@@ -56,7 +54,7 @@ def required_literals(pattern: str) -> tuple[list[str], bool] | None:
 
 
 def _of_sequence(items: Iterable[Any], folded: bool) -> set[str] | None:
-    """Return the best that one of the items requires: the longest."""
+    """Return the longest required texts of one of the items."""
     candidates: list[set[str]] = []
     run = ""
     for op, value in [*items, ("", None)]:
@@ -85,9 +83,9 @@ def _of_item(op: str, value: Any, folded: bool) -> set[str] | None:
 
 
 DEADLINE_S = 30.0
-"""What was found until then is the result."""
+"""Seconds that a search may take; then the result is what was found so far."""
 CANDIDATE_BYTES = 8_000_000
-"""How many bytes of file names `rg` may hand over."""
+"""Most bytes of file names from `rg`."""
 OUTPUT_BYTES = 8_000_000
 RESULT_CHARS = 50_000
 MAX_RESULTS = 500
@@ -108,27 +106,27 @@ class _Query:
     context: int
     root: str
     file: str
-    """The one file to search; empty for all below `root`."""
+    """The file to search; empty for all files below `root`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchFilesTool:
-    """The handler.
+    """The handler of `search_files`.
 
     Attributes:
-        environ: the agent's environment: where `rg` is looked for, and what the processes get the listed part of.
+        environ: the environment of the agent; it has the PATH for `rg`, and the processes get the listed part.
         deadline_s: seconds that a search may take.
     """
 
-    here: ToolContext
+    context: ToolContext
     environ: Mapping[str, str]
     deadline_s: float = DEADLINE_S
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return `matches`, `files` or `counts`, and as they apply `next_offset`, `incomplete`, `note`."""
+        """Return `matches`, `files` or `counts`, and if they apply `next_offset`, `incomplete`, `note`."""
         try:
-            if distant := self.here.remote_files():
-                return self._search_remote(distant, args)
+            if remote := self.context.remote_files():
+                return self._search_remote(remote, args)
             query = self._query(args)
             deadline = time.monotonic() + self.deadline_s
             files = [query.file] if query.file else self._candidates(query)
@@ -138,21 +136,21 @@ class SearchFilesTool:
             return tool_error(exc)
 
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
-        """Return the files that a result shows lines of."""
+        """Return the files of which a result shows lines."""
         matches = _parsed(result).get("matches") or ()
         lines = matches.split("\n") if isinstance(matches, str) else matches
-        return [self.here.resolve(path) for path in {path for line in lines for path in _line_paths(line)}]
+        return [self.context.resolve(path) for path in {path for line in lines for path in _line_paths(line)}]
 
-    def _search_remote(self, distant: RemoteFiles, args: Mapping[str, Any]) -> str:
-        """Search where the commands run, with what every shell has; patterns are `grep -E`'s there."""
+    def _search_remote(self, remote: RemoteFiles, args: Mapping[str, Any]) -> str:
+        """Search in the remote backend with standard programs; patterns are those of `grep -E`."""
         names = tool_context.parse_choice(args, "target", ("content", "files")) == "files"
         mode = tool_context.parse_choice(args, "output_mode", ("content", "files_only", "count"))
         limit = tool_context.parse_number(args, "limit", default=50, least=1, most=MAX_RESULTS)
         offset = tool_context.parse_number(args, "offset", default=0, least=0)
-        path = distant.resolve(tool_context.parse_text(args, "path", default="."))
+        path = remote.resolve(tool_context.parse_text(args, "path", default="."))
         glob = tool_context.parse_text(args, "file_glob", default="", may_be_empty=True)
         most = 100_000 if mode != "content" else offset + limit + 1
-        lines = distant.search(tool_context.parse_text(args, "pattern"), path, glob, names=names, limit=most)
+        lines = remote.search(tool_context.parse_text(args, "pattern"), path, glob, names=names, limit=most)
         key = "files" if names or mode == "files_only" else "counts" if mode == "count" else "matches"
         if not names and mode != "content":
             found = Counter(line.partition(":")[0] for line in lines)
@@ -184,8 +182,8 @@ class SearchFilesTool:
         )
 
     def _place(self, path: str) -> tuple[str, str]:
-        root = self.here.resolve(path)
-        check_readable(self.here.places, root, None)
+        root = self.context.resolve(path)
+        check_readable(self.context.places, root, None)
         if any(is_inside(root, special) for special in ("/proc", "/sys", "/dev")):
             raise ToolFailed(f"{root} holds no files to search")
         try:
@@ -201,7 +199,7 @@ class SearchFilesTool:
         raise ToolFailed(f"{path} is no file or directory")
 
     def _candidates(self, query: _Query) -> list[str] | None:
-        """Return the files that `rg` finds a required text in, or None when all are to be searched."""
+        """Return the files in which `rg` finds a required text, or None to search all."""
         program = shutil.which("rg", path=self.environ.get("PATH"))
         if program is None or query.target == "files" or query.root == "/":
             return None
@@ -232,7 +230,7 @@ class SearchFilesTool:
         return [os.fsdecode(name).removeprefix("./") for name in names]
 
     def _scan(self, query: _Query, files: list[str] | None, deadline: float) -> CommandResult:
-        places = self.here.places
+        places = self.context.places
         folders, *others = places.reader()
         request = {
             "root": query.root,
@@ -260,7 +258,7 @@ class SearchFilesTool:
                 env=tool_environment(self.environ),
                 timeout_s=timeout_s,
                 output_limit_bytes=limit,
-                cancelled=self.here.cancelled(),
+                cancelled=self.context.cancelled(),
                 head_only=True,
                 **more,
             )
@@ -291,7 +289,7 @@ class SearchFilesTool:
         return tool_result(result)
 
     def _fit_result(self, query: _Query, items: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
-        """Return the result, and how many of the items fit into it."""
+        """Return the result, and how many items fit into it."""
         kept, chars = 0, 0
         for item in items:
             chars += sum(len(text) + 8 for _, text in item.get("lines", ())) + len(item["path"])
@@ -306,11 +304,11 @@ class SearchFilesTool:
         return {"matches": _lines(paths, items[:kept])}, kept
 
     def _path(self, query: _Query, path: str) -> str:
-        return self.here.display_path(f"{query.root.rstrip('/')}/{path}").replace("\n", "\\n")
+        return self.context.display_path(f"{query.root.rstrip('/')}/{path}").replace("\n", "\\n")
 
 
 def _nothing(names: bool) -> str:
-    """Return the note of an empty result; a model that searched names must not take it for one about contents."""
+    """Return the note of an empty result, which says whether names or contents were searched."""
     if not names:
         return "no match"
     return "no file has such a name; what is in the files was not searched (target=content searches it)"
@@ -328,7 +326,7 @@ def _check(pattern: str) -> None:
 
 
 def _line_paths(line: str) -> list[str]:
-    """Return what may be the file of a line of `matches`: of names with numbers in them all beginnings."""
+    """Return the possible files of a line of `matches`; a name with numbers has several."""
     return [line[: mark.start()] for mark in islice(re.finditer(r"[:-](?=\d+[:-])", line), 8)]
 
 
@@ -341,7 +339,7 @@ def _parsed(line: str | bytes) -> dict[str, Any]:
 
 
 def _lines(paths: Mapping[str, str], items: list[dict[str, Any]]) -> list[str]:
-    """Return `path:12:text` for matches, `path-11-text` for lines around them, `--` between groups, as grep."""
+    """Return lines in the form of grep: `path:12:text`, `path-11-text` for context, `--` between groups."""
     files: dict[str, dict[int, tuple[str, str]]] = {}
     for item in items:
         lines = files.setdefault(item["path"], {})

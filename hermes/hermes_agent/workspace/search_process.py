@@ -1,8 +1,8 @@
-"""The search itself, in a process of its own.
+"""The process that searches files for `search_files`.
 
-A regular expression can take for ever and holds the interpreter while it does, so the agent never runs the
-model's pattern itself: it starts this module, reads one JSON object a line, and ends it when the time is over.
-Imports the standard library, `beneath`, `home_files`, `places` and its tables, no more, to start quickly.
+A regular expression can run without end and blocks the interpreter. So the agent never runs the pattern of a model
+itself: it starts this module, reads one JSON object per line, and ends the process when the time is over.
+It imports the standard library and the path rules only, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hermes_agent.system.files import open_beneath, open_directory
 from hermes_agent.workspace.paths import PathRules
 
 BINARY_SAMPLE = 8_192
-"""A file with a NUL byte in its first bytes is binary and left out."""
+"""First bytes of a file in which a NUL byte marks it as binary; binary files are skipped."""
 MAX_FILE_BYTES = 10_000_000
-"""A longer file is left out of a search for content."""
+"""Largest file that is searched for content."""
 LINE_CHARS = 500
-"""What is over is cut off a line of the result."""
+"""Most characters of a line in the result."""
 SKIPPED_DIRECTORIES = (
     ".git",
     ".hg",
@@ -44,10 +44,10 @@ SKIPPED_DIRECTORIES = (
 
 
 def main() -> None:
-    """Read a request from standard input, write what is found, and `{"end": {…}}` last.
+    """Read a request from standard input, write the results, and `{"end": {…}}` last.
 
     The request has `root`, `files` (paths below it, or null for all), `target`, `pattern`, `glob` (may be empty),
-    `mode`, `context`, `skip` and `take` (how many results are left out and written), `places`, `reader` (whose files).
+    `mode`, `context`, `skip` and `take` (numbers of results to skip and write), `places` and `reader` (`FileAccess`).
     """
     request = json.load(sys.stdin)
     scan = _Scan(request)
@@ -119,7 +119,7 @@ class _Scan:
         return self._places.unlisted_reason(path) is None and self._places.foreign_reason(path) is None
 
     def _lines(self, path: str) -> list[str] | None:
-        """Return the lines of a text file; None when it is left out."""
+        """Return the lines of a text file, or None when it is skipped."""
         full = f"{self._root.rstrip('/')}/{path}"
         try:
             handle = open_beneath(self._top, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
@@ -145,7 +145,7 @@ class _Scan:
 
 
 def _walk(top: int, root: str, is_listed: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the listed regular files below the open directory of `root`, in order of names; links are not followed."""
+    """Yield the visible regular files below `root`, sorted by name; links are not followed."""
     waiting = [("", True)]
     while waiting:
         path, is_directory = waiting.pop()
@@ -156,7 +156,7 @@ def _walk(top: int, root: str, is_listed: Callable[[str], bool]) -> Iterator[str
 
 
 def _entries(top: int, root: str, below: str, is_listed: Callable[[str], bool]) -> list[tuple[str, bool]]:
-    """Return the files and directories in a directory, each with whether it is one."""
+    """Return the files and directories in a directory, each with whether it is a directory."""
     found: list[tuple[str, bool]] = []
     with contextlib.suppress(OSError), _listed(top, below) as entries:
         for entry in sorted(entries, key=lambda entry: os.fsencode(entry.name)):
@@ -194,7 +194,7 @@ def glob_matcher(glob: str) -> Any:
     """Return a predicate over paths below the root.
 
     `*`, `?`, `[…]` stay within a name, `**` crosses directories, `{a,b}` is a choice. A glob without a slash is
-    about the file's name alone. An empty glob takes everything.
+    about the name of the file only. An empty glob matches everything.
     """
     if not glob:
         return lambda path: True

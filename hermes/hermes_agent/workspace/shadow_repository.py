@@ -1,7 +1,7 @@
-"""One folder's checkpoints: a bare git repository below `HERMES_HOME` whose work tree is the folder.
+"""The checkpoints of one folder: a bare git repository with the folder as its work tree.
 
-The folder's own repository is never looked at. Each checkpoint is a commit without parents under
-`refs/checkpoints/MILLISECONDS`, so that dropping one touches no other.
+It is below `HERMES_HOME` and does not use a repository in the folder. Each checkpoint is a commit without parents under
+`refs/checkpoints/MILLISECONDS`, so that the removal of a checkpoint affects no other.
 """
 
 from __future__ import annotations
@@ -29,49 +29,49 @@ from hermes_agent.workspace.checkpoint_files import (
 MOST_FILES = 20_000
 MOST_LIST_BYTES = 8_000_000
 MOST_NAMED = 1_000
-"""Files that a checkpoint names as left out, or as private; with more of these, all count as private."""
+"""Most files that a checkpoint names as left out or private; with more private files, all count as private."""
 MOST_NESTED = 50
-"""Repositories in the folder that are gone into."""
+"""Most nested repositories of which the files are included."""
 LOCK_S = 60.0
 _REFS = "refs/checkpoints/"
 _ATTRIBUTES = b"* -text -ident -filter -working-tree-encoding\n"
 
 
 class Checkpoint(NamedTuple):
-    """Files as they were at one time."""
+    """The state of files at one time."""
 
     id: str
-    """Enough of the commit's name to tell it from others."""
+    """A unique prefix of the commit id."""
     ref: str
     at: float
     folder: str
     paths: tuple[str, ...] | None
-    """The only files that it is about, below the folder; None for all."""
+    """The only files in it, as paths below the folder; None for all files."""
     session: str
     turn: str
     why: str
     left_out: tuple[str, ...]
-    """Files that were there and are not in it: too large, or secret."""
+    """Files that were left out: too large, or secret."""
     private: tuple[str, ...]
-    """Files that nobody but their owner could read, which git does not keep; `EVERYTHING` where there were many."""
+    """Files that only their owner could read, which git does not store; `EVERYTHING` for many."""
 
 
 class RestoreResult(NamedTuple):
-    """What was put back."""
+    """The result of a restore."""
 
     checkpoint: Checkpoint
     before: str
-    """Id of the checkpoint of what was there; empty when nothing was different."""
+    """Id of the checkpoint of the state before; empty when nothing was different."""
     written: list[str]
     removed: list[str]
 
 
 class ShadowRepository:
-    """The repository of one folder. Whoever uses it holds `locked`.
+    """The repository of one folder; use it within `locked`.
 
     Args:
-        repository: where it is; made when it is missing.
-        kept_out: says whether a file is not to be in it: path below the folder, and its status.
+        repository: its directory; made when missing.
+        kept_out: returns whether to leave out a file, by its path below the folder and its status.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class ShadowRepository:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only one, of all processes; what a process that died left half done is cleared away.
+        """Lock the repository among all processes, and remove unfinished work of a dead process.
 
         Raises:
-            GitError: somebody else keeps it too long.
+            GitError: another process holds the lock too long.
         """
         self.repository.mkdir(0o700, parents=True, exist_ok=True)
         lock = FileLock(self.repository / "lock", timeout_s=LOCK_S, subject=f"the store of {self.git.folder}")
@@ -105,10 +105,10 @@ class ShadowRepository:
             yield
 
     def commit(self, *, paths: Collection[str] | None, session: str, turn: str, why: str) -> Checkpoint:
-        """Make a checkpoint of the folder, or of some files in it alone.
+        """Make a checkpoint of the folder, or of some files in it only.
 
         Raises:
-            GitError: there is too much in the folder, or git fails.
+            GitError: the folder has too much content, or git fails.
         """
         tree, left_out, private = self.snapshot(paths)
         about: dict[str, object] = {"session": session, "turn": turn, "why": why, "left_out": left_out[:MOST_NAMED]}
@@ -118,10 +118,10 @@ class ShadowRepository:
         return self._commit(tree, about)
 
     def snapshot(self, paths: Collection[str] | None, more: Iterable[str] = ()) -> tuple[str, list[str], list[str]]:
-        """Return the tree of what is there now, what of it was left out, and what is private.
+        """Return the tree of the present files, the files that were left out, and the private ones.
 
         Args:
-            more: files that are in it whatever is ignored or large.
+            more: files to include even if they are ignored or large.
         """
         try:
             top = open_directory(self.git.folder)
@@ -146,7 +146,7 @@ class ShadowRepository:
         return self.git("write-tree").decode().strip(), content.left_out, private
 
     def _present(self) -> list[str]:
-        """Return what is below the folder and not ignored, also in repositories of its own."""
+        """Return the files below the folder that are not ignored, also in nested repositories."""
         found: list[str] = []
         waiting = [""]
         for below in waiting:
@@ -180,19 +180,19 @@ class ShadowRepository:
         return self._checkpoint(ref, commit, json.dumps(about))
 
     def _checkpoint(self, ref: str, commit: str, about: str) -> Checkpoint:
-        told = json.loads(about)
-        paths = told.get("paths")
+        stored = json.loads(about)
+        paths = stored.get("paths")
         return Checkpoint(
             commit[:10],
             ref,
             int(ref.removeprefix(_REFS)) / 1000,
             self.git.folder,
             None if paths is None else tuple(paths),
-            told["session"],
-            told["turn"],
-            told["why"],
-            tuple(told["left_out"]),
-            tuple(told.get("private", ())),
+            stored["session"],
+            stored["turn"],
+            stored["why"],
+            tuple(stored["left_out"]),
+            tuple(stored.get("private", ())),
         )
 
     def all(self) -> list[Checkpoint]:
@@ -202,14 +202,14 @@ class ShadowRepository:
         return [self._checkpoint(*line.split(" ", 2)) for line in lines]
 
     def note_change(self, checkpoint: Checkpoint, path: str) -> None:
-        """Note that the turn of a checkpoint may change a path (or `EVERYTHING`)."""
+        """Record that the turn of a checkpoint may change a path (or `EVERYTHING`)."""
         place = self.repository / "changed"
         place.mkdir(exist_ok=True)
         with (place / checkpoint.ref.removeprefix(_REFS)).open("a") as file:
             file.write(json.dumps(path) + "\n")
 
     def noted_changes(self, checkpoint: Checkpoint) -> set[str]:
-        """Return what its turn may have changed."""
+        """Return the paths that the turn of a checkpoint may have changed."""
         try:
             lines = (self.repository / "changed" / checkpoint.ref.removeprefix(_REFS)).read_text().splitlines()
         except FileNotFoundError:
@@ -217,7 +217,7 @@ class ShadowRepository:
         return {json.loads(line) for line in lines if line.endswith('"')}
 
     def diff(self, checkpoint: Checkpoint, paths: Collection[str] = ()) -> str:
-        """Return what changed since, as a patch."""
+        """Return the changes since a checkpoint as a patch."""
         now, *_ = self.snapshot(checkpoint.paths, self._existing(self._entries(checkpoint.id)))
         words = ("diff", "--no-color", "--no-ext-diff", "--no-renames", checkpoint.id, now, "--", *sorted(paths))
         return self.git(*words, most=2_000_000).decode("utf-8", "replace")
@@ -230,17 +230,17 @@ class ShadowRepository:
         without: Collection[str] = (),
         session: str = "",
     ) -> RestoreResult:
-        """Put files back as they were, after a checkpoint of what is there now.
+        """Restore files, after a checkpoint of the present state.
 
-        Files that came later go; those that are ignored, or were left out of the checkpoint, stay.
+        Later files are deleted; ignored files, and those left out of the checkpoint, stay.
 
         Args:
             paths: the files, or folders; None for all.
             without: files that stay as they are.
-            session: whose checkpoint that of what is there now is.
+            session: the session of the checkpoint of the present state.
 
         Raises:
-            GitError: a file cannot be put back; those before it are.
+            GitError: a file cannot be restored; those before it are restored.
         """
         then = self._entries(checkpoint.id)
         tree, _, private = self.snapshot(checkpoint.paths, self._existing(then))
@@ -272,7 +272,7 @@ class ShadowRepository:
         return RestoreResult(checkpoint, before.id, written, gone)
 
     def has_all(self, checkpoint: Checkpoint) -> bool:
-        """Say whether every file of the folder is in a checkpoint; those of a `.git` and ignored ones count, too."""
+        """Return whether every file of the folder is in a checkpoint, also ignored ones and those of `.git`."""
         there = self._entries(checkpoint.id)
         for directory, folders, names in os.walk(self.git.folder):
             links = [name for name in folders if os.path.islink(f"{directory}/{name}")]  # noqa: PTH114 - text
@@ -282,7 +282,7 @@ class ShadowRepository:
         return True
 
     def _entries(self, tree: str) -> dict[str, tuple[str, str]]:
-        """Return mode and object by path."""
+        """Return mode and object id by path."""
         found: dict[str, tuple[str, str]] = {}
         for line in _names(self.git("ls-tree", "-r", "-z", "--full-tree", tree)):
             head, _, path = line.partition("\t")
@@ -291,7 +291,7 @@ class ShadowRepository:
         return found
 
     def _existing(self, paths: Iterable[str]) -> list[str]:
-        """Return those that are files or links, and not beyond a link."""
+        """Return the paths that are files or links, and not below a link."""
         found = []
         with contextlib.suppress(OSError), hold_directory(self.git.folder, make=False) as top:
             for path in paths:
@@ -344,13 +344,13 @@ class ShadowRepository:
                 return
 
     def drop(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """Forget checkpoints; `pack` gives their room back."""
+        """Remove checkpoints; `pack` frees their space."""
         for checkpoint in checkpoints:
             self.git("update-ref", "-d", checkpoint.ref)
             (self.repository / "changed" / checkpoint.ref.removeprefix(_REFS)).unlink(missing_ok=True)
 
     def pack(self) -> None:
-        """Pack what is needed, and remove the rest."""
+        """Pack the needed objects, and remove the others."""
         for name in ("index", SEEN):  # it would keep its objects, and this one names them
             (self.repository / name).unlink(missing_ok=True)
         self.git("gc", "--quiet", "--prune=now")
@@ -381,7 +381,7 @@ def _joined(paths: Iterable[str]) -> bytes:
 
 
 def _conflict(one: str, other: str) -> bool:
-    """Say whether of two paths one is a directory where the other is a file."""
+    """Return whether of two paths one is a directory where the other is a file."""
     return one.startswith(f"{other}/") or other.startswith(f"{one}/")
 
 

@@ -1,4 +1,4 @@
-"""The shells of the tasks: which backend they run in, and where each of them stands."""
+"""Shell state per task: the backend, the working directory, variables and functions between commands."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 
 MAX_TASKS = 512
-"""Tasks that are remembered; the one that was used longest ago begins anew."""
+"""Most tasks in memory; the least recently used one loses its state."""
 
 
 @dataclass(slots=True)
 class _Task:
     cwd: str = ""
     states: dict[bool, ShellState] = field(default_factory=dict)
-    """By confinement: what a confined command left behind must not reach one that is not."""
+    """By confinement: state of a confined command must not reach one outside the sandbox."""
 
 
 class TaskShells:
-    """Safe for threads.
+    """The shells of all tasks. Safe for threads.
 
     Args:
-        choose: returns the backend of the configuration, or raises ToolFailed; asked at the first use.
-        persistent: false forgets everything after each command (`terminal.persistent_shell`).
-        networks: makes the networks of this machine's sandboxed commands, at their first use; None: there are none.
-        name: of the backend that is configured; no command has to run to know it.
+        choose: returns the configured backend, or raises ToolFailed; called at the first use.
+        persistent: False drops the state after each command (`terminal.persistent_shell`).
+        networks: makes the networks of local sandboxed commands, at their first use; None for no networks.
+        name: the name of the configured backend, known before a command runs.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class TaskShells:
 
     @property
     def backend(self) -> TerminalBackend:
-        """Where commands run.
+        """The backend in which commands run.
 
         Raises:
-            ToolFailed: the configuration names none that is there.
+            ToolFailed: the configured backend cannot be used.
         """
         with self._lock:
             if self._backend is None:
@@ -69,7 +69,7 @@ class TaskShells:
 
     @property
     def networks(self) -> Networks | None:
-        """The networks of sandboxed commands; None where there are none."""
+        """The networks of sandboxed commands, or None."""
         with self._networks_lock:
             if self._networks is None and self._make_networks is not None:
                 self._networks = self._make_networks()
@@ -77,25 +77,25 @@ class TaskShells:
 
     @property
     def backend_or_none(self) -> TerminalBackend | None:
-        """The backend; None when it cannot be had, for those who only describe it."""
+        """The backend, or None when it cannot be used."""
         try:
             return self.backend
         except ToolFailed:
             return None
 
     def sandbox_name(self) -> str:
-        """Return which sandbox commands run in that reach a socket in the working directory.
+        """Return the name of the sandbox in which commands reach a socket in the working directory.
 
-        `none` without a sandbox; empty: they run elsewhere, or not at all.
+        It is `none` without a sandbox, and empty when commands run in a remote backend or not at all.
         """
         backend = self.backend_or_none
         if backend is None or not backend.own_files or backend.refusal:
             return ""
-        box = getattr(getattr(backend, "sandbox", None), "selected", None)
-        return "none" if box is None else str(box.name)
+        sandbox = getattr(getattr(backend, "sandbox", None), "selected", None)
+        return "none" if sandbox is None else str(sandbox.name)
 
     def state(self, task_id: str, *, confined: bool) -> ShellState:
-        """Return where a task's shell stands; a plain one when nothing lasts."""
+        """Return the shell state of a task; a new one when shells are not persistent."""
         from hermes_agent.workspace.backend import ShellState  # for the first command
 
         if not self._persistent:
@@ -104,18 +104,18 @@ class TaskShells:
             return self._task(task_id).states.setdefault(confined, ShellState())
 
     def cwd(self, task_id: str) -> str:
-        """Return the directory that the task's last command ended in; empty before the first."""
+        """Return the directory in which the last command of a task ended; empty before the first."""
         with self._lock:
             return self._tasks[task_id].cwd if task_id in self._tasks else ""
 
     def set_cwd(self, task_id: str, cwd: str) -> None:
-        """Note the directory that a command ended in."""
+        """Record the directory in which a command ended."""
         if self._persistent and cwd:
             with self._lock:
                 self._task(task_id).cwd = cwd
 
     def close(self, task_id: str) -> None:
-        """Forget a task and give back what its backend holds for it."""
+        """Drop the state of a task and release what its backend holds for it."""
         with self._lock:
             self._tasks.pop(task_id, None)
             backend = self._backend

@@ -1,7 +1,8 @@
 """The tool `terminal`: run a command line and wait for it.
 
-Commands of a task follow one another as in one shell (`shell_state`). Where they run, and who is asked before, is up
-to the backend and the operator's rules. Contract: §4.12 (parameters, result), §3.2 (`transform_terminal_output`).
+Commands of a task run as in one shell (`workspace.backend`). The backend and the rules of the operator decide where
+they run and which need an approval. Source: plugin contract §4.12 (parameters, result), §3.2
+(`transform_terminal_output`).
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from hermes_agent.workspace.tool_context import ToolContext
 logger = logging.getLogger(__name__)
 
 MAX_TIMEOUT_S = 600
-"""Longest time that the model may ask for; a longer `terminal.timeout` raises it."""
+"""Longest `timeout` of a call in seconds; a longer `terminal.timeout` raises it."""
 TRANSFORM_BYTES = 1_000_000
-"""How much output a `transform_terminal_output` hook is given; it sees the text before it is cut to size."""
+"""Most bytes of output for `transform_terminal_output`, which sees the text before it is shortened."""
 
 MOST_HELD = 20
-"""So many files that were set aside are named."""
+"""Most set-aside files that a result names."""
 
 _EXIT_TIMEOUT, _EXIT_CANCELLED, _EXIT_FAILED = 124, 130, -1
 
@@ -61,7 +62,7 @@ _READERS = frozenset(_READ_ONLY.split())
 _GIT_READERS = frozenset({"blame", "diff", "log", "ls-files", "rev-parse", "show", "status"})
 
 _shown: ContextVar[str] = ContextVar("hermes_terminal_shown", default="")
-"""The directory that this call's question was about: a link that changes afterwards leads nowhere else."""
+"""The directory in the approval request of this call; a link that changes afterwards is noticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,41 +70,41 @@ class _Plan:
     backend: TerminalBackend
     command: str
     cwd: str
-    """Where it runs; empty for the backend's own choice."""
+    """The working directory; empty for the default of the backend."""
     timeout_s: float
     state: ShellState
     confined: bool = False
-    """Whether it runs in the confinement that the backend has."""
+    """Whether the command runs in the confinement of the backend."""
     tty: bool = False
     stays: bool = False
-    """Whether the next command runs where this one did, whatever this one says."""
+    """Whether the working directory of the task stays as before this command."""
     folder: str = ""
-    """What it writes in instead of the working directory; empty for that."""
+    """The folder that it may write instead of the working directory; empty for that."""
 
     @property
     def place(self) -> str:
-        """Where it runs and what it writes in, as the question shows it."""
+        """The working directory and the writable folder, as the approval request shows them."""
         return f"{self.cwd}, writing in {self.folder}" if self.folder else self.cwd
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it runs outside of a confinement that there is."""
+        """Whether the command leaves the sandbox."""
         return self.backend.can_leave and not self.confined
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalTool:
-    """The handler and its question.
+    """The handler of `terminal`, and its approval request.
 
     Attributes:
-        shells: where commands run, and where each task stands.
-        timeout_s: when the call names none (`terminal.timeout`).
-        max_bytes, max_lines, max_line_chars: how much output the model is shown (`tool_output`).
-        hooks: where `transform_terminal_output` is fired; None fires nothing.
-        policy: what is refused or allowed without asking.
+        shells: the backend and the shell state of each task.
+        timeout_s: the default time limit (`terminal.timeout`).
+        max_bytes, max_lines, max_line_chars: limits of the output for the model (`tool_output`).
+        hooks: the bus that fires `transform_terminal_output`; None fires nothing.
+        policy: the rules that refuse or allow commands.
     """
 
-    here: ToolContext
+    context: ToolContext
     shells: TaskShells
     timeout_s: float = 180
     max_bytes: int = 50_000
@@ -112,12 +113,12 @@ class TerminalTool:
     hooks: HookBus | None = None
     policy: CommandPolicy = field(default_factory=CommandPolicy)
     processes: BackgroundProcesses | None = None
-    """Where background processes are kept; None for nowhere."""
+    """The background processes; None for none."""
     watch: Callable[[], None] = lambda: None
-    """Called when there is a new process that somebody wants to hear of."""
+    """Called when a new process has notifications."""
 
     def schema(self) -> dict[str, Any]:
-        """Return what the backend changes in the tool's description."""
+        """Return the changes of the backend to the description and parameters of the tool."""
         backend = self.shells.backend_or_none
         if backend is None or not backend.description:
             return {}
@@ -130,11 +131,11 @@ class TerminalTool:
         return changed
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | str | None:
-        """Return why the command is refused, None when a rule allows it or a sandbox holds it, else the question.
+        """Return why the command is refused, None when it runs without a question, or the approval request.
 
-        "For this session" covers what is dangerous for the same reasons; of other commands, the same one in the same
-        directory (§10.5). The user decides each time about a command that leaves the sandbox or would change the
-        agent's own rules.
+        `session` covers commands that are dangerous for the same reasons; of other commands, the same one in the same
+        directory (plugin contract §10.5). The user decides each time about a command that leaves the sandbox or would
+        change the agent's own rules.
         """
         try:
             plan = self._plan(args)
@@ -149,17 +150,17 @@ class TerminalTool:
         if plan.backend.refusal:
             return f"BLOCKED: {plan.backend.refusal}"
         asked = None if self._runs_unasked(plan, review, functions) else self._request(plan, review)
-        what = tool_context.folder_answer(self.here.places, plan.folder) if plan.folder else None
-        if what is None or self.here.places.is_writable(plan.folder):
+        what = tool_context.folder_answer(self.context.places, plan.folder) if plan.folder else None
+        if what is None or self.context.places.is_writable(plan.folder):
             return asked
         if asked is None:
-            return tool_context.folder_request(self.here, plan.folder, what, plan.command)
+            return tool_context.folder_request(self.context, plan.folder, what, plan.command)
         return replace(
             asked, summary=f"{asked.summary} that writes in {printable(plan.folder)}", once=True, smart=False
         )
 
     def _runs_unasked(self, plan: _Plan, review: CommandReview, functions: str) -> bool:
-        """Say whether no question is asked: a list of the operator names the command, or a sandbox holds it."""
+        """Return whether no approval is needed: a list names the command, or a sandbox confines it."""
         if plan.is_leaving:
             if functions or not self.policy.may_leave_sandbox(plan.command):
                 return False
@@ -171,13 +172,13 @@ class TerminalTool:
         if not plan.confined:
             return False
         why = f"terminal {plan.command[:200]}"
-        if review.unknown and plan.backend.offline and self.here.can_be_undone(why, plan.folder):
-            logger.info("terminal: unknown code, without a network, whose changes can be undone")
+        if review.unknown and plan.backend.offline and self.context.can_be_undone(why, plan.folder):
+            logger.info("terminal: allowed: unknown code, but it has no network and its changes can be undone")
             return True
         return plan.backend.throwaway or not review.keys
 
     def _request(self, plan: _Plan, review: CommandReview) -> ApprovalRequest:
-        """Return the question about a command."""
+        """Return the approval request for a command."""
         where = " outside the sandbox" if plan.is_leaving else ""
         digest = hashlib.sha256(f"{where}{plan.cwd}\0{plan.command}".encode()).hexdigest()
         named = review.lasting and not where
@@ -187,7 +188,7 @@ class TerminalTool:
         detail = f"{printable(plan.command)}\nin {printable(plan.cwd) or 'its home directory'}{place}"
         summary = f"run a command{where}" + (f" ({'; '.join(review.keys)})" if review.keys else "")
         sends = review.network and not plan.backend.offline
-        # what leaves the sandbox is a person's to allow
+        # only the user may allow a command to leave the sandbox
         smart = not plan.is_leaving and not sends and can_judge(review.keys, plan.command)
         return ApprovalRequest(
             "terminal",
@@ -201,12 +202,12 @@ class TerminalTool:
         )
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return `output`, `exit_code`, `error`; a failure before the command ran has `status` and exit code -1."""
+        """Return `output`, `exit_code` and `error`; a failure before the start has `status` and exit code -1."""
         try:
             plan = self._plan(args)
             self._check(plan)
             if plan.backend.own_files and not _only_reads(plan.command):
-                self.here.before_change("", f"terminal {plan.command[:200]}", plan.folder)
+                self.context.before_change("", f"terminal {plan.command[:200]}", plan.folder)
             if args.get("background"):
                 return self._start_background(plan, args, str(kwargs.get("session_id") or ""))
             for name in ("notify_on_complete", "watch_patterns"):
@@ -217,7 +218,7 @@ class TerminalTool:
             return tool_result(output="", exit_code=_EXIT_FAILED, error=redactor(str(exc)), status="error")
 
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
-        """Return the folder in which a command stood, and the process that runs on (`Effect.place`)."""
+        """Return the working directory of a command, and its background process (`Effect.place`)."""
         backend = self.shells.backend_or_none
         folders = [] if backend is None else [self._cwd(args, backend)]
         if args.get("background"):
@@ -231,7 +232,7 @@ class TerminalTool:
         try:
             command.encode()
         except UnicodeEncodeError:
-            raise ToolFailed("`command` holds half a character (a lone surrogate)") from None
+            raise ToolFailed("`command` has half a character (a lone surrogate)") from None
         if not command.strip():
             raise ToolFailed("`command` is empty")
         backend = self.shells.backend
@@ -241,24 +242,24 @@ class TerminalTool:
             command,
             self._cwd(args, backend),
             tool_context.parse_number(args, "timeout", default=0, least=1, most=most) or self.timeout_s,
-            self.shells.state(self.here.task_id(), confined=confined),
+            self.shells.state(self.context.task_id(), confined=confined),
             confined=confined,
             tty=bool(args.get("pty")),
             stays=bool(args.get("workdir")),
-            folder=tool_context.requested_folder(self.here, args) if confined and backend.opens else "",
+            folder=tool_context.requested_folder(self.context, args) if confined and backend.opens else "",
         )
 
     def _cwd(self, args: Mapping[str, Any], backend: TerminalBackend) -> str:
         given = tool_context.parse_text(args, "workdir", default="", may_be_empty=True)
-        last = self.shells.cwd(self.here.task_id())
+        last = self.shells.cwd(self.context.task_id())
         if not backend.own_files:
             return given if given.startswith("/") or not last else f"{last}/{given}".rstrip("/")
-        if not given and last and Path(last).is_dir():  # what a sandbox had may be gone
+        if not given and last and Path(last).is_dir():  # a directory of the sandbox may be gone
             return last
-        return self.here.resolve(given or ".")
+        return self.context.resolve(given or ".")
 
     def _start_background(self, plan: _Plan, args: Mapping[str, Any], session_id: str) -> str:
-        """Start a background process where the task's shell stands."""
+        """Start a background process in the shell state of the task."""
         if self.processes is None:
             raise ToolFailed("there are no background processes here")
         watch = args.get("watch_patterns") or []
@@ -267,7 +268,7 @@ class TerminalTool:
         script = "\n".join([plan.backend.prelude(), plan.state.restore_script(plan.cwd), plan.command])
         call = self._call(plan)
         try:
-            with self.here.use_network("terminal", printable(plan.command)):
+            with self.context.use_network("terminal", printable(plan.command)):
                 start = plan.backend.start(script, call)
             process = self.processes.start(
                 start,
@@ -275,7 +276,7 @@ class TerminalTool:
                 cwd=plan.cwd,
                 backend=plan.backend.name,
                 task_id=call.task_id,
-                session_id=self.here.notified_session(session_id),
+                session_id=self.context.notified_session(session_id),
                 confined=plan.confined,
                 tty=plan.tty,
                 notify=bool(args.get("notify_on_complete")),
@@ -298,20 +299,20 @@ class TerminalTool:
             plan.command,
             plan.cwd,
             plan.timeout_s,
-            self.here.task_id(),
-            root=plan.folder or self.here.cwd(),
-            work_dir=self.here.cwd() if plan.folder else "",
-            network=self.here.network(),
-            tool_socket=self.here.tool_socket(),
+            self.context.task_id(),
+            root=plan.folder or self.context.cwd(),
+            work_dir=self.context.cwd() if plan.folder else "",
+            network=self.context.network(),
+            tool_socket=self.context.tool_socket(),
             confined=plan.confined,
             output_bytes=output_bytes or self.max_bytes,
             tty=plan.tty,
-            cancelled=self.here.cancelled(),
+            cancelled=self.context.cancelled(),
         )
 
     def _check(self, plan: _Plan) -> None:
         if _shown.get() not in ("", plan.place):
-            raise ToolFailed(f"the working directory is {plan.place} now, and {_shown.get()} was asked about")
+            raise ToolFailed(f"the working directory is {plan.place} now, but the approval was for {_shown.get()}")
         if not plan.backend.own_files:
             return
         try:
@@ -327,7 +328,7 @@ class TerminalTool:
         call = self._call(plan, max(self.max_bytes, TRANSFORM_BYTES) if transforms else 0)
         call = replace(call, on_output=self.here.output_listener())
         try:
-            with self.here.use_network("terminal", printable(plan.command)) as work:
+            with self.context.use_network("terminal", printable(plan.command)) as work:
                 done = run_command(plan.backend, call, plan.state)
         except OSError as exc:
             hint = ": put the script into a file" if "too long" in str(exc) else ""
@@ -343,8 +344,8 @@ class TerminalTool:
         return self._result(text, plan, done, notes)
 
     def _closed_hint(self, plan: _Plan, text: str) -> str:
-        """Return why a command could not write where it runs, and what can; empty where it could."""
-        root = plan.folder or self.here.cwd()
+        """Return why a command could not write in its directory, and the remedy; empty if it could."""
+        root = plan.folder or self.context.cwd()
         if "Read-only file system" not in text or not plan.backend.is_read_only(root):
             return ""
         return (
@@ -394,7 +395,7 @@ class TerminalTool:
 
 
 def _set_aside(held: tuple[str, ...]) -> str:
-    """Return what the model is told of files that a command may not leave."""
+    """Return the text for the model about files that were set aside."""
     files = "; ".join(printable(text) for text in held[:MOST_HELD])
     more = f"; and {len(held) - MOST_HELD} more" if len(held) > MOST_HELD else ""
     return (
@@ -404,7 +405,7 @@ def _set_aside(held: tuple[str, ...]) -> str:
 
 
 def _only_reads(command: str) -> bool:
-    """Say whether a command is known to change no file: no checkpoint is needed before it."""
+    """Return whether a command is known to change no file, so that it needs no checkpoint."""
     if set(command) & set("<>`$()\n;&"):
         return False
     words = [part.split() for part in command.split("|")]

@@ -1,10 +1,9 @@
-"""Encoding and line ends of text files: found when a file is read, kept when it is changed. Pure functions.
+"""Text of files and commands: encodings, line ends, terminal output, syntax, passages.
 
-What a command printed, made fit for a model: decoded, without control sequences, its middle left out.
-
-Whether a text is what its file's name says: Python, JSON, YAML, TOML.
-
-Find a passage in a text, though its blanks may be written otherwise. Pure functions over lines.
+- `TextForm`: encoding and line ends of a file, which a change keeps.
+- `decode_output`, `strip_sequences`, `shorten_output`: output of a command, prepared for a model.
+- `syntax_error`: the syntax of Python, JSON, YAML and TOML files.
+- `find_lines`, `replace_passage`: find a passage despite different white space.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 SAMPLE_BYTES = 8_192
-"""Bytes at the beginning of a file that tell its encoding, and whether it is text."""
+"""First bytes of a file by which its encoding, and whether it is text, is guessed."""
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig", "utf-8"),
@@ -27,25 +26,25 @@ _BOMS = (
 
 
 class TextForm(NamedTuple):
-    """How a text is stored."""
+    """The encoding and line ends of a file."""
 
     encoding: str = "utf-8"
-    """As `read_file` reports it."""
+    """The encoding that `read_file` reports."""
     codec: str = "utf-8"
-    """For what follows the byte order mark."""
+    """The codec for the bytes after the byte order mark."""
     bom: bytes = b""
     ends: str = "lf"
-    """`lf`, `crlf`, or `mixed`, which stays as it is."""
+    """`lf`, `crlf`, or `mixed`, which is kept."""
 
     def plain(self, text: str) -> str:
-        """Return the text with LF alone, where all of its lines end with CR and LF."""
+        """Return the text with LF line ends, if all its lines end with CR LF."""
         return text.replace("\r\n", "\n") if self.ends == "crlf" else text
 
     def encode(self, text: str) -> bytes:
         """Return the bytes of a plain text in this form.
 
         Raises:
-            ValueError: the encoding has no such character, or the text holds a lone surrogate.
+            ValueError: the encoding lacks a character, or the text has a lone surrogate.
         """
         if self.ends == "crlf":
             text = text.replace("\r\n", "\n").replace("\n", "\r\n")
@@ -62,12 +61,12 @@ UTF8 = TextForm()
 
 
 def decode_text(data: bytes) -> tuple[str, TextForm]:
-    """Return a file's text, without byte order mark and with its own line ends, and its form.
+    """Return the text of a file without byte order mark and with its line ends, and its form.
 
-    The form gives back exactly these bytes for the plain text.
+    The form encodes the plain text to exactly these bytes.
 
     Raises:
-        ValueError: it is no text: binary, or damaged.
+        ValueError: the file is binary, or damaged.
     """
     bom, encoding, codec = _bom(data)
     body = data[len(bom) :]
@@ -111,7 +110,7 @@ def guess_form(beginning: bytes) -> TextForm | None:
 
 
 def _line_ends(text: str) -> str:
-    """Return `crlf` when all lines end so, `lf` when none does, else `mixed`; also for two CR before an LF."""
+    """Return `crlf` when all lines end so, `lf` when none does, else `mixed` (also for CR CR LF)."""
     crlf = text.count("\r\n")
     if not crlf:
         return "lf"
@@ -123,7 +122,7 @@ def _bom(data: bytes) -> tuple[bytes, str, str]:
 
 
 HEAD_SHARE = 0.4
-"""Part of the limit that the beginning gets (plugin contract §3.2)."""
+"""Share of the limit for the beginning (plugin contract §3.2)."""
 
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
@@ -136,10 +135,10 @@ _LEFT_OUT = re.compile(r"\[[\d,]+ bytes left out\]")
 
 
 def decode_output(head: bytes, tail: bytes, omitted: int) -> str:
-    """Return what was captured as text.
+    """Return captured output as text.
 
-    Where a part was left out, the cut goes to the next line break, so that no line, and no secret in one, is shown
-    in part; a text without line breaks nearby is cut where it is.
+    Where a part was omitted, the cut is at the next line break, so that no line, and no secret in it, is shown
+    in part; without a line break nearby it is cut as it is.
     """
     if not omitted:
         return (head + tail).decode("utf-8", "replace")
@@ -156,7 +155,7 @@ def strip_sequences(text: str) -> str:
 
 
 def shorten_output(text: str, limit: int, *, max_lines: int, max_line_chars: int) -> str:
-    """Return the beginning and the end of a text: about `limit` characters, `max_lines` lines, each cut to size."""
+    """Return beginning and end of a text: about `limit` characters, `max_lines` shortened lines."""
     lines = [
         line if len(line) <= max_line_chars else f"{line[:max_line_chars]}… [{len(line) - max_line_chars:,} more]"
         for line in text.split("\n")
@@ -177,7 +176,7 @@ def shorten_output(text: str, limit: int, *, max_lines: int, max_line_chars: int
 
 
 def syntax_error(path: str, text: str) -> str:
-    """Return what is wrong with the syntax, with the line; empty when nothing is, or the language is not known."""
+    """Return the first syntax error with its line; empty for none, or for an unknown language."""
     check = _CHECKS.get(path.rpartition(".")[2].lower())
     if check is None or "." not in path.rpartition("/")[2]:
         return ""
@@ -238,20 +237,20 @@ _WAYS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("but for indentation", str.strip),
     ("but for blanks and typographic characters", _collapsed),
 )
-"""How lines are compared, strictest first; a later way is tried when none before found anything."""
+"""Ways to compare lines, strictest first; each is tried when those before found nothing."""
 
 
 class FuzzyMatch(NamedTuple):
-    """Where a passage is."""
+    """The places of a passage."""
 
     starts: list[int]
-    """Indexes of its first lines."""
+    """Indexes of the first lines."""
     how: str
-    """In what it may differ; `exact` for in nothing."""
+    """The differences that were allowed; `exact` for none."""
 
 
 def find_lines(lines: Sequence[str], wanted: Sequence[str], first: int = 0) -> FuzzyMatch:
-    """Return where `wanted` stands in `lines`, from index `first` on; places do not overlap."""
+    """Return the places of `wanted` in `lines` from index `first` on, without overlaps."""
     for how, key in _WAYS:
         pattern = [key(line) for line in wanted]
         if how != "exact" and not any(pattern):
@@ -271,7 +270,7 @@ def find_lines(lines: Sequence[str], wanted: Sequence[str], first: int = 0) -> F
 
 
 def reindent(new: Sequence[str], wanted: Sequence[str], found: Sequence[str]) -> list[str]:
-    """Return `new` with the indentation that `wanted` turned out to have in the text."""
+    """Return `new` with the indentation that `wanted` has in the text."""
     for ours, theirs in zip(wanted, found, strict=True):
         if ours.strip():
             before, now = _indent(ours), _indent(theirs)
@@ -282,10 +281,10 @@ def reindent(new: Sequence[str], wanted: Sequence[str], found: Sequence[str]) ->
 
 
 def replace_passage(text: str, old: str, new: str, *, everywhere: bool = False) -> tuple[str, int, str]:
-    """Return the text with `old` replaced, how often, and how `old` was found.
+    """Return the text with `old` replaced, the number of replacements, and how `old` was found.
 
     Raises:
-        ValueError: it is not there, or at several places; the message says what to do.
+        ValueError: `old` is missing, or at several places; the message has the remedy.
     """
     if old == new:
         raise ValueError("`old_string` and `new_string` are the same")
@@ -315,14 +314,14 @@ def replace_passage(text: str, old: str, new: str, *, everywhere: bool = False) 
 
 
 def adapt_line_ends(new: Sequence[str], present: Sequence[str]) -> list[str]:
-    """Return lines with CR at their ends when those that they replace, or stand by, all have it."""
+    """Return lines with CR at the end when all lines that they replace, or adjoin, have it."""
     if present and all(line.endswith("\r") for line in present):
         return [f"{line.removesuffix(chr(13))}\r" for line in new]
     return list(new)
 
 
 def _fitting(new: str, rest: str) -> str:
-    """Return a new text with line ends like the next one in the text behind it."""
+    """Return a new text with line ends like the next one after it."""
     if "\n" not in new or not rest.partition("\n")[0].endswith("\r") or "\n" not in rest:
         return new
     return new.replace("\r\n", "\n").replace("\n", "\r\n")
@@ -333,7 +332,7 @@ def _indent(line: str) -> str:
 
 
 def _nearest(lines: Sequence[str], wanted: Sequence[str]) -> str:
-    """Return a hint at the line that the first wanted one may mean."""
+    """Return a hint at the line that is most similar to the first wanted one."""
     import difflib  # a failed call alone needs it
 
     first = next((line.strip() for line in wanted if line.strip()), "")

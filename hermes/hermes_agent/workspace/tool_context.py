@@ -1,13 +1,11 @@
-"""Read the arguments of a tool call; what is wrong with one is said in words that the model can act on.
+"""The context of workspace tools: directories, path rules, seen files, arguments, folders.
 
-What each task has seen of files, so that a change by somebody else is not written over unseen.
+`ToolContext` knows the working directory of the current call, the path rules and the backend of its shell. `SeenFiles`
+records the state in which a task has seen files, so that it does not overwrite a change by others.
 
-Where a tool of this package works: the working directory of the call, the rules about paths, the stop signal.
-
-Folders outside of the working directory: written after one question a folder, by commands and file tools alike.
-
-The answer `session` covers the folder and what is below it until the session ends, for every tool; `always` adds it to
-`terminal.writable_paths`. What steers other programs keeps its own question, in such a folder too.
+Commands and file tools write in folders outside the working directory after one question for each folder.
+The answer `session` covers the folder and all below it until the session ends, for every tool; `always` adds it to
+`terminal.writable_paths`. Files that steer other programs need their own approval in such a folder, too.
 """
 
 from __future__ import annotations
@@ -45,10 +43,13 @@ def parse_text(args: Mapping[str, Any], name: str, *, default: str | None = None
     """Return a text argument.
 
     Args:
-        default: taken when the argument is absent or null; None means that it is required.
+        args: the arguments of the call.
+        name: the name of the argument.
+        default: the value when the argument is absent or null; None makes it required.
+        may_be_empty: whether an empty text, or one with NUL characters, is allowed.
 
     Raises:
-        ToolFailed: it is missing, empty, not text, or holds a NUL character.
+        ToolFailed: the argument is missing, empty, not a string, or has a NUL character.
     """
     value = args.get(name)
     if value is None:
@@ -60,15 +61,15 @@ def parse_text(args: Mapping[str, Any], name: str, *, default: str | None = None
     if not value and not may_be_empty:
         raise ToolFailed(f"`{name}` is empty")
     if "\0" in value and not may_be_empty:
-        raise ToolFailed(f"`{name}` holds a NUL character")
+        raise ToolFailed(f"`{name}` has a NUL character")
     return value
 
 
 def parse_number(args: Mapping[str, Any], name: str, *, default: int, least: int, most: int | None = None) -> int:
-    """Return a whole number; what is over `most` counts as `most`.
+    """Return a whole number; a larger one than `most` counts as `most`.
 
     Raises:
-        ToolFailed: it is not a whole number, or less than `least`.
+        ToolFailed: the argument is not a whole number, or less than `least`.
     """
     value = args.get(name)
     if value is None:
@@ -83,10 +84,10 @@ def parse_number(args: Mapping[str, Any], name: str, *, default: int, least: int
 
 
 def parse_choice(args: Mapping[str, Any], name: str, among: Sequence[str]) -> str:
-    """Return one of `among`, by default the first.
+    """Return an argument that is one of `among`, by default the first.
 
     Raises:
-        ToolFailed: it is none of them.
+        ToolFailed: the argument is not among them.
     """
     value = args.get(name)
     if value is None or value == "":
@@ -97,18 +98,18 @@ def parse_choice(args: Mapping[str, Any], name: str, among: Sequence[str]) -> st
 
 
 MOST = 4_096
-"""Files that are remembered; the one that was looked at longest ago is forgotten."""
+"""Most seen files; the least recently seen one is forgotten."""
 
 
 class SeenFiles:
-    """Safe for threads."""
+    """The states in which tasks have seen files. Safe for threads."""
 
     def __init__(self) -> None:
         self._files: LruDict[tuple[str, str], FileStamp] = LruDict(MOST)
         self._lock = threading.Lock()
 
     def note(self, task_id: str, path: str, status: os.stat_result | None = None) -> None:
-        """Note that the task knows the file as it is now, or as `status` says."""
+        """Record that a task has seen a file in its present state, or in that of `status`."""
         stamp = FileStamp.of(path if status is None else status)
         with self._lock:
             if stamp is None:
@@ -117,7 +118,7 @@ class SeenFiles:
                 self._files[task_id, path] = stamp.content
 
     def is_changed(self, task_id: str, path: str) -> bool:
-        """Say whether a file is different from what the task saw; false for one that it never saw."""
+        """Return whether a file changed since the task saw it; False for a file that it never saw."""
         with self._lock:
             known = self._files.get((task_id, path))
         if known is None:
@@ -128,59 +129,59 @@ class SeenFiles:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What the tools share.
+    """The objects that the workspace tools share.
 
     Attributes:
-        rules: which paths are shown, which hold credentials, and where writing needs a person's word.
-        default_cwd: working directory of a call without a scope, resolved.
+        rules: the path rules: shown paths, credentials, files with an approval before writing.
+        default_cwd: the resolved working directory of a call without a scope.
     """
 
     rules: PathRules
     default_cwd: Path
     shells: TaskShells | None = None
-    """Where commands run, and so whose files are meant; None for this machine's."""
+    """The shells of the tasks; their backend has the files. None for the files of this machine."""
     seen: SeenFiles = field(default_factory=SeenFiles)
     checkpoints: Checkpoints | None = None
     processes: BackgroundProcesses | None = None
-    """Background processes, whose guards set aside what nobody approved."""
+    """The background processes; their guards set aside unapproved steering files."""
 
     @property
     def places(self) -> PathRules:
-        """The rules for the working directory of this conversation."""
+        """The path rules for the working directory of this conversation."""
         return self.rules.for_cwd(self.cwd())
 
     def cwd(self) -> str:
-        """Return the working directory of this conversation, resolved where its session was opened.
+        """Return the working directory of this conversation, as resolved when its session was opened.
 
         Raises:
-            ToolFailed: it leads elsewhere now: a link took the place of a directory on the way to it.
+            ToolFailed: a directory of the path was replaced by a link.
         """
         scope = current_scope.get()
         held = str(self.default_cwd if scope is None else scope.cwd)
-        if (now := os.path.realpath(held)) != held:  # a command of another session may write above it
+        if (now := os.path.realpath(held)) != held:  # a command of another session may have written above it
             raise ToolFailed(
-                f"the working directory {held[:200]} leads to {now[:200]} now, which nobody chose: put the directory"
+                f"the working directory {held[:200]} leads to {now[:200]} now, through a new link: put the directory"
                 " back in place of the link, or begin a new session"
             )
         return held
 
     def task_id(self) -> str:
-        """Return the task of this call; empty outside one."""
+        """Return the task id of this call; empty outside a call."""
         scope = current_scope.get()
         return "" if scope is None else scope.task_id
 
     def network(self) -> str:
-        """Return whose network the commands of this call share: one for a session, its scripts included."""
+        """Return the key of the network for commands of this call: one network for each session."""
         scope = current_scope.get()
         return "" if scope is None else scope.session_id or scope.task_id
 
     def tool_socket(self) -> str:
-        """Return the path of the socket at which commands of this call ask for tools; empty: none."""
+        """Return the path of the socket at which commands of this call call tools; empty for none."""
         scope = current_scope.get()
         return "" if scope is None else scope.tool_socket
 
     def use_network(self, tool: str, what: str) -> AbstractContextManager[NetworkCall]:
-        """Let commands use the network for this call meanwhile."""
+        """Return a context in which commands use the network on behalf of this call."""
         from hermes_agent.workspace.egress.destinations import NetworkCall  # for the first command
 
         scope, networks = current_scope.get(), None if self.shells is None else self.shells.networks
@@ -188,42 +189,42 @@ class ToolContext:
         return nullcontext(work) if networks is None else networks.use(self.network(), work)
 
     def notified_session(self, session_id: str) -> str:
-        """Return the session that hears of what a call in `session_id` leaves running: of a subagent, its user's."""
+        """Return the session to notify of background processes; for a subagent, that of its user."""
         scope = current_scope.get()
         own = scope is not None and scope.session_id == session_id
         return (scope.account if scope is not None and own else "") or session_id
 
     def base_directory(self) -> str:
-        """Return where relative paths count from: where the last command ended, as long as that is in `cwd`."""
+        """Return the base of relative paths: where the last command ended, if that is inside `cwd`."""
         cwd, moved = self.cwd(), "" if self.shells is None else self.shells.cwd(self.task_id())
         return moved if moved and is_inside(moved, cwd) and Path(moved).is_dir() else cwd
 
     def remote_files(self) -> RemoteFiles | None:
-        """Return the files of the backend, when they are not this machine's.
+        """Return the files of a remote backend, or None for those of this machine.
 
         Raises:
-            ToolFailed: the configuration names no backend that is there.
+            ToolFailed: the configured backend cannot be used.
         """
         if self.shells is None or self.shells.backend.own_files:
             return None
-        from hermes_agent.workspace.remote_files import RemoteFiles  # few have their shell elsewhere
+        from hermes_agent.workspace.remote_files import RemoteFiles  # only for remote backends
 
         return RemoteFiles(self.shells.backend, self.task_id(), self.shells.cwd(self.task_id()))
 
     def open(self, path: str) -> tuple[IO[bytes], os.stat_result]:
-        """Open a resolved path for reading, wherever it is.
+        """Open a resolved path for reading, on this machine or in the remote backend.
 
         Raises:
-            ToolFailed: it does not exist, may not be read, is no regular file, or holds credentials.
+            ToolFailed: it does not exist, may not be read, is not a regular file, or holds credentials.
         """
-        distant = None if self._is_stored_here(path) else self.remote_files()
-        if distant is None:
+        remote = None if self._is_stored_here(path) else self.remote_files()
+        if remote is None:
             return open_regular(path, self.places)
-        data, size = distant.read(path)
+        data, size = remote.read(path)
         return io.BytesIO(data), os.stat_result((stat.S_IFREG | 0o644, 0, 0, 1, 0, 0, size, 0, 0, 0))
 
     def _is_stored_here(self, path: str) -> bool:
-        """Say whether it is an upload or a long result: those lie on this machine, wherever commands run."""
+        """Return whether a path is an upload or a stored result: those are always on this machine."""
         kept = f"{self.rules.hermes_home}/{PRINCIPALS}"
         return (
             path.startswith(f"{kept}/")
@@ -232,19 +233,21 @@ class ToolContext:
         )
 
     def remember(self, path: str, status: os.stat_result | None = None) -> None:
-        """Note that this task knows a file of this machine as it is."""
+        """Record that this task has seen a file of this machine in its present state."""
         if not self._is_stored_here(path) and self.remote_files() is None:
             self.seen.note(self.task_id(), path, status)
 
     def is_changed(self, path: str) -> bool:
-        """Say whether a file is different from what this task saw of it."""
+        """Return whether a file changed since this task saw it."""
         return self.remote_files() is None and self.seen.is_changed(self.task_id(), path)
 
     def before_change(self, target: str, why: str, folder: str = "") -> None:
-        """Keep this machine's files as they are, before a tool changes `target` (empty: whatever a command does).
+        """Make a checkpoint before a tool changes `target`, or before a command (empty target).
 
         Args:
-            folder: where a command writes; empty for the working directory.
+            target: the resolved file; empty for a command.
+            why: the reason, shown in the list of checkpoints.
+            folder: the folder in which a command writes; empty for the working directory.
         """
         if self.checkpoints is not None and self.remote_files() is None:
             scope = current_scope.get()
@@ -252,10 +255,11 @@ class ToolContext:
             self.checkpoints.before_change(target, folder or self.cwd(), session=session, turn=turn, why=why)
 
     def can_be_undone(self, why: str, folder: str = "") -> bool:
-        """Say whether all files that a confined command may change are in a checkpoint; make it where it is missing.
+        """Return whether a checkpoint has all files that a confined command may change; make a missing one.
 
         Args:
-            folder: as of `before_change`.
+            why: as in `before_change`.
+            folder: as in `before_change`.
         """
         if self.checkpoints is None or self.remote_files() is not None:
             return False
@@ -264,33 +268,31 @@ class ToolContext:
         return self.checkpoints.is_complete(folder or self.cwd(), session=session, turn=turn, why=why)
 
     def write_concern(self, target: str) -> WriteConcern | None:
-        """Return why writing a resolved path needs a person's word, or None."""
-        distant = self.remote_files()
-        if distant is None:
+        """Return why writing a resolved path needs an approval, or None."""
+        remote = self.remote_files()
+        if remote is None:
             return self.places.write_concern(target, self.cwd())
         return (
-            None
-            if distant.backend.confines
-            else WriteConcern(f"with the terminal backend {distant.backend.name}", True)
+            None if remote.backend.confines else WriteConcern(f"with the terminal backend {remote.backend.name}", True)
         )
 
     def note_approved(self, target: str, data: bytes) -> None:
-        """Note that the user let a tool write a file, before it is written."""
+        """Record, before a file is written, that the user approved it."""
         if self.processes is not None and self.remote_files() is None:
-            from hermes_agent.workspace.sandbox.steering_guard import note_approved  # for the first such file
+            from hermes_agent.workspace.sandbox.steering_guard import note_approved  # only for such files
 
             note_approved(self.processes.directories(), target, data)
 
     def resolve(self, path: str) -> str:
-        """Return the real path that an argument means.
+        """Return the real path that an argument names.
 
         Raises:
-            ToolFailed: the path cannot be one (half a character in it, too long).
+            ToolFailed: the text cannot be a path (a lone surrogate, too long).
         """
         if self._is_stored_here(path):
             return os.path.realpath(path)
-        if distant := self.remote_files():
-            return distant.resolve(path)
+        if remote := self.remote_files():
+            return remote.resolve(path)
         try:
             return resolve(path, self.base_directory(), self.rules.user_home)
         except (OSError, ValueError) as exc:
@@ -307,11 +309,11 @@ class ToolContext:
         return None if scope is None else scope.on_output
 
     def display_path(self, path: str) -> str:
-        """Return a resolved path as the model should write it: relative where that is shorter and means the same."""
+        """Return a resolved path for the model: relative to the base directory if it is below it."""
         if self._is_stored_here(path):
             return path
-        distant = self.remote_files()
-        at = self.base_directory() if distant is None else distant.cwd or "."
+        remote = self.remote_files()
+        at = self.base_directory() if remote is None else remote.cwd or "."
         cwd = at.rstrip("/") + "/"
         shown = path[len(cwd) :] if path.startswith(cwd) else path
         return os.fsencode(shown).decode("utf-8", "replace")  # a name need not be UTF-8
@@ -327,28 +329,28 @@ WRITE_TO: dict[str, Any] = {
 
 
 class FolderAnswer(NamedTuple):
-    """What an answer for a folder covers."""
+    """The rule that an approval for a folder covers."""
 
     rule: str
     also: tuple[str, ...]
-    """Rules of the folders above it, whose answers cover it, too."""
+    """Rules of the folders above it; an approval of one of them covers the folder, too."""
 
 
-def requested_folder(here: ToolContext, args: Mapping[str, Any]) -> str:
-    """Return the folder of a call that writes there, resolved; empty where it names none, or the working directory.
+def requested_folder(context: ToolContext, args: Mapping[str, Any]) -> str:
+    """Return the resolved folder of `write_to`; empty for none, or for the working directory.
 
     Raises:
-        ToolFailed: commands cannot write there, whoever is asked.
+        ToolFailed: commands cannot write there, with any approval.
     """
     given = parse_text(args, "write_to", default="", may_be_empty=True)
     if not given:
         return ""
-    folder = here.resolve(given)
-    if is_inside(folder, here.cwd()) and here.cwd() != here.places.user_home:
+    folder = context.resolve(given)
+    if is_inside(folder, context.cwd()) and context.cwd() != context.places.user_home:
         return ""
     if not Path(folder).is_dir():
         raise ToolFailed(f"`write_to` is {given}, and there is no such folder")
-    if not (_is_visible(here.places, folder) or here.places.is_writable(folder)):
+    if not (_is_visible(context.places, folder) or context.places.is_writable(folder)):
         raise ToolFailed(
             f"`write_to` is {given}: only visible folders in the home directory, and what the operator adds with"
             " `terminal.sandbox_paths` or `terminal.writable_paths`, can be written from the sandbox"
@@ -357,7 +359,7 @@ def requested_folder(here: ToolContext, args: Mapping[str, Any]) -> str:
 
 
 def folder_answer(places: PathRules, folder: str) -> FolderAnswer | None:
-    """Return what an answer for a folder covers; None where each file is asked about: no folder of the user's."""
+    """Return what an approval for a folder covers, or None when each file needs its own approval."""
     if not _is_visible(places, folder):
         return None
     above = [folder]
@@ -366,31 +368,31 @@ def folder_answer(places: PathRules, folder: str) -> FolderAnswer | None:
     return FolderAnswer(_rule(folder), tuple(map(_rule, above[1:])))
 
 
-def folder_request(here: ToolContext, folder: str, what: FolderAnswer, command: str) -> ApprovalRequest:
-    """Return the question whether commands may write in a folder."""
+def folder_request(context: ToolContext, folder: str, what: FolderAnswer, command: str) -> ApprovalRequest:
+    """Return the approval request for commands that write in a folder."""
     return ApprovalRequest(
         "terminal",
         f"let commands write in {printable(folder)}",
         f"{printable(command)}\nwrites in {printable(folder)}",
         what.rule,
-        keep=partial(here.rules.allow_writing, folder),
+        keep=partial(context.rules.allow_writing, folder),
         also=what.also,
     )
 
 
-def widen_to_folder(here: ToolContext, asked: ApprovalRequest, targets: Sequence[str]) -> ApprovalRequest:
-    """Return a file tool's question so that its answers cover the folder of the files, where that is one of the user's.
+def widen_to_folder(context: ToolContext, asked: ApprovalRequest, targets: Sequence[str]) -> ApprovalRequest:
+    """Return the request of a file tool, widened to the folder of the files where that is allowed.
 
-    A folder that is not there yet counts, too.
+    A folder that does not exist yet counts, too.
     """
-    if here.remote_files() is not None:
+    if context.remote_files() is not None:
         return asked
     folder = os.path.commonpath([os.path.dirname(target) for target in targets])  # noqa: PTH120 - text
-    what = folder_answer(here.places, folder)
+    what = folder_answer(context.places, folder)
     if what is None:
         return asked
     summary = f"{asked.summary}, in the folder {printable(folder)}"
-    keep = partial(here.rules.allow_writing, folder)
+    keep = partial(context.rules.allow_writing, folder)
     return replace(asked, summary=summary, rule_key=what.rule, also=what.also, keep=keep)
 
 
@@ -399,7 +401,7 @@ def _rule(folder: str) -> str:
 
 
 def _is_visible(places: PathRules, folder: str) -> bool:
-    """Say whether it is in a folder of the home that is not hidden, or in one that the operator adds."""
+    """Return whether a folder is in a visible folder of the home, or in one that the operator adds."""
     home = places.user_home
     if home != "/" and folder != home and is_inside(folder, home):
         name = folder[len(home) + 1 :]

@@ -1,7 +1,7 @@
-"""The tool `write_file`: replace a file, whole or not at all.
+"""The tool `write_file`: replace a file atomically.
 
-Below the working directory it writes at once; elsewhere a person is asked, and the answer covers the very file
-that was shown. Contract: §4.12.
+Below the working directory it writes at once. Other places need an approval, which covers exactly the file that was
+shown. Source: plugin contract §4.12.
 """
 
 from __future__ import annotations
@@ -26,52 +26,54 @@ from hermes_agent.workspace.text_forms import UTF8, TextForm, decode_text, guess
 from hermes_agent.workspace.tool_context import ToolContext
 
 JUDGED_BYTES = 10_000_000
-"""The present text up to here tells its encoding and line ends."""
+"""Most bytes of the present text that are read for its encoding and line ends."""
 COMPARED_BYTES = 1_000_000
-"""Up to this size the old text is compared with the new one."""
+"""Largest old text that is compared with the new one."""
 DIFF_CHARS = 100_000
-"""Up to this size a person is shown the difference, above it the new text."""
+"""Largest text for which the approval request shows the difference; for larger ones it shows the new text."""
 SHOWN_LINES = 40
-"""How much of the change a person is shown."""
+"""Most lines of the change in an approval request."""
 SHOWN_CHARS = 4_000
 
 
 _shown: ContextVar[str] = ContextVar("hermes_write_file_shown", default="")
-"""The target that this call's question was about: a link that changes afterwards leads nowhere else."""
+"""The target in the approval request of this call; a link that changes afterwards is noticed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFileTool:
-    """The handler and its question."""
+    """The handler of `write_file`, and its approval request."""
 
-    here: ToolContext
+    context: ToolContext
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
-        """Ask when the file lies where writing concerns a person.
+        """Return the approval request for a file that needs one.
 
-        "For this session" covers the folder where that is one of the user's, else the same file; where it steers
-        programs, the same content alone.
+        `session` covers the folder if it is a folder of the user, else the same file; for a file that steers
+        programs, it covers the same content only.
         """
         try:
             target, text = self._read(args)
         except ToolFailed:
             return None  # the handler refuses the same arguments with the reason
         _shown.set(target)
-        concern = self.here.write_concern(target)
-        if concern is None or (self.here.remote_files() is None and self.here.places.secret_reason(target) is not None):
+        concern = self.context.write_concern(target)
+        if concern is None or (
+            self.context.remote_files() is None and self.context.places.secret_reason(target) is not None
+        ):
             return None
         rule = f"write_file:{target}"
         if concern.sensitive:
             rule += f":{hashlib.sha256(text.encode()).hexdigest()}"
         detail = f"{printable(target)}\n{self._preview(target, text)}"
         asked = ApprovalRequest("write_file", f"write a file {concern.where}", detail, rule, mandatory=concern.own)
-        return asked if concern.sensitive else tool_context.widen_to_folder(self.here, asked, [target])
+        return asked if concern.sensitive else tool_context.widen_to_folder(self.context, asked, [target])
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return `path`, `bytes_written`, `created`, and `lines_added`, `lines_removed` where the old text is known.
+        """Return `path`, `bytes_written`, `created`, and `lines_added`, `lines_removed` of a known old text.
 
-        A file that is replaced keeps its encoding, byte order mark and CRLF line ends: `encoding` and `line_ends` say
-        so. Where the encoding lacks a character it becomes UTF-8, and `note` says so.
+        A replaced file keeps its encoding, byte order mark and CRLF line ends; `encoding` and `line_ends` name them.
+        When the encoding lacks a character, the file becomes UTF-8, and `note` reports it.
         """
         try:
             return self._write(*self._read(args))
@@ -79,36 +81,36 @@ class WriteFileTool:
             return tool_error(exc)
 
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
-        """Return the file that a call is about."""
-        return [self.here.resolve(tool_context.parse_text(args, "path"))]
+        """Return the file of a call."""
+        return [self.context.resolve(tool_context.parse_text(args, "path"))]
 
     def _read(self, args: Mapping[str, Any]) -> tuple[str, str]:
         path = tool_context.parse_text(args, "path")
         content = tool_context.parse_text(args, "content", may_be_empty=True)
-        target = self.here.resolve(path)
+        target = self.context.resolve(path)
         if path.endswith("/") or target == "/":
             raise ToolFailed(f"{path} names a directory, not a file")
         try:
             content.encode()
         except UnicodeEncodeError as exc:
-            raise ToolFailed(f"`content` holds half a character (a lone surrogate) at {exc.start}") from exc
+            raise ToolFailed(f"`content` has half a character (a lone surrogate) at {exc.start}") from exc
         return target, content
 
     def _write(self, target: str, text: str) -> str:
-        concern = self.here.write_concern(target)
+        concern = self.context.write_concern(target)
         if concern is not None and _shown.get() != target:
-            raise ToolFailed(f"{target} is {concern.where}, and nobody was asked about it")
-        if self.here.is_changed(target):
+            raise ToolFailed(f"{target} is {concern.where}, and its approval was for another path: try again")
+        if self.context.is_changed(target):
             raise ToolFailed(f"{target} has changed since you read it: read it again, then write")
         old, form = self._current_text(target)
         data, kept = _stored(text, form)
-        self.here.before_change(target, f"write_file {self.here.display_path(target)}")
+        self.context.before_change(target, f"write_file {self.context.display_path(target)}")
         if concern is not None:
-            self.here.note_approved(target, data)
-        created = store_file(self.here, target, data)
-        self.here.remember(target)
+            self.context.note_approved(target, data)
+        created = store_file(self.context, target, data)
+        self.context.remember(target)
         result: dict[str, Any] = {
-            "path": self.here.display_path(target),
+            "path": self.context.display_path(target),
             "bytes_written": len(data),
             "created": created,
         }
@@ -118,9 +120,9 @@ class WriteFileTool:
         return tool_result(result | kept)
 
     def _current_text(self, target: str) -> tuple[str | None, TextForm]:
-        """Return the present text and its form; no text where there is none, or it is long or binary."""
+        """Return the present text and its form; the text is None if there is none or it is long or binary."""
         try:
-            file, status = self.here.open(target)
+            file, status = self.context.open(target)
         except ToolFailed:
             return None, UTF8
         with file:
@@ -137,7 +139,7 @@ class WriteFileTool:
         return (text if len(data) <= COMPARED_BYTES else None), form
 
     def _preview(self, target: str, new: str) -> str:
-        import difflib  # a question is rarer than a start
+        import difflib  # only for approval requests
 
         old, form = self._current_text(target)
         data = _stored(new, form)[0]
@@ -152,37 +154,40 @@ class WriteFileTool:
 
 
 def _stored(text: str, form: TextForm) -> tuple[bytes, dict[str, Any]]:
-    """Return the bytes of a text in the form of the file that it replaces, and what the result says of that."""
+    """Return the bytes of a text in the form of the file that it replaces, and fields for the result."""
     plain = text.removeprefix("\ufeff") if form.bom else text
-    if form.ends == "mixed":  # its lines are gone, and nothing says which ends the new ones want
+    if form.ends == "mixed":  # the old lines are gone, and the new ones have no ends to follow
         form = form._replace(ends="lf")
-    said: dict[str, Any] = {"line_ends": "crlf"} if form.ends == "crlf" else {}
+    fields: dict[str, Any] = {"line_ends": "crlf"} if form.ends == "crlf" else {}
     try:
         data = form.encode(plain)
     except ValueError as exc:
         note = f"the file was {form.encoding}, and {exc}: it is utf-8 now"
-        return UTF8._replace(ends=form.ends).encode(text), said | {"note": note}
-    return data, said if form.encoding == "utf-8" else said | {"encoding": form.encoding}
+        return UTF8._replace(ends=form.ends).encode(text), fields | {"note": note}
+    return data, fields if form.encoding == "utf-8" else fields | {"encoding": form.encoding}
 
 
-def store_file(here: ToolContext, target: str, data: bytes, mode: int | None = None) -> bool:
-    """Replace a file, whole or not at all, wherever it is; return whether it is new.
+def store_file(context: ToolContext, target: str, data: bytes, mode: int | None = None) -> bool:
+    """Replace a file atomically, on this machine or in the remote backend; return whether it is new.
 
     Args:
-        mode: permissions on this machine; None keeps those that it has.
+        context: the context of the call.
+        target: the resolved path.
+        data: the content.
+        mode: permissions on this machine; None keeps the present ones.
 
     Raises:
-        ToolFailed: it holds credentials, or cannot be written.
+        ToolFailed: the file holds credentials, or cannot be written.
     """
-    if distant := here.remote_files():
+    if remote := context.remote_files():
         try:
-            distant.read(target)
+            remote.read(target)
             created = False
         except ToolFailed:
             created = True
-        distant.write(target, data)
+        remote.write(target, data)
         return created
-    check_not_secret(here.places, target)
+    check_not_secret(context.places, target)
     directory, name = os.path.split(target)
     try:
         with hold_directory(directory) as handle:
@@ -194,16 +199,16 @@ def store_file(here: ToolContext, target: str, data: bytes, mode: int | None = N
     return created
 
 
-def remove_file(here: ToolContext, target: str) -> None:
+def remove_file(context: ToolContext, target: str) -> None:
     """Delete a file.
 
     Raises:
-        ToolFailed: it holds credentials, is no regular file, or cannot be deleted.
+        ToolFailed: the file holds credentials, is not a regular file, or cannot be deleted.
     """
-    if distant := here.remote_files():
-        distant.remove(target)
+    if remote := context.remote_files():
+        remote.remove(target)
         return
-    check_not_secret(here.places, target)
+    check_not_secret(context.places, target)
     directory, name = os.path.split(target)
     try:
         with hold_directory(directory) as handle:

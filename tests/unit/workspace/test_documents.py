@@ -226,7 +226,7 @@ def test_a_damaged_document_is_said_to_be(workplace):
     (workplace.cwd / "a.ipynb").write_text('{"cells": 1}')
 
     for name in ("a.pdf", "a.docx", "a.ipynb"):
-        assert "its text cannot be had" in workplace.call("read_file", path=name)["error"], name
+        assert "its text cannot be extracted" in workplace.call("read_file", path=name)["error"], name
 
 
 def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(workplace, monkeypatch):
@@ -252,7 +252,7 @@ def test_a_bomb_in_a_page_of_a_pdf_is_not_unpacked_either(workplace):
     (workplace.cwd / "a.pdf").write_bytes(pdf("x", content=zlib.compress(bytes(80_000_000))))
 
     result = workplace.call("read_file", path="a.pdf")
-    assert "cannot be had" in result.get("error", "") or result["note"]
+    assert "cannot be extracted" in result.get("error", "") or result["note"]
 
 
 def test_entities_that_multiply_are_not_resolved(workplace):

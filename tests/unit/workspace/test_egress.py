@@ -445,7 +445,7 @@ def test_a_refusal_names_the_host_and_the_setting(networked):
 @pytest.mark.attack("egress", at="bubblewrap")
 def test_half_sent_heads_and_too_many_connections_end(networked, server, resolving, monkeypatch, attempt):
     monkeypatch.setattr(broker_module, "HEAD_S", 1.0)
-    monkeypatch.setattr(broker_module, "MOST_A_SECOND", 1000)  # a flood is another test
+    monkeypatch.setattr(broker_module, "MOST_PER_SECOND", 1000)  # a flood is another test
     resolving["site.example"] = ["127.0.0.1"]
     place = networked("hosts", f"site.example:{server.port}", "127.0.0.0/8:*")
     (place.cwd / "flood.py").write_text(

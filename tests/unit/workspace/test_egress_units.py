@@ -23,7 +23,7 @@ from unit.workspace.test_egress import CLIENT, EACH, FULL, Server, each, server
 __all__ = ["server"]
 
 UNIT = """
-from hermes_agent.workspace.egress.inside import LOOPBACK, add_address
+from hermes_agent.workspace.egress.namespace_process import LOOPBACK, add_address
 from hermes_agent.system.exec_unit import serve
 add_address(b"lo", *LOOPBACK)
 serve()

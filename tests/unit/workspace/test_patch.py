@@ -177,7 +177,7 @@ def test_what_was_allowed_is_what_is_written_or_nothing(workplace, monkeypatch):
 
     monkeypatch.setattr(workplace.person, "ask", ask_and_change)
 
-    assert "changed while somebody was asked" in replace(workplace, "x", "y", str(outside))["error"]
+    assert "changed during the approval" in replace(workplace, "x", "y", str(outside))["error"]
     assert outside.read_text() == "x\nunsafe\n"
 
 

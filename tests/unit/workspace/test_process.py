@@ -261,7 +261,7 @@ def test_what_a_process_prints_has_the_source_of_its_words(workplace):
         announce=lambda text, session: told.append(text) or "taken",
         is_open=lambda session: True,
         was_said=lambda session, text: False,
-        whose=lambda name: f"others by {name[:8]}",
+        taint_source=lambda name: f"others by {name[:8]}",
     )
     deadline = time.monotonic() + 60
     while not told and time.monotonic() < deadline:
@@ -389,7 +389,7 @@ def test_lines_that_are_watched_for_are_told_whole_and_not_for_ever(workplace):
         poll_until(workplace, name, "ready" if number else "dy")
         watching.notify_new()
     assert last_line(told[0][0]) == "half of ready" and last_line(told[1][0]) == "ready 1"
-    assert len(told) == 10 and last_line(told[-1][0]) == "(its patterns are not told any more)"
+    assert len(told) == 10 and last_line(told[-1][0]) == "(further matches are not reported)"
 
 
 def test_what_begins_while_somebody_looks_is_looked_at_too(workplace):

@@ -327,7 +327,7 @@ def test_a_program_that_fails_is_quoted(tmp_path):
 def test_a_trial_that_does_not_end_says_so_and_for_how_long(tmp_path, monkeypatch):
     monkeypatch.setattr("hermes_agent.workspace.sandbox.sandbox.PROBE_LIMIT_S", 0.2)
     monkeypatch.setattr("hermes_agent.workspace.sandbox.limits.os.geteuid", lambda: 1000)
-    late = "it had not ended after 0.2 s: it hangs, or the machine is too busy; a restart tries again"
+    late = "the probe did not end within 0.2 s: it hangs, or the machine is too busy; a restart tries again"
     for name in ("bwrap", "systemd-run"):
         (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
         (tmp_path / name).chmod(0o755)

@@ -33,7 +33,7 @@ def test_it_runs_where_the_network_is_off_and_a_checkpoint_has_all_files(workpla
     place = workplace_with()
     assert place.call("terminal", command=UNKNOWN)["exit_code"] == 0
     assert place.person.asked == [] and not (place.cwd / "kept").exists()
-    checkpoint, *_ = place.registry.get("terminal").handler.made.here.checkpoints.all()
+    checkpoint, *_ = place.registry.get("terminal").handler.made.context.checkpoints.all()
     assert checkpoint.folder == str(place.cwd)
 
 

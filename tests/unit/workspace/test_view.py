@@ -261,6 +261,6 @@ def test_doctor_names_what_the_operator_adds_and_what_has_no_effect(place_with):
     (user / ".config/nvim").mkdir(parents=True)
     rows = list(place.registry.get("terminal").handler.made.shells.backend.checks())
     shown = f"{user}/.config/nvim; /no/such; {user}/Notes"
-    assert (True, "the sandbox shows beside its list (terminal.sandbox_paths, writable_paths)", shown) in rows
+    assert (True, "the sandbox shows additionally (terminal.sandbox_paths, writable_paths)", shown) in rows
     assert (True, "written without a question (terminal.writable_paths)", f"{user}/Notes") in rows
     assert (False, "terminal.sandbox_paths, writable_paths", "/no/such does not exist: no effect") in rows

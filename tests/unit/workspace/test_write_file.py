@@ -195,7 +195,7 @@ def test_a_link_that_is_exchanged_after_the_question_leads_nowhere_else(workplac
     workplace.person.ask = exchange
     result = workplace.call("write_file", path="dir/new.txt", content="x")
 
-    assert "nobody was asked about it" in result["error"]
+    assert "its approval was for another path" in result["error"]
     assert os.listdir(other) == []
 
 

@@ -1,7 +1,6 @@
 """The tables of programs: effects of their arguments, and which programs and words are known.
 
 `programs.txt` describes effects. `known.txt` lists the programs that are known; the user is asked about
-
 any other. `parse_arguments` splits the arguments of a command by what the table says of its program.
 """
 

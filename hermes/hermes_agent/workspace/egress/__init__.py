@@ -1,1 +1,1 @@
-"""The network of commands: one of its own for each task, and a broker that alone leads out of it."""
+"""The network of commands: a namespace for each session, and brokers as the only way out."""

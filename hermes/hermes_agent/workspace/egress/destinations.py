@@ -1,8 +1,7 @@
-"""Bytes from one connection to another, both ways, until both have ended or nothing moves any more.
+"""Destinations of commands: the decision about a host, and the connection to it.
 
-Connections to hosts outside: to an address that was judged, or through the operator's proxy.
-
-May a command reach a host: by the table, else by the mode, else by the answer of its user.
+`ConnectionPolicy` decides by the table of hosts, then by the mode, then by the answer of the user. `connect` connects
+to an address that was judged, or through the proxy of the operator. `relay` forwards the data.
 """
 
 from __future__ import annotations
@@ -26,19 +25,21 @@ from hermes_agent.system.safe_http import METADATA_NAMES
 from hermes_agent.tools import CallScope
 from hermes_agent.tools.call_scope import ReachedHost
 
+logger = logging.getLogger(__name__)
+
 IDLE_S = 900.0
-"""How long a connection may be silent."""
+"""Seconds after which a silent connection is closed."""
 PIECE = 65_536
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def relay(command: Ends, server: Ends, moved: list[int]) -> None:
-    """Pass bytes on; `moved` counts those that were sent and received.
+    """Forward data in both directions; `moved` counts the bytes sent and received.
 
     Raises:
-        OSError: one side broke off.
-        TimeoutError: nothing moved for `IDLE_S`.
+        OSError: a connection failed.
+        TimeoutError: no data moved for `IDLE_S`.
     """
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(IDLE_S) as limit:
@@ -58,14 +59,14 @@ async def relay(command: Ends, server: Ends, moved: list[int]) -> None:
 
 
 class HostUnreachable(OSError):
-    """A host does not take a connection; the text says why."""
+    """A host accepts no connection; the message has the reason."""
 
 
 async def connect(host: str, port: int, addresses: Sequence[str]) -> Ends:
-    """Return a connection to a host, at the first of its judged addresses that takes one.
+    """Return a connection to a host, at the first of its judged addresses that accepts one.
 
     Raises:
-        HostUnreachable: none does.
+        HostUnreachable: no address accepts a connection.
     """
     if (proxy := resolve_proxy_url(target_hosts=[host])) is not None:
         return await _through(proxy, host, port)
@@ -75,18 +76,18 @@ async def connect(host: str, port: int, addresses: Sequence[str]) -> Ends:
             return await asyncio.open_connection(address, port)
         except OSError as exc:
             why = exc.strerror or str(exc)
-    raise HostUnreachable(f"{host}:{port} takes no connection: {why}")
+    raise HostUnreachable(f"{host}:{port} accepts no connection: {why}")
 
 
 async def _through(proxy: str, host: str, port: int) -> Ends:
-    """Ask the operator's proxy; it looks the name up again."""
+    """Return a connection through the proxy of the operator, which resolves the name again."""
     parts = urlsplit(proxy)
     if parts.scheme != "http":
         raise HostUnreachable(f"the proxy of the environment is {parts.scheme}://: commands need one that is http://")
     try:
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
     except OSError as exc:
-        raise HostUnreachable(f"the proxy of the environment takes no connection: {exc}") from exc
+        raise HostUnreachable(f"the proxy of the environment accepts no connection: {exc}") from exc
     try:
         name = f"[{host}]" if ":" in host else host
         lines = [f"CONNECT {name}:{port} HTTP/1.1", f"Host: {name}:{port}"]
@@ -106,97 +107,99 @@ async def _through(proxy: str, host: str, port: int) -> Ends:
 
 
 MOST_ASKED = 10
-"""Hosts that the user is asked about for one call."""
+"""Most hosts about which the user is asked for one call."""
 MOST_NOTED = 1000
-MOST_TOLD = 5
-"""Hosts that a result names."""
+MOST_NAMED = 5
+"""Most hosts that a result names."""
 
-_NO_NAME = (
+_UNRESOLVED = (
     "Could not resolve",
     "Temporary failure in name resolution",
     "Name or service not known",
     "EAI_AGAIN",
     "ENOTFOUND",
 )
-"""What programs print that cannot resolve a name."""
-
-logger = logging.getLogger(__name__)
+"""Output of programs that cannot resolve a name."""
 
 UNLISTED = "`network.hosts` does not name it (`terminal.network` is `hosts`)"
 
 
 @dataclass(eq=False)
 class NetworkCall:
-    """A tool call under way whose commands use the network."""
+    """A running tool call with commands that use the network."""
 
     session: str
     tool: str
     scope: CallScope | None
     what: str = ""
-    """What runs, for the question."""
+    """The command, for the approval request."""
     answers: dict[tuple[str, int], asyncio.Task[str]] = field(default_factory=dict)
-    """Of the user: why not, or an empty text; one question for each host and port."""
+    """Answers of the user by host and port: the reason of a refusal, or ""."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Why a host was not reached, for the result."""
+    """Why hosts were not reached, for the result."""
     looked_up: dict[str, list[int]] = field(default_factory=dict)
-    """Names that were asked for and that nothing was connected to, with the ports at which that would be seen."""
+    """Resolved names without a connection, with the ports at which the broker would see one."""
     in_unit: bool = False
-    """Its commands run in units of systemd, where there is no name server; set at the end of the call."""
+    """Whether its commands run in systemd units, without a name server; set at the end of the call."""
     problem: str = ""
     """Why no network could be made; set at the end of the call."""
 
     def refuse(self, host: str, why: str) -> None:
-        """Note a host that was not reached."""
+        """Record a host that was not reached."""
         if len(self.refused) < MOST_NOTED:
             self.refused.setdefault(host, why)
 
     def result_text(self, output: str = "") -> str:
-        """Return what the result of the call says about the network; empty for nothing.
+        """Return the text about the network for the result of the call, or "".
 
         Args:
-            output: what the commands printed.
+            output: the output of the commands.
         """
         if self.problem:
             return f"there is no network: {self.problem}"
         if self.refused:
-            return "not reached: " + "; ".join(f"{host}: {why}" for host, why in list(self.refused.items())[:MOST_TOLD])
+            return "not reached: " + "; ".join(
+                f"{host}: {why}" for host, why in list(self.refused.items())[:MOST_NAMED]
+            )
         if self.looked_up:
             hosts = ", ".join(
                 f"{host} (at port {', '.join(map(str, ports))})"
-                for host, ports in list(self.looked_up.items())[:MOST_TOLD]
+                for host, ports in list(self.looked_up.items())[:MOST_NAMED]
             )
             return (
                 f"looked up, and not connected to: {hosts}. Connections to other ports need a proxy (`http_proxy`), or"
                 f" an entry of `network.hosts` with the port, such as `{next(iter(self.looked_up))}:5432`"
             )
-        if self.in_unit and any(sign in output for sign in _NO_NAME):
+        if self.in_unit and any(sign in output for sign in _UNRESOLVED):
             return (
-                "no names are resolved here: programs reach hosts through a proxy alone (`http_proxy`, `all_proxy`; git"
+                "no names are resolved here: programs reach hosts only through a proxy (`http_proxy`, `all_proxy`; git"
                 " over SSH does by itself). Use one that knows proxies, or set its own option for one"
             )
         return ""
 
 
 class ConnectionPolicy:
-    """On the broker's loop.
+    """The decisions about destinations, for all networks. It runs on the loop of the brokers.
 
     Args:
-        mode: what becomes of hosts that no list names.
+        mode: the treatment of hosts that no list names (`terminal.network`).
+        tables: the table of hosts.
+        bridge: through which users are asked.
     """
 
     def __init__(self, mode: Mode, tables: HostTables, bridge: Bridge) -> None:
         self.mode = mode
         self.connections = 0
-        """Of all tasks, that are open now."""
+        """Number of open connections of all networks."""
         self._tables, self._bridge = tables, bridge
 
     @property
     def table(self) -> HostTable:
-        """The lists as they are now."""
+        """The current table of hosts."""
         return self._tables.current()
 
     def name_refusal(self, host: str) -> str:
-        """Return why a name is not answered for: there is no port at which it would be reached."""
+        """Return why a name is not resolved: it would be refused at every port; empty if it is resolved."""
         rule = self.table.judge(host, 0)
         if rule.verdict == "denied":
             return rule.why
@@ -205,7 +208,7 @@ class ConnectionPolicy:
         return UNLISTED if self.mode == "hosts" and not self.table.is_listed(host) else ""
 
     async def refusal(self, work: NetworkCall | None, host: str, port: int) -> str:
-        """Return why a host may not be reached; empty when it may. It may wait for the user."""
+        """Return why a host may not be reached, or "". It may wait for the user."""
         why = await self._refusal(work, host, port)
         if not why and work is not None and work.scope is not None:
             work.scope.reached.append(ReachedHost(time.time(), host, (host, port) in work.answers))
@@ -247,6 +250,6 @@ class ConnectionPolicy:
             refused = await self._bridge.on_core(decided)
             await asyncio.to_thread(scope.approvals.save_always)
         except Exception:
-            logger.exception("network: asking about %s failed", named)
+            logger.exception("network: asking the user failed: %s", named)
             return "asking the user failed"
         return refused.reason if isinstance(refused, Refusal) else ""

@@ -1,9 +1,10 @@
-"""Network namespaces for commands: made by a short-lived program, kept by descriptors, entered by each command's box.
+"""The networks of commands: one network namespace for each session, with a broker.
 
-The descriptors are all that lives of one: no process stays. The sockets in it were opened inside, so that the agent
-accepts there what commands connect to, without being in there and without a socket that anything else can reach.
+A short-lived program makes a namespace (`workspace.egress.namespace_process`). The agent keeps it by descriptors,
+without a process, and each sandbox enters it. The sockets of the broker were opened inside, so that the agent accepts
+connections of commands without a socket that any other program can reach.
 
-The networks of all tasks: made at their first command, let go of when the task is closed or long unused.
+A network is made at the first command of a session, and closed with the session or when it was not used for long.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from hermes_agent.policy.network import HostTables, Mode
 from hermes_agent.system.unit_network import PORT
 from hermes_agent.workspace.egress.broker import Broker
 from hermes_agent.workspace.egress.destinations import ConnectionPolicy, NetworkCall
-from hermes_agent.workspace.egress.inside import FAKE, PORTS
+from hermes_agent.workspace.egress.namespace_process import FAKE, PORTS
 from hermes_agent.workspace.egress.units import NetworkUnits
 
 if TYPE_CHECKING:
@@ -35,36 +36,38 @@ if TYPE_CHECKING:
     from hermes_agent.runtime.loops import LoopThread
 
 
+logger = logging.getLogger(__name__)
+
 LIMIT_S = 10.0
-_PROGRAM = str(Path(__file__).with_name("inside.py"))
+_PROGRAM = str(Path(__file__).with_name("namespace_process.py"))
 
 
 class NoNamespace(OSError):
-    """None can be made here; the text says why."""
+    """No namespace can be made; the message has the reason."""
 
 
 class Namespace(NamedTuple):
-    """A network with a loopback of its own and no way out but its sockets."""
+    """A network namespace with a loopback of its own; its sockets are the only way out."""
 
     user: int
     net: int
     listening: tuple[socket.socket, ...]
-    """One for each of `PORTS`; none where there is no broker."""
+    """A listening socket for each of `PORTS`; () without a broker."""
     names: socket.socket | None
-    """Where names are asked for."""
+    """The socket for DNS queries."""
     nsenter: str
 
     def enter_command(self) -> list[str]:
-        """Return the words that bring a program into it, which is started while the agent holds it."""
+        """Return the words that start a program in the namespace while the agent holds it."""
         place = f"/proc/{os.getpid()}/fd"
         spaces = [f"--user={place}/{self.user}", f"--net={place}/{self.net}"]
         return [self.nsenter, *spaces, "--preserve-credentials", "--"]
 
     def listen(self, address: str, port: int) -> socket.socket:
-        """Return a socket that listens in there. In a worker, while the agent holds it.
+        """Return a socket that listens in the namespace. Call it in a worker while the agent holds it.
 
         Raises:
-            NoNamespace: there is none, with the reason.
+            NoNamespace: the socket cannot be opened.
         """
         spaces = [os.dup(self.user), os.dup(self.net)]
         try:
@@ -77,22 +80,22 @@ class Namespace(NamedTuple):
         return listening
 
     def close(self) -> None:
-        """Let go of it: it lives on in the processes that are in it."""
-        for one in (*self.listening, *([self.names] if self.names else [])):
-            one.close()
+        """Close the descriptors; the namespace exists as long as processes in it."""
+        for opened in (*self.listening, *([self.names] if self.names else [])):
+            opened.close()
         for fd in (self.user, self.net):
             os.close(fd)
 
 
 def make_namespace(path: str | None, *, sockets: bool) -> Namespace:
-    """Make one.
+    """Make a namespace.
 
     Args:
-        path: where `unshare` and `nsenter` are looked for.
-        sockets: whether there is a broker to connect to.
+        path: the PATH for `unshare` and `nsenter`.
+        sockets: whether to open sockets for a broker.
 
     Raises:
-        NoNamespace: the programs or the rights are missing.
+        NoNamespace: programs or permissions are missing.
     """
     unshare, nsenter = (shutil.which(name, path=path) for name in ("unshare", "nsenter"))
     if unshare is None or nsenter is None:
@@ -101,13 +104,13 @@ def make_namespace(path: str | None, *, sockets: bool) -> Namespace:
     fds = _run_helper([unshare, *spaces, "--"], ["open"] if sockets else [], len(PORTS) + 3)
     opened = [socket.socket(fileno=fd) for fd in fds[2:]]
     listening, names = (tuple(opened[:-1]), opened[-1]) if sockets else ((), None)
-    for one in opened:
-        one.setblocking(False)
+    for each in opened:
+        each.setblocking(False)
     return Namespace(fds[0], fds[1], listening, names, nsenter)
 
 
 def _run_helper(begin: list[str], words: list[str], most: int, keep: Sequence[int] = ()) -> list[int]:
-    """Run `inside`, and return the descriptors that it hands over."""
+    """Run the program for namespaces, and return the descriptors that it passes."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(LIMIT_S)
@@ -124,20 +127,18 @@ def _run_helper(begin: list[str], words: list[str], most: int, keep: Sequence[in
         except (OSError, subprocess.TimeoutExpired) as exc:
             raise NoNamespace(f"{(begin or [sys.executable])[0]} does not run: {exc}") from exc
         if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {done.returncode}"]
-            raise NoNamespace(f"no network namespace can be made: {said[-1]}" if begin else said[-1])
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {done.returncode}"]
+            raise NoNamespace(f"no network namespace can be made: {lines[-1]}" if begin else lines[-1])
         _, fds, _, _ = socket.recv_fds(ours, 1, most)
     for fd in fds:
         os.set_inheritable(fd, False)
     return list(fds)
 
 
-logger = logging.getLogger(__name__)
-
 MOST_NETWORKS = 64
-"""Networks that are held; the one that was used longest ago is let go of."""
-AGAIN_S = 60.0
-"""After a failure, how long no further network is made."""
+"""Most open networks; the least recently used one is closed."""
+RETRY_S = 60.0
+"""Seconds after a failure in which no network is made."""
 CLOSE_S = 5.0
 _BROKER = f"http://{FAKE[0]}:80"
 _HOW = "through a proxy (`http_proxy`) or at ports 22, 80, 443 and those that the operator lists"
@@ -145,17 +146,17 @@ PROXY = {
     **dict.fromkeys(("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"), _BROKER),
     **dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1"),
 }
-"""What tells programs about the broker."""
-_ABOUT = {
+"""Environment variables that name the broker as proxy."""
+_DESCRIPTIONS = {
     "off": "there is no network",
     "hosts": f"of the network, hosts that the operator lists alone are reached, {_HOW}",
     "ask": f"the user is asked about each host of the network that the operator does not list, {_HOW}",
     "on": f"public hosts of the network are reached, {_HOW}",
 }
 UNIT_PROXY = {**PROXY, **{name: f"http://127.0.0.1:{PORT}" for name, value in PROXY.items() if value == _BROKER}}
-"""The same in a unit of systemd."""
+"""The variables of `PROXY` for a systemd unit."""
 RESOLVER = str(Path(__file__).with_name("resolv.txt"))
-"""What `/etc/resolv.conf` is for commands."""
+"""The file that commands see as `/etc/resolv.conf`."""
 
 
 @dataclass(eq=False)
@@ -163,7 +164,7 @@ class _Network:
     namespace: Namespace
     broker: Broker | None = None
     works: list[NetworkCall] = field(default_factory=list)
-    """The calls under way, the youngest last."""
+    """The running calls, the latest last."""
     last: NetworkCall | None = None
 
     def work(self) -> tuple[NetworkCall | None, bool]:
@@ -174,16 +175,18 @@ class _Network:
 
 
 class Networks:
-    """Safe for threads.
+    """The networks of all sessions. Safe for threads.
 
     Args:
         mode: `terminal.network`.
-        path: where programs are looked for.
+        tables: the table of hosts.
+        bridge: through which users are asked.
+        path: the PATH for programs.
     """
 
     def __init__(self, mode: Mode, tables: HostTables, bridge: Bridge, *, path: str | None = None) -> None:
         self.mode = mode
-        self._deciding = ConnectionPolicy(mode, tables, bridge)
+        self._policy = ConnectionPolicy(mode, tables, bridge)
         self._bridge, self._path = bridge, path
         self._lock = threading.Lock()
         self._known: OrderedDict[str, _Network] = OrderedDict()
@@ -194,41 +197,41 @@ class Networks:
 
     @property
     def description(self) -> str:
-        """What the model is told."""
-        return _ABOUT[self.mode]
+        """The description of the network for the model."""
+        return _DESCRIPTIONS[self.mode]
 
     @property
     def units_description(self) -> str:
-        """What the model is told where commands run in units of systemd."""
-        return _ABOUT[self.mode].replace(_HOW, "through a proxy (`http_proxy`; git over SSH, too)")
+        """The description of the network for the model when commands run in systemd units."""
+        return _DESCRIPTIONS[self.mode].replace(_HOW, "through a proxy (`http_proxy`; git over SSH, too)")
 
     @property
     def problem(self) -> str:
-        """Why the last network could not be made; empty when it could."""
+        """Why the last network could not be made; empty when it was made."""
         return self._problem
 
     def namespace(self, key: str) -> Namespace | None:
-        """Return the network of a task; None where none can be made. In a worker."""
+        """Return the namespace of a session, or None when none can be made. Call it in a worker."""
         with self._lock:
             network = self._known.get(key)
             if network is None and time.monotonic() < self._until:
                 return None
             if network is None:
                 try:
-                    network = self._known[key] = self._made(key)
+                    network = self._known[key] = self._make(key)
                 except (OSError, RuntimeError) as exc:
-                    self._problem, self._until = str(exc), time.monotonic() + AGAIN_S
-                    logger.warning("network: each command has one of its own, which leads nowhere: %s", exc)
+                    self._problem, self._until = str(exc), time.monotonic() + RETRY_S
+                    logger.warning("network: not made, commands have none: %s", exc)
                     return None
                 self._problem = ""
             self._known.move_to_end(key)
-            gone = self._superfluous()
+            gone = self._pop_idle()
         for old in gone:
             self._end(old)
         return network.namespace
 
     def probe(self) -> str:
-        """Make a network and let go of it; return why that failed, or an empty text."""
+        """Make a network and close it; return why that failed, or ""."""
         key = "hermes doctor"
         made = self.namespace(key)
         self.close(key)
@@ -236,7 +239,7 @@ class Networks:
 
     @contextlib.contextmanager
     def use(self, key: str, work: NetworkCall) -> Iterator[NetworkCall]:
-        """Let the commands of a task run for this call meanwhile."""
+        """Attribute the commands of a session to a call within the context."""
         with self._lock:
             works = self._begun.setdefault(key, [])
             works.append(work)
@@ -257,15 +260,15 @@ class Networks:
                     self._loop.begin(_cancel_questions(work))
 
     def units_socket(self) -> str:
-        """Return the socket where the commands of units join their session; empty where there is none."""
+        """Return the socket at which systemd units join their session; empty when there is none."""
         with self._lock:
             if self._units is None:
-                self._units = NetworkUnits(None if self.mode == "off" else self._deciding, self._work_of)
+                self._units = NetworkUnits(None if self.mode == "off" else self._policy, self._work_of)
                 try:
                     self._running_loop().run(self._units.open(), timeout_s=CLOSE_S)
                 except (OSError, RuntimeError) as exc:
                     self._units = None
-                    logger.warning("network: units have none: %s", exc)
+                    logger.warning("network: not available in systemd units: %s", exc)
                     return ""
             return self._units.path
 
@@ -279,14 +282,14 @@ class Networks:
         return self._loop
 
     def close(self, key: str) -> None:
-        """Let go of a task's network; processes that are in it keep it, without a way out."""
+        """Close the network of a session; processes in it keep it, without a way out."""
         with self._lock:
             network = self._known.pop(key, None)
         if network is not None:
             self._end(network)
 
     def close_all(self) -> None:
-        """Let go of all of them, and end the broker."""
+        """Close all networks, and stop the brokers."""
         with self._lock:
             networks = list(self._known.values())
             self._known.clear()
@@ -300,7 +303,7 @@ class Networks:
         if loop is not None:
             loop.close()
 
-    def _made(self, key: str) -> _Network:
+    def _make(self, key: str) -> _Network:
         network = _Network(make_namespace(self._path, sockets=self.mode != "off"))
         if key in self._begun:
             network.works = self._begun[key]
@@ -308,7 +311,7 @@ class Networks:
         if self.mode != "off":
             loop = self._running_loop()
             space = network.namespace
-            network.broker = Broker(space.listening, space.names, self._deciding, network.work, space.listen)
+            network.broker = Broker(space.listening, space.names, self._policy, network.work, space.listen)
             try:
                 loop.run(network.broker.open(), timeout_s=CLOSE_S)
             except BaseException:
@@ -316,7 +319,7 @@ class Networks:
                 raise
         return network
 
-    def _superfluous(self) -> list[_Network]:
+    def _pop_idle(self) -> list[_Network]:
         idle = [key for key in self._known if key not in self._begun]
         return [self._known.pop(key) for key in idle[: max(len(self._known) - MOST_NETWORKS, 0)]]
 
@@ -326,11 +329,11 @@ class Networks:
             try:
                 loop.run(network.broker.close(), timeout_s=CLOSE_S)
             except (TimeoutError, RuntimeError) as exc:
-                logger.warning("network: connections did not end: %s", exc)
+                logger.warning("network: connections not closed: %s", exc)
         network.namespace.close()
 
 
 async def _cancel_questions(work: NetworkCall) -> None:
-    """Close the questions of a call that has ended."""
+    """Cancel the approval requests of an ended call."""
     for answer in work.answers.values():
         answer.cancel()

@@ -1,8 +1,8 @@
-"""The network of commands in units of systemd: each joins the other units of its session, and the broker.
+"""The network of commands in systemd units: a unit joins the other units of its session, and a broker.
 
-Every unit has a loopback of its own. It says where its command listens, and is told where the others of its session do.
-A connection that it takes there is passed to the unit that is meant, as a descriptor: no other session has its key, and
-nothing of this process is ever passed.
+Every unit has a loopback of its own. It reports where its command listens, and gets the listening places of the other
+units of its session. A connection that it accepts at such a place is passed to the right unit as a descriptor. No other
+session has its key, and descriptors of this process are never passed.
 """
 
 from __future__ import annotations
@@ -28,53 +28,53 @@ from hermes_agent.workspace.egress.destinations import ConnectionPolicy, Network
 logger = logging.getLogger(__name__)
 
 MOST_UNITS = 64
-"""Units with a network at once; as many as `hermes-exec.socket` starts."""
+"""Most units with a network; `hermes-exec.socket` starts as many."""
 HAND_OVER_S = 10.0
 ANSWER_S = 1.0
-"""How long a command waits until the other units of its session have said where they listen."""
+"""Seconds that a command waits for the reports of the other units of its session."""
 MOST_MESSAGES = 200
-"""Of one unit in a second; the rest waits."""
+"""Most messages of one unit per second; further ones wait."""
 
 
 @dataclass(eq=False)
 class _Unit:
     channel: socket.socket
     key: str
-    """Whose commands it has: the agent's end says so before the unit has the connection."""
+    """Key of its session, which the caller sends before the unit gets the connection."""
     ports: list[HostPort] = field(default_factory=list)
     listens: list[HostPort] | None = None
-    """Where it was told to listen for the others; None: its command does not run yet."""
+    """The places of other units at which it listens; None before its command runs."""
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     def send(self, kind: str, value: Any, *fds: int) -> None:
-        """Send a message; a unit that takes none is let go of."""
+        """Send a message; disconnect a unit that does not accept it."""
         try:
             socket.send_fds(self.channel, [json.dumps([kind, value]).encode()], fds)
         except OSError as exc:
-            logger.debug("network: a unit takes no message: %s", exc)
+            logger.debug("network: unit accepts no message: %s", exc)
             with contextlib.suppress(OSError):
                 self.channel.shutdown(socket.SHUT_RDWR)
 
 
 class NetworkUnits:
-    """On the broker's loop.
+    """The units with a network. It runs on the loop of the brokers.
 
     Args:
-        deciding: None: nothing leads out of a unit but to the others of its session.
-        work: returns the call under way of a session.
+        policy: decides about destinations; without it a unit reaches only others of its session.
+        work: returns the running call of a session.
     """
 
-    def __init__(self, deciding: ConnectionPolicy | None, work: Callable[[str], NetworkCall | None]) -> None:
-        self._deciding, self._work = deciding, work
+    def __init__(self, policy: ConnectionPolicy | None, work: Callable[[str], NetworkCall | None]) -> None:
+        self._policy, self._work = policy, work
         self.path = ""
-        """Where units join; only the agent's user reaches it."""
+        """Path of the socket at which units join; only the agent's user reaches it."""
         self._listening: socket.socket | None = None
         self._taking: asyncio.Task[None] | None = None
         self._served: set[asyncio.Task[None]] = set()
         self._sessions: dict[str, list[_Unit]] = {}
 
     async def open(self) -> None:
-        """Begin to take units."""
+        """Start to accept units."""
         self.path = str(Path(tempfile.mkdtemp(prefix="hermes-network-"), "socket"))
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listening.bind(self.path)
@@ -83,7 +83,7 @@ class NetworkUnits:
         self._taking = asyncio.create_task(self._take(self._listening))
 
     async def close(self) -> None:
-        """End all connections, and take no more."""
+        """Close all connections, and accept no more."""
         tasks = [*self._served, *([self._taking] if self._taking else [])]
         for task in tasks:
             task.cancel()
@@ -114,10 +114,10 @@ class NetworkUnits:
                     kind, has_proxy, proxy = await _message(channel)
                 if kind != "proxy":
                     raise ValueError(f"its first message is {kind!r}")
-                if has_proxy and self._deciding is not None:
+                if has_proxy and self._policy is not None:
                     if proxy is None or not is_listening(proxy):
-                        raise ValueError("what it handed over is no socket that takes connections")
-                    broker = await self._brokered(opened.enter_context(proxy), unit.key, self._deciding)
+                        raise ValueError("the descriptor that it passed is not a listening socket")
+                    broker = await self._make_broker(opened.enter_context(proxy), unit.key, self._policy)
                 elif proxy is not None:
                     proxy.close()
                 await self._join(unit)
@@ -126,16 +126,16 @@ class NetworkUnits:
                     self._act(unit, *await _message(channel))
                     await pace.step()
             except (EOFError, OSError) as exc:
-                logger.debug("network: a unit hung up: %s", exc)
+                logger.debug("network: unit disconnected: %s", exc)
             except (ValueError, TypeError) as exc:
-                logger.warning("network: a unit is let go of: %s", exc)
+                logger.warning("network: unit rejected: %s", exc)
             finally:
                 self._leave(unit)
                 if broker is not None:
                     await broker.close()
 
-    async def _brokered(self, listening: socket.socket, key: str, deciding: ConnectionPolicy) -> Broker:
-        """Lead a unit's command out."""
+    async def _make_broker(self, listening: socket.socket, key: str, policy: ConnectionPolicy) -> Broker:
+        """Return a broker for the command of a unit."""
         listening.setblocking(False)
         first = self._work(key)
 
@@ -143,25 +143,25 @@ class NetworkUnits:
             now = self._work(key)
             return (first, False) if now is None else (now, True)
 
-        broker = Broker([listening], None, deciding, work)
+        broker = Broker([listening], None, policy, work)
         await broker.open()
         return broker
 
     async def _join(self, unit: _Unit) -> None:
-        """Let a unit's command begin, once all of its session have said where they listen."""
+        """Start the command of a unit after the reports of all units of its session."""
         session = self._sessions.setdefault(unit.key, [])
         others = list(session)
         session.append(unit)
         for other in others:
             other.answered.clear()
-            self._send_places(other, anew=True)
+            self._send_places(other, always=True)
         waiting = [asyncio.create_task(other.answered.wait()) for other in others]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=ANSWER_S)
-            for one in late:
-                one.cancel()
+            for task in late:
+                task.cancel()
         unit.listens = []
-        self._send_places(unit, anew=True)
+        self._send_places(unit, always=True)
 
     def _leave(self, unit: _Unit) -> None:
         unit.answered.set()
@@ -169,34 +169,34 @@ class NetworkUnits:
         if unit in session:
             session.remove(unit)
             for other in session:
-                self._send_places(other, anew=len(session) == 1)
+                self._send_places(other, always=len(session) == 1)
             if not session:
                 del self._sessions[unit.key]
 
-    def _send_places(self, unit: _Unit, *, anew: bool = False) -> None:
-        """Tell a unit where the others of its session listen, when that has changed or `anew`."""
+    def _send_places(self, unit: _Unit, *, always: bool = False) -> None:
+        """Send a unit the listening places of the others, if they changed or with `always`."""
         session = self._sessions[unit.key]
         places = sorted({place for other in session if other is not unit for place in other.ports} - {*unit.ports})
-        if unit.listens is not None and (anew or places[:MOST_PORTS] != unit.listens):
+        if unit.listens is not None and (always or places[:MOST_PORTS] != unit.listens):
             unit.listens = places[:MOST_PORTS]
             unit.send("listen", {"at": unit.listens, "others": len(session) > 1})
 
     def _act(self, unit: _Unit, kind: str, value: Any, given: socket.socket | None) -> None:
-        """Do what a unit's message says; `given` came with it."""
+        """Handle a message of a unit; `given` is the socket that came with it."""
         if kind == "reach" and given is not None:
             place = _place(value)
-            there = [one for one in self._sessions[unit.key] if one is not unit and place in one.ports]
+            targets = [other for other in self._sessions[unit.key] if other is not unit and place in other.ports]
             with given:
-                if there:
-                    there[0].send("connect", place, given.fileno())
-            if not there:
+                if targets:
+                    targets[0].send("connect", place, given.fileno())
+            if not targets:
                 reset_connection(given)
             return
         if given is not None:
             given.close()
         if kind != "ports" or not isinstance(value, list):
             raise ValueError(f"it sent {kind!r}")
-        unit.ports = sorted({_place(one) for one in value[:MOST_PORTS]})
+        unit.ports = sorted({_place(pair) for pair in value[:MOST_PORTS]})
         unit.answered.set()
         for other in self._sessions[unit.key]:
             if other is not unit:
@@ -206,9 +206,9 @@ class NetworkUnits:
 def _place(value: Any) -> HostPort:
     address, port = value
     if not (isinstance(address, str) and isinstance(port, int) and 0 < port < 65536):
-        raise ValueError(f"{value!r} is no place")
+        raise ValueError(f"{value!r} is not an address with a port")
     if not ipaddress.ip_address(address).is_loopback:
-        raise ValueError(f"{address} is not of the loopback")
+        raise ValueError(f"{address} is not a loopback address")
     return address, port
 
 
@@ -223,10 +223,10 @@ async def _packet(channel: socket.socket) -> tuple[bytes, list[int]]:
         try:
             data, fds, _, _ = socket.recv_fds(channel, PACKET, 1)
         except BlockingIOError:
-            there: asyncio.Future[None] = loop.create_future()
-            loop.add_reader(channel_fd, _set, there)
+            ready: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(channel_fd, _set, ready)
             try:
-                await there
+                await ready
             finally:
                 loop.remove_reader(channel_fd)
             continue
@@ -239,9 +239,9 @@ async def _packet(channel: socket.socket) -> tuple[bytes, list[int]]:
         return data, list(fds)
 
 
-def _set(there: asyncio.Future[None]) -> None:
-    if not there.done():
-        there.set_result(None)
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
 
 
 async def _message(channel: socket.socket) -> tuple[str, Any, socket.socket | None]:
@@ -249,7 +249,7 @@ async def _message(channel: socket.socket) -> tuple[str, Any, socket.socket | No
 
     Raises:
         EOFError: the unit has ended.
-        ValueError: what came is no message, or no socket of TCP came with it.
+        ValueError: the message is invalid, or its descriptor is not a TCP socket.
     """
     data, fds = await _packet(channel)
     given = None
@@ -257,7 +257,7 @@ async def _message(channel: socket.socket) -> tuple[str, Any, socket.socket | No
         if fds:
             given = socket.socket(fileno=fds[0])
             if given.family not in (socket.AF_INET, socket.AF_INET6) or given.type != socket.SOCK_STREAM:
-                raise ValueError("it handed over what is no socket of TCP")
+                raise ValueError("the descriptor that it passed is not a TCP socket")
             given.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes(8))  # closing it must not wait
         kind, value = json.loads(data)
     except (OSError, ValueError) as exc:

@@ -1,15 +1,12 @@
-"""The filter of system calls that commands in bubblewrap's sandbox have (seccomp).
+"""The sandbox of bubblewrap, with its filter of system calls.
 
-A network namespace holds off neither virtual sockets between machines (`AF_VSOCK`) nor some others, so that only
-the families of a list can be opened: Unix, IPv4, IPv6 and netlink. `io_uring` opens sockets past such a filter; it
-counts as missing, and programs do without. All other calls are free.
+Commands see the files of the table (`workspace.sandbox.file_rules`), read-only except for the working directory, and
+empty, private `/tmp`, `/run` and `~/.cache`. The home and the processes of the agent are not reachable. The network is
+that of the session (`workspace.egress.networks`).
 
-The filter is a program of classic BPF: instructions of 8 bytes, one after another.
-
-A box for commands, made with bubblewrap: they can harm the working directory and nothing else.
-
-In it is what the table of `view` lists, read-only but for the working directory and empty, private `/tmp`, `/run` and
-`~/.cache`; the agent's home and its processes are out of reach; the network is the task's (`egress`).
+A network namespace does not stop virtual sockets between machines (`AF_VSOCK`) and some others. So a seccomp filter
+allows only Unix, IPv4, IPv6 and netlink sockets. `io_uring` would bypass the filter and counts as missing; programs
+work without it. All other calls are allowed.
 """
 
 from __future__ import annotations
@@ -36,17 +33,17 @@ from hermes_agent.workspace.sandbox.sandbox import Sandbox, probe_sandbox, run_p
 FAMILIES = (int(socket.AF_UNIX), int(socket.AF_INET), int(socket.AF_INET6), int(socket.AF_NETLINK))
 
 IO_URING_SETUP = 425
-"""The same number everywhere."""
+"""Number of the system call on all machines."""
 
 
 class Abi(NamedTuple):
-    """Numbers of one way to call the kernel."""
+    """Numbers of one system call interface."""
 
     audit: int
     """`AUDIT_ARCH_…`."""
     socket: int
     socketcall: int = -1
-    """An older call whose arguments lie in memory, where a filter cannot look; -1 where there is none."""
+    """An older call with arguments in memory, which a filter cannot read; -1 for none."""
 
 
 _X86, _ARM = Abi(0x40000003, 359, 102), Abi(0x40000028, 281)
@@ -60,18 +57,18 @@ MACHINES = {
     "ppc64le": (Abi(0xC0000015, 326, 102),),
     "s390x": (Abi(0x80000016, 359, 102),),
 }
-"""By the machine's name (`uname -m`)."""
+"""System call interfaces by machine (`uname -m`)."""
 
 _LOAD, _EQUAL, _MASK, _RETURN = 0x20, 0x15, 0x54, 0x06
-_NUMBER, _ARCHITECTURE = 0, 4  # offsets in what the filter is given
+_NUMBER, _ARCHITECTURE = 0, 4  # offsets in the data of the filter
 _FIRST_ARGUMENT = 16 if sys.byteorder == "little" else 20  # its lower half
 _X32 = 0x40000000
-"""A further way to call an x86-64 kernel: this bit in the number."""
+"""Bit in the call number for the x32 interface of x86-64 kernels."""
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000
 
 
 def seccomp_filter(machine: str = "") -> bytes | None:
-    """Return the filter for a machine, by default this one; None where its numbers are not known."""
+    """Return the filter (classic BPF) for a machine, by default this one; None for an unknown machine."""
     abis = MACHINES.get(machine or platform.machine())
     if abis is None:
         return None
@@ -83,7 +80,7 @@ def seccomp_filter(machine: str = "") -> bytes | None:
 
 
 def _abi_filter(abi: Abi) -> list[bytes]:
-    """Return the instructions for one way to call the kernel; they end with an answer."""
+    """Return the instructions for one interface; they end with a verdict."""
     missing, other = _instruction(_RETURN, _FAIL | errno.ENOSYS), _instruction(_RETURN, _FAIL | errno.EAFNOSUPPORT)
     code = [_instruction(_LOAD, _NUMBER)]
     if abi.socket == 41:
@@ -102,23 +99,24 @@ def _abi_filter(abi: Abi) -> list[bytes]:
 
 
 def _instruction(code: int, value: int, when: int = 0, otherwise: int = 0) -> bytes:
-    """Return an instruction; `when` and `otherwise` are how many instructions a comparison skips."""
+    """Return an instruction; a comparison skips `when` or `otherwise` instructions."""
     return struct.pack("=HBBI", code, when, otherwise, value)
 
 
 logger = logging.getLogger(__name__)
 
 _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
-"""The kernel's settings; user 0 may change them without any capability."""
+"""Settings of the kernel; user 0 may change them without a capability."""
 
 
 class BubblewrapSandbox(Sandbox):
-    """Made anew for each command.
+    """The sandbox of bubblewrap, made for each command.
 
     Args:
-        networks: the networks of tasks; None: each command has one of its own.
-        path: where `bwrap` is looked for.
-        tmp_mb: size of each empty directory in the box; 0 is no limit.
+        places: the path rules.
+        networks: the networks of sessions; None gives each command a network of its own.
+        path: the PATH for `bwrap`.
+        tmp_mb: size of each empty directory in the sandbox; 0 for no limit.
     """
 
     name = "bwrap"
@@ -149,7 +147,7 @@ class BubblewrapSandbox(Sandbox):
         network: str = "",
         keep: Sequence[str] = (),
         sockets: Sequence[str] = (),
-        beside: str = "",
+        work_dir: str = "",
     ) -> tuple[list[str], dict[str, str]]:
         given = {name: value for name, value in env.items() if name not in ("TMPDIR", "TMP", "TEMP")}
         space = self._networks.namespace(network) if self._networks is not None and network else None
@@ -159,9 +157,12 @@ class BubblewrapSandbox(Sandbox):
             *joined,
             self._program,
             *("--seccomp", "9"),
-            *self._options(root, keep, way_out=way_out, beside=beside),
+            *self._options(root, keep, way_out=way_out, work_dir=work_dir),
             *self._without_sockets(
-                root, sockets, inside=0 if space is None else os.fstat(space.net).st_ino, beside=beside
+                root,
+                sockets,
+                inside=0 if space is None else os.fstat(space.net).st_ino,
+                work_dir=work_dir,
             ),
             *self._mounts.final_options(),
             *(["--share-net"] if joined else []),
@@ -176,7 +177,7 @@ class BubblewrapSandbox(Sandbox):
             return "the program bwrap (package bubblewrap) is not there"
         self._program = program
         if self._size != "0" and not _has_sizes(program):
-            logger.warning("`terminal.sandbox_tmp_mb` has no effect: %s is older than 0.7 and knows no --size", program)
+            logger.warning("`terminal.sandbox_tmp_mb` has no effect: bubblewrap before 0.7 lacks --size: %s", program)
             self._size = "0"
         try:
             begin = self._filtered()
@@ -199,7 +200,7 @@ class BubblewrapSandbox(Sandbox):
         )
 
     def _filtered(self) -> list[str]:
-        """Return the words that open the filter of system calls as descriptor 9, for the words after them."""
+        """Return the words that open the filter of system calls as descriptor 9 for the program after them."""
         code = seccomp_filter()
         if code is None:
             raise OSError(f"no numbers of system calls are known for {platform.machine()}")
@@ -210,7 +211,7 @@ class BubblewrapSandbox(Sandbox):
         return ["/bin/sh", "-c", 'exec "$@" 9<"$0"', str(path)]
 
     def _options(
-        self, root: str, keep: Sequence[str] = (), *, way_out: bool = False, beside: str = ""
+        self, root: str, keep: Sequence[str] = (), *, way_out: bool = False, work_dir: str = ""
     ) -> Iterator[str]:
         yield from ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
         yield from ("--dev", "/dev", *self._empty("/dev/shm"), "--remount-ro", "/dev")
@@ -222,8 +223,8 @@ class BubblewrapSandbox(Sandbox):
         if way_out:
             yield from _resolver()
         yield from self._mounts.user_options()
-        if beside and not self._mounts.is_shown(beside, root):
-            yield from ("--ro-bind", beside, beside)
+        if work_dir and not self._mounts.is_shown(work_dir, root):
+            yield from ("--ro-bind", work_dir, work_dir)
         if self.is_writable(root):
             yield from ("--bind", root, root)
             yield from self._read_only(root, keep)
@@ -231,19 +232,22 @@ class BubblewrapSandbox(Sandbox):
             yield from ("--ro-bind", root, root)
         yield from self._hidden(root, keep, credentials)
 
-    def _without_sockets(self, root: str, sockets: Sequence[str], *, inside: int, beside: str) -> Iterator[str]:
-        """Cover the sockets of programs outside.
+    def _without_sockets(self, root: str, sockets: Sequence[str], *, inside: int, work_dir: str) -> Iterator[str]:
+        """Yield options that cover the sockets of programs outside.
 
         Args:
-            inside: the network namespace of the session: what its commands listen on stays.
+            root: the writable directory.
+            sockets: paths of the sockets below `root`.
+            inside: the network namespace of the session; sockets of its commands stay.
+            work_dir: an additional readable directory.
         """
         for path in find_outer_sockets(root, sockets, inside):
-            seen = self._mounts.is_shown(path, root) or (beside and is_inside(path, beside))
+            seen = self._mounts.is_shown(path, root) or (work_dir and is_inside(path, work_dir))
             if path not in self._places.opened and seen:
                 yield from ("--ro-bind", os.devnull, path)
 
     def _empty(self, place: str) -> Iterator[str]:
-        """Yield an empty directory that holds no more than it may."""
+        """Yield options for an empty directory with a limited size."""
         yield from (*(() if self._size == "0" else ("--size", self._size)), "--tmpfs", place)
 
     def checks(self) -> Iterator[tuple[bool, str, str]]:
@@ -252,11 +256,11 @@ class BubblewrapSandbox(Sandbox):
     def network_problem(self) -> str:
         return "" if self._networks is None else self._networks.probe()
 
-    def is_hidden(self, cwd: str, root: str, beside: str = "") -> bool:
-        return not (self._mounts.is_shown(cwd, root) or (beside and is_inside(cwd, beside)))
+    def is_hidden(self, cwd: str, root: str, work_dir: str = "") -> bool:
+        return not (self._mounts.is_shown(cwd, root) or (work_dir and is_inside(cwd, work_dir)))
 
     def is_writable(self, cwd: str) -> bool:
-        """Say whether commands may write to the working directory: not when it is a home, or the system's."""
+        """Return whether commands may write to the working directory: not to a home or a system directory."""
         from hermes_agent.policy.shell.paths import is_home, is_root, is_system_directory  # for the first command
 
         above = is_inside(self._places.user_home, cwd)
@@ -265,7 +269,7 @@ class BubblewrapSandbox(Sandbox):
         ) and not (is_of_home(cwd, self._places.user_home) or steering_reason(f"{cwd}/_", self._places.user_home))
 
     def _read_only(self, cwd: str, keep: Sequence[str]) -> Iterator[str]:
-        """Protect the steering files that are there."""
+        """Yield options that protect the present steering files."""
         yield from _repository(Path(cwd, ".git"))
         steering = [f"{cwd}/{path}" for path in keep]
         for path in dict.fromkeys(steering):
@@ -273,13 +277,13 @@ class BubblewrapSandbox(Sandbox):
                 yield from ("--ro-bind", path, path)
 
     def _hidden(self, cwd: str, keep: Sequence[str], credentials: Sequence[str]) -> Iterator[str]:
-        """Cover credentials, and of the agent's home everything but the way to the work."""
+        """Yield options that cover credentials and the agent's home, except for the working directory."""
         for home in self._places.agent_homes:
             if Path(home).is_dir() and self._mounts.is_shown(home, cwd):
                 yield from self._empty(home)
                 if cwd != home and is_inside(cwd, home):
                     yield from ("--bind", cwd, cwd)
-                    yield from self._read_only(cwd, keep)  # the mounts before are below this one
+                    yield from self._read_only(cwd, keep)  # this mount covers the earlier ones
         for tree in self._places.secret_trees():
             if Path(tree).is_dir() and self._mounts.is_shown(tree, cwd):
                 yield from self._empty(os.path.realpath(tree))
@@ -292,18 +296,18 @@ def _has_sizes(program: str) -> bool:
     try:
         done = run_probe([program, "--help"], os.environ)
     except OSError:
-        return True  # the trial says what is wrong
+        return True  # the probe reports the error
     return b"--size" in done.stdout + done.stderr
 
 
 def _repository(git: Path) -> Iterator[str]:
-    """Protect hooks and settings of a repository, also those that are not there yet."""
+    """Yield options that protect hooks and config of a repository, also missing ones."""
     if git.is_symlink():
         return
-    if git.is_file():  # it says where the repository is
+    if git.is_file():  # it names the repository
         yield from ("--ro-bind", str(git), str(git))
     elif git.is_dir():
-        yield from ("--bind", str(git), str(git))  # a mount cannot be renamed, so that no copy takes its place
+        yield from ("--bind", str(git), str(git))  # a mount cannot be renamed and replaced by a copy
         hooks, config = git / "hooks", git / "config"
         if hooks.exists():
             yield from ("--ro-bind", str(hooks), str(hooks))
@@ -314,7 +318,7 @@ def _repository(git: Path) -> Iterator[str]:
 
 
 def _resolver() -> Iterator[str]:
-    """Have names asked of the broker; on many systems resolv.conf leads into `/run`, which is empty."""
+    """Yield options that send DNS queries to the broker; resolv.conf may be a link into the empty `/run`."""
     target = os.path.realpath("/etc/resolv.conf")
     if target.startswith("/run/") or Path(target).exists():
         yield from ("--ro-bind", RESOLVER, target)

@@ -1,33 +1,25 @@
-"""A control group for each command: limits of memory and of processes for all that it starts.
+"""Limits of memory and processes for commands: systemd scopes, control groups, resource limits.
 
-For an agent that may make groups below its own: root where no systemd answers, a service with `Delegate=yes`, a
-container with groups of its own. The second version of control groups and the first one are used as they are mounted.
+`CommandLimits` uses the first that works: a systemd scope, then a control group, both for all processes of a command
+together, then the limits of the kernel for each process.
 
-The limits are set on a group, and the command enters a second one inside of it. A command that mounts the control
-groups in namespaces of its own has that second one as its root, and cannot change the limits.
+A scope comes from the manager of the system for root, else from that of the user. The command stays a child of the
+agent. A process that leaves its session and clears its environment is still in the scope, where
+`system.process_tree` finds it. A manager without a controller accepts limits that do not hold; `is_effective` checks
+them in the scope.
 
-A scope of systemd around a command: `MemoryMax` and `TasksMax` for all its processes together, and one end for all.
-
-Where a manager answers: the system's for root, else the user's own. The command stays the agent's child, with its
-descriptors and session. Who has left that session, lost its parent and cleared its environment is still in the scope:
-`io.processtree` finds it there. A manager that has no such controller takes the limits and holds nobody to them:
-`holds` looks into the scope for them.
-
-What a command of the sandbox may take of the machine, whoever the agent's user is.
-
-The first way that works here holds all processes of a command together: a scope of systemd, else a control group that
-the agent makes. Where there is neither, the kernel's limits of each process are left.
+A control group needs an agent that may make groups below its own: root without systemd, a service with
+`Delegate=yes`, a container with its own groups. Both versions of control groups work. The limits are on a group, and
+the command enters a second one inside it: a command that mounts control groups sees only the inner one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import secrets
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,54 +27,49 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.system.process_tree import SCOPE
-from hermes_agent.workspace.sandbox.sandbox import run_probe
-
-logger = logging.getLogger(__name__)
+from hermes_agent.workspace.sandbox.sandbox import Probed, run_probe
 
 INNER = "c"
 LEAF = "agent"
-"""Where the agent itself goes in a group that was delegated to it: one that has limited children has no processes."""
+"""Child group for the agent itself: a group with limited children must have no processes."""
 ABANDONED_S = 60.0
-"""Age from which an empty group is one that a former command left."""
+"""Age in seconds from which an empty group counts as abandoned."""
 OF_SWAP = ("memory.memsw.limit_in_bytes", "memory.swap.max")
-"""Not every kernel counts swap."""
+"""Files that not every kernel has, because it does not count swap."""
 EVENTS = {
     ("memory.events", "oom_kill"): "memory",
     ("memory.oom_control", "oom_kill"): "memory",
     ("pids.events", "max"): "pids",
 }
-"""Where the kernel counts that a limit was reached, in either version of control groups."""
+"""Counters of reached limits by file and key, in both versions of control groups."""
 ENDING_S = 0.2
-"""How long the last processes of a command may take to leave its group."""
+"""Seconds that the last processes of a command may take to leave its group."""
 ENTER = 'for g; do shift; test "$g" = -- && break; echo $$ >"$g/cgroup.procs" || exit 125; done; exec "$@"'
 
 
 class _Place(NamedTuple):
-    """A directory in which groups are made, and what is written into each: values by file."""
+    """A directory in which groups are made, and the values by file for each group."""
 
     base: Path
     limits: dict[str, int]
 
 
-class Cgroup:
-    """Args: `memory_mb`, `processes` are what a command may take, 0 is no limit; `proc`: this process in `/proc`."""
+class Cgroup(Probed):
+    """Control groups with limits for commands.
+
+    Args:
+        memory_mb: memory of a command; 0 for no limit.
+        processes: processes of a command; 0 for no limit.
+        proc: the directory of this process in `/proc`.
+    """
 
     def __init__(self, *, memory_mb: int = 0, processes: int = 0, proc: Path = Path("/proc/self")) -> None:
         self._memory, self._processes, self._proc = memory_mb << 20, processes, proc
+        super().__init__()
         self._places: list[_Place] = []
-        self._problem: str | None = None
-        self._lock = threading.Lock()
-
-    @property
-    def problem(self) -> str:
-        """Why no group can be made here, empty when one can: tried out once."""
-        with self._lock:
-            if self._problem is None:
-                self._problem = self._try_out()
-            return self._problem
 
     def wrap(self, argv: Sequence[str]) -> tuple[list[str], list[Path]]:
-        """Return a program that runs `argv` in a new group, and what `remove` takes when it has ended.
+        """Return a program that runs `argv` in a new group, and the groups to `remove` after its end.
 
         Raises:
             OSError: the group cannot be made.
@@ -101,7 +88,7 @@ class Cgroup:
         return ["/bin/sh", "-c", ENTER, "sh", *inner, "--", *argv], made
 
     def reached(self, groups: Sequence[Path]) -> set[str]:
-        """Return the limits that a command came up against: `memory`, `pids`."""
+        """Return the limits that a command reached: `memory`, `pids`."""
         found = set()
         for path in [path for group in groups for path in (group, group / INNER)]:
             for (name, key), limit in EVENTS.items():
@@ -111,21 +98,21 @@ class Cgroup:
         return found
 
     def remove(self, groups: Sequence[Path], *, wait_s: float = ENDING_S) -> None:
-        """Remove the groups of a command that has ended; one that is in use stays until a later command."""
+        """Remove the groups of an ended command; one that is still used stays for a later call."""
         limit = time.monotonic() + wait_s
         for path in [path for group in groups for path in (group / INNER, group)]:
             while _is_used(path) and time.monotonic() < limit:
                 time.sleep(0.005)
 
     def _prune(self) -> None:
-        """Remove groups that background processes and former agents left."""
+        """Remove groups that background processes and earlier agents left."""
         for place in self._places:
             for group in place.base.glob(f"{SCOPE}*"):
                 with contextlib.suppress(OSError):
                     if time.time() - group.stat().st_ctime > ABANDONED_S:
-                        self.remove([group], wait_s=0)  # the kernel refuses it while there is a process in it
+                        self.remove([group], wait_s=0)  # the kernel refuses it for a group with processes
 
-    def _try_out(self) -> str:
+    def probe(self) -> str:
         try:
             self._places = list(self._found())
             _, made = self.wrap(["true"])
@@ -135,7 +122,7 @@ class Cgroup:
         return "" if self._places else "no control groups are mounted"
 
     def _found(self) -> Iterator[_Place]:
-        """Yield where groups are made for the limits that are wanted."""
+        """Yield the directories in which groups are made for the limits."""
         own = _own_groups(self._proc)
         limits = {"memory": self._memory, "pids": self._processes}
         wanted = [name for name, most in limits.items() if most]
@@ -150,7 +137,7 @@ class Cgroup:
 
 
 def _is_used(group: Path) -> bool:
-    """Remove a group; say whether there are processes in it, which keep it."""
+    """Remove a group; return whether processes in it prevent that."""
     try:
         group.rmdir()
     except OSError as exc:
@@ -167,7 +154,7 @@ def _make(group: Path, limits: dict[str, int]) -> None:
 
 
 def _own_groups(proc: Path) -> dict[str, Path]:
-    """Return this process's group by controller; under the empty name that of the second version."""
+    """Return the groups of this process by controller; that of the second version has an empty name."""
     mounts: dict[str, tuple[str, Path]] = {}
     for line in (proc / "mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
@@ -188,15 +175,15 @@ def _own_groups(proc: Path) -> dict[str, Path]:
 
 
 def _limiting(own: dict[str, Path], controllers: Sequence[str]) -> Path:
-    """Return the group of the second version whose children can have limits; the agent leaves it for a child.
+    """Return the group of the second version that may have limited children; the agent moves to a child.
 
     Raises:
-        OSError: there is none, it was not delegated to the agent, or others are in it that cannot be moved.
+        OSError: there is no such group, it is not delegated to the agent, or has processes that cannot be moved.
     """
     if "" not in own:
         raise OSError(2, f"no control group of {' and '.join(controllers)} is mounted", "/sys/fs/cgroup")
     group = own[""].parent if own[""].name == LEAF else own[""]
-    if (group / "cgroup.type").exists():  # the machine's own root has none, and may have processes and limited children
+    if (group / "cgroup.type").exists():  # not so in the root group, which may have processes and limited children
         if not _is_delegated(group):
             raise OSError(1, "it is not delegated to the agent", str(group))
         leaf = group / LEAF
@@ -209,7 +196,7 @@ def _limiting(own: dict[str, Path], controllers: Sequence[str]) -> Path:
 
 
 def _is_delegated(group: Path) -> bool:
-    """Say whether the group is the agent's to divide: a service with `Delegate=yes`, or all that a container has."""
+    """Return whether a group is delegated to the agent (`Delegate=yes`), or the root of a container."""
     for name in ("user.delegate", "trusted.delegate"):
         with contextlib.suppress(OSError):
             if os.getxattr(group, name) == b"1":
@@ -221,11 +208,17 @@ RUNTIME = "XDG_RUNTIME_DIR"
 LOOK = """while IFS=: read -r _ kind path; do for at in "$kind" unified; do
 for file in memory.max memory.limit_in_bytes pids.max; do cat "/sys/fs/cgroup/$at$path/$file"; done
 done; done </proc/self/cgroup 2>/dev/null; exit 0"""
-"""Prints the limits of the group that it runs in, of whichever version of control groups."""
+"""Shell code that prints the limits of its group, in either version of control groups."""
 
 
-class SystemdScope:
-    """Args: `memory_mb`, `processes`: what a command may take, 0 is no limit; `environ` says where the manager is."""
+class SystemdScope(Probed):
+    """Systemd scopes with limits for commands.
+
+    Args:
+        environ: the environment of the agent, which names the runtime directory of the manager.
+        memory_mb: memory of a command; 0 for no limit.
+        processes: processes of a command; 0 for no limit.
+    """
 
     def __init__(self, environ: Mapping[str, str], *, memory_mb: int = 0, processes: int = 0) -> None:
         runtime = environ.get(RUNTIME, "")
@@ -237,42 +230,29 @@ class SystemdScope:
         self._held: set[str] = set()
         self._limits = [f"--property=MemoryMax={memory_mb}M", "--property=MemorySwapMax=0"] if memory_mb else []
         self._limits += [f"--property=TasksMax={processes}"] if processes else []
-        self._problem: str | None = None
-        self._lock = threading.Lock()
-
-    @property
-    def problem(self) -> str:
-        """Why there is none here, empty when there is: tried out once."""
-        with self._lock:
-            if self._problem is None:
-                self._problem = self._try_out()
-                if self._problem:
-                    logger.debug(
-                        "commands run without a scope of systemd, with limits for each process: %s", self._problem
-                    )
-            return self._problem
+        super().__init__()
 
     @property
     def is_effective(self) -> bool:
-        """Whether there are scopes, and the kernel holds commands in them to the limits."""
+        """Whether scopes work, and the kernel enforces their limits."""
         return not self.problem and self._wanted <= self._held
 
     @property
     def missing_reason(self) -> str:
-        """Why `holds` is false."""
+        """Why `is_effective` is False."""
         return self.problem or "systemd's scopes have no controller of memory or processes here"
 
     def wrap(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return program and environment that run `argv` in a scope; both as they are where there is none."""
+        """Return program and environment that run `argv` in a scope; unchanged if scopes do not work."""
         if self.problem:
             return list(argv), dict(env)
-        # the way to the manager is for systemd-run alone
+        # only systemd-run needs the address of the manager
         hidden = [name for name in self._env if name not in env]
         words = [*argv] if not hidden else ["env", *(f"--unset={name}" for name in hidden), *argv]
         return [*self._words(), *words], {**env, **self._env}
 
     def _words(self) -> list[str]:
-        # Without a description the journal would tell the command, whatever is in it.
+        # without a description the journal would contain the command
         name = f"{SCOPE}{secrets.token_hex(8)}"
         about = ["--scope", "--quiet", "--collect", f"--unit={name}", "--description=a command of hermes-agent"]
         return [self._program(), "--system" if self._system else "--user", *about, *self._limits, "--"]
@@ -280,7 +260,7 @@ class SystemdScope:
     def _program(self) -> str:
         return shutil.which("systemd-run", path=self._path) or ""
 
-    def _try_out(self) -> str:
+    def probe(self) -> str:
         if not self._socket.exists():
             return f"no systemd listens at {self._socket}"
         if not self._program():
@@ -296,18 +276,18 @@ class SystemdScope:
 
 
 COUNTED_IN_NAMESPACES = (5, 14)
-"""The kernel from which `RLIMIT_NPROC` counts the processes of a user namespace by themselves."""
+"""First kernel in which `RLIMIT_NPROC` counts the processes of a user namespace separately."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """Most memory and processes; 0 is no limit."""
+    """Most memory and processes; 0 for no limit."""
 
     memory_mb: int = 0
     processes: int = 0
 
     def prelude(self) -> str:
-        """Return the shell lines that set them for each process: `RLIMIT_AS` and `RLIMIT_NPROC`."""
+        """Return the shell lines that set the limits for each process: `RLIMIT_AS` and `RLIMIT_NPROC`."""
         lines = [f"ulimit -v {self.memory_mb * 1024}"] if self.memory_mb else []
         lines += [_processes(self.processes)] if self.processes else []
         return _lines(lines)
@@ -322,11 +302,16 @@ class LimitedCommand(NamedTuple):
     argv: list[str]
     env: dict[str, str]
     finish: Callable[[], tuple[str, ...]]
-    """Gives back what the limits took, once the program has ended; returns those that it reached, as far as known."""
+    """Releases the limits after the end of the program; returns those that it reached, as far as known."""
 
 
 class CommandLimits:
-    """Args: `environ` says where systemd's manager is."""
+    """The limits of commands in the sandbox.
+
+    Args:
+        environ: the environment of the agent, as of `SystemdScope`.
+        limits: the limits.
+    """
 
     def __init__(self, environ: Mapping[str, str], limits: ProcessLimits) -> None:
         self.limits = limits
@@ -334,9 +319,9 @@ class CommandLimits:
         self._cgroup = Cgroup(memory_mb=limits.memory_mb, processes=limits.processes)
 
     def inside(self, argv: Sequence[str]) -> list[str]:
-        """Return the program that runs `argv` in the sandbox, with limits of each process where there are no others.
+        """Return the program that runs `argv` in the sandbox, with limits per process if no others work.
 
-        Memory is counted as `RLIMIT_DATA`: many programs reserve more addresses than they ever use.
+        Memory counts as `ulimit -d`, because many programs reserve more addresses than they use.
         """
         if self._scope.is_effective or not self._cgroup.problem:
             return list(argv)
@@ -345,7 +330,7 @@ class CommandLimits:
         return ["/bin/sh", "-c", f'{_lines(lines)}exec "$@"', "sh", *argv] if lines else list(argv)
 
     def wrap(self, argv: Sequence[str], env: Mapping[str, str]) -> LimitedCommand:
-        """Return the program that runs `argv`, all its processes within the limits together where that is possible.
+        """Return the program that runs `argv`, if possible with limits for all its processes together.
 
         Raises:
             OSError: the control group cannot be made.
@@ -367,7 +352,7 @@ class CommandLimits:
         return tuple(text for name, text in settings.items() if name in reached)
 
     def check(self) -> tuple[bool, str, str]:
-        """Return the row of `hermes doctor`: whether they hold, a label, and by what."""
+        """Return the row for `hermes doctor`: whether the limits hold, a label, and the mechanism."""
         label = "limits of the sandbox"
         memory, processes = f"{self.limits.memory_mb} MiB of memory", f"{self.limits.processes} processes"
         both = " and ".join([memory] * bool(self.limits.memory_mb) + [processes] * bool(self.limits.processes))
@@ -383,7 +368,7 @@ class CommandLimits:
         return True, label, f"{memory} of each process and {processes} of a command, by resource limits ({why})"
 
     def _unlimited_reason(self) -> str:
-        """Return why the kernel does not hold the sandbox to a number of processes; empty when it does."""
+        """Return why the kernel does not limit the processes of the sandbox; empty when it does."""
         if os.geteuid() == 0:
             return "the kernel does not hold root to RLIMIT_NPROC"
         release = os.uname().release
@@ -392,7 +377,7 @@ class CommandLimits:
 
 
 def _processes(most: int) -> str:
-    # dash calls it -p; where the hard limit is lower already, that one holds
+    # dash calls the option -p; a lower hard limit stays
     return f"ulimit -u {most} 2>/dev/null || ulimit -p {most}"
 
 

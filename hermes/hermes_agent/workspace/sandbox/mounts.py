@@ -1,16 +1,13 @@
-"""The settings of git that commands in the sandbox are shown: the user's, without credentials.
+"""Mounts of the bubblewrap sandbox: visible files, a git config without credentials, covered sockets.
 
-Sections of the list alone, with what looks like a secret masked; aliases and filters are kept, since they run in the
-sandbox. The rest (`credential`, `http`, `url`, `include`, `sendemail`, …) is not there.
+`Mounts` yields the options that show the files of the table to commands of one working directory. The git config of the
+user is shown with the listed sections and masked secrets; aliases and filters stay, because they run in the sandbox.
 
-The arguments of bubblewrap that show what the table of `view` lists, to commands of one working directory.
-
-Unix sockets of programs outside of the sandbox, in directories that commands see.
-
-To connect takes no more than the name, and a read-only mount does not keep anybody from it. So each that is there when
-a command begins is covered: those that the kernel lists for any network namespace, also under the name that a program
-with mounts of its own (a container) has for it, and whatever else answers in the working directory. One that a program
-outside makes while the command runs is not (decision 9).
+`find_outer_sockets` finds the Unix sockets of programs outside the sandbox in visible directories. A connection needs
+only the name of a socket, and a read-only mount does not prevent it. So each socket that exists when a command starts
+is covered: those that the kernel lists for any network namespace, also under the name in another mount namespace (a
+container), and any other that answers in the working directory. Sockets that a program outside makes while the command
+runs are not covered (decision 9).
 """
 
 from __future__ import annotations
@@ -36,24 +33,19 @@ from hermes_agent.workspace.sandbox.file_rules import (
     SYSTEM,
     TEMPORARY_CACHE,
     Protected,
+    file_table,
     is_above,
     is_inside,
     is_shown_of_home,
 )
 
 GIT_CONFIG_FILES = (".gitconfig", ".config/git/config")
-_SECTIONS = frozenset(
-    """
-    add advice alias am apply blame branch checkout clean color column commit core diff difftool feature fetch filter
-    format gc grep index init interactive lfs log maintenance merge mergetool pack pager pull push rebase rerere safe
-    stash status submodule tag trailer transfer user versionsort worktree
-    """.split()  # noqa: SIM905 - a table
-)
+_SECTIONS = frozenset(file_table("git-sections"))
 _SECTION = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)")
 
 
 def strip_credentials(text: str) -> str:
-    """Return what of a config file of git is shown."""
+    """Return the shown part of a git config."""
     lines: list[str] = []
     shown = False
     for line in text.splitlines():
@@ -65,7 +57,7 @@ def strip_credentials(text: str) -> str:
 
 
 def write_git_config(source: Path, directory: Path) -> Path | None:
-    """Write what is shown of the user's file into the agent's own directory; return where, None where there is none."""
+    """Write the shown part of a git config into a directory of the agent; return the copy, or None."""
     try:
         text = strip_credentials(source.read_text("utf-8", "replace"))
         copy = directory / source.name.lstrip(".")
@@ -78,14 +70,15 @@ def write_git_config(source: Path, directory: Path) -> Path | None:
 
 
 PRIVATE_DIRECTORIES = ("/tmp", "/var/tmp", "/run")
-"""Commands have their own."""
+"""Directories that are private to each command."""
 
 
 class Mounts:
-    """What commands see. Made once; what is listed is looked up for each command.
+    """The mounts of commands; their paths are looked up for each command.
 
     Args:
-        empty: yields the arguments for an empty directory that commands may fill, as far as they are allowed to.
+        places: the path rules.
+        empty: yields the options for an empty directory of limited size.
     """
 
     def __init__(self, places: PathRules, empty: Callable[[str], Iterator[str]]) -> None:
@@ -93,10 +86,10 @@ class Mounts:
         self._protected = Protected()
 
     def system_options(self, credentials: Collection[str]) -> Iterator[str]:
-        """Yield what shows programs and the settings of the system, and the private places.
+        """Yield the options that show programs and settings of the system, and the private directories.
 
         Args:
-            credentials: files that are covered when all else is shown.
+            credentials: files that are covered after everything is shown.
         """
         for place in PRIVATE_DIRECTORIES:
             if Path(place).is_dir() and not Path(place).is_symlink():
@@ -107,7 +100,7 @@ class Mounts:
             yield from (word for path in self._protected.paths() if path not in credentials for word in _cover(path))
 
     def user_options(self) -> Iterator[str]:
-        """Yield what shows the user's home as far as it is listed, what the operator added, and this interpreter."""
+        """Yield the options that show listed entries of the home, places of the operator, the interpreter."""
         home = self._places.user_home
         if home != "/" and Path(home).is_dir():
             yield from ("--tmpfs", home)
@@ -119,7 +112,7 @@ class Mounts:
             yield from ("--ro-bind-try", place, place)
 
     def is_shown(self, path: str, root: str) -> bool:
-        """Say whether commands of the working directory `root` see a resolved path, as far as it exists."""
+        """Return whether commands with the directory `root` see a resolved path, if it exists."""
         home = self._places.user_home
         if is_inside(path, home) and home != "/" and is_shown_of_home(path[len(home) + 1 :]):
             return True
@@ -130,12 +123,12 @@ class Mounts:
         return path in PRIVATE_DIRECTORIES or any(is_above(path, place) for place in (home, *SYSTEM, *opened))
 
     def checks(self) -> Iterator[tuple[bool, str, str]]:
-        """Yield what the operator's lists add, and their entries that have no effect."""
+        """Yield rows for `hermes doctor` about the lists of the operator, and entries without effect."""
         places = self._places
         if places.added:
             yield (
                 True,
-                "the sandbox shows beside its list (terminal.sandbox_paths, writable_paths)",
+                "the sandbox shows additionally (terminal.sandbox_paths, writable_paths)",
                 "; ".join(places.added),
             )
         if places.writable:
@@ -148,7 +141,7 @@ class Mounts:
             yield False, "terminal.sandbox_paths, writable_paths", text
 
     def final_options(self) -> Iterator[str]:
-        """Yield what makes read-only that which holds the rest together; the last arguments."""
+        """Yield the last options, which make the home and the root read-only."""
         home = self._places.user_home
         if home != "/" and Path(home).is_dir():
             yield from ("--remount-ro", home)
@@ -170,12 +163,12 @@ class Mounts:
 
 
 def _show_entry(path: str) -> Iterator[str]:
-    """Show a file or directory; a link as a link, so that it leads nowhere but to what is shown."""
+    """Yield options that show a file or directory; a link stays a link, which leads to shown files only."""
     try:
         yield from ("--symlink", os.readlink(path), path)  # noqa: PTH115 - some fifty for each command
     except FileNotFoundError:
         return
-    except OSError:  # no link
+    except OSError:  # it is not a link
         yield from ("--ro-bind-try", path, path)
 
 
@@ -185,32 +178,32 @@ def _cover(path: str) -> Iterator[str]:
 
 
 _Place = tuple[int, str] | None
-"""Mount namespace and root of a process; None where this user may not look into it."""
+"""Mount namespace and root of a process; None without the permission to read them."""
 
 
 class _Mount(NamedTuple):
     device: str
     root: str
-    """The directory of the file system that is mounted."""
+    """The mounted directory of the file system."""
     point: str
 
 
 class _Outside(NamedTuple):
-    """The processes outside of a sandbox."""
+    """The processes outside the sandbox."""
 
     tables: dict[tuple[int, _Place], str]
-    """A process by the table of sockets that it sees, and by what its names lead to."""
+    """One process for each table of sockets and each view of the file system."""
     within: set[str]
-    """Paths of the sockets inside."""
+    """Paths of the sockets of processes inside."""
 
 
 def find_outer_sockets(root: str, paths: Iterable[str], inside: int = 0) -> dict[str, None]:
-    """Return the paths of the sockets that programs outside answer at, each once.
+    """Return the paths of the sockets of programs outside the sandbox.
 
     Args:
         root: the working directory.
-        paths: of the sockets below `root`, which may be bound under another name.
-        inside: inode of the network namespace whose programs are no outer ones.
+        paths: paths of the sockets below `root`, which may be bound under another name.
+        inside: inode of the network namespace of programs inside.
     """
     outside = _outside(inside)
     below = (f"{root}/{path}" for path in paths)
@@ -218,7 +211,7 @@ def find_outer_sockets(root: str, paths: Iterable[str], inside: int = 0) -> dict
 
 
 def _bound(outside: _Outside) -> Iterator[str]:
-    """Yield the real paths of the sockets that programs outside are bound to."""
+    """Yield the real paths of the sockets to which programs outside are bound."""
     cwds, names, own, mounts = cache(_cwds), cache(_names), _place("self"), cache(_mounts)
     for (_, place), pid in outside.tables.items():
         for name in names(pid):
@@ -238,7 +231,7 @@ def _local_path(path: str) -> Iterator[str]:
 
 
 def _visible_paths(pid: str, name: str, theirs: dict[str, _Mount], ours: dict[str, _Mount]) -> Iterator[str]:
-    """Yield where a socket is seen here that a process with other mounts or another root calls `name`."""
+    """Yield the paths here of a socket that has the path `name` for a process with other mounts or root."""
     directory, _, last = name.rpartition("/")
     try:
         handle = os.open(f"/proc/{pid}/root{directory}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -265,7 +258,7 @@ def _visible_paths(pid: str, name: str, theirs: dict[str, _Mount], ours: dict[st
 
 
 def _answers(path: str) -> bool:
-    """Say whether a socket is bound to by somebody, without being noticed: a stream takes no datagram's sender."""
+    """Return whether a program is bound to a socket, without its notice: a stream refuses a datagram."""
     directory, _, last = path.rpartition("/")
     try:
         handle = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -302,7 +295,7 @@ def _paths(name: str, pids: Iterable[str]) -> list[str]:
 def _namespace(pid: str) -> int:
     try:
         return os.stat(f"/proc/{pid}/ns/net").st_ino  # noqa: PTH116 - some hundreds
-    except OSError:  # another user's
+    except OSError:  # the process of another user
         return 0
 
 
@@ -314,7 +307,7 @@ def _place(pid: str) -> _Place:
 
 
 def _names(pid: str) -> set[str]:
-    """Return the names that sockets of a network were bound to, relative ones too; these have nobody's directory."""
+    """Return the names to which sockets of a network namespace were bound, also relative ones."""
     try:
         with open(f"/proc/{pid}/net/unix", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 - `errors`
             fields = [line.rstrip("\n").split(None, 7) for line in file]
@@ -324,7 +317,7 @@ def _names(pid: str) -> set[str]:
 
 
 def _mounts(pid: str) -> dict[str, _Mount]:
-    """Return the mounts that a process sees, by their number."""
+    """Return the mounts of a process by their id."""
     try:
         with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 - as above
             fields = [line.split(" ", 5) for line in file]
@@ -346,7 +339,7 @@ def _is_below(path: str, place: str) -> bool:
 
 
 def _cwds(pids: Iterable[str] = ()) -> set[str]:
-    """Return the working directories of these programs, or of all, as far as this user may look at them."""
+    """Return the readable working directories of these processes, or of all."""
     found: set[str] = set()
     for pid in pids or (process.name for process in os.scandir("/proc") if process.name.isdigit()):
         with contextlib.suppress(OSError):

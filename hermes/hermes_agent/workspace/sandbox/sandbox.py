@@ -1,11 +1,9 @@
-"""A box for commands: in it they can harm the working directory and nothing else.
+"""Sandboxes for local commands: in one they can change the working directory and nothing else.
 
-The sandbox of this machine's commands: the first way to make a box that works here.
-
-A unit of its own for each command, started by systemd through a socket: `packaging/systemd/hermes-exec@.service`.
-
-What a command can do in there, and whether it reaches the network, is written in the unit. The agent needs no rights
-for it but to connect, which the commands cannot.
+`SandboxSelector` selects the first sandbox that works on this machine. `SystemdSandbox` runs each command in a unit of
+its own, which systemd starts through a socket (`packaging/systemd/hermes-exec@.service`). The unit defines what a
+command can do and whether it reaches the network. The agent needs only the right to connect to the socket, which
+commands cannot. `BubblewrapSandbox` has a module of its own.
 """
 
 from __future__ import annotations
@@ -27,25 +25,13 @@ from hermes_agent.workspace.egress.networks import UNIT_PROXY, Networks
 from hermes_agent.workspace.sandbox.file_rules import is_inside
 
 PROBE_LIMIT_S = 120.0
-"""How long a trial may take. It is done once, and after one that fails the agent has no such box until it starts again:
-an idle machine needs less than a second, an emulated or very busy one half a minute."""
+"""Time limit of a probe in seconds. A probe runs once; after a failure the sandbox is not used until the next start.
+An idle machine needs less than a second, an emulated or very busy one half a minute.
+"""
 
 
-class Sandbox(abc.ABC):
-    """One way to make boxes. Whether it works here is tried out once, at the first command."""
-
-    name: str
-    makes_terminals = False
-    opens = False
-    """Whether it shows folders of the user's, which a command can be let write in."""
-    keeps = False
-    """Whether it can protect paths below the directory that may be written."""
-    network = "there is no network"
-    """What the model is told about the network."""
-    offline = True
-    """Whether commands reach no network but their own."""
-    bounded = False
-    """Whether the box itself limits memory and processes."""
+class Probed(abc.ABC):
+    """A mechanism of the machine that is probed once, at its first use. Safe for threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,7 +39,7 @@ class Sandbox(abc.ABC):
 
     @property
     def problem(self) -> str:
-        """Why no box can be made here; empty when it can."""
+        """Why it does not work on this machine; empty when it does."""
         with self._lock:
             if self._problem is None:
                 self._problem = self.probe()
@@ -61,7 +47,24 @@ class Sandbox(abc.ABC):
 
     @abc.abstractmethod
     def probe(self) -> str:
-        """Make a box and return why that failed; empty when it did not."""
+        """Try the mechanism and return why that failed; empty when it works."""
+
+
+class Sandbox(Probed):
+    """A kind of sandbox; a probe at the first command shows whether it works on this machine."""
+
+    name: str
+    makes_terminals = False
+    opens = False
+    """Whether it shows folders of the user, in which a command can be allowed to write."""
+    keeps = False
+    """Whether it can protect paths below the writable directory."""
+    network = "there is no network"
+    """The description of the network for the model."""
+    offline = True
+    """Whether commands reach no network but their own."""
+    bounded = False
+    """Whether the sandbox itself limits memory and processes."""
 
     @abc.abstractmethod
     def wrap(
@@ -75,38 +78,41 @@ class Sandbox(abc.ABC):
         network: str = "",
         keep: Sequence[str] = (),
         sockets: Sequence[str] = (),
-        beside: str = "",
+        work_dir: str = "",
     ) -> tuple[list[str], dict[str, str]]:
-        """Return the program and the environment that run `argv` in a box, in the resolved directory `cwd`.
+        """Return the program and the environment that run `argv` in the sandbox.
 
         Args:
-            root: what may be written; elsewhere `cwd` can be read at most.
-            network: whose network it shares; empty: it has one of its own.
-            tty: the command has a terminal, which the box makes when `makes_terminals`.
-            beside: a directory that it sees, too: the working directory, where `root` is another.
-            keep: paths below `root` that it cannot change, where the box `keeps` any.
-            sockets: paths below `root` of the Unix sockets in it: whose program is outside, that one it cannot reach.
+            argv: the command.
+            cwd: its resolved working directory.
+            env: its environment.
+            root: the directory that may be written; `cwd` outside it can only be read.
+            network: the key of a shared network; empty for a network of its own.
+            tty: whether the command has a terminal; the sandbox makes it when `makes_terminals`.
+            work_dir: an additional readable directory: the working directory of the session if `root` is another.
+            keep: paths below `root` that it cannot change, if the sandbox `keeps` paths.
+            sockets: paths of the Unix sockets below `root`; those of programs outside the sandbox are covered.
         """
 
     def checks(self) -> Iterator[tuple[bool, str, str]]:
-        """Yield rows of `(ok, label, detail)` about what the box shows, for `hermes doctor`."""
+        """Yield rows `(ok, label, detail)` about the visible files, for `hermes doctor`."""
         yield from ()
 
     def network_problem(self) -> str:
-        """Return why commands do not have the network that `terminal.network` asks for; empty when they have."""
+        """Return why commands lack the network of `terminal.network`; empty when they have it."""
         return ""
 
-    def is_hidden(self, cwd: str, root: str, beside: str = "") -> bool:
-        """Say whether a directory is known not to be there in a box for `root`."""
+    def is_hidden(self, cwd: str, root: str, work_dir: str = "") -> bool:
+        """Return whether a directory does not exist in a sandbox for `root`."""
         return False
 
     def is_writable(self, root: str) -> bool:
-        """Say whether a command may write to a directory that is its `root`."""
+        """Return whether a command may write to a directory as its `root`."""
         return True
 
 
 def probe_sandbox(argv: Sequence[str], env: Mapping[str, str] | None = None, *, name: str = "") -> str:
-    """Run a program that does nothing, in a box; return what it says when it fails, under its name."""
+    """Run a program without effect in a sandbox; return its error message, or "" on success."""
     name = name or argv[0]
     try:
         done = run_probe(argv, {"PATH": os.defpath, **(env or {})})
@@ -117,10 +123,10 @@ def probe_sandbox(argv: Sequence[str], env: Mapping[str, str] | None = None, *, 
 
 
 def run_probe(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
-    """Run a program that tries something out, without input.
+    """Run a probe without input.
 
     Raises:
-        OSError: it cannot be run, or has not ended in time.
+        OSError: the program cannot be run, or does not end in time.
     """
     try:
         return subprocess.run(
@@ -128,51 +134,57 @@ def run_probe(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Complet
         )
     except subprocess.TimeoutExpired:
         raise TimeoutError(
-            f"it had not ended after {PROBE_LIMIT_S:g} s: it hangs, or the machine is too busy; a restart tries again"
+            f"the probe did not end within {PROBE_LIMIT_S:g} s: it hangs, or the machine is too busy;"
+            " a restart tries again"
         ) from None
 
 
 logger = logging.getLogger(__name__)
 
 Mode = Literal["auto", "systemd", "bwrap", "off"]
-"""`terminal.sandbox`: a box where one can be made; no command without one of that kind; none."""
+"""`terminal.sandbox`: `auto` uses a sandbox that works, a name requires that sandbox, `off` uses none."""
 
 
 class SandboxSelector:
-    """Args: `boxes` are the ways to make one, best first; `mode` is what the operator wants."""
+    """The selection of the sandbox.
 
-    def __init__(self, boxes: Sequence[Sandbox], *, mode: Mode = "auto") -> None:
+    Args:
+        sandboxes: the kinds of sandbox, best first.
+        mode: `terminal.sandbox`.
+    """
+
+    def __init__(self, sandboxes: Sequence[Sandbox], *, mode: Mode = "auto") -> None:
         self.mode = mode
-        self.sandboxes = [box for box in boxes if mode in ("auto", box.name)]
+        self.sandboxes = [sandbox for sandbox in sandboxes if mode in ("auto", sandbox.name)]
         self._lock = threading.Lock()
         self._found: Sandbox | None = None
         self._is_selected = mode == "off"
 
     @property
     def selected(self) -> Sandbox | None:
-        """What commands are put into; None where none can be made, or none is wanted."""
+        """The sandbox for commands; None if none works, or the mode is `off`."""
         with self._lock:
             if not self._is_selected:
                 self._is_selected = True
-                self._found = next((box for box in self.sandboxes if not box.problem), None)
+                self._found = next((sandbox for sandbox in self.sandboxes if not sandbox.problem), None)
                 if self._found is None:
-                    logger.warning("commands run without a sandbox, and each is asked about: %s", self.problem)
+                    logger.warning("no sandbox, each command needs an approval: %s", self.problem)
             return self._found
 
     @property
     def works(self) -> bool:
-        """Whether commands run in a box."""
+        """Whether commands run in a sandbox."""
         return self.selected is not None
 
     @property
     def problem(self) -> str:
-        """Why no box can be made here; empty when one can."""
-        problems = [box.problem for box in self.sandboxes]
+        """Why no sandbox works on this machine; empty when one does."""
+        problems = [sandbox.problem for sandbox in self.sandboxes]
         return "; ".join(problems) if all(problems) else ""
 
     @property
     def refusal(self) -> str:
-        """Why no command may run at all: the operator wants a box and none can be made. Empty when they may."""
+        """Why no command may run: the mode requires a sandbox that does not work; empty when commands may run."""
         if self.mode in ("auto", "off") or self.works:
             return ""
         what = "enable hermes-exec.socket" if self.mode == "systemd" else "install bubblewrap and allow user namespaces"
@@ -190,11 +202,17 @@ while read -r device rest; do
 done < /proc/self/net/dev
 exit 0
 """
-"""Says whether there is a network; what `/sys` shows may be another one's."""
+"""Prints whether there is a network; `/sys` may show that of another namespace."""
 
 
 class SystemdSandbox(Sandbox):
-    """Args: `socket` is where systemd listens; `work` a directory that units have; `networks` has the broker."""
+    """The sandbox of systemd units.
+
+    Args:
+        socket: the socket at which systemd listens.
+        work: the directory that units can write.
+        networks: the networks with their broker; None for none.
+    """
 
     name = "systemd"
     makes_terminals = True
@@ -204,7 +222,7 @@ class SystemdSandbox(Sandbox):
         super().__init__()
         self._networks = networks
         self._alone = False
-        """Whether units have nothing but a loopback."""
+        """Whether units have only a loopback interface."""
         self._socket, self._work = socket, work
 
     def is_writable(self, root: str) -> bool:
@@ -246,7 +264,7 @@ class SystemdSandbox(Sandbox):
         network: str = "",
         keep: Sequence[str] = (),
         sockets: Sequence[str] = (),
-        beside: str = "",
+        work_dir: str = "",
     ) -> tuple[list[str], dict[str, str]]:
         source = str(Path(hermes_agent.__file__).parents[1])
         inside, broker, way = dict(env), "-", "-"

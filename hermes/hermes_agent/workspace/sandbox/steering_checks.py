@@ -1,5 +1,8 @@
-"""Looks at steering files before a command and after it. One that an agent left undone, because it died while the
-command ran, is taken by the next agent of the home, before its first command."""
+"""Checks of steering files before and after a command.
+
+The check after a command that an agent left undone, because it died, is made by the next agent before its first
+command.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ logger = logging.getLogger(__name__)
 
 
 class SteeringChecks:
-    """Safe for threads.
+    """The checks of one home. Safe for threads.
 
     Args:
-        directory: where it is written down what waits for its second look; None for nowhere.
-        processes: where background processes have their directories.
+        directory: the directory for notes about checks that are due; None for no notes.
+        processes: the directory of background processes.
     """
 
     def __init__(self, directory: Path | None = None, processes: Path | None = None) -> None:
@@ -34,30 +37,31 @@ class SteeringChecks:
         self._has_finished_abandoned = directory is None
 
     def start_check(self, root: str, *, mounts: bool) -> SteeringBaseline:
-        """Take the look before a command that may write to `root`.
+        """Return the baseline before a command that may write to `root`.
 
         Args:
-            mounts: whether the command can see what is there through mounts that cannot be written. While another
-                command runs it does not: the box looks up what it mounts by its path, and who can exchange a name of
-                that path for a link would have it show what it hides.
+            root: the directory.
+            mounts: whether the sandbox can protect present files by read-only mounts. While another command runs it
+                cannot: it resolves the paths to mount, and a command that replaces a name by a link could make it show
+                hidden files.
 
         Raises:
-            ToolFailed: the directory cannot be looked through.
+            ToolFailed: the directory cannot be searched.
         """
         self._finish_abandoned()
         try:
             return self._files.baseline(root, mounts=mounts and not self._is_busy())
         except (TooManyDirectories, OSError) as exc:
-            raise ToolFailed(f"{root} cannot be protected from what the command may plant: {exc}") from exc
+            raise ToolFailed(f"{root} cannot be protected from steering files of the command: {exc}") from exc
 
     def _is_busy(self) -> bool:
-        """Say whether a command of this home runs in a sandbox, in the background or for any of its agents."""
+        """Return whether another sandboxed command of this home runs, in the background or for an agent."""
         if self._directory is not None and any(self._directory.glob("*.json")):
             return True
         return self._processes is not None and any(self._processes.glob(f"*/{GUARDED}"))
 
     def write_note(self, before: SteeringBaseline) -> Path | None:
-        """Write down that a command begins which this agent waits for."""
+        """Write a note that a command starts, and return its path."""
         if self._directory is None:
             return None
         path = self._directory / f"{this_process()}-{os.urandom(6).hex()}.json"
@@ -71,7 +75,7 @@ class SteeringChecks:
         return path
 
     def finish_check(self, before: SteeringBaseline, note: Path | None) -> tuple[str, ...]:
-        """Take the second look; return what was set aside."""
+        """Make the check after a command; return what was set aside."""
         held = before.finish()
         if note is not None:
             with contextlib.suppress(OSError):
@@ -79,7 +83,7 @@ class SteeringChecks:
         return held
 
     def _finish_abandoned(self) -> None:
-        """Take the looks that former agents left, once."""
+        """Make the checks that earlier agents left undone, once."""
         with self._lock:
             if self._has_finished_abandoned or self._directory is None:
                 return
@@ -92,7 +96,7 @@ class SteeringChecks:
 def _finish(path: Path) -> None:
     try:
         SteeringBaseline.from_json(json.loads(path.read_bytes())).finish()
-    except (OSError, ValueError, TypeError, KeyError) as exc:  # its agent died while it wrote, before the command
-        logger.warning("%s says nothing of a command: %s", path, exc)
+    except (OSError, ValueError, TypeError, KeyError) as exc:  # the agent died while it wrote the note
+        logger.warning("steering check: note not readable: %s: %s", exc, path)
     with contextlib.suppress(OSError):
         path.unlink()

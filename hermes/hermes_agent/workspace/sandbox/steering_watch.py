@@ -1,10 +1,10 @@
-"""What a command did to steering files (`steering`): what it made or changed of them is set aside when it has ended.
+"""Set aside steering files that a command made or changed (see `workspace.sandbox.file_rules`).
 
-A name that is not there yet cannot be mounted over, so the directory is looked through before a command and after it.
-Before: what is there is protected by mounts where the sandbox has them, and noted. After: what is new or different is
-renamed to `NAME.held`, which nothing obeys and a person can rename back; a repository's config keeps a copy there and
-loses the keys that run programs. All by descriptors: a background process may work in the directory meanwhile.
-Imports the standard library and the table alone.
+A mount cannot protect a name that does not exist yet, so the directory is searched before and after a command.
+Before: present files are recorded, and protected by mounts if the sandbox has them. After: new or different files are
+renamed to `NAME.held`, which no program obeys and a user can rename back. The config of a repository keeps a copy under
+that name and loses the keys that run programs. All access is by descriptors, because a background process may work in
+the directory meanwhile. Imports little, because the guard of background commands loads it.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ logger = logging.getLogger(__name__)
 
 MOST_DIRECTORIES = 200_000
 MOST_FILES = 5_000
-"""In one steering directory; one with more counts as changed."""
+"""Most files in one steering directory; one with more counts as changed."""
 MOST_CONFIG = 1_000_000
 MOST_MOUNTS = 200
-"""So many steering files are mounted over; of more, changes are seen and set aside alone."""
+"""Most steering files that mounts protect; changes of others are set aside only."""
 MOST_ROOTS = 4
 UNKNOWN = ""
-"""Identity of what counts as changed."""
+"""Identity of a file that counts as changed."""
 LINK = "link:"
-"""Begins the identity of a symbolic link."""
+"""Prefix of the identity of a symbolic link."""
 FRESH_NS = 50_000_000
-"""A directory that changed so short a time ago may change again without another time stamp."""
+"""Age in nanoseconds below which a directory may change again without a new time stamp."""
 _DEPENDENCIES = frozenset(
     {"node_modules", ".venv", "venv", ".tox", ".nox", "vendor", "__pycache__", ".cargo", "target"}
 )
-"""Nothing in these is mounted over: package managers remove and replace them whole."""
+"""Directories in which mounts protect nothing, because package managers replace them as a whole."""
 
 
 class TooManyDirectories(Exception):
-    """A directory has more directories in it than can be looked through."""
+    """A directory has more directories in it than can be searched."""
 
 
 class _Directory(NamedTuple):
-    """One directory, as it was when it was read."""
+    """The state of a directory when it was read."""
 
     identity: tuple[int, int, int] | None
-    """Device, inode and time of the last change; None where another one could leave the same."""
+    """Device, inode and change time; None if a later change could leave the same."""
     below: tuple[str, ...]
     """Paths of the directories in it."""
     items: tuple[tuple[str, str], ...]
@@ -79,27 +79,28 @@ class SteeringState(NamedTuple):
     items: dict[str, str]
     """Kind by path below the root: `named` (by the table), `hooks`, `config`, `commondir`, `todo`."""
     files: dict[str, str]
-    """Identity by path of every file that is one, or in one."""
+    """Identity by path of every steering file, and of every file in a steering directory."""
     configs: dict[str, str]
-    """Content of the configs of repositories."""
+    """Content of the configs of repositories by path."""
 
 
 class SteeringFiles:
-    """Looks through directories, and remembers them, so that only those that changed are read again."""
+    """Search for steering files that reads only changed directories again. Safe for threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._trees: LruDict[str, _Tree] = LruDict(MOST_ROOTS)
 
     def baseline(self, root: str, *, mounts: bool) -> SteeringBaseline:
-        """Return what there is before a command.
+        """Return the baseline before a command.
 
         Args:
-            mounts: whether the command will see what is there through mounts that cannot be written.
+            root: the directory.
+            mounts: whether the command will see present files through read-only mounts.
 
         Raises:
-            TooManyDirectories: there is too much in the directory.
-            OSError: it cannot be opened.
+            TooManyDirectories: there are too many directories below it.
+            OSError: the directory cannot be opened.
         """
         with self._lock:
             tree = self._trees.use(root, lambda: _Tree(root))
@@ -107,19 +108,19 @@ class SteeringFiles:
 
 
 class _Tree:
-    """One directory with all that is below it."""
+    """A directory with all directories below it."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._seen: dict[str, _Directory] = {}
         self.sockets: tuple[str, ...] = ()
-        """Paths of the Unix sockets that were there at the last look."""
+        """Paths of the Unix sockets at the last search."""
         self.made: set[str] = set()
-        """Paths that commands made: nothing is mounted over them, so that commands can remove them."""
+        """Paths that commands made; mounts do not protect them, so that commands can remove them."""
         self._lock = threading.Lock()
 
     def state(self) -> SteeringState:
-        """Return the steering files that are there now."""
+        """Return the present steering files."""
         with self._lock, hold_directory(self._root, make=False) as top:
             state = _StateReader(top, self._items(top))
             state.read_named(paths_around(self._root))
@@ -150,7 +151,7 @@ class _Tree:
 def _identity(top: int, path: str) -> tuple[int, int, int] | None:
     try:
         status = os.stat(path or ".", dir_fd=top, follow_symlinks=False)
-    except OSError:  # gone, or a path that is too long
+    except OSError:  # deleted, or the path is too long
         return None
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
@@ -158,7 +159,7 @@ def _identity(top: int, path: str) -> tuple[int, int, int] | None:
 def _read(top: int, path: str, now: int) -> _Directory:
     try:
         handle = open_beneath(top, path, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:  # gone, or not to be read: by nobody else either
+    except OSError:  # deleted, or not readable for any program of the user
         return _Directory(None, (), ())
     try:
         status = os.fstat(handle)
@@ -183,14 +184,14 @@ def _read(top: int, path: str, now: int) -> _Directory:
 
 def _is_socket(entry: os.DirEntry[str]) -> bool:
     if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False) or entry.is_symlink():
-        return False  # said by the listing itself
+        return False  # known from the listing without a system call
     with contextlib.suppress(OSError):
         return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
     return False
 
 
 def _kinds(parent: str, names: dict[str, bool]) -> Iterator[tuple[str, str]]:
-    """Yield the steering entries of a directory that is called `parent`."""
+    """Yield the steering entries of a directory with the name `parent`, each with its kind."""
     for name in names:
         if (name[0] in "._" or "." in name) and is_steering_name(name):
             yield name, "named"
@@ -205,20 +206,20 @@ def _kinds(parent: str, names: dict[str, bool]) -> Iterator[tuple[str, str]]:
 
 
 class _StateReader:
-    """Takes a `SteeringState`."""
+    """Reader of a `SteeringState` below an open directory."""
 
     def __init__(self, top: int, items: dict[str, str]) -> None:
         self._top = top
         self._state = SteeringState(items, {}, {})
 
     def read(self) -> SteeringState:
-        """Return it."""
+        """Return the state."""
         for path, kind in list(self._state.items.items()):
             self._take(path, kind)
         return self._state
 
     def read_named(self, found: Iterator[tuple[str, str]]) -> None:
-        """Take what configs name, as far as it lies below the root."""
+        """Add the files that configs name, if they are below the root."""
         for path, kind in found:
             path = os.path.normpath(path)
             if path not in self._state.items and path != "." and not path.startswith(("/", "..")):
@@ -246,7 +247,7 @@ class _StateReader:
             os.close(handle)
 
     def _list(self, path: str, *, whole: bool) -> None:
-        """Note what is in a directory: all of it, or the hooks."""
+        """Record the files in a directory: all files, or only hooks."""
         try:
             handle = open_beneath(self._top, path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
@@ -271,7 +272,7 @@ class _StateReader:
 
 
 def _mark(status: os.stat_result) -> str:
-    """Return what changes with a file: it is the same one with the same content as long as this is the same."""
+    """Return the identity of a file, which changes with the file and its content."""
     time_ns = 0 if stat.S_ISDIR(status.st_mode) else status.st_ctime_ns
     kind = LINK if stat.S_ISLNK(status.st_mode) else ""
     return f"{kind}{status.st_dev}.{status.st_ino}.{time_ns}"
@@ -289,20 +290,20 @@ def _content(top: int, path: str) -> str:
 
 
 def digest(data: bytes) -> str:
-    """Return what tells a file's content from another one's."""
+    """Return a digest of the content of a file."""
     return hashlib.sha256(data[: MOST_CONFIG + 1]).hexdigest() if len(data) <= MOST_CONFIG else ""
 
 
 class SteeringBaseline:
-    """What there was before a command.
+    """The steering files before a command.
 
     Attributes:
         root: the directory.
-        state: what there was in it.
-        mounts: whether the command sees `mounted` through mounts that cannot be written.
-        mounted: paths below the root that mounts are to protect.
+        state: the steering files in it.
+        mounts: whether the command sees `mounted` through read-only mounts.
+        mounted: paths below the root that mounts protect.
         sockets: paths below the root of the Unix sockets in it.
-        approved: digest by path of what the user let a file tool write meanwhile.
+        approved: digests by path of files that the user allowed a file tool to write meanwhile.
     """
 
     def __init__(
@@ -321,17 +322,17 @@ class SteeringBaseline:
         self.approved: dict[str, str] = {}
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the baseline as a JSON object."""
         return {"root": self.root, "mounts": self.mounts, "mounted": self.mounted, **self.state._asdict()}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> SteeringBaseline:
-        """Return it from JSON."""
+        """Return a baseline from a JSON object."""
         state = SteeringState(stored["items"], stored["files"], stored["configs"])
         return cls(stored["root"], state, mounts=stored["mounts"], mounted=stored["mounted"])
 
     def _to_mount(self) -> list[str]:
-        """Return the paths below the root that mounts are to protect, those above first."""
+        """Return the paths below the root for mounts, parents first."""
         found: list[str] = []
         for path, kind in sorted(self.state.items.items()):
             parts = path.split("/")
@@ -342,22 +343,22 @@ class SteeringBaseline:
         return found
 
     def finish(self) -> tuple[str, ...]:
-        """Set aside what is new or different; return what was done, for the model: also that it failed."""
+        """Set aside new and different files; return texts for the model, also about a failure."""
         try:
             held = self.set_aside()
         except (TooManyDirectories, OSError) as exc:
-            logger.error("what a command may have planted in %s cannot be set aside: %s", self.root, exc)
-            return (f"{self.root} could not be looked through: {exc}",)
+            logger.error("steering files not set aside: %s: %s", exc, self.root)
+            return (f"{self.root} could not be searched: {exc}",)
         if held:
-            logger.info("set aside in %s: %s", self.root, "; ".join(held))
+            logger.info("steering files set aside in %s: %s", self.root, "; ".join(held))
         return tuple(held)
 
     def set_aside(self) -> list[str]:
-        """Set aside what is new or different; return what was done, for the model.
+        """Set aside new and different files; return texts for the model.
 
         Raises:
-            TooManyDirectories: there is too much in the directory.
-            OSError: it cannot be opened any more.
+            TooManyDirectories: there are too many directories below it.
+            OSError: the directory can no longer be opened.
         """
         now = self._tree.state()
         self._tree.made &= now.items.keys()
@@ -374,10 +375,10 @@ class _SetAside:
         self._held: list[str] = []
 
     def run(self) -> list[str]:
-        """Set aside what is to be, and say what was."""
+        """Set aside the files; return texts about them."""
         for path, kind in sorted(self._now.items.items()):
             if path in self._mounted and self._is_the_same(path):
-                continue  # the mount held: whatever changed in it, the command did not do it
+                continue  # the mount protected it: another program made any change
             if kind == "config":
                 self._config(path)
             elif kind == "todo":
@@ -392,7 +393,7 @@ class _SetAside:
         return self._held
 
     def _changed_files(self, path: str) -> None:
-        """Hold what is new or different in a directory that was there before, or that may be there."""
+        """Set aside new and different files in an old or approved directory."""
         if self._now.files.get(path) == UNKNOWN:
             self._hold(path)
             return
@@ -401,7 +402,7 @@ class _SetAside:
                 self._hold(file)
 
     def _is_known(self, path: str) -> bool:
-        """Say whether a file was there before with the same content, or the user approved of that."""
+        """Return whether a file existed before with the same content, or the user approved the content."""
         now = self._now.files.get(path, UNKNOWN)
         if now != UNKNOWN and self._before.files.get(path) == now:
             return True
@@ -409,11 +410,11 @@ class _SetAside:
         return approved is not None and approved == digest(_content(self._top, path).encode("latin-1"))
 
     def _has_approved(self, path: str) -> bool:
-        """Say whether the user approved of a file in a directory."""
+        """Return whether the user approved a file in a directory."""
         return any(approved.startswith(f"{self._root}/{path}/") for approved in self._approved)
 
     def _is_the_same(self, path: str) -> bool:
-        """Say whether an entry is the one that was there before, whatever its content."""
+        """Return whether an entry is the same as before, whatever its content."""
         was, now = self._before.files.get(path, UNKNOWN), self._now.files.get(path, UNKNOWN)
         return now != UNKNOWN and was.rpartition(".")[0] == now.rpartition(".")[0]
 
@@ -431,7 +432,7 @@ class _SetAside:
             os.close(handle)
 
     def _hold(self, path: str) -> str:
-        """Rename an entry to what nothing obeys; return its new name."""
+        """Rename an entry to a name that no program obeys; return the new name."""
         directory, _, name = path.rpartition("/")
         try:
             above = open_beneath(self._top, directory, DIRECTORY)
@@ -449,7 +450,7 @@ class _SetAside:
         return new
 
     def _config(self, path: str) -> None:
-        """Take the keys out of a repository's config that run programs and were not there before."""
+        """Remove new keys that run programs from the config of a repository."""
         if self._is_known(path):
             return
         if path not in self._now.configs:  # a link, or a directory

@@ -1,9 +1,9 @@
-"""A program that runs in a fresh network namespace: it makes the loopback, opens sockets and hands them to the agent.
+"""Program in a network namespace: sets up the loopback, opens sockets, passes them to the agent.
 
-Its standard input is a Unix socket, over which the descriptors go: the user namespace, the network namespace, and with
-the argument `open` the sockets of `PORTS` and of the name server. The namespace lives as long as one of them is open.
-With the arguments `at USER NET ADDRESS PORT` it enters one that is there, by its descriptors, and hands over a socket
-that listens there. Imports little: it runs before a task's first command.
+Its standard input is a Unix socket for the descriptors: the user namespace, the network namespace, and with the
+argument `open` the sockets of `PORTS` and of the name server. The namespace exists as long as one of them is open.
+With the arguments `at USER NET ADDRESS PORT` the program enters an existing namespace by its descriptors, and passes a
+socket that listens there. Imports little, because it runs before the first command of a session.
 """
 
 import fcntl
@@ -14,9 +14,9 @@ import sys
 
 LOOPBACK = ("127.0.0.1", "255.0.0.0")
 FAKE = ("198.18.0.1", "255.254.0.0")
-"""The broker's own address, and the range whose addresses stand for names."""
+"""The address of the broker, and the mask of the range of addresses that stand for names."""
 PORTS = (22, 80, 443)
-"""Below 1024, so that no server of a command can want them."""
+"""Ports below 1024, which servers of commands cannot use."""
 BACKLOG = 64
 
 _SET_ADDRESS, _SET_MASK, _SET_FLAGS = 0x8916, 0x891C, 0x8914
@@ -24,12 +24,12 @@ _UP_AND_RUNNING = 0x41
 
 
 def add_address(name: bytes, address: str, mask: str) -> None:
-    """Give a device an address; on the loopback each address of its network is the machine's own then."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    """Set the address of a device; on the loopback, every address of its network is then local."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for request, value in ((_SET_ADDRESS, address), (_SET_MASK, mask)):
             given = struct.pack("16sH2x4s8x", name, socket.AF_INET, socket.inet_aton(value))
-            fcntl.ioctl(asked, request, given)
-        fcntl.ioctl(asked, _SET_FLAGS, struct.pack("16sH14x", name, _UP_AND_RUNNING))
+            fcntl.ioctl(control, request, given)
+        fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sH14x", name, _UP_AND_RUNNING))
 
 
 def _listening(address: str, port: int) -> socket.socket:
@@ -40,8 +40,8 @@ def _listening(address: str, port: int) -> socket.socket:
 
 
 def _at(user: str, net: str, address: str, port: str) -> None:
-    """Listen in a namespace that is there; who enters it by itself has its rights, which a program would lose."""
-    import ctypes  # for this alone
+    """Listen in an existing namespace; `setns` keeps the capabilities that a new program would lose."""
+    import ctypes  # only here
 
     libc = ctypes.CDLL(None, use_errno=True)
     for space in (user, net):
@@ -57,7 +57,7 @@ def _at(user: str, net: str, address: str, port: str) -> None:
 
 
 def main() -> None:
-    """Do all of it."""
+    """Run the program."""
     if sys.argv[1:2] == ["at"]:
         _at(*sys.argv[2:])
         return
@@ -71,7 +71,7 @@ def main() -> None:
         names.bind((LOOPBACK[0], 53))
     spaces = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in ("user", "net")]
     with socket.socket(fileno=0) as agent:
-        socket.send_fds(agent, [b"."], [*spaces, *(one.fileno() for one in opened)])
+        socket.send_fds(agent, [b"."], [*spaces, *(each.fileno() for each in opened)])
 
 
 if __name__ == "__main__":
