@@ -158,14 +158,14 @@ class LocalBackend(HostBackend):
         password = self._sudo_password() if free and re.search(r"\bsudo\b", call.command) else ""
         if not password:
             return super().run(script, call, sieve, pass_fds=pass_fds)
-        ours, theirs = os.pipe()
+        read_end, write_end = os.pipe()
         try:
-            os.write(theirs, f"{password}\n".encode())
-            os.close(theirs)
-            script = f"sudo -S -v -p '' <&{ours} >/dev/null 2>&1; exec {ours}<&-\n{script}"
-            return super().run(script, call, sieve, pass_fds=[*pass_fds, ours])
+            os.write(write_end, f"{password}\n".encode())
+            os.close(write_end)
+            script = f"sudo -S -v -p '' <&{read_end} >/dev/null 2>&1; exec {read_end}<&-\n{script}"
+            return super().run(script, call, sieve, pass_fds=[*pass_fds, read_end])
         finally:
-            os.close(ours)
+            os.close(read_end)
 
     def start(self, script: str, call: BackendCommand) -> BackendStart:
         env = dict(self.base())
@@ -379,11 +379,11 @@ def choose_backend(
             steering=SteeringChecks(Path(home, "cache", "looks"), Path(home, "processes")) if home else None,
         )
     if name in BUNDLED_BACKENDS:
-        made = bundled_plugin("terminal", BUNDLED_BACKENDS[name]).BACKENDS[name]
-        if isinstance(made, type) and issubclass(made, TerminalEnvironmentProvider):
-            return PluginBackend(made(), settings, image=settings[f"{name}_image"])
+        backend_type = bundled_plugin("terminal", BUNDLED_BACKENDS[name]).BACKENDS[name]
+        if isinstance(backend_type, type) and issubclass(backend_type, TerminalEnvironmentProvider):
+            return PluginBackend(backend_type(), settings, image=settings[f"{name}_image"])
         check = partial(SteeringChecks().start_check, mounts=False)
-        backend: TerminalBackend = made(BackendServices(settings, environ, home, tool_environment, check))
+        backend: TerminalBackend = backend_type(BackendServices(settings, environ, home, tool_environment, check))
         return backend
     if name in BUILTIN_BACKENDS:
         raise ToolFailed(f"terminal.backend is `{name}`, which this release does not have; no command runs")

@@ -263,8 +263,8 @@ class BackgroundProcesses:
         """Wait until the process ends, the time is over, or the turn is interrupted; return the status."""
         deadline = time.monotonic() + limit_s
         while (status := self.status(process)) == "running":
-            left = deadline - time.monotonic()
-            if left <= 0 or cancelled.wait(min(TICK_S, left)):
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or cancelled.wait(min(TICK_S, remaining)):
                 break
         return status
 

@@ -79,11 +79,11 @@ class Git:
         if most:
             argv = ["/bin/sh", "-c", f'"$@" | head -c {most}', "sh", *argv]
         place = folder or self.folder
-        there = os.path.isdir(place)  # noqa: PTH112 - text
+        exists = os.path.isdir(place)  # noqa: PTH112 - text
         process = subprocess.Popen(
             argv,
-            cwd=place if there else self.repository,
-            env=self._environment(place if there and words[0] != "init" else "") | dict(env or {}),
+            cwd=place if exists else self.repository,
+            env=self._environment(place if exists and words[0] != "init" else "") | dict(env or {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -98,8 +98,8 @@ class Git:
                 raise RepositoryTooLarge(f"git {words[0]} in {place} took over {LIMIT_S:g} s") from None
             raise
         if process.returncode:
-            said = errors.decode("utf-8", "replace").strip()[-500:]
-            raise GitError(f"git {words[0]} in {place} failed: {said or f'exit status {process.returncode}'}")
+            message = errors.decode("utf-8", "replace").strip()[-500:]
+            raise GitError(f"git {words[0]} in {place} failed: {message or f'exit status {process.returncode}'}")
         return output
 
     def _environment(self, folder: str) -> dict[str, str]:

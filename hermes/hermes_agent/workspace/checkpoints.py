@@ -111,11 +111,11 @@ class Checkpoints:
             return False
         if not self._keep(cwd, None, EVERYTHING, session, turn, why):
             return False
-        made = self._turns.get((turn, cwd))
+        checkpoint = self._turns.get((turn, cwd))
         shadow = self._shadow(cwd)
         try:
             with shadow.locked():
-                return made is not None and shadow.has_all(made)
+                return checkpoint is not None and shadow.has_all(checkpoint)
         except (GitError, OSError) as exc:
             logger.warning("checkpoint not verified: %s: %s", exc, cwd)
             return False
@@ -131,11 +131,11 @@ class Checkpoints:
         with self._locks.hold(folder):  # calls of one turn may run at once
             if not turn or key not in self._turns:
                 self._turns[key] = self._made(folder, paths, session, turn, why)
-            made = self._turns[key]
-            if made is None:
+            checkpoint = self._turns[key]
+            if checkpoint is None:
                 return False
             try:
-                self._shadow(folder).note_change(made, changed)
+                self._shadow(folder).note_change(checkpoint, changed)
             except OSError as exc:
                 logger.warning("checkpoint: changes of the turn not recorded: %s", exc)
             return True
@@ -144,12 +144,12 @@ class Checkpoints:
         shadow = self._shadow(folder)
         try:
             with shadow.locked():
-                made = shadow.commit(paths=paths, session=session, turn=turn, why=why)
-                there = shadow.all()
-                if len(there) > self.limits.max_snapshots + SLACK:
-                    shadow.drop(there[self.limits.max_snapshots :])
+                checkpoint = shadow.commit(paths=paths, session=session, turn=turn, why=why)
+                listed = shadow.all()
+                if len(listed) > self.limits.max_snapshots + SLACK:
+                    shadow.drop(listed[self.limits.max_snapshots :])
                     shadow.pack()
-                return made
+                return checkpoint
         except (GitError, OSError) as exc:
             logger.warning("no checkpoint: %s: %s", exc, folder)
             if paths is None and isinstance(exc, RepositoryTooLarge):
@@ -245,8 +245,8 @@ class Checkpoints:
         Raises:
             GitError: there is no such checkpoint, or git fails.
         """
-        with self._found(which) as (shadow, one):
-            return shadow.diff(one, _below(one, paths))
+        with self._found(which) as (shadow, checkpoint):
+            return shadow.diff(checkpoint, _below(checkpoint, paths))
 
     def restore(self, which: Checkpoint | str, paths: Collection[str] = (), *, session: str = "") -> RestoreResult:
         """Restore files, after a checkpoint of the present state.
@@ -259,8 +259,8 @@ class Checkpoints:
         Raises:
             GitError: there is no such checkpoint, or a file cannot be restored.
         """
-        with self._found(which) as (shadow, one):
-            return shadow.restore(one, _below(one, paths) or None, session=session)
+        with self._found(which) as (shadow, checkpoint):
+            return shadow.restore(checkpoint, _below(checkpoint, paths) or None, session=session)
 
     def undo(self, turn: str) -> list[RestoreResult]:
         """Restore what a turn changed: the files that its tools named, and all files of folders with commands.
@@ -269,18 +269,18 @@ class Checkpoints:
         """
         done = []
         for shadow in self._shadows() if turn else ():
-            there = shadow.all()
-            ours = [one for one in reversed(there) if one.turn == turn]
-            for one in {checkpoint.paths: checkpoint for checkpoint in reversed(ours)}.values():
-                changed = shadow.noted_changes(one)
+            listed = shadow.all()
+            own = [checkpoint for checkpoint in reversed(listed) if checkpoint.turn == turn]
+            for checkpoint in {checkpoint.paths: checkpoint for checkpoint in reversed(own)}.values():
+                changed = shadow.noted_changes(checkpoint)
                 others = {
                     path
-                    for other in there
-                    if other.at >= one.at and other.session != one.session and other.session
+                    for other in listed
+                    if other.at >= checkpoint.at and other.session != checkpoint.session and other.session
                     for path in shadow.noted_changes(other)
                 }
                 paths = None if EVERYTHING in changed else changed
-                restored = shadow.restore(one, paths, without=others)
+                restored = shadow.restore(checkpoint, paths, without=others)
                 if restored.before:
                     done.append(restored)
         return done
@@ -292,25 +292,29 @@ class Checkpoints:
             return 0
         oldest = time.time() - self.limits.retention_days * 86_400
         for shadow in self._shadows():
-            there = shadow.all()
-            old = [one for number, one in enumerate(there) if one.at < oldest or number >= self.limits.max_snapshots]
+            listed = shadow.all()
+            old = [
+                checkpoint
+                for number, checkpoint in enumerate(listed)
+                if checkpoint.at < oldest or number >= self.limits.max_snapshots
+            ]
             shadow.drop(old)
-            if len(old) == len(there) and not Path(shadow.git.folder).is_dir():
+            if len(old) == len(listed) and not Path(shadow.git.folder).is_dir():
                 shutil.rmtree(shadow.repository)
             elif old:
                 shadow.pack()
             count += len(old)
         while _size(self._store) > self.limits.max_total_size_mb * 1e6 and (every := self.all()):
-            going = {one.ref + one.folder for one in every[-max(1, len(every) // 4) :]}
+            going = {checkpoint.ref + checkpoint.folder for checkpoint in every[-max(1, len(every) // 4) :]}
             for shadow in self._shadows():
-                shadow.drop([one for one in shadow.all() if one.ref + one.folder in going])
+                shadow.drop([checkpoint for checkpoint in shadow.all() if checkpoint.ref + checkpoint.folder in going])
                 shadow.pack()
             count += len(going)
         return count
 
 
 def choose_checkpoint(
-    there: Sequence[Checkpoint], which: str, others: Callable[[], Sequence[Checkpoint]] = tuple
+    listed: Sequence[Checkpoint], which: str, others: Callable[[], Sequence[Checkpoint]] = tuple
 ) -> Checkpoint:
     """Return the checkpoint of a list that a user names, as `Checkpoints.choose` describes.
 
@@ -320,16 +324,16 @@ def choose_checkpoint(
     Raises:
         GitError: there is no such checkpoint, or several begin like that.
     """
-    found = [one for one in there if one.id == which]
+    found = [checkpoint for checkpoint in listed if checkpoint.id == which]
     number = int(which) if not found and re.fullmatch(r"[0-9]{1,9}", which) else 0
-    if 1 <= number <= len(there):
-        return there[number - 1]
-    found = found or _beginning(there, which) or _beginning(others(), which)
-    if len({(one.id, one.folder) for one in found}) > 1:
-        names = ", ".join(sorted(f"{one.id} ({one.folder})" for one in found[:5]))
+    if 1 <= number <= len(listed):
+        return listed[number - 1]
+    found = found or _beginning(listed, which) or _beginning(others(), which)
+    if len({(checkpoint.id, checkpoint.folder) for checkpoint in found}) > 1:
+        names = ", ".join(sorted(f"{checkpoint.id} ({checkpoint.folder})" for checkpoint in found[:5]))
         raise GitError(f"several checkpoints begin with {which!r}: {names}", hint="Write more of the id.")
     if not found:
-        numbers = f"numbers go from 1 to {len(there)}, and " if there else ""
+        numbers = f"numbers go from 1 to {len(listed)}, and " if listed else ""
         raise GitError(
             f"there is no checkpoint {which!r}: {numbers}an id has at least four characters",
             hint="`hermes rollback list` shows both, `hermes rollback list --all` the ids of all folders.",
@@ -345,7 +349,7 @@ def _beginning(checkpoints: Collection[Checkpoint], id_: str) -> list[Checkpoint
     """Return the checkpoints with an id that begins so; a longer commit id is cut."""
     if not re.fullmatch(r"[0-9a-f]{4,40}", id_):
         return []
-    return [one for one in checkpoints if one.id.startswith(id_[:10])]
+    return [checkpoint for checkpoint in checkpoints if checkpoint.id.startswith(id_[:10])]
 
 
 def _is_near(checkpoint: Checkpoint, near: str) -> bool:
@@ -379,30 +383,32 @@ def checkpoint_rows(checkpoints: Sequence[Checkpoint], *, folders: bool, numbers
         numbers: whether they are numbered; `Checkpoints.choose` takes numbers of the list of one folder only.
     """
     lines = []
-    for number, one in enumerate(checkpoints, 1):
-        what = ", ".join(f"/{path}" for path in one.paths) if one.paths is not None else one.folder
-        where = f"  {printable(what)}" if folders or one.paths is not None else ""
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.at))
+    for number, checkpoint in enumerate(checkpoints, 1):
+        what = ", ".join(f"/{path}" for path in checkpoint.paths) if checkpoint.paths is not None else checkpoint.folder
+        where = f"  {printable(what)}" if folders or checkpoint.paths is not None else ""
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(checkpoint.at))
         first = f"{number:>3}  " if numbers else ""
-        lines.append(f"{first}{one.id}  {when}  before {printable(one.why.removeprefix('before '))[:100]}{where}")
+        lines.append(
+            f"{first}{checkpoint.id}  {when}  before {printable(checkpoint.why.removeprefix('before '))[:100]}{where}"
+        )
     return lines
 
 
 def restore_text(done: Sequence[RestoreResult]) -> str:
     """Return a text about what was restored; empty for nothing."""
     lines = []
-    for one in done:
-        count = len(one.written) + len(one.removed)
-        if not one.before:
+    for result in done:
+        count = len(result.written) + len(result.removed)
+        if not result.before:
             lines.append("Nothing is different.")
             continue
-        lines.append(f"Put back in {printable(one.checkpoint.folder)}:")
+        lines.append(f"Put back in {printable(result.checkpoint.folder)}:")
         names = [
-            *(f"  {printable(path)}" for path in one.written),
-            *(f"  {printable(path)} (removed)" for path in one.removed),
+            *(f"  {printable(path)}" for path in result.written),
+            *(f"  {printable(path)} (removed)" for path in result.removed),
         ]
         lines += [*names[:MOST], *([f"  … and {count - MOST} more"] if count > MOST else [])]
-        lines.append(f"What was there is kept: hermes rollback restore {one.before}")
+        lines.append(f"What was there is kept: hermes rollback restore {result.before}")
     return "\n".join(lines)
 
 
@@ -435,22 +441,22 @@ def _run(checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool
     cwd = str(default_cwd if scope is None else scope.cwd)
     words = raw_args.split(maxsplit=1)
     try:
-        there = [one for one in checkpoints.all(cwd) if sees(one.session)]
-        if not there:
+        listed = [checkpoint for checkpoint in checkpoints.all(cwd) if sees(checkpoint.session)]
+        if not listed:
             return "There are no checkpoints of this folder yet." if checkpoints.limits.enabled else CHECKPOINTS_OFF
         if not words:
             return "\n".join(
                 [
-                    *checkpoint_rows(there[:SHOWN], folders=False),
+                    *checkpoint_rows(listed[:SHOWN], folders=False),
                     "/rollback NUMBER (or ID) puts everything back as it was.",
                 ]
             )
         if words[0] == "diff":
-            wish, *file = words[1].split(maxsplit=1) if words[1:] else ["1"]
-            chosen = choose_checkpoint(there, wish)
+            which, *file = words[1].split(maxsplit=1) if words[1:] else ["1"]
+            chosen = choose_checkpoint(listed, which)
             diff = checkpoints.diff(chosen, [checkpoint_path(name, cwd) for name in file])
             return diff[:DIFF_CHARS] + ("…" if len(diff) > DIFF_CHARS else "") if diff else "Nothing is different."
-        chosen = choose_checkpoint(there, words[0])
+        chosen = choose_checkpoint(listed, words[0])
         session = "" if scope is None else scope.session_id
         return restore_text(
             [checkpoints.restore(chosen, [checkpoint_path(name, cwd) for name in words[1:]], session=session)]

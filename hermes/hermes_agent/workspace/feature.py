@@ -375,7 +375,7 @@ class _LazyTools:
         self._made: WorkspaceTools | None = None
         self._lock = threading.Lock()
 
-    def made(self) -> WorkspaceTools:
+    def loaded(self) -> WorkspaceTools:
         from hermes_agent.workspace.handlers import WorkspaceTools  # 1 MiB with what it imports; a start calls no tool
 
         with self._lock:
@@ -391,29 +391,29 @@ class _LazyHandler:
         self._tools, self._name = tools, name
 
     @property
-    def made(self) -> Any:
+    def loaded(self) -> Any:
         """The handler itself."""
-        return getattr(self._tools.made(), self._name)
+        return getattr(self._tools.loaded(), self._name)
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Call the handler."""
-        result: str = self.made(args, **kwargs)
+        result: str = self.loaded(args, **kwargs)
         return result
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | str | None:
         """Return the approval request of a call (`ToolRegistry.register`)."""
-        question: ApprovalRequest | str | None = self.made.approval(args)
+        question: ApprovalRequest | str | None = self.loaded.approval(args)
         return question
 
     def files(self, args: Mapping[str, Any], result: str) -> list[str]:
         """Return the files of a call (`Effect.place`)."""
         try:
-            found: list[str] = self.made.files(args, result)
+            found: list[str] = self.loaded.files(args, result)
         except (ToolFailed, ValueError):  # the handler refused the same arguments
             return []
         return found
 
     def schema(self) -> dict[str, Any]:
         """Return the parts of the schema that depend on the backend."""
-        changed: dict[str, Any] = self.made.schema()
+        changed: dict[str, Any] = self.loaded.schema()
         return changed

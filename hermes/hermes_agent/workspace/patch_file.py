@@ -161,13 +161,13 @@ def _apply_hunk(lines: list[str], hunk: Hunk, at: int, name: str) -> int:
     start = found.starts[0]
     present = lines[start : start + len(wanted)]
     added = iter(adapt_line_ends(reindent([line[1:] for line in body if line[0] == "+"], wanted, present), present))
-    kept = iter(present)
+    present_lines = iter(present)
     fresh: list[str] = []
     for line in body:
         if line[0] == "+":
             fresh.append(next(added))
         else:
-            now = next(kept)
+            now = next(present_lines)
             if line[0] == " ":
                 fresh.append(now)
     lines[start : start + len(wanted)] = fresh
@@ -389,8 +389,8 @@ class PatchTool:
                 done.append(file)
                 self._write_file(file.target, file.after, file.mode)
         except ToolFailed as exc:
-            left = [file.target for file in reversed(done[:-1]) if not self._restored(file)]
-            what = f"; these could not be restored: {', '.join(left)}" if left else ""
+            failed = [file.target for file in reversed(done[:-1]) if not self._restored(file)]
+            what = f"; these could not be restored: {', '.join(failed)}" if failed else ""
             raise ToolFailed(f"nothing was changed: {exc}{what}") from exc
 
     def _restored(self, file: _File) -> bool:

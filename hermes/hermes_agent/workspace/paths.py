@@ -135,9 +135,9 @@ class PathRules:
         """Return the rules for a resolved working directory; a home, or a folder above one, adds nothing."""
         if is_inside(self.user_home, cwd) or cwd in HOMES or is_inside(self.hermes_home, cwd):
             return self
-        there = copy.copy(self)
-        there.opened = (*self.opened, cwd)
-        return there
+        rules = copy.copy(self)
+        rules.opened = (*self.opened, cwd)
+        return rules
 
     def is_writable(self, path: str) -> bool:
         """Return whether a resolved path is in a folder of `terminal.writable_paths`."""
@@ -342,8 +342,8 @@ def open_for_listing(path: str, places: PathRules) -> Iterator[int]:
     """
     check_readable(places, path, None)
     try:
-        with hold_directory(path, make=False) as there:
-            handle = open_beneath(there, "", os.O_RDONLY | os.O_DIRECTORY)
+        with hold_directory(path, make=False) as opened:
+            handle = open_beneath(opened, "", os.O_RDONLY | os.O_DIRECTORY)
         try:
             check_readable(places, _real_path(handle, path), None)
             yield handle
@@ -355,11 +355,11 @@ def open_for_listing(path: str, places: PathRules) -> Iterator[int]:
 
 def _open_file(above: int, name: str, path: str) -> int:
     """Open a regular file; opening a special file could have effects, or block."""
-    there = open_beneath(above, name, os.O_PATH)
+    opened = open_beneath(above, name, os.O_PATH)
     try:
-        _check_kind(there, path)
+        _check_kind(opened, path)
     finally:
-        os.close(there)
+        os.close(opened)
     handle = open_beneath(above, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         _check_kind(handle, path)  # it may have been replaced meanwhile

@@ -244,19 +244,19 @@ class ProcessWatcher:
 
     def notify_new(self) -> bool:
         """Notify sessions of news; return whether processes remain to be watched."""
-        left = False
+        remains = False
         for process in self.processes.watched():
             if process.id in self._announced or not self._is_open(process.session_id):
                 continue
             status = self.processes.status(process)
             done = not process.watch or self._notify_matches(process, last=status != "running")
             if status == "running" or not done:
-                left = True
+                remains = True
             elif not process.notify:
                 self.processes.mark_notified(process)
             elif not self._notify_end(process, status):
-                left = True
-        return left
+                remains = True
+        return remains
 
     def _notify_matches(self, process: BackgroundProcess, *, last: bool) -> bool:
         """Notify of new matching lines; return False if the session accepts no more at present."""

@@ -75,8 +75,8 @@ class RemoteFiles:
                 raise ValueError
             return base64.b64decode(text), int(size)
         except (ValueError, binascii.Error):
-            said = done.output[:500].decode("utf-8", "replace").strip()
-            raise ToolFailed(f"{path} cannot be read ({self.backend.name}): {said}") from None
+            message = done.output[:500].decode("utf-8", "replace").strip()
+            raise ToolFailed(f"{path} cannot be read ({self.backend.name}): {message}") from None
 
     def list_directory(self, path: str, offset: int, limit: int) -> Listing:
         """Return entries of a directory, from number `offset` on.
@@ -92,8 +92,8 @@ class RemoteFiles:
             limit=MOST_BYTES,
         )
         if done.exit_code:
-            said = done.output[:500].decode("utf-8", "replace").strip()
-            raise ToolFailed(f"{path} cannot be read ({self.backend.name}): {said}")
+            message = done.output[:500].decode("utf-8", "replace").strip()
+            raise ToolFailed(f"{path} cannot be read ({self.backend.name}): {message}")
         found = read_ls(done.output.decode("utf-8", "surrogateescape"), offset, limit)
         return found._replace(is_complete=found.is_complete and not done.truncated)
 
@@ -110,8 +110,8 @@ class RemoteFiles:
             stdin=base64.encodebytes(data),
         )
         if done.exit_code:
-            said = done.output[:500].decode("utf-8", "replace").strip()
-            raise ToolFailed(f"{path} cannot be written ({self.backend.name}): {said}")
+            message = done.output[:500].decode("utf-8", "replace").strip()
+            raise ToolFailed(f"{path} cannot be written ({self.backend.name}): {message}")
 
     def remove(self, path: str) -> None:
         """Delete a file.
@@ -197,7 +197,7 @@ def list_directory(path: str, places: PathRules, offset: int, limit: int) -> Lis
     """
     with open_for_listing(path, places) as handle, os.scandir(handle) as found:
         below = path.rstrip("/")
-        every = list(islice((one for one in found if not places.hides(f"{below}/{one.name}")), MOST_ENTRIES + 1))
+        every = list(islice((entry for entry in found if not places.hides(f"{below}/{entry.name}")), MOST_ENTRIES + 1))
         is_complete = len(every) <= MOST_ENTRIES
         kinds = [(not entry.is_dir(follow_symlinks=False), entry.name, entry) for entry in every[:MOST_ENTRIES]]
         wanted = heapq.nsmallest(offset - 1 + limit, kinds, key=lambda kind: kind[:2])[offset - 1 :]
@@ -286,7 +286,7 @@ def _note(shown: str, found: Listing, offset: int, count: int, total: int) -> st
 
 def _count_text(found: Listing) -> str:
     parts = ((found.directories, "directory", "directories"), (found.others, "file", "files"))
-    return " and ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in parts)
+    return " and ".join(f"{count:,} {entry if count == 1 else many}" for count, entry, many in parts)
 
 
 def _one_line(text: str) -> str:

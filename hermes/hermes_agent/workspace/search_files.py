@@ -290,18 +290,18 @@ class SearchFilesTool:
 
     def _fit_result(self, query: _Query, items: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
         """Return the result, and how many items fit into it."""
-        kept, chars = 0, 0
+        fitting, chars = 0, 0
         for item in items:
             chars += sum(len(text) + 8 for _, text in item.get("lines", ())) + len(item["path"])
-            if chars > RESULT_CHARS and kept:
+            if chars > RESULT_CHARS and fitting:
                 break
-            kept += 1
-        paths = {item["path"]: self._path(query, item["path"]) for item in items[:kept]}
+            fitting += 1
+        paths = {item["path"]: self._path(query, item["path"]) for item in items[:fitting]}
         if query.target == "files" or query.mode == "files_only":
-            return {"files": list(paths.values())}, kept
+            return {"files": list(paths.values())}, fitting
         if query.mode == "count":
-            return {"counts": [f"{paths[item['path']]}:{item['count']}" for item in items[:kept]]}, kept
-        return {"matches": _lines(paths, items[:kept])}, kept
+            return {"counts": [f"{paths[item['path']]}:{item['count']}" for item in items[:fitting]]}, fitting
+        return {"matches": _lines(paths, items[:fitting])}, fitting
 
     def _path(self, query: _Query, path: str) -> str:
         return self.context.display_path(f"{query.root.rstrip('/')}/{path}").replace("\n", "\\n")

@@ -273,11 +273,11 @@ class ShadowRepository:
 
     def has_all(self, checkpoint: Checkpoint) -> bool:
         """Return whether every file of the folder is in a checkpoint, also ignored ones and those of `.git`."""
-        there = self._entries(checkpoint.id)
+        entries = self._entries(checkpoint.id)
         for directory, folders, names in os.walk(self.git.folder):
             links = [name for name in folders if os.path.islink(f"{directory}/{name}")]  # noqa: PTH114 - text
             for name in (*names, *links):
-                if os.path.relpath(f"{directory}/{name}", self.git.folder) not in there:
+                if os.path.relpath(f"{directory}/{name}", self.git.folder) not in entries:
                     return False
         return True
 
@@ -380,9 +380,9 @@ def _joined(paths: Iterable[str]) -> bytes:
     return b"".join(os.fsencode(path) + b"\0" for path in paths)
 
 
-def _conflict(one: str, other: str) -> bool:
+def _conflict(path: str, other: str) -> bool:
     """Return whether of two paths one is a directory where the other is a file."""
-    return one.startswith(f"{other}/") or other.startswith(f"{one}/")
+    return path.startswith(f"{other}/") or other.startswith(f"{path}/")
 
 
 def _is_below(path: str, places: Collection[str]) -> bool:

@@ -316,11 +316,11 @@ class TerminalTool:
         if not plan.backend.own_files:
             return
         try:
-            there = Path(plan.cwd).is_dir()
+            is_directory = Path(plan.cwd).is_dir()
             what = "is not a directory" if Path(plan.cwd).exists() else "does not exist"
         except OSError as exc:
-            there, what = False, f"cannot be used: {exc.strerror}"
-        if not there:
+            is_directory, what = False, f"cannot be used: {exc.strerror}"
+        if not is_directory:
             raise ToolFailed(f"the working directory {plan.cwd[:200]} {what}")
 
     def _run(self, plan: _Plan, task_id: str) -> str:

@@ -271,9 +271,9 @@ def find_lines(lines: Sequence[str], wanted: Sequence[str], first: int = 0) -> F
 
 def reindent(new: Sequence[str], wanted: Sequence[str], found: Sequence[str]) -> list[str]:
     """Return `new` with the indentation that `wanted` has in the text."""
-    for ours, theirs in zip(wanted, found, strict=True):
-        if ours.strip():
-            before, now = _indent(ours), _indent(theirs)
+    for old, present in zip(wanted, found, strict=True):
+        if old.strip():
+            before, now = _indent(old), _indent(present)
             if before == now:
                 break
             return [now + line[len(before) :] if line.strip() and line.startswith(before) else line for line in new]

@@ -225,11 +225,11 @@ class ToolContext:
 
     def _is_stored_here(self, path: str) -> bool:
         """Return whether a path is an upload or a stored result: those are always on this machine."""
-        kept = f"{self.rules.hermes_home}/{PRINCIPALS}"
+        stored = f"{self.rules.hermes_home}/{PRINCIPALS}"
         return (
-            path.startswith(f"{kept}/")
+            path.startswith(f"{stored}/")
             and "\0" not in path
-            and is_inside(os.path.realpath(path), os.path.realpath(kept))
+            and is_inside(os.path.realpath(path), os.path.realpath(stored))
         )
 
     def remember(self, path: str, status: os.stat_result | None = None) -> None:

@@ -103,7 +103,7 @@ class WriteFileTool:
         if self.context.is_changed(target):
             raise ToolFailed(f"{target} has changed since you read it: read it again, then write")
         old, form = self._current_text(target)
-        data, kept = _stored(text, form)
+        data, fields = _stored(text, form)
         self.context.before_change(target, f"write_file {self.context.display_path(target)}")
         if concern is not None:
             self.context.note_approved(target, data)
@@ -117,7 +117,7 @@ class WriteFileTool:
         if old is not None or created:
             before, after = Counter((old or "").splitlines()), Counter(text.splitlines())
             result |= {"lines_added": (after - before).total(), "lines_removed": (before - after).total()}
-        return tool_result(result | kept)
+        return tool_result(result | fields)
 
     def _current_text(self, target: str) -> tuple[str | None, TextForm]:
         """Return the present text and its form; the text is None if there is none or it is long or binary."""

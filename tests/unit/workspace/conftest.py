@@ -87,7 +87,7 @@ def place_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
 def boxed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
     """A workplace whose commands run in a sandbox, and whose person says no."""
     for place in _workplace(tmp_path, monkeypatch, "terminal: {sandbox: auto}\n"):
-        sandbox = place.registry.get("terminal").handler.made.shells.backend.sandbox
+        sandbox = place.registry.get("terminal").handler.loaded.shells.backend.sandbox
         if not sandbox.works:
             pytest.skip(f"no sandbox can be made here: {sandbox.problem}")
         place.person.answer = "deny"
@@ -131,7 +131,7 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
         home, cwd, environ, person, threading.Event(), hooks, registry, dispatcher, Approvals(person, timeout_s=5)
     )
     yield place
-    processes = registry.get("process").handler.made.processes
+    processes = registry.get("process").handler.loaded.processes
     for process in list(processes._known.values()):  # no test leaves a server behind
         processes.kill(process)
     shells.close_all()

@@ -213,7 +213,7 @@ def test_a_group_that_a_former_agent_left_is_removed(held: Place, monkeypatch: p
 
 @pytest.mark.attack("limits", at="bubblewrap")
 def test_three_gigabytes_and_300_processes_do_not_go_through_by_default(boxed, attempt: Callable[..., None]) -> None:
-    backend = boxed.registry.get("terminal").handler.made.shells.backend
+    backend = boxed.registry.get("terminal").handler.loaded.shells.backend
     holds, label, how = backend.bounds.check()
     if not holds:
         pytest.skip(f"{label}: {how}")

@@ -103,7 +103,7 @@ def networked(place_with) -> Callable[..., object]:
     def make(mode: str, *hosts: str, more: str = ""):
         settings = {"terminal": {"sandbox": "bwrap", "network": mode}, "network": {"hosts": hosts}}
         place = place_with(json.dumps(settings) + more)
-        sandbox = place.registry.get("terminal").handler.made.shells.backend.sandbox
+        sandbox = place.registry.get("terminal").handler.loaded.shells.backend.sandbox
         if not sandbox.works:
             pytest.skip(f"no sandbox can be made here: {sandbox.problem}")
         (place.cwd / "client.py").write_text(CLIENT)
@@ -226,7 +226,7 @@ def test_a_command_opens_a_bounded_number_of_ports(networked, monkeypatch, attem
     place = networked("hosts", "*.evil.example:8001", "*.evil.example:8002")
     names = "; ".join(f"getent hosts n{number}.evil.example" for number in range(4))
     place.call("terminal", command=names)
-    (network,) = place.registry.get("terminal").handler.made.shells.networks._known.values()
+    (network,) = place.registry.get("terminal").handler.loaded.shells.networks._known.values()
     attempt(len(network.broker._more) == 3, str(network.broker._more))
 
 
@@ -367,7 +367,7 @@ def test_a_name_that_leads_to_a_private_address_is_refused_each_time(networked, 
 def test_a_denied_host_is_refused_though_everything_is_on(networked, server, resolving):
     resolving["site.example"] = ["127.0.0.1"]
     place = networked("on", "site.example:*", "127.0.0.0/8:*")
-    place.registry.get("terminal").handler.made.shells.networks._deciding._tables._get = {
+    place.registry.get("terminal").handler.loaded.shells.networks._deciding._tables._get = {
         "network.hosts": ["site.example:*", "127.0.0.0/8:*"],
         "network.deny": ["site.example"],
     }.get
@@ -525,7 +525,7 @@ def test_a_task_has_a_bounded_number_of_names(attempt):
 def test_nothing_is_left_open(networked, server, resolving):
     resolving["site.example"] = ["127.0.0.1"]
     place = networked("hosts", f"site.example:{server.port}", "127.0.0.0/8:*")
-    networks = place.registry.get("terminal").handler.made.shells.networks
+    networks = place.registry.get("terminal").handler.loaded.shells.networks
     client(place, "proxy", "site.example", server.port, "x")  # what is loaded at the first use
     networks.close_all()
     before = sorted(os.listdir("/proc/self/fd"))
@@ -542,12 +542,12 @@ def test_the_network_that_was_used_longest_ago_is_let_go_of(networked, monkeypat
     place = networked("on")
     for session in ("a", "b", "c", "a"):
         assert json.loads(place.outcome("terminal", {"command": "true"}, session=session).result)["exit_code"] == 0
-    assert list(place.registry.get("terminal").handler.made.shells.networks._known) == ["c", "a"]
+    assert list(place.registry.get("terminal").handler.loaded.shells.networks._known) == ["c", "a"]
 
 
 def test_where_no_namespace_can_be_made_commands_run_without_a_network(place_with, tmp_path, caplog):
     place = place_with("terminal: {sandbox: bwrap, network: 'on'}\n")
-    shells = place.registry.get("terminal").handler.made.shells
+    shells = place.registry.get("terminal").handler.loaded.shells
     if not shells.backend.sandbox.works:
         pytest.skip("no sandbox can be made here")
     shells.networks._path = str(tmp_path)
@@ -602,7 +602,7 @@ def test_a_connection_takes_at_most_five_milliseconds_more(networked, server):
 
 def test_to_join_the_network_of_the_session_costs_a_command_next_to_nothing(networked):
     place = networked("on")
-    box = place.registry.get("terminal").handler.made.shells.backend.sandbox.selected
+    box = place.registry.get("terminal").handler.loaded.shells.backend.sandbox.selected
     place.call("terminal", command="true")
 
     def taken(network: str) -> float:

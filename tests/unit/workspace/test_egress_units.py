@@ -57,7 +57,7 @@ def in_units(place_with: Callable[[str], Any], tmp_path: Path) -> Iterator[Calla
     def make(mode: str, *hosts: str) -> Any:
         terminal = {"sandbox": "systemd", "network": mode, "exec_socket": str(directory / "exec.sock")}
         place = place_with(json.dumps({"terminal": {**terminal, "cwd": str(tmp_path)}, "network": {"hosts": hosts}}))
-        sandbox = place.registry.get("terminal").handler.made.shells.backend.sandbox
+        sandbox = place.registry.get("terminal").handler.loaded.shells.backend.sandbox
         if not sandbox.works:
             pytest.skip(f"no unit can be made here: {sandbox.problem}")
         (place.cwd / "client.py").write_text(CLIENT.replace('198.18.0.1", 80', f'127.0.0.1", {unit_network.PORT}'))
@@ -280,7 +280,7 @@ class FakeUnit:
 
 @pytest.fixture
 def fake(in_units: Callable[..., Any]) -> Iterator[Callable[..., FakeUnit]]:
-    networks = in_units("on").registry.get("terminal").handler.made.shells.networks
+    networks = in_units("on").registry.get("terminal").handler.loaded.shells.networks
     made: list[FakeUnit] = []
 
     def make(key: str) -> FakeUnit:
@@ -360,7 +360,7 @@ def test_descriptors_go_to_units_of_the_same_session_alone(fake: Callable[..., F
 def test_units_and_their_sockets_end_with_the_agent(
     in_units: Callable[..., Any], server: Server, resolving: dict[str, list[str]]
 ) -> None:
-    networks = in_units("on").registry.get("terminal").handler.made.shells.networks
+    networks = in_units("on").registry.get("terminal").handler.loaded.shells.networks
     path = networks.units_socket()
     assert Path(path).is_socket()
     networks.close_all()

@@ -20,7 +20,7 @@ ALLOWED = "command_allowlist: ['recursive delete', 'touch *', 'git status*', '*'
 def allowing(place_with):
     """A workplace with a sandbox, whose operator allows nearly everything."""
     made = place_with(f"terminal: {{sandbox: auto, unconfined_commands: ['touch opened']}}\n{ALLOWED}")
-    sandbox = made.registry.get("terminal").handler.made.shells.backend.sandbox
+    sandbox = made.registry.get("terminal").handler.loaded.shells.backend.sandbox
     if not sandbox.works:
         pytest.skip(f"no sandbox can be made here: {sandbox.problem}")
     return made
@@ -58,7 +58,7 @@ def test_one_setting_opens_it_for_exactly_its_commands(allowing):
 
 def test_the_doctor_names_what_may_leave_and_what_names_nothing(place_with):
     settings = "terminal: {sandbox: auto, unconfined_commands: ['make -C /srv', 'make *']}\n"
-    rows = place_with(settings).registry.get("terminal").handler.made.shells.backend.checks()
+    rows = place_with(settings).registry.get("terminal").handler.loaded.shells.backend.checks()
     named = [(ok, detail) for ok, label, detail in rows if "unconfined_commands" in label]
     assert named[0] == (True, "make -C /srv") and not named[1][0] and "'make *'" in named[1][1]
 

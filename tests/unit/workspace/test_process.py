@@ -44,7 +44,7 @@ def poll_until(workplace, name: str, text: str) -> str:
 
 
 def processes_of(workplace) -> BackgroundProcesses:
-    return workplace.registry.get("process").handler.made.processes
+    return workplace.registry.get("process").handler.loaded.processes
 
 
 def zombies() -> list[str]:
@@ -466,7 +466,7 @@ def test_the_agent_looks_by_itself_and_the_session_hears_of_it(tmp_path, monkeyp
             return True
 
     host.injected.front_end = Front()
-    handler = host.tools.get("terminal").handler.made
+    handler = host.tools.get("terminal").handler.loaded
     told = handler({"command": "echo hello", "background": True, "notify_on_complete": True}, session_id="s")
 
     assert json.loads(told).get("pid"), told
@@ -481,7 +481,7 @@ def test_a_session_that_is_opened_again_hears_what_ended_meanwhile(tmp_path, mon
     (tmp_path / "config.yaml").write_text("terminal: {sandbox: off}\n")
     monkeypatch.setattr("hermes_agent.host.host._current", None)
     first = Host.build(tmp_path)
-    made = first.tools.get("terminal").handler.made
+    made = first.tools.get("terminal").handler.loaded
     made({"command": "echo hello", "background": True, "notify_on_complete": True}, session_id="s")
     first.bridge.close()
 

@@ -50,7 +50,7 @@ def processes() -> set[str]:
 
 @pytest.mark.timeout(3600 if SAMPLE > 1_000 else 120)
 def test_many_commands_leave_nothing(workplace):
-    terminal = workplace.registry.get("terminal").handler.made
+    terminal = workplace.registry.get("terminal").handler.loaded
 
     def run(number: int) -> None:
         told = json.loads(terminal({"command": COMMANDS[number % len(COMMANDS)]}, task_id="t"))

@@ -544,7 +544,7 @@ def test_a_process_that_exchanges_a_steering_file_for_a_link_has_nothing_hidden_
     (boxed.cwd / "swapper.py").write_text(SWAPPER)
     name = start(boxed, "exec python3 swapper.py")
     assert wait_for((boxed.cwd / "made").exists)
-    looks = boxed.registry.get("terminal").handler.made.shells.backend.steering
+    looks = boxed.registry.get("terminal").handler.loaded.shells.backend.steering
     assert not looks.start_check(str(boxed.cwd), mounts=True).mounts
     for number in range(40 if FULL else 8):
         result = boxed.call("terminal", command="cat .envrc ../.kube/config; true")

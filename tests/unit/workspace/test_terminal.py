@@ -406,7 +406,7 @@ def test_sudo_is_told_the_password_and_nobody_else_is(workplace):
     program.parent.mkdir()
     program.write_text(SUDO.format(stamps=stamps))
     program.chmod(0o755)
-    backend = workplace.registry.get("terminal").handler.made.shells.backend
+    backend = workplace.registry.get("terminal").handler.loaded.shells.backend
     spy = "env; tr '\\0' ' ' < /proc/$$/cmdline; for fd in 3 4 5 6 7 8 9 $(seq 10 40); do timeout 1 cat <&$fd; done"
     workplace.call("terminal", command="export PATH=$PWD/bin:$PATH")
 
@@ -422,5 +422,5 @@ def test_without_the_word_sudo_the_password_is_not_even_looked_up(workplace):
     def never() -> str:
         raise AssertionError("looked up")
 
-    workplace.registry.get("terminal").handler.made.shells.backend._sudo_password = never
+    workplace.registry.get("terminal").handler.loaded.shells.backend._sudo_password = never
     assert workplace.call("terminal", command="echo pseudo")["output"] == "pseudo\n"

@@ -19,7 +19,7 @@ def workplace_with(place_with):
 
     def make(network: str = "off", enabled: str = "true"):
         made = place_with(SETTINGS.format(network=network, enabled=enabled))
-        sandbox = made.registry.get("terminal").handler.made.shells.backend.sandbox
+        sandbox = made.registry.get("terminal").handler.loaded.shells.backend.sandbox
         if not sandbox.works or not shutil.which("git"):
             pytest.skip(f"no sandbox, or no git: {sandbox.problem}")
         made.person.answer = "deny"
@@ -33,7 +33,7 @@ def test_it_runs_where_the_network_is_off_and_a_checkpoint_has_all_files(workpla
     place = workplace_with()
     assert place.call("terminal", command=UNKNOWN)["exit_code"] == 0
     assert place.person.asked == [] and not (place.cwd / "kept").exists()
-    checkpoint, *_ = place.registry.get("terminal").handler.made.context.checkpoints.all()
+    checkpoint, *_ = place.registry.get("terminal").handler.loaded.context.checkpoints.all()
     assert checkpoint.folder == str(place.cwd)
 
 

@@ -248,7 +248,7 @@ def test_no_entry_of_the_operator_shows_a_whole_home(place_with, tmp_path, attem
     plant(place.home.parent, [".aws/credentials"])
     attempt(SECRET not in said(place, "cat ~/.aws/credentials 2>&1; true"), f"a command, {entry}")
     attempt(SECRET not in place.outcome("read_file", {"path": "~/.aws/credentials"}).result, f"read_file, {entry}")
-    checks = place.registry.get("terminal").handler.made.shells.backend.checks()
+    checks = place.registry.get("terminal").handler.loaded.shells.backend.checks()
     assert [detail for ok, _, detail in checks if not ok and repr(entry) in detail]
 
 
@@ -259,7 +259,7 @@ def test_doctor_names_what_the_operator_adds_and_what_has_no_effect(place_with):
     user = place.home.parent
     (user / "Notes").mkdir()
     (user / ".config/nvim").mkdir(parents=True)
-    rows = list(place.registry.get("terminal").handler.made.shells.backend.checks())
+    rows = list(place.registry.get("terminal").handler.loaded.shells.backend.checks())
     shown = f"{user}/.config/nvim; /no/such; {user}/Notes"
     assert (True, "the sandbox shows additionally (terminal.sandbox_paths, writable_paths)", shown) in rows
     assert (True, "written without a question (terminal.writable_paths)", f"{user}/Notes") in rows

@@ -112,7 +112,7 @@ def test_in_the_directory_of_the_daemon_nobody_is_asked_and_the_home_around_it_a
 
 def test_commands_processes_and_checkpoints_are_at_work_in_the_directory_of_the_daemon(place_with) -> None:
     boxed = place_with("terminal: {sandbox: auto}\ncheckpoints: {enabled: true}\n")
-    sandbox = boxed.registry.get("terminal").handler.made.shells.backend.sandbox
+    sandbox = boxed.registry.get("terminal").handler.loaded.shells.backend.sandbox
     if not sandbox.works:
         pytest.skip(f"no sandbox can be made here: {sandbox.problem}")
     work = boxed.home / "workspace"
@@ -131,7 +131,7 @@ def test_commands_processes_and_checkpoints_are_at_work_in_the_directory_of_the_
     assert "a-secret" not in run(command="sh look.sh")
     assert "set_aside" in run(command="mkdir .vscode") and not (work / ".vscode").exists()
     assert "Background process started" in run(command="echo y > by-process", background=True)
-    for process in list(boxed.registry.get("process").handler.made.processes._known.values()):
+    for process in list(boxed.registry.get("process").handler.loaded.processes._known.values()):
         boxed.outcome("process", {"action": "wait", "session_id": process.id, "timeout": 20}, cwd=work)
     assert (work / "by-process").read_text() == "y\n"
     assert boxed.person.asked == []

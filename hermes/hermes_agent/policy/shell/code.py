@@ -162,12 +162,12 @@ def _may_be_script(text: str) -> bool:
 
 
 def _unescaped(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
+    def convert(match: re.Match[str]) -> str:
         if match[1]:
             return chr(int(match[1], 16))
         return {"n": "\n", "t": "\t", "r": "\r"}.get(match[2], match[2])
 
-    return re.sub(r"\\(?:x([0-9a-fA-F]{2})|(.))", one, text, flags=re.DOTALL)
+    return re.sub(r"\\(?:x([0-9a-fA-F]{2})|(.))", convert, text, flags=re.DOTALL)
 
 
 def _split_literals(text: str, language: _Language) -> tuple[str, list[str]]:
@@ -186,7 +186,7 @@ def _split_literals(text: str, language: _Language) -> tuple[str, list[str]]:
     literals: list[str] = []
     text = re.sub(r"\b(if|unless|and|or|not|when|while|until|return|split|grep|print)\s+(?=/)", r"\1 (", text)
 
-    def one(match: re.Match[str]) -> str:
+    def convert(match: re.Match[str]) -> str:
         found = match[0]
         literals.append(found)
         inside = " ; ".join(re.findall(r"[#$@]\{\[?(.*?)\]?\}", found, re.DOTALL)) if found[0] in '"`/s' else ""
@@ -194,7 +194,7 @@ def _split_literals(text: str, language: _Language) -> tuple[str, list[str]]:
             inside += f" ; {match[2]}"
         return f" {inside} " if inside else ' "" '
 
-    return pattern.sub(one, text), literals
+    return pattern.sub(convert, text), literals
 
 
 def _literal_writes(bare: str) -> set[str]:

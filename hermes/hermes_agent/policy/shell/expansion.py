@@ -79,9 +79,9 @@ def _printf(command: ShellCommand) -> str | None:
 
 
 def _cat(command: ShellCommand) -> str | None:
-    made = [output_of(word.sources[-1]) for word in command.words[1:] if word.sources]
-    if made and len(made) == len(command.operands):
-        return None if None in made else "".join(text for text in made if text)
+    outputs = [output_of(word.sources[-1]) for word in command.words[1:] if word.sources]
+    if outputs and len(outputs) == len(command.operands):
+        return None if None in outputs else "".join(text for text in outputs if text)
     return command.stdin if not command.operands or command.operands == ("-",) else None
 
 
@@ -396,9 +396,9 @@ class Expander:
                 self._raw(child)  # for the commands in it
             name = self._value(cut[1][1:]) if cut[1][0] == "!" else cut[1]
             value = self._variable(name)
-            made = UNKNOWN if UNKNOWN in value else apply_expansion(value, cut[2], cut[3])
-            self.room -= len(made)
-            return made if self.room >= 0 else UNKNOWN
+            outputs = UNKNOWN if UNKNOWN in value else apply_expansion(value, cut[2], cut[3])
+            self.room -= len(outputs)
+            return outputs if self.room >= 0 else UNKNOWN
         match = re.fullmatch(r"([A-Za-z_]\w*|[0-9@*])(?::?([-=+?])(.*))?", body, re.DOTALL)
         for child in node.named_children:
             self._raw(child)  # for the commands in it

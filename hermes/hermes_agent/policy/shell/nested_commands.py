@@ -88,13 +88,13 @@ def _find(command: ShellCommand) -> Iterator[Part]:
         ):
             rest = list(words[index + 1 :])
             end = next((i for i, w in enumerate(rest) if w.text in (";", "+", "\\;")), len(rest))
-            made = rest[:end]
-            for place in [i for i, w in enumerate(made) if w.text == "{}"][:1]:  # one place is enough for a verdict
-                made[place : place + 1] = roots
-            if fd and made and not any("{" in w.text or w in roots for w in made[1:]):
-                made += (roots if below else roots[1:]) or [ShellWord(".")]
-            if made:
-                yield replace(inner_command(command, made), via=(*command.via, "find -exec"))
+            inner = rest[:end]
+            for place in [i for i, w in enumerate(inner) if w.text == "{}"][:1]:  # one place is enough for a verdict
+                inner[place : place + 1] = roots
+            if fd and inner and not any("{" in w.text or w in roots for w in inner[1:]):
+                inner += (roots if below else roots[1:]) or [ShellWord(".")]
+            if inner:
+                yield replace(inner_command(command, inner), via=(*command.via, "find -exec"))
 
 
 def _awk(command: ShellCommand) -> Iterator[Part]:
@@ -170,17 +170,17 @@ def _xargs(command: ShellCommand) -> Iterator[Part]:
 
 def _parallel(command: ShellCommand, words: list[ShellWord]) -> Iterator[Part]:
     cut = next((i for i, w in enumerate(words) if w.text.startswith(":::")), len(words))
-    made, given = words[:cut], [w for w in words[cut:] if not w.text.startswith(":::")]
+    inner, given = words[:cut], [w for w in words[cut:] if not w.text.startswith(":::")]
     if not words:
         yield command.stdin or NestedCode(marks=frozenset({UNDETERMINED}))
-    elif len(made) == 1 and not given:
-        yield made[0].text
-    elif any("{}" in w.text for w in made):
+    elif len(inner) == 1 and not given:
+        yield inner[0].text
+    elif any("{}" in w.text for w in inner):
         for value in given[:MOST]:
-            yield _texts(w._replace(text=_filled(w.text, "{}", value.text)) for w in made)
-    elif made or given:
-        yield _texts([*made, *given]) if made and " " in made[0].text else inner_command(command, [*made, *given])
-        if not made:
+            yield _texts(w._replace(text=_filled(w.text, "{}", value.text)) for w in inner)
+    elif inner or given:
+        yield _texts([*inner, *given]) if inner and " " in inner[0].text else inner_command(command, [*inner, *given])
+        if not inner:
             yield from (value.text for value in given[:MOST])
 
 
@@ -282,17 +282,17 @@ def _container(command: ShellCommand) -> Iterator[Part]:
     for outside, inside in binds:
         pattern = re.compile(re.escape(inside.rstrip("/")) + r"(?=/|\s|$|['\"*])")
         to = (outside.rstrip("/") or "/").replace("\\", "\\\\")
-        there = [word._replace(text=pattern.sub(to, word.text)) for word in own]
-        if inside != "/" and there != own:
-            yield inner_command(command, [word._replace(text=word.text.replace("//", "/")) for word in there])
+        local = [word._replace(text=pattern.sub(to, word.text)) for word in own]
+        if inside != "/" and local != own:
+            yield inner_command(command, [word._replace(text=word.text.replace("//", "/")) for word in local])
 
 
 def _node(command: ShellCommand) -> Iterator[Part]:
     """Yield the command of `kubectl debug node/N -- COMMAND`; `/host` is the root of the node."""
     if "--" in command.args:
         words = command.words[2 + command.args.index("--") :]
-        there = [w._replace(text=re.sub(r"(?<![\w/.])/host(?=/|\s|$)/?", "/", w.text)) for w in words]
-        yield from (inner_command(command, words), inner_command(command, there)) if words else ()
+        local = [w._replace(text=re.sub(r"(?<![\w/.])/host(?=/|\s|$)/?", "/", w.text)) for w in words]
+        yield from (inner_command(command, words), inner_command(command, local)) if words else ()
 
 
 _ENDS = re.compile(r"(?:[\w.]+\.)?(?:reboot|shutdown|poweroff|halt|win_reboot)$")

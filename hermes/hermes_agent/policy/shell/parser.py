@@ -235,7 +235,7 @@ class _Reader:
             found = self._run(ShellCommand((), redirects, before, stdin, cwd=self.cwd))
         elif redirects or stdin is not None:
             reads = stdin is not None or any(r.operator == "<" for r in redirects)
-            mine = set(map(id, found))
+            ids = set(map(id, found))
             last = len(found) - 1
             swapped: list[ShellCommand] = []
             for index, command in enumerate(found):
@@ -246,7 +246,7 @@ class _Reader:
                     changed = replace(changed, stdin=stdin, heredoc=True)
                 swapped.append(changed)
             again = reads and body is not None and body.type == "command"  # nested code is read again, with the input
-            self.out[start:] = [c for c in self.out[start:] if id(c) not in mine and not (again and c.via)]
+            self.out[start:] = [c for c in self.out[start:] if id(c) not in ids and not (again and c.via)]
             found = [self._add_command(command, nested=reads) for command in swapped]
         for child in rest:
             found += self._node(child, (*before, *found))

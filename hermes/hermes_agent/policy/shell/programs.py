@@ -185,12 +185,12 @@ def _dashed(given: tuple[ShellWord, ...], valued: frozenset[str]) -> tuple[Shell
     """Return the arguments of `tar` with a first word of letters (`cfI x.tar`) as separate options."""
     if not given or not re.fullmatch(r"[A-Za-z]+", given[0].text):
         return given
-    rest, made = list(given[1:]), list[ShellWord]()
+    rest, dashed = list(given[1:]), list[ShellWord]()
     for letter in given[0].text:
-        made.append(ShellWord(f"-{letter}"))
+        dashed.append(ShellWord(f"-{letter}"))
         if f"-{letter}" in valued and rest:
-            made.append(rest.pop(0))
-    return (*made, *rest)
+            dashed.append(rest.pop(0))
+    return (*dashed, *rest)
 
 
 def _options(text: str, following: str | None, valued: frozenset[str]) -> tuple[int, list[tuple[str, str | None]]]:
@@ -326,10 +326,10 @@ def unknown_label(command: ShellCommand) -> str:
     if not words:
         return command.name
     if all(word.startswith("-") for word in words):
-        said = [arg for arg in command.args if arg.startswith("-") and not _listed(arg, words)]
+        deciding = [arg for arg in command.args if arg.startswith("-") and not _listed(arg, words)]
     else:
-        said = [word.text for word in split_subcommand(command)[0]]
-    return f"{command.name} {said[0]}" if said and re.fullmatch(r"[\w:.-]{1,40}", said[0]) else command.name
+        deciding = [word.text for word in split_subcommand(command)[0]]
+    return f"{command.name} {deciding[0]}" if deciding and re.fullmatch(r"[\w:.-]{1,40}", deciding[0]) else command.name
 
 
 def _allowed(command: ShellCommand) -> bool:

@@ -102,12 +102,12 @@ class _Finder:
             case ast.Attribute(value=value, attr="path" | "name" | "parent"):
                 return self._walk(value)
             case (
-                ast.ListComp(generators=[one, *_])
-                | ast.GeneratorExp(generators=[one, *_])
-                | ast.SetComp(generators=[one, *_])
+                ast.ListComp(generators=[item, *_])
+                | ast.GeneratorExp(generators=[item, *_])
+                | ast.SetComp(generators=[item, *_])
             ):
-                walk = self._walk(one.iter)
-                return walk and walk._replace(part=walk.part or any(map(self._narrows, one.ifs)))
+                walk = self._walk(item.iter)
+                return walk and walk._replace(part=walk.part or any(map(self._narrows, item.ifs)))
             case ast.Call(func=func, args=args):
                 return self._called(func, args)
         return None
@@ -167,10 +167,10 @@ class _Finder:
                 return True
             if isinstance(above, ast.For):
                 ends = [n for n in above.body if isinstance(n, ast.If) and self._narrows(n.test)]
-                if any(isinstance(n, ast.Continue | ast.Break) for one in ends for n in ast.walk(one)):
+                if any(isinstance(n, ast.Continue | ast.Break) for item in ends for n in ast.walk(item)):
                     return True
             comprehension = isinstance(above, ast.ListComp | ast.SetComp | ast.GeneratorExp)
-            if comprehension and any(self._narrows(t) for one in above.generators for t in one.ifs):  # type: ignore[attr-defined]
+            if comprehension and any(self._narrows(t) for item in above.generators for t in item.ifs):  # type: ignore[attr-defined]
                 return True
             above = self._above.get(id(above))
         return False
@@ -186,11 +186,11 @@ class _Finder:
             given = [a for a in node.args if not self._deletes(a)]
         else:
             return
-        for one in given:
-            walks = [w for n in ast.walk(one) if isinstance(n, ast.Name) and (w := self._walks.get(n.id))]
-            walks += [walk] if (walk := self._walk(one)) else []
+        for item in given:
+            walks = [w for n in ast.walk(item) if isinstance(n, ast.Name) and (w := self._walks.get(n.id))]
+            walks += [walk] if (walk := self._walk(item)) else []
             for walk in dict.fromkeys(walks):
-                if walk.relative and not self._text(one).startswith(f"{walk.place.rstrip('/')}/"):
+                if walk.relative and not self._text(item).startswith(f"{walk.place.rstrip('/')}/"):
                     continue
                 yield self._command(walk, left_out=self._left_out(node))
                 break

@@ -200,9 +200,9 @@ def leaves_running(node: Node) -> bool:
     return not waits and (_backgrounds(node) or _DETACHES.search(node_text(node)) is not None)
 
 
-def endless_input(stage: Node, made: Iterable[ShellCommand]) -> bool:
+def endless_input(stage: Node, stage_commands: Iterable[ShellCommand]) -> bool:
     """Return whether a stage of a pipeline writes without end."""
-    for command in made:
+    for command in stage_commands:
         zero = any(arg in ("/dev/zero", "/dev/urandom", "/dev/random") for arg in command.args)
         if (
             command.name == "yes"
@@ -215,9 +215,9 @@ def endless_input(stage: Node, made: Iterable[ShellCommand]) -> bool:
     )
 
 
-def floods(made: Iterable[ShellCommand]) -> bool | None:
+def floods(stage_commands: Iterable[ShellCommand]) -> bool | None:
     """Return whether a stage starts processes for all its input at once; None when it limits the input."""
-    commands = list(made)
+    commands = list(stage_commands)
     if any(c.name in _CUTS or (c.name == "sed" and re.search(r"\dq\b", c.text)) for c in commands):
         return None
     inner = {c.name for c in commands if c.via[-1:] and c.via[-1] in ("xargs", "gxargs", "parallel", "env_parallel")}

@@ -153,12 +153,12 @@ def _runs_what_it_downloaded(script: ShellScript) -> bool:
 
 
 def _runs_what_it_made_executable(script: ShellScript) -> bool:
-    made: set[str] = set()
+    executables: set[str] = set()
     for command in script.commands:
         if command.name == "chmod" and any("x" in o or o.isdigit() for o in (*command.operands[:1], *command.args[:1])):
-            made |= {posixpath.normpath(operand) for operand in command.operands}
-        elif (command.words and posixpath.normpath(command.words[0].text) in made) or (
-            command.name in ("sh", "bash", "zsh") and made & {posixpath.normpath(o) for o in command.operands}
+            executables |= {posixpath.normpath(operand) for operand in command.operands}
+        elif (command.words and posixpath.normpath(command.words[0].text) in executables) or (
+            command.name in ("sh", "bash", "zsh") and executables & {posixpath.normpath(o) for o in command.operands}
         ):
             return True
     return False
@@ -217,11 +217,11 @@ def is_covered(found: ShellVerdict, allow: Sequence[str], *, confined: bool) -> 
 def _covers(script: ShellScript, found: ShellVerdict, keys: set[str], entries: list[_Entry], confined: bool) -> bool:
     named: set[str] = set()
     for command in script.commands:
-        mine = {key for rule in RULES if (key := rule.key_for(command))}
+        command_keys = {key for rule in RULES if (key := rule.key_for(command))}
         if _matches(command, entries) and not script.assigns:
-            named |= mine
-        elif mine:
-            if not mine <= keys or not (confined or (_is_alone(command) and not script.assigns)):
+            named |= command_keys
+        elif command_keys:
+            if not command_keys <= keys or not (confined or (_is_alone(command) and not script.assigns)):
                 return False
         elif not confined:
             return False

@@ -102,9 +102,9 @@ def parse_head(data: bytes) -> Head:
     except InvalidHost as exc:
         raise BadHead(str(exc)) from None
     path = path if path.startswith("/") else f"/{path}"
-    kept = [f"{field[1]}: {field[2]}" for field in fields if field is not None and field[1].lower() not in _OWN]
+    forwarded = [f"{field[1]}: {field[2]}" for field in fields if field is not None and field[1].lower() not in _OWN]
     # one request for each connection: the next one may be for another host
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {authority}", *kept, "Connection: close", "", ""]
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {authority}", *forwarded, "Connection: close", "", ""]
     return Head(host, port, "\r\n".join(lines).encode("latin-1"))
 
 

@@ -111,13 +111,13 @@ def make_namespace(path: str | None, *, sockets: bool) -> Namespace:
 
 def _run_helper(begin: list[str], words: list[str], most: int, keep: Sequence[int] = ()) -> list[int]:
     """Run the program for namespaces, and return the descriptors that it passes."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.settimeout(LIMIT_S)
+    parent, child = socket.socketpair()
+    with parent, child:
+        parent.settimeout(LIMIT_S)
         try:
             done = subprocess.run(
                 [*begin, sys.executable, "-I", "-S", _PROGRAM, *words],
-                stdin=theirs.fileno(),
+                stdin=child.fileno(),
                 pass_fds=keep,
                 capture_output=True,
                 timeout=LIMIT_S,
@@ -129,7 +129,7 @@ def _run_helper(begin: list[str], words: list[str], most: int, keep: Sequence[in
         if done.returncode:
             lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {done.returncode}"]
             raise NoNamespace(f"no network namespace can be made: {lines[-1]}" if begin else lines[-1])
-        _, fds, _, _ = socket.recv_fds(ours, 1, most)
+        _, fds, _, _ = socket.recv_fds(parent, 1, most)
     for fd in fds:
         os.set_inheritable(fd, False)
     return list(fds)
@@ -233,9 +233,9 @@ class Networks:
     def probe(self) -> str:
         """Make a network and close it; return why that failed, or ""."""
         key = "hermes doctor"
-        made = self.namespace(key)
+        namespace = self.namespace(key)
         self.close(key)
-        return "" if made is not None else self._problem
+        return "" if namespace is not None else self._problem
 
     @contextlib.contextmanager
     def use(self, key: str, work: NetworkCall) -> Iterator[NetworkCall]:

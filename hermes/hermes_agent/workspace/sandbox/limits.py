@@ -75,17 +75,17 @@ class Cgroup(Probed):
             OSError: the group cannot be made.
         """
         self._prune()
-        made: list[Path] = []
+        groups: list[Path] = []
         name = f"{SCOPE}{secrets.token_hex(8)}"
         try:
             for place in self._places:
-                made.append(place.base / name)
-                _make(made[-1], place.limits)
+                groups.append(place.base / name)
+                _make(groups[-1], place.limits)
         except OSError:
-            self.remove(made)
+            self.remove(groups)
             raise
-        inner = [str(group / INNER) for group in made]
-        return ["/bin/sh", "-c", ENTER, "sh", *inner, "--", *argv], made
+        inner = [str(group / INNER) for group in groups]
+        return ["/bin/sh", "-c", ENTER, "sh", *inner, "--", *argv], groups
 
     def reached(self, groups: Sequence[Path]) -> set[str]:
         """Return the limits that a command reached: `memory`, `pids`."""
@@ -115,8 +115,8 @@ class Cgroup(Probed):
     def probe(self) -> str:
         try:
             self._places = list(self._found())
-            _, made = self.wrap(["true"])
-            self.remove(made)
+            _, groups = self.wrap(["true"])
+            self.remove(groups)
         except OSError as exc:
             return f"no control group can be made: {exc.strerror or exc} ({exc.filename})"
         return "" if self._places else "no control groups are mounted"
@@ -271,8 +271,8 @@ class SystemdScope(Probed):
         except OSError as exc:
             return f"{words[0]} does not run: {exc}"
         self._held = set(done.stdout.decode().split())
-        said = done.stderr.decode("utf-8", "replace").strip()
-        return "" if done.returncode == 0 else f"{words[0]} says: {said or f'exit status {done.returncode}'}"
+        message = done.stderr.decode("utf-8", "replace").strip()
+        return "" if done.returncode == 0 else f"{words[0]} says: {message or f'exit status {done.returncode}'}"
 
 
 COUNTED_IN_NAMESPACES = (5, 14)

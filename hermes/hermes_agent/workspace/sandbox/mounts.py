@@ -230,7 +230,7 @@ def _local_path(path: str) -> Iterator[str]:
             yield real
 
 
-def _visible_paths(pid: str, name: str, theirs: dict[str, _Mount], ours: dict[str, _Mount]) -> Iterator[str]:
+def _visible_paths(pid: str, name: str, others: dict[str, _Mount], own: dict[str, _Mount]) -> Iterator[str]:
     """Yield the paths here of a socket that has the path `name` for a process with other mounts or root."""
     directory, _, last = name.rpartition("/")
     try:
@@ -240,7 +240,7 @@ def _visible_paths(pid: str, name: str, theirs: dict[str, _Mount], ours: dict[st
     try:
         status = os.stat(last, dir_fd=handle, follow_symlinks=False)
         with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as file:  # noqa: PTH123 - many of them
-            mount = theirs.get(dict(line.split(":", 1) for line in file)["mnt_id"].strip())
+            mount = others.get(dict(line.split(":", 1) for line in file)["mnt_id"].strip())
         path = os.readlink(f"/proc/self/fd/{handle}")  # noqa: PTH115 - as above
     except OSError:
         return
@@ -249,7 +249,7 @@ def _visible_paths(pid: str, name: str, theirs: dict[str, _Mount], ours: dict[st
     if mount is None or not stat.S_ISSOCK(status.st_mode) or not _is_below(path, mount.point):
         return
     below = _joined(mount.root, path[len(mount.point) :])
-    for our in ours.values():
+    for our in own.values():
         if our.device == mount.device and _is_below(below, our.root):
             seen = _joined(our.point, below[len(our.root) :], last)
             with contextlib.suppress(OSError):
@@ -276,16 +276,16 @@ def _answers(path: str) -> bool:
 
 def _outside(inside: int) -> _Outside:
     tables: dict[tuple[int, _Place], str] = {}
-    theirs: dict[int, list[str]] = {}
+    others: dict[int, list[str]] = {}
     for process in os.scandir("/proc"):
         if process.name.isdigit():
             with contextlib.suppress(OSError):
                 table = os.stat(f"/proc/{process.name}/net/unix").st_ino  # noqa: PTH116 - some hundreds
                 if inside and _namespace(process.name) == inside:
-                    theirs.setdefault(table, []).append(process.name)
+                    others.setdefault(table, []).append(process.name)
                 tables.setdefault((table, _place(process.name)), process.name)
-    within = {path for pids in theirs.values() for name in _names(pids[0]) for path in _paths(name, pids)}
-    return _Outside({key: pid for key, pid in tables.items() if key[0] not in theirs}, within)
+    within = {path for pids in others.values() for name in _names(pids[0]) for path in _paths(name, pids)}
+    return _Outside({key: pid for key, pid in tables.items() if key[0] not in others}, within)
 
 
 def _paths(name: str, pids: Iterable[str]) -> list[str]:

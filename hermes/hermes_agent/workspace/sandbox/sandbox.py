@@ -118,8 +118,8 @@ def probe_sandbox(argv: Sequence[str], env: Mapping[str, str] | None = None, *, 
         done = run_probe(argv, {"PATH": os.defpath, **(env or {})})
     except OSError as exc:
         return f"{name} does not run: {exc}"
-    said = done.stderr.decode("utf-8", "replace").strip()
-    return "" if done.returncode == 0 else f"{name} says: {said or f'exit status {done.returncode}'}"
+    message = done.stderr.decode("utf-8", "replace").strip()
+    return "" if done.returncode == 0 else f"{name} says: {message or f'exit status {done.returncode}'}"
 
 
 def run_probe(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:

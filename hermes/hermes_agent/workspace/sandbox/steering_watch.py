@@ -115,7 +115,7 @@ class _Tree:
         self._seen: dict[str, _Directory] = {}
         self.sockets: tuple[str, ...] = ()
         """Paths of the Unix sockets at the last search."""
-        self.made: set[str] = set()
+        self.command_paths: set[str] = set()
         """Paths that commands made; mounts do not protect them, so that commands can remove them."""
         self._lock = threading.Lock()
 
@@ -254,7 +254,7 @@ class _StateReader:
             return
         seen = 0
         try:
-            for place, _, names, there in os.fwalk(".", dir_fd=handle, follow_symlinks=False):
+            for place, _, names, folder_fd in os.fwalk(".", dir_fd=handle, follow_symlinks=False):
                 for name in names:
                     seen += 1
                     if seen > MOST_FILES:
@@ -262,7 +262,7 @@ class _StateReader:
                         return
                     if whole or not name.endswith((".sample", HELD)):
                         full = os.path.normpath(f"{path}/{place}/{name}")
-                        self._state.files[full] = _mark(os.stat(name, dir_fd=there, follow_symlinks=False))
+                        self._state.files[full] = _mark(os.stat(name, dir_fd=folder_fd, follow_symlinks=False))
                 if not whole:
                     return
         except OSError:  # it changes while it is read
@@ -336,7 +336,7 @@ class SteeringBaseline:
         found: list[str] = []
         for path, kind in sorted(self.state.items.items()):
             parts = path.split("/")
-            if path in self._tree.made or self.state.files[path].startswith(LINK):
+            if path in self._tree.command_paths or self.state.files[path].startswith(LINK):
                 continue
             if kind != "todo" and _DEPENDENCIES.isdisjoint(parts[:-1]) and len(found) < MOST_MOUNTS:
                 found.append(path)
@@ -361,8 +361,8 @@ class SteeringBaseline:
             OSError: the directory can no longer be opened.
         """
         now = self._tree.state()
-        self._tree.made &= now.items.keys()
-        self._tree.made |= now.items.keys() - self.state.items.keys()
+        self._tree.command_paths &= now.items.keys()
+        self._tree.command_paths |= now.items.keys() - self.state.items.keys()
         with hold_directory(self.root, make=False) as top:
             return _SetAside(top, self, now).run()
 
@@ -462,8 +462,8 @@ class _SetAside:
         if pairs is None:
             self._hold(path)
             return
-        kept = [(key, value) for key, value in pairs if (key, value) in known or is_harmless_key(key, value or "")]
-        if kept == pairs:
+        remaining = [(key, value) for key, value in pairs if (key, value) in known or is_harmless_key(key, value or "")]
+        if remaining == pairs:
             return
         if not (copy := self._hold(path)):
             return
@@ -471,10 +471,10 @@ class _SetAside:
         directory, _, name = path.rpartition("/")
         above = open_beneath(self._top, directory, DIRECTORY)
         try:
-            replace_at(above, name, format_settings(kept), mode=0o644)
+            replace_at(above, name, format_settings(remaining), mode=0o644)
         finally:
             os.close(above)
-        gone = ", ".join(sorted({key for key, value in pairs if (key, value) not in kept}))
+        gone = ", ".join(sorted({key for key, value in pairs if (key, value) not in remaining}))
         self._held.append(f"{path} lost {gone} (all of it: {copy})")
 
 

@@ -73,9 +73,9 @@ def _deletes_documents(command: ShellCommand) -> bool:
 
 
 def _opens_hook(command: ShellCommand) -> bool:
-    made = any("x" in arg or arg.isdigit() for arg in command.args[:1])
+    executable = any("x" in arg or arg.isdigit() for arg in command.args[:1])
     hooks = (resolve_place(command, operand) for operand in command.operands)
-    return command.name == "chmod" and made and any("/.git/hooks/" in f"/{path}" for path in hooks)
+    return command.name == "chmod" and executable and any("/.git/hooks/" in f"/{path}" for path in hooks)
 
 
 def _flushes(command: ShellCommand) -> bool:

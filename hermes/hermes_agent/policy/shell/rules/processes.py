@@ -84,8 +84,8 @@ def _self(command: ShellCommand) -> bool:
 
 def _expanded(command: ShellCommand) -> bool:
     finders = ("pgrep", "pidof")
-    made = [c for w in command.words for c in w.substituted]
-    return command.name == "kill" and any(c.name in finders for c in made)
+    substituted = [c for w in command.words for c in w.substituted]
+    return command.name == "kill" and any(c.name in finders for c in substituted)
 
 
 def _from_finder(command: ShellCommand) -> bool:
@@ -271,9 +271,9 @@ def _removed(command: ShellCommand, which: Callable[[str], bool]) -> bool:
         return any(which(resolve_place(command, operand.rstrip("/") or "/")) for operand in named)
     if command.name == "git":
         args, words = set(command.args), subcommand_args(command)
-        there = next((b for a, b in itertools.pairwise(command.args) if a == "-C"), ".")
+        directory = next((b for a, b in itertools.pairwise(command.args) if a == "-C"), ".")
         forced = any(re.match(r"-\w*f|--force", a) for a in words) and not args & {"-n", "--dry-run"}
-        return words[:1] == ("clean",) and forced and which(resolve_place(command, there))
+        return words[:1] == ("clean",) and forced and which(resolve_place(command, directory))
     if command.name.lower() in ("remove-item", "ri") and re.search(r"(?i)\s-r", command.text):
         return any(which(resolve_place(command, operand)) for operand in command.operands)
     return False

@@ -190,8 +190,8 @@ def _computed(command: ShellCommand) -> bool:
     """Return whether the running command decides what runs."""
     if _piped_unknown(command):
         return True
-    made = {c.name for word in command.words[1:] for c in word.substituted}
-    if command.name == "eval" and made and made <= WELL_KNOWN:
+    programs = {c.name for word in command.words[1:] for c in word.substituted}
+    if command.name == "eval" and programs and programs <= WELL_KNOWN:
         return False
     name = command.words[0].text if command.words else ""
     if re.search(r"[*?]|\[.+\]", name) or UNKNOWN in name.rpartition("/")[2] or is_undecided(command):

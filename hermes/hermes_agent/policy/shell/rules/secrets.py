@@ -147,11 +147,11 @@ def _in_name(command: ShellCommand) -> bool:
     if is_a(command.name, "downloader"):
         given = zip(command.words, command.words[1:], strict=False)
         words = tuple(b for a, b in given if "://" in b.text or "?" in b.text or _FORMS.match(a.text))
-    made = [c for word in words for c in word.substituted]
+    substituted = [c for word in words for c in word.substituted]
     if command.name in _DNS and any(re.search(rf"{UNKNOWN}\.[\w-]+\.\w+", o) for o in command.operands):
         return True
     piped = command.name in _DNS and "xargs" in command.via and bool(command.before)
-    return piped or any(c.name in _READERS and (c.operands or c.before or c.redirects) for c in made)
+    return piped or any(c.name in _READERS and (c.operands or c.before or c.redirects) for c in substituted)
 
 
 RULES = (
