@@ -256,7 +256,7 @@ def register_tools(
     """Register the tools with their limits from the config, and return the shells of the tasks.
 
     Args:
-        registry: the tool registry.
+        ctx: where the tools are registered.
         config: the config.
         home: `HERMES_HOME`; its credentials are closed to tools, and writing in it needs an approval.
         cwd: the resolved working directory of calls outside a session.
