@@ -317,7 +317,7 @@ def test_a_failure_that_passes_costs_one_checkpoint_and_not_those_that_come(kept
     (kept.home / "checkpoints").unlink()
     kept.before("")
 
-    assert "no checkpoint of" in caplog.text
+    assert "no checkpoint: " in caplog.text
     assert [one.folder for one in kept.checkpoints.all()] == [str(kept.cwd)]
 
 

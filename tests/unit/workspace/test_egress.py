@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.policy import Refusal
-from hermes_agent.workspace.egress import broker, destinations, inside
+from hermes_agent.workspace.egress import broker, destinations, namespace_process
 from hermes_agent.workspace.egress import broker as broker_module
 from hermes_agent.workspace.egress.broker import BadHead, parse_head
 from hermes_agent.workspace.task_shells import TaskShells
@@ -691,13 +691,13 @@ def test_the_host_leads_its_commands_through_the_broker():
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="only root can be somebody else")
 def test_a_user_without_rights_makes_a_network_too():
     ours, theirs = socket.socketpair()
-    source = Path(inside.__file__).read_text()
+    source = Path(namespace_process.__file__).read_text()
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
     words = ["unshare", "--user", "--map-current-user", "--net", "--keep-caps", "--", "/usr/bin/python3", "-I", "-c"]
     with ours, theirs:
         subprocess.run([*as_nobody, *words, source, "open"], stdin=theirs, check=True, timeout=20)
         _, fds, _, _ = socket.recv_fds(ours, 1, 9)
-    assert len(fds) == len(inside.PORTS) + 3
+    assert len(fds) == len(namespace_process.PORTS) + 3
     ours, theirs = socket.socketpair()
     with ours, theirs:
         later = ["/usr/bin/python3", "-I", "-c", source, "at", str(fds[0]), str(fds[1]), "198.18.0.5", "5432"]

@@ -193,7 +193,7 @@ def test_what_went_while_nobody_looked_is_reported_lost(workplace):
     os.killpg(process.pid, signal.SIGKILL)
     result = ask(workplace, "wait", name, timeout=10)
 
-    assert result["status"] == "lost" and "how it ended is not known" in result["note"]
+    assert result["status"] == "lost" and "its exit code is not known" in result["note"]
     meta = workplace.home / "processes" / name / "meta.json"
     meta.write_text(json.dumps(json.loads(meta.read_text()) | {"keeper": os.getpid()}))
     again = BackgroundProcesses(workplace.home / "processes")

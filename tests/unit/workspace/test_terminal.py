@@ -111,7 +111,7 @@ def test_a_list_that_cannot_be_written_leaves_the_answer_for_the_session(workpla
         workplace.call("terminal", command=f"rm -r {name}")
 
     assert len(workplace.person.asked) == 1
-    assert "the answer `always` holds for this session alone" in caplog.text
+    assert "answer `always` not saved, it holds for this session" in caplog.text
     assert (workplace.home / "config.yaml").read_text() == "command_allowlist: {broken\n"
 
 
