@@ -257,7 +257,7 @@ class PatchTool:
                     self.context.note_approved(file.target, file.after)
             stale = [self.context.display_path(f.target) for f in plan.files if self.context.is_changed(f.target)]
             if stale:
-                plan.notes.append(f"changed by somebody else since you read it: {', '.join(stale)}")
+                plan.notes.append(f"changed by others since you read it: {', '.join(stale)}")
             for file in plan.files:
                 self.context.before_change(file.target, f"patch {self.context.display_path(file.target)}")
             self._write(plan)
@@ -371,7 +371,7 @@ class PatchTool:
         try:
             text, form = decode_text(data)
         except ValueError as exc:
-            raise ToolFailed(f"{target} is no text that can be patched: {exc}") from None
+            raise ToolFailed(f"{target} is not a text that can be patched: {exc}") from None
         return data, form.plain(text), form
 
     def _exists(self, target: str) -> bool:

@@ -222,12 +222,12 @@ def test_a_port_that_a_command_has_itself_is_named_in_the_result(networked, serv
 
 @pytest.mark.attack("egress")
 def test_a_command_opens_a_bounded_number_of_ports(networked, monkeypatch, attempt):
-    monkeypatch.setattr(broker_module, "MOST_MORE", 3)
+    monkeypatch.setattr(broker_module, "MOST_FURTHER", 3)
     place = networked("hosts", "*.evil.example:8001", "*.evil.example:8002")
     names = "; ".join(f"getent hosts n{number}.evil.example" for number in range(4))
     place.call("terminal", command=names)
     (network,) = place.registry.get("terminal").handler.loaded.shells.networks._known.values()
-    attempt(len(network.broker._more) == 3, str(network.broker._more))
+    attempt(len(network.broker._further) == 3, str(network.broker._further))
 
 
 # -- who is asked --------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def test_a_name_that_leads_to_a_private_address_is_refused_each_time(networked, 
 def test_a_denied_host_is_refused_though_everything_is_on(networked, server, resolving):
     resolving["site.example"] = ["127.0.0.1"]
     place = networked("on", "site.example:*", "127.0.0.0/8:*")
-    place.registry.get("terminal").handler.loaded.shells.networks._deciding._tables._get = {
+    place.registry.get("terminal").handler.loaded.shells.networks._policy._tables._get = {
         "network.hosts": ["site.example:*", "127.0.0.0/8:*"],
         "network.deny": ["site.example"],
     }.get

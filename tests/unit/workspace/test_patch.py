@@ -208,7 +208,7 @@ def test_a_change_by_somebody_else_is_told(workplace):
     path.write_text("# mine\n" + CODE)
 
     result = replace(workplace, "return 2", "return 3")
-    assert result["notes"] == ["changed by somebody else since you read it: a.py"]
+    assert result["notes"] == ["changed by others since you read it: a.py"]
     assert path.read_text().startswith("# mine\n") and "notes" not in replace(workplace, "return 3", "return 4")
 
 

@@ -125,7 +125,7 @@ def test_commands_processes_and_checkpoints_are_at_work_in_the_directory_of_the_
 
     assert '"exit_code": 0' in run(command="echo after > old; mkdir -p deep && echo x > deep/made")
     assert (work / "old").read_text() == "after\n"
-    handler = boxed.registry.get("terminal").handler.made
+    handler = boxed.registry.get("terminal").handler.loaded
     assert handler.context.checkpoints.all(str(work)), "nothing can be put back"
     (work / "look.sh").write_text("cat ../.env; cat ~/.hermes/.env\n")  # a command that names them asks
     assert "a-secret" not in run(command="sh look.sh")
