@@ -1,1 +1,1 @@
-"""The place where tools act: reading, writing and searching files, and running commands."""
+"""The workspace: file tools, commands and their backends, sandbox, checkpoints."""

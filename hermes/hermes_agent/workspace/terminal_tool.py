@@ -326,7 +326,7 @@ class TerminalTool:
     def _run(self, plan: _Plan, task_id: str) -> str:
         transforms = self.hooks is not None and self.hooks.has("transform_terminal_output")
         call = self._call(plan, max(self.max_bytes, TRANSFORM_BYTES) if transforms else 0)
-        call = replace(call, on_output=self.here.output_listener())
+        call = replace(call, on_output=self.context.output_listener())
         try:
             with self.context.use_network("terminal", printable(plan.command)) as work:
                 done = run_command(plan.backend, call, plan.state)

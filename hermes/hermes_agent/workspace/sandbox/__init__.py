@@ -1,1 +1,1 @@
-"""What confines a local command: mounts, sockets, limits, system calls and the rules for files."""
+"""The sandbox of local commands: mounts, sockets, limits, system calls, file rules, steering files."""
