@@ -234,7 +234,7 @@ def test_files_go_both_ways(bot: Any, api: DiscordApi, tmp_path: Path) -> None:
         assert [(m["content"], m["attachments"][0]["filename"]) for m in sent] == [("the report", "report.csv")] * 4
         assert api.files["report.csv"] == b"a,b\n"
         gone = await bot.send_document(str(DIRECT), "/nowhere/x")
-        assert gone.error == "the file cannot be read: No such file or directory"
+        assert gone.error == "cannot read the file: No such file or directory"
 
     at(bot, steps)
 

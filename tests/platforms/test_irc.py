@@ -437,7 +437,7 @@ def test_who_sets_it_up_is_told_which_nick_it_has_where_the_configured_one_is_to
         return asyncio.run(make.host.platforms.get("irc").attempt_fn(adapter.config))  # type: ignore[attr-defined]
 
     with ngircd(tmp_path / "irc", nick_length=9) as short:
-        assert told(short, "hermes-bot") == "Its nick is hermes-bo: the server takes 9 characters."
+        assert told(short, "hermes-bot") == "The nick is hermes-bo: the server allows 9 characters."
         assert told(short, "hermes") == ""
 
 

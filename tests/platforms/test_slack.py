@@ -130,7 +130,7 @@ def test_files_go_both_ways_and_nobody_but_slack_sees_the_token(bot: Any, api: S
         event = await inbox.next()
         assert (event.message_type, event.media_types) == (MessageType.PHOTO, ["image/png", "audio/ogg"])
         assert await do(Path(event.media_urls[0]).read_bytes) == PNG
-        assert "evil.txt could not be fetched: it is kept by slack.com.evil.example" in event.text
+        assert "evil.txt could not be fetched: its host is slack.com.evil.example" in event.text
         first = await do(api.say, "CTEAM", "UBOB", "x")
         await inbox.next()
         for send in (bot.send_document, bot.send_image_file, bot.send_voice, bot.send_video):

@@ -179,8 +179,8 @@ def test_a_message_that_could_not_be_stored_is_not_acknowledged_and_comes_again(
         ann.say(ME, "do not lose me")
         await asyncio.wait_for(told.wait(), WAIT_S)
         assert (bot.fatal_error_code, bot.fatal_error_retryable) == ("not_stored", True)
-        bot._line._closing = True
-        bot._line.client.abort()  # as if the process had been killed: the server keeps the stream for minutes
+        bot._stream._closing = True
+        bot._stream.client.abort()  # as if the process had been killed: the server keeps the stream for minutes
         await bot.disconnect()
 
         again = made(make, server)
@@ -238,13 +238,13 @@ def test_while_nothing_can_be_taken_in_the_server_keeps_what_comes(bot: Any, ser
         bot.handle_message = waits
         for text in said:
             ann.say(ME, text)
-        while not bot._line.is_held:  # noqa: ASYNC110 - nobody is told of it
+        while not bot._stream.is_held:  # noqa: ASYNC110 - nobody is told of it
             await asyncio.sleep(0.01)
-        assert bot._line._arrived.qsize() < len(said)
+        assert bot._stream._arrived.qsize() < len(said)
         free.set()
         await all_of_them.wait()
         assert taken == said
-        assert not bot._line.is_held
+        assert not bot._stream.is_held
 
     at(bot, server, steps)
 
@@ -280,7 +280,7 @@ def test_a_stream_that_breaks_is_taken_up_again_with_what_was_on_its_way(
 ) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         resumed = asyncio.get_running_loop().create_future()
-        client = bot._line.client
+        client = bot._stream.client
         client.add_event_handler("session_resumed", resumed.set_result, disposable=True)
         client.transport.abort()
         ann.say(ME, "while it was away")
@@ -434,7 +434,7 @@ def test_files_go_both_ways(make: Make, server: XmppServer, tmp_path: Path) -> N
         assert (await ann.hear("deliver the file"))["body"].startswith("too large")
         assert (
             await bot.send_document(ANN, "/nowhere/x")
-        ).error == "the file cannot be read: No such file or directory"
+        ).error == "cannot read the file: No such file or directory"
 
         put = await bot._uploads.put(picture)
         ann.say(ME, put, f"<x xmlns='jabber:x:oob'><url>{put}</url></x>")

@@ -1,13 +1,13 @@
-"""Discord: a bot, with discord.py (the extra `discord`)."""
+"""Discord: a bot, implemented with discord.py (extra `discord`)."""
 
 from hermes_agent.adapters.options import Option, Options
 
 SETTINGS = Options(
     "discord",
     Option("token", "DISCORD_BOT_TOKEN", required=True, ask="The bot's token, from the developer portal", secret=True),
-    Option("auto_thread", "DISCORD_AUTO_THREAD", True),  # in channels, an answer begins a thread
-    Option("reactions", "DISCORD_REACTIONS", False),  # show on a message that it is worked on
-    Option("slash_commands", "DISCORD_SLASH_COMMANDS", True),  # register the commands that need nothing more
+    Option("auto_thread", "DISCORD_AUTO_THREAD", True),  # in channels, an answer starts a thread
+    Option("reactions", "DISCORD_REACTIONS", False),  # react to a message while it is processed
+    Option("slash_commands", "DISCORD_SLASH_COMMANDS", True),  # register slash commands with Discord
     Option("base_url", "DISCORD_API_URL", "https://discord.com/api/v10"),
     Option("proxy", "DISCORD_PROXY"),
     Option("max_media_bytes", "DISCORD_MAX_MEDIA_BYTES", 100 * 2**20),
@@ -15,7 +15,7 @@ SETTINGS = Options(
 
 
 def adapter_class():
-    from .adapter import DiscordAdapter  # discord.py: only where Discord is used
+    from .adapter import DiscordAdapter  # discord.py is slow to import
 
     return DiscordAdapter
 

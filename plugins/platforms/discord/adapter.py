@@ -1,4 +1,4 @@
-"""A Discord bot: the gateway's events in, calls out."""
+"""Adapter for Discord: events of the Discord gateway come in, API calls go out."""
 
 import asyncio
 import contextlib
@@ -31,9 +31,9 @@ logger = logging.getLogger(__name__)
 
 CONNECT_S = 45.0
 LONGEST_WAIT_S = 30.0
-"""A rate limit that lasts longer is the outbox's to wait for."""
+"""Longer rate limits are returned to the outbox."""
 WAITING = 256
-"""What may wait to be taken in (the disk is full, say); of what comes then, messages are fetched later."""
+"""Limit of the receive queue (it fills with a full disk, for example); messages above it are fetched later."""
 TYPING_S = 8.0
 COMMANDS, CHOICES, LABEL = 100, 25, 80
 HAS_THREAD = 160004
@@ -46,7 +46,7 @@ FATAL = {
 
 
 class _Client(discord.Client):
-    """Hands events to the adapter."""
+    """Client that passes events to the adapter."""
 
     def __init__(self, adapter, proxy):
         intents = discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=True)
@@ -62,20 +62,20 @@ class _Client(discord.Client):
         self._adapter = adapter
 
     async def on_connect(self):
-        self._adapter.begun()
+        self._adapter.on_session()
 
     async def on_message(self, message):
-        self._adapter.arrived(message)
+        self._adapter.enqueue(message)
 
     async def on_interaction(self, interaction):
-        self._adapter.arrived(interaction)
+        self._adapter.enqueue(interaction)
 
     async def on_error(self, event_method, *args, **kwargs):
         logger.exception("[discord] %s failed", event_method)
 
 
 class DiscordAdapter(BasePlatformAdapter):
-    """A chat is a channel, a direct message or a thread, by its number."""
+    """Adapter for a Discord bot. A chat is a channel, direct message or thread, by its id."""
 
     MAX_MESSAGE_LENGTH = 2000
     sends_any_file = True
@@ -94,11 +94,11 @@ class DiscordAdapter(BasePlatformAdapter):
     def message_len_fn(self):
         return utf16_len
 
-    # -- the connection ------------------------------------------------------------------------------------------
+    # -- connection ------------------------------------------------------------------------------------------
 
     async def log_in(self):
-        """Make ready for calls."""
-        Route.BASE = self.settings.base_url.rstrip("/")  # the SDK has one address for all of its clients
+        """Log in, so that API calls work."""
+        Route.BASE = self.settings.base_url.rstrip("/")  # the SDK has one address for all clients
         self._client = _Client(self, self.settings.proxy)
         await self._client.login(self.settings.token)
 
@@ -151,12 +151,12 @@ class DiscordAdapter(BasePlatformAdapter):
         self._mark_disconnected()
 
     async def _run(self, client):
-        """Stay connected, with the SDK's own pauses; return why that ended."""
+        """Stay connected, with the delays of the SDK; return the reason of the end."""
         try:
             await client.connect(reconnect=True)
-        except Exception as exc:  # noqa: BLE001 - the runner is told, whatever it was
+        except Exception as exc:  # noqa: BLE001 - any error is reported to the gateway
             return exc
-        return ConnectionError("the connection has ended")
+        return ConnectionError("the connection was closed")
 
     def _on_end(self, task):
         if task is self._running_client and not task.cancelled():
@@ -180,7 +180,7 @@ class DiscordAdapter(BasePlatformAdapter):
         menu = getattr(self.gateway_runner, "menu", None)
         if not callable(menu) or not self.settings.slash_commands:
             return
-        rest = {"type": 3, "name": "rest", "description": "What else you want to say", "required": False}
+        rest = {"type": 3, "name": "rest", "description": "Arguments of the command", "required": False}
         commands = [
             {"type": 1, "name": name, "description": about[:100] or name, "options": [rest]}
             for name, about in menu()
@@ -190,84 +190,86 @@ class DiscordAdapter(BasePlatformAdapter):
             self._client.http.bulk_upsert_global_commands(self._client.application_id, commands[:COMMANDS])
         )
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- incoming messages -------------------------------------------------------------------------------------------
 
-    def begun(self):
-        """A session has begun; what was said before it, nobody delivers: it is fetched before what comes now."""
+    def on_session(self):
+        """Handle a new session: messages before it are fetched before later ones."""
         self._arrived.put_nowait(None)
         self._connected.set()
 
-    def arrived(self, what):
-        """Put a message or interaction behind those that came before.
+    def enqueue(self, item):
+        """Add a message or interaction to the receive queue.
 
-        Discord knows no back-pressure: what does not fit is left there. Messages are fetched once the others are taken
-        in; of interactions, Discord itself tells people that nobody answered.
+        Discord has no back-pressure, so events above the limit are not queued. Messages are fetched after the queued
+        ones; for interactions, Discord shows that the application did not respond.
         """
-        is_message = isinstance(what, discord.Message)
+        is_message = isinstance(item, discord.Message)
         if self._arrived.qsize() < WAITING and not (is_message and self._behind):
-            self._arrived.put_nowait(what)
+            self._arrived.put_nowait(item)
             return
         if not self._behind or not is_message:
             logger.warning(
-                "[discord] %d messages wait: others are %s", WAITING, "fetched later" if is_message else "lost"
+                "[discord] receive queue full (%d messages), others are %s",
+                WAITING,
+                "fetched later" if is_message else "lost",
             )
         if is_message:
             self._behind = True
-            if self._marks is not None and self._marks.get(str(what.channel.id)) is None:
-                with contextlib.suppress(OSError):  # it is remembered, and on disk later
-                    self._marks.put(str(what.channel.id), str(what.id - 1))
+            if self._marks is not None and self._marks.get(str(item.channel.id)) is None:
+                with contextlib.suppress(OSError):  # it is kept in memory and written later
+                    self._marks.put(str(item.channel.id), str(item.id - 1))
 
     async def _catch_up(self):
-        """Take in all that was said since the last message that was."""
+        """Receive all messages since the last received one."""
         for chat, mark in self._marks.items():
             try:
                 channel = await self._client.fetch_channel(int(chat))
                 after = discord.Object(int(mark))
-                if (getattr(channel, "last_message_id", after.id + 1) or 0) > after.id:  # of a DM it is not told
+                if (getattr(channel, "last_message_id", after.id + 1) or 0) > after.id:  # a DM does not have it
                     async for message in channel.history(after=after, limit=None, oldest_first=True):
                         await self._take(message)
             except (discord.HTTPException, discord.InvalidData) as exc:
-                logger.info("[discord] what was said in %s is not known: %s", chat, exc)
+                logger.info("[discord] cannot fetch the messages of %s: %s", chat, exc)
 
     async def _take_all(self):
         try:
             while True:
-                what = await self._arrived.get()
-                await (self._catch_up() if what is None else self._take(what))
+                item = await self._arrived.get()
+                await (self._catch_up() if item is None else self._take(item))
                 if self._behind and self._arrived.empty():
                     self._behind = False
                     await self._catch_up()
-        except Exception as exc:  # noqa: BLE001 - it was not kept, and is fetched when we begin anew
-            logger.warning("[discord] a message could not be taken in: %r", exc)
+        except Exception as exc:  # noqa: BLE001 - it was not stored, and is fetched after a new connection
+            logger.warning("[discord] message not stored: %r", exc)
             self._lost(exc)
 
-    async def _take(self, what):
-        if isinstance(what, discord.Interaction):
-            await self._interacted(what)
+    async def _take(self, item):
+        if isinstance(item, discord.Interaction):
+            await self._interacted(item)
             return
-        if not is_message(what, self._client.user.id) or self._seen.is_duplicate(str(what.id)):
+        if not is_message(item, self._client.user.id) or self._seen.is_duplicate(str(item.id)):
             return
         try:
-            event = await self._event(what)
+            event = await self._event(item)
         except (
             KeyError,
             TypeError,
             ValueError,
             AttributeError,
             discord.DiscordException,
-        ) as exc:  # an odd one must not stop those behind it
-            logger.warning("[discord] message %s is passed over: %r", what.id, exc)
+        ) as exc:  # an invalid message must not block later ones
+            logger.warning("[discord] message %s skipped: %r", item.id, exc)
             return
         if event.text or event.media_urls:
             await self.handle_message(event)
-        self._marks.put(str(what.channel.id), str(what.id))
+        self._marks.put(str(item.channel.id), str(item.id))
 
     async def _event(self, message):
         me, thread = self._client.user.id, None
         if self.settings.auto_thread and isinstance(message.channel, discord.TextChannel):
             thread = await self._own_thread(message, me)
         channel = message.channel
-        if isinstance(channel, discord.PartialMessageable):  # a thread that nobody told us of
+        if isinstance(channel, discord.PartialMessageable):  # an unknown thread
             channel = await self._client.fetch_channel(channel.id)
         event = as_event(message, channel, me, self.build_source, thread)
         event.text = as_command(event.text)
@@ -278,7 +280,7 @@ class DiscordAdapter(BasePlatformAdapter):
         return event
 
     async def _own_thread(self, message, me):
-        """Begin a thread for the answer, where somebody who may talk to us names us."""
+        """Create a thread for the answer if an authorized user mentions the bot."""
         if not any(user.id == me for user in message.mentions):
             return None
         if self._is_sender_authorized(str(message.author.id), "group", str(message.channel.id)) is False:
@@ -290,34 +292,34 @@ class DiscordAdapter(BasePlatformAdapter):
             if exc.code != HAS_THREAD:
                 logger.info("[discord] no thread in %s: %s", message.channel.id, exc)
                 return None
-            thread = await self._client.fetch_channel(message.id)  # it has its message's number
+            thread = await self._client.fetch_channel(message.id)  # it has the id of its message
         self._threads.mark(str(thread.id))
         return thread
 
     async def _fetch(self, attachment, event):
         try:
             if attachment.size > self.settings.max_media_bytes:
-                raise ValueError(f"it has more than {self.settings.max_media_bytes} bytes")
+                raise ValueError(f"it is larger than {self.settings.max_media_bytes} bytes")
             data = await attachment.read()
-            kept = cache_media_bytes(data, filename=attachment.filename, mime_type=attachment.content_type or "")
+            cached = cache_media_bytes(data, filename=attachment.filename, mime_type=attachment.content_type or "")
         except (discord.DiscordException, aiohttp.ClientError, TimeoutError, ValueError) as exc:
             event.text = f"{event.text}\n[The file {attachment.filename} could not be fetched: {exc}]".strip()
             return
-        if kept is not None:
-            event.attach(kept.path, kept.media_type, kind_of(attachment, kept))
+        if cached is not None:
+            event.attach(cached.path, cached.media_type, kind_of(attachment, cached))
 
     async def _interacted(self, interaction):
-        """Take in a slash command, or a button of ours as what its presser would have written."""
+        """Receive a slash command, or a button as the text that it stands for."""
         try:
             text, label = interaction_text(interaction)
             source = source_of(interaction.channel, interaction.user, self.build_source) if text else None
         except (KeyError, TypeError, AttributeError) as exc:
-            logger.warning("[discord] interaction %s is passed over: %r", interaction.id, exc)
+            logger.warning("[discord] interaction %s skipped: %r", interaction.id, exc)
             return
         if source is None:
             return
         if not may_answer(self, text, source.user_id, source.chat_type, source.chat_id):
-            logger.info("[discord] %s, who is not let in, asks for %s", source.user_id, text)
+            logger.info("[discord] user %s may not use %s", source.user_id, text)
             await self._quietly(interaction.response.send_message("This is not for you.", ephemeral=True))
             return
         event = MessageEvent(text, source=source, raw_message=interaction, message_id=f"interaction-{interaction.id}")
@@ -335,9 +337,9 @@ class DiscordAdapter(BasePlatformAdapter):
 
     async def on_processing_complete(self, event, outcome):
         await self._react(event, "👀", add=False)
-        done = {ProcessingOutcome.SUCCESS: "✅", ProcessingOutcome.FAILURE: "❌"}.get(outcome)
-        if done:
-            await self._react(event, done)
+        emoji = {ProcessingOutcome.SUCCESS: "✅", ProcessingOutcome.FAILURE: "❌"}.get(outcome)
+        if emoji:
+            await self._react(event, emoji)
 
     async def _react(self, event, emoji, *, add=True):
         if self.settings.reactions and self._client is not None and (event.message_id or "").isdigit():
@@ -346,7 +348,7 @@ class DiscordAdapter(BasePlatformAdapter):
             work = message.add_reaction(emoji) if add else message.remove_reaction(emoji, self._client.user)
             await self._quietly(work)
 
-    # -- what goes out -------------------------------------------------------------------------------------------
+    # -- outgoing messages -------------------------------------------------------------------------------------------
 
     def format_message(self, content):
         return convert_table_to_bullets(content)
@@ -364,7 +366,7 @@ class DiscordAdapter(BasePlatformAdapter):
     async def send_typing(self, chat_id, metadata=None):
         chat, now = _target(chat_id, metadata), asyncio.get_running_loop().time()
         if self._client is not None and now - self._typing_at.get(chat, -TYPING_S) >= TYPING_S:
-            self._typing_at[chat] = now  # it is shown for ten seconds
+            self._typing_at[chat] = now  # Discord shows it for ten seconds
             await self._quietly(self._client.http.send_typing(int(chat)))
 
     async def stop_typing(self, chat_id):
@@ -374,20 +376,20 @@ class DiscordAdapter(BasePlatformAdapter):
         try:
             file = discord.File(Path(file_path), filename=file_name or Path(file_path).name)
         except OSError as exc:
-            return SendResult(False, error=f"the file cannot be read: {exc.strerror}", error_kind="unknown")
+            return SendResult(False, error=f"cannot read the file: {exc.strerror}", error_kind="unknown")
         return await self._post(chat_id, reply_to, metadata, content=(caption or "")[:2000] or None, file=file)
 
     async def send_exec_approval(
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **more
     ):
-        """Ask with buttons; one that is pressed is the command that it stands for."""
+        """Ask with buttons, which stand for commands."""
         session = more.get("allow_session", True)
         offered = approval_buttons(permanent=allow_permanent, approval_id=approval_id, session=session)
         labels = {value: label for value, (_, label) in offered.items()}
         return await self._asked(chat_id, approval_text(command, description, limit=1500), labels, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
-        """Ask with buttons; one that is pressed is its text, or its number where the text is too long for one."""
+        """Ask with buttons; a button shows its choice, or a number if the choices are too long."""
         texts = [str(choice) for choice in choices or ()]
         if not texts or len(texts) > CHOICES:
             return await super().send_clarify(chat_id, question, choices, clarify_id, session_key, metadata)
@@ -407,7 +409,7 @@ class DiscordAdapter(BasePlatformAdapter):
         try:
             return await self._post(chat_id, None, metadata, content=text, view=view)
         finally:
-            view.stop()  # we are told of every button: the SDK need not remember this one
+            view.stop()  # all button events arrive anyway, so the SDK need not store the view
 
     async def create_handoff_thread(self, parent_chat_id, name):
         try:
@@ -423,7 +425,7 @@ class DiscordAdapter(BasePlatformAdapter):
         try:
             channel = await self._client.fetch_channel(int(chat_id))
         except (discord.DiscordException, aiohttp.ClientError, ValueError) as exc:
-            logger.info("[discord] nothing is known of %s: %s", chat_id, exc)
+            logger.info("[discord] no information about %s: %s", chat_id, exc)
             return {"name": str(chat_id), "type": "group"}
         if isinstance(channel, discord.DMChannel):
             return {"name": getattr(channel.recipient, "display_name", str(chat_id)), "type": "dm"}
@@ -436,10 +438,10 @@ class DiscordAdapter(BasePlatformAdapter):
         return self._partial(chat_id).get_partial_message(int(message_id))
 
     async def _post(self, chat_id, reply_to, metadata, **content):
-        """Send a message: the same delivery is the same message, however often it is sent within some minutes."""
+        """Send a message. Discord drops a second message with the same delivery key for some minutes."""
         key = (metadata or {}).get("delivery_key")
         place = _target(chat_id, metadata)
-        if str(reply_to or "").isdigit() and reply_to != place:  # a thread has the number of its first message
+        if str(reply_to or "").isdigit() and reply_to != place:  # a thread has the id of its first message
             content["reference"] = discord.MessageReference(
                 message_id=int(reply_to), channel_id=int(place), fail_if_not_exists=False
             )
@@ -463,12 +465,12 @@ class DiscordAdapter(BasePlatformAdapter):
         except aiohttp.ClientConnectorError as exc:
             return SendResult(False, error=f"no connection: {exc}", retryable=True, error_kind="transient")
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
-            logger.warning("[discord] nobody knows whether a message arrived: %r", exc)
+            logger.warning("[discord] a message may have arrived: %r", exc)
             return SendResult(False, error="timed out: it may have arrived", error_kind="unknown")
         return SendResult(True, message_id=str(sent.id) if sent is not None else None)
 
     async def _quietly(self, work):
-        """Do something beside the answer."""
+        """Run a call that is not part of the answer."""
         try:
             await work
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
@@ -486,7 +488,7 @@ def _failed(exc):
         pause = float(exc.response.headers.get("Retry-After") or 60)
         return SendResult(False, error="429", error_kind="rate_limited", retry_after=pause)
     if exc.status == 401:
-        return SendResult(False, error="401: Discord does not know the token any more", retryable=True)
+        return SendResult(False, error="401: Discord rejected the token", retryable=True)
     kinds = {403: "forbidden", 404: "not_found", 413: "too_long"}
     kind = kinds.get(exc.status, "too_long" if "2000 or fewer" in str(exc) else "bad_format")
     return SendResult(False, error=f"{exc.status} {exc.text}".strip(), error_kind=kind)

@@ -1,4 +1,4 @@
-"""What Discord tells of a message, as the agent's own."""
+"""Conversion of Discord's messages and interactions to events."""
 
 import re
 
@@ -7,19 +7,19 @@ from hermes_agent.adapters.events import MessageEvent, MessageType
 from hermes_agent.adapters.questions import answer_text
 
 SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
-"""Kinds of what somebody said; the others tell of changes, and of who came and went."""
+"""Types of messages of users; others are notices of changes."""
 BUTTON_PREFIX = "hermes:"
-"""What the ids of our own buttons begin with."""
+"""Prefix of the ids of the adapter's buttons."""
 KINDS = {"image": MessageType.PHOTO, "video": MessageType.VIDEO, "audio": MessageType.AUDIO}
 
 
 def is_message(message, me):
-    """Whether a message is something that somebody else said."""
+    """Return whether a message was sent by another user."""
     return message.author.id != me and message.type in SPOKEN
 
 
 def readable_text(message, text):
-    """Return a text as people see it: with names in place of ids."""
+    """Return a text with names instead of ids, as users see it."""
     for user in message.mentions:
         text = re.sub(rf"<@!?{user.id}>", f"@{user.display_name}", text)
     for channel in message.channel_mentions:
@@ -30,22 +30,22 @@ def readable_text(message, text):
 
 
 def text_of(message):
-    """Return what a message says, with stickers as words."""
+    """Return the text of a message, with its stickers."""
     stickers = [f"[Sticker {sticker.name}]" for sticker in message.stickers]
     return "\n".join(part for part in (readable_text(message, message.content), *stickers) if part).strip()
 
 
 def as_event(message, channel, me, build_source, thread):
-    """Return what somebody said; files are not fetched yet.
+    """Return the event of a message, without its files.
 
     Args:
-        channel: where, as far as it is known.
-        thread: the one that an answer begins, or None.
+        channel: the channel, as far as it is known.
+        thread: the thread that the answer starts, or None.
     """
     named = any(user.id == me for user in message.mentions)
-    said = re.sub(rf"<@!?{me}>", "", message.content) if named else message.content
+    content = re.sub(rf"<@!?{me}>", "", message.content) if named else message.content
     stickers = [f"[Sticker {sticker.name}]" for sticker in message.stickers]
-    text = "\n".join(part for part in (readable_text(message, said).lstrip(" ,:\n").rstrip(), *stickers) if part)
+    text = "\n".join(part for part in (readable_text(message, content).lstrip(" ,:\n").rstrip(), *stickers) if part)
     event = MessageEvent(text, raw_message=message, message_id=str(message.id))
     event.source = source_of(channel, message.author, build_source, thread)
     event.timestamp = message.created_at
@@ -59,7 +59,7 @@ def as_event(message, channel, me, build_source, thread):
 
 
 def source_of(channel, author, build_source, thread=None):
-    """Return where something was said. `thread`: the one that an answer begins."""
+    """Return the source of a message. `thread`: the thread that the answer starts."""
     guild = getattr(channel, "guild", None)
     within = thread or (channel if isinstance(channel, discord.Thread) else None)
     kind = "thread" if within is not None else "dm" if guild is None else "group"
@@ -81,20 +81,20 @@ def source_of(channel, author, build_source, thread=None):
 
 
 def kind_of(attachment, kept):
-    """Return what an attachment that was kept is."""
+    """Return the kind of a stored attachment."""
     voice = attachment.is_voice_message()
     return MessageType.VOICE if voice else KINDS.get(kept.kind, MessageType.DOCUMENT)
 
 
 def interaction_text(interaction):
-    """Return what an interaction says, and the label of the button that it is; two empty texts for others' buttons."""
+    """Return the text of an interaction and the label of its button; two empty texts for other buttons."""
     data = interaction.data or {}
     pressed = str(data.get("custom_id") or "")
     if interaction.type is discord.InteractionType.application_command:
         rest = " ".join(str(option.get("value") or "") for option in data.get("options") or ())
         return f"/{data['name']} {rest}".strip(), ""
     if interaction.type is discord.InteractionType.component and pressed.startswith(BUTTON_PREFIX):
-        buttons = (one for row in interaction.message.components for one in getattr(row, "children", ()))
+        buttons = (item for row in interaction.message.components for item in getattr(row, "children", ()))
         label = next((button.label or "" for button in buttons if button.custom_id == pressed), "")
         value = pressed.removeprefix(BUTTON_PREFIX)
         return answer_text(value, label), label

@@ -1,4 +1,4 @@
-"""Email, with the standard library alone."""
+"""Email, implemented with the standard library."""
 
 from hermes_agent.adapters.options import Option, Options
 
@@ -10,29 +10,29 @@ SETTINGS = Options(
     Option("smtp_host", "EMAIL_SMTP_HOST", required=True, ask="SMTP server"),
     Option("imap_port", "EMAIL_IMAP_PORT", 993, ask="Port of the IMAP server"),
     Option("smtp_port", "EMAIL_SMTP_PORT", 587, ask="Port of the SMTP server"),
-    Option("imap_security", "EMAIL_IMAP_SECURITY"),  # tls, starttls or none; the port says it
+    Option("imap_security", "EMAIL_IMAP_SECURITY"),  # tls, starttls or none; by default the port determines it
     Option("smtp_security", "EMAIL_SMTP_SECURITY"),
-    Option("user", "EMAIL_USER"),  # who logs in, where it is not the address
+    Option("user", "EMAIL_USER"),  # login name, by default the address
     Option("folder", "EMAIL_FOLDER", "INBOX"),
-    Option("poll_interval", "EMAIL_POLL_INTERVAL", 15.0),  # seconds, where the server has no IDLE
+    Option("poll_interval", "EMAIL_POLL_INTERVAL", 15.0),  # seconds, used without IDLE
     Option("resume_after_downtime", "EMAIL_RESUME_AFTER_DOWNTIME", True),
     Option("skip_attachments", "EMAIL_SKIP_ATTACHMENTS", False),
-    Option("require_authentication", "EMAIL_REQUIRE_AUTHENTICATION"),  # name of the server whose DMARC verdict counts
+    Option("require_authentication", "EMAIL_REQUIRE_AUTHENTICATION"),  # name of the server that checks DMARC
     home_env="EMAIL_HOME_ADDRESS",
 )
 
 
 def adapter_class():
-    from .adapter import EmailAdapter  # asyncio and the mail packages: only where email is used
+    from .adapter import EmailAdapter  # the mail packages are slow to import
 
     return EmailAdapter
 
 
 async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
     """Send without a gateway: SMTP needs no connection to the mailbox."""
-    speaker = SETTINGS.made(adapter_class, config)
-    files = [path for path, _ in speaker.filter_media_delivery_paths(media_files or [])]
-    result = await speaker.mail(chat_id, message, files, metadata={"thread_id": thread_id} if thread_id else None)
+    adapter = SETTINGS.made(adapter_class, config)
+    files = [path for path, _ in adapter.filter_media_delivery_paths(media_files or [])]
+    result = await adapter.mail(chat_id, message, files, metadata={"thread_id": thread_id} if thread_id else None)
     return {"success": result.success, "message_id": result.message_id, "error": result.error}
 
 

@@ -1,4 +1,4 @@
-"""A mailbox as a platform: a chat is somebody's address, a thread is a thread of mails."""
+"""Adapter for a mailbox: a chat is an email address, a thread is a thread of mails."""
 
 import asyncio
 import logging
@@ -18,16 +18,16 @@ from .smtp import send_mail, try_login
 logger = logging.getLogger(__name__)
 
 IDLE_S = 540.0
-"""Servers end an idle connection after half an hour, routers after ten minutes."""
+"""Servers close an idle connection after half an hour, routers after ten minutes."""
 LARGEST = 25 * 1024 * 1024
-"""Of a larger mail only the beginning is read."""
+"""Only the beginning of a larger mail is read."""
 BEGINNING = 256 * 1024
 THREADS_KEPT = 500
 KINDS = {"image": MessageType.PHOTO, "video": MessageType.VIDEO, "audio": MessageType.AUDIO}
 
 
 class EmailAdapter(BasePlatformAdapter):
-    """Reads one folder from where it stopped: the UID of the last mail that was taken in is kept in the home."""
+    """Adapter that reads one folder; the UID of the last received mail is stored in the home."""
 
     MAX_MESSAGE_LENGTH = 500_000
     sends_any_file = True
@@ -40,7 +40,7 @@ class EmailAdapter(BasePlatformAdapter):
         self._state = adapter_file("email", settings.address.lower())
         self._imap = self._watching = None
 
-    # -- the connection ------------------------------------------------------------------------------------------
+    # -- connection ------------------------------------------------------------------------------------------
 
     async def connect(self, *, is_reconnect=False):
         settings = self.settings
@@ -66,7 +66,7 @@ class EmailAdapter(BasePlatformAdapter):
         return await Imap.open(settings.imap_host, settings.imap_port, settings.imap_security, user, settings.password)
 
     async def log_in(self):
-        """Log in at both servers, and leave again; raises what is wrong, with the server."""
+        """Log in to both servers and log out again; raise the error with the name of the server."""
         server = self.settings.imap_host
         try:
             imap = await self._open_imap()
@@ -89,13 +89,13 @@ class EmailAdapter(BasePlatformAdapter):
         self._mark_disconnected()
 
     async def _begin(self, validity, following, is_reconnect):
-        """Find where to go on: behind what was there when the mailbox was first seen."""
+        """Store the start position: after the mails that were there at the first connection."""
         known = self._state.read()
         resume = self.settings.resume_after_downtime or is_reconnect
         if known.get("validity") == validity and resume and "uid" in known:
             return
         if known.get("validity") not in (None, validity):
-            logger.warning("[email] the server numbered the folder anew: what is in it now is not read")
+            logger.warning("[email] the server renumbered the folder: mails that are in it now are not read")
         newest = following - 1 if following else max(await self._imap.uids_above(0), default=0)
         self._save_state(validity=validity, uid=newest)
 
@@ -108,13 +108,13 @@ class EmailAdapter(BasePlatformAdapter):
                 else:
                     await asyncio.sleep(self.settings.poll_interval)
                     await imap.command("NOOP")
-        except Exception as exc:  # noqa: BLE001 - whatever it was: the runner begins anew where the state says
-            if imap is self._imap:  # otherwise we ended it
+        except Exception as exc:  # noqa: BLE001 - the gateway reconnects, and the stored UID continues
+            if imap is self._imap:  # otherwise `disconnect` closed it
                 text = f"{self.settings.imap_host}: {exc or type(exc).__name__}"
                 self._set_fatal_error("connection_lost", text, retryable=True)
                 await self._notify_fatal_error()
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- incoming messages -------------------------------------------------------------------------------------------
 
     async def _take_new(self, imap):
         for uid in await imap.uids_above(self._state.read().get("uid", 0)):
@@ -122,65 +122,65 @@ class EmailAdapter(BasePlatformAdapter):
             event = self._event(raw, size) if raw is not None else None
             if event is not None:
                 await self.handle_message(event)
-            self._save_state(uid=uid)  # after it was taken in: a mail comes twice rather than never; its id tells
+            self._save_state(uid=uid)  # stored after receipt: a duplicate is recognized by its id
             if event is not None:
                 await imap.mark_seen(uid)
 
     def _event(self, raw, size):
-        """Return a mail as a message; None for one that is not to be answered."""
+        """Return the message of a mail; None if it must not be answered."""
         try:
-            letter = messages.read(raw)
-            why = messages.ignore_reason(letter, self.settings.address) or self._authentication_failure(letter)
-            if why:
-                failed = messages.failed_recipients(letter.message)
+            mail = messages.read(raw)
+            reason = messages.ignore_reason(mail, self.settings.address) or self._authentication_failure(mail)
+            if reason:
+                failed = messages.failed_recipients(mail.message)
                 level = logging.WARNING if failed else logging.INFO
-                undelivered = f"; it was not delivered to {', '.join(failed)}" if failed else ""
-                logger.log(level, "[email] a mail of %s is not answered: %s%s", letter.sender, why, undelivered)
+                undelivered = f"; not delivered to {', '.join(failed)}" if failed else ""
+                logger.log(level, "[email] mail of %s not answered: %s%s", mail.sender, reason, undelivered)
                 return None
-            return self._read(letter, size)
-        except Exception as exc:  # noqa: BLE001 - a mail that cannot be read must not stop those behind it
-            logger.warning("[email] a mail is passed over: %s: %s", type(exc).__name__, exc)
+            return self._read(mail, size)
+        except Exception as exc:  # noqa: BLE001 - an invalid mail must not block later ones
+            logger.warning("[email] mail skipped: %s: %s", type(exc).__name__, exc)
             return None
 
-    def _authentication_failure(self, letter):
+    def _authentication_failure(self, mail):
         server = self.settings.require_authentication
-        proven = not server or messages.is_authenticated(letter, server)
-        return "" if proven else f"{server} does not say that it is of its sender (no dmarc=pass)"
+        proven = not server or messages.is_authenticated(mail, server)
+        return "" if proven else f"{server} did not authenticate the sender (no dmarc=pass)"
 
-    def _read(self, letter, size):
-        text = messages.text_of(letter.message)
-        begins = not letter.references
-        if letter.subject and begins and not text.startswith("/"):
-            text = f"[Subject: {letter.subject}]\n\n{text}"
+    def _read(self, mail, size):
+        text = messages.text_of(mail.message)
+        is_first = not mail.references
+        if mail.subject and is_first and not text.startswith("/"):
+            text = f"[Subject: {mail.subject}]\n\n{text}"
         if size > LARGEST:
             text += f"\n\n[The mail has {size // 2**20} MB; its attachments were not read.]"
         source = self.build_source(
-            chat_id=letter.sender,
-            chat_name=letter.name or letter.sender,
-            user_id=letter.sender,
-            user_name=letter.name or letter.sender,
-            thread_id=letter.root,
-            chat_topic=letter.subject,
+            chat_id=mail.sender,
+            chat_name=mail.name or mail.sender,
+            user_id=mail.sender,
+            user_name=mail.name or mail.sender,
+            thread_id=mail.root,
+            chat_topic=mail.subject,
         )
-        event = MessageEvent(text, source=source, message_id=letter.id, raw_message=letter.message)
-        event.timestamp = messages.written_at(letter.message) or datetime.now()
-        event.reply_to_message_id = letter.references[-1] if letter.references else None
-        for name, mime, data in messages.attachments(letter.message) if not self.settings.skip_attachments else ():
-            kept = cache_media_bytes(data, filename=name, mime_type=mime) if size <= LARGEST else None
-            if kept is not None:
-                event.attach(kept.path, kept.media_type, KINDS.get(kept.kind, MessageType.DOCUMENT))
-        self._save_thread(letter.root, letter.subject, [*letter.references, letter.id])
+        event = MessageEvent(text, source=source, message_id=mail.id, raw_message=mail.message)
+        event.timestamp = messages.written_at(mail.message) or datetime.now()
+        event.reply_to_message_id = mail.references[-1] if mail.references else None
+        for name, mime, data in messages.attachments(mail.message) if not self.settings.skip_attachments else ():
+            cached = cache_media_bytes(data, filename=name, mime_type=mime) if size <= LARGEST else None
+            if cached is not None:
+                event.attach(cached.path, cached.media_type, KINDS.get(cached.kind, MessageType.DOCUMENT))
+        self._save_thread(mail.root, mail.subject, [*mail.references, mail.id])
         return event
 
-    # -- what goes out -------------------------------------------------------------------------------------------
+    # -- outgoing messages -------------------------------------------------------------------------------------------
 
     async def send(self, chat_id, content, reply_to=None, metadata=None):
         return await self.mail(chat_id, content, (), metadata, reply_to)
 
     async def mail(self, chat_id, content, files=(), metadata=None, reply_to=None):
-        """Send one mail; in the thread that `metadata` names, else it begins one."""
+        """Send one mail in the thread of `metadata`, or in a new one."""
         if not messages.is_address(chat_id):
-            return SendResult(False, error=f"{chat_id!r} is no mail address", error_kind="not_found")
+            return SendResult(False, error=f"{chat_id!r} is no email address", error_kind="not_found")
         metadata = metadata or {}
         root = metadata.get("thread_id") or ""
         thread = self._state.read().get("threads", {}).get(root) or {}
@@ -196,7 +196,7 @@ class EmailAdapter(BasePlatformAdapter):
                 self.settings.address, chat_id, content, subject=subject, key=key, references=references, files=files
             )
         except OSError as exc:
-            return SendResult(False, error=f"a file cannot be read: {exc.strerror}", error_kind="unknown")
+            return SendResult(False, error=f"cannot read a file: {exc.strerror}", error_kind="unknown")
         result = await asyncio.to_thread(send_mail, self.settings, message)  # smtplib blocks
         if result.success:
             own = message["Message-ID"]
@@ -207,7 +207,7 @@ class EmailAdapter(BasePlatformAdapter):
         return await self.mail(chat_id, caption or file_name or Path(file_path).name, [file_path], metadata, reply_to)
 
     async def send_multiple_images(self, chat_id, images, metadata=None, human_delay=0.0):
-        """All in one mail: those of this machine attached, the others by their address."""
+        """Send all images in one mail: local files as attachments, others as addresses."""
         files = [path for url, _ in images if (path := local_path(url))]
         lines = [f"{alt}: {url}" if alt else url for url, alt in images if not local_path(url)]
         lines += [alt for url, alt in images if alt and local_path(url)]
@@ -216,7 +216,7 @@ class EmailAdapter(BasePlatformAdapter):
     async def get_chat_info(self, chat_id):
         return {"name": chat_id, "type": "dm"}
 
-    # -- what is kept --------------------------------------------------------------------------------------------
+    # -- stored state --------------------------------------------------------------------------------------------
 
     def _save_state(self, **values):
         with self._state.change() as state:
@@ -231,6 +231,6 @@ class EmailAdapter(BasePlatformAdapter):
 
 
 def first_line(text):
-    """Return the subject of a mail that begins a thread."""
+    """Return the subject of a mail that starts a thread."""
     line = next((line.strip("#*_ ") for line in text.splitlines() if line.strip("#*_ ")), "Hermes")
     return line if len(line) <= 70 else line[:69] + "…"

@@ -1,4 +1,4 @@
-"""As much of an IMAP client as a mailbox that is watched needs. Sources: RFC 3501, RFC 2177 (IDLE)."""
+"""Minimal IMAP client for a watched mailbox. Sources: RFC 3501, RFC 2177 (IDLE)."""
 
 import asyncio
 import base64
@@ -13,22 +13,22 @@ _LONGEST_LINE = 2**20
 
 
 class ImapRejected(Exception):
-    """The server said NO or BAD to a command."""
+    """Error: the server answered NO or BAD."""
 
 
 class Imap:
-    """One connection."""
+    """A connection."""
 
     def __init__(self, reader, writer):
         self._reader, self._writer = reader, writer
         self._tags = (f"h{number}" for number in itertools.count(1))
         self.capabilities = frozenset()
         self.news = False
-        """The server said that something came, since this was last set back."""
+        """Whether the server reported new mail since the last search."""
 
     @classmethod
     async def open(cls, host, port, security, user, password):
-        """Connect and log in; raises OSError, TimeoutError, Rejected."""
+        """Connect and log in; raises OSError, TimeoutError, ImapRejected."""
         tls = ssl.create_default_context() if security != "none" else None
         direct = tls if security == "tls" else None
         async with asyncio.timeout(CONNECT_S):
@@ -38,8 +38,8 @@ class Imap:
                 if security == "starttls":
                     await self.command("STARTTLS")
                     await self._writer.start_tls(tls, server_hostname=host)
-                said = base64.b64encode(f"\0{user}\0{password}".encode()).decode()
-                await self.command("AUTHENTICATE PLAIN", continuation=said)
+                credentials = base64.b64encode(f"\0{user}\0{password}".encode()).decode()
+                await self.command("AUTHENTICATE PLAIN", continuation=credentials)
                 await self._ask_capabilities()
             except BaseException:
                 self.close()
@@ -52,7 +52,7 @@ class Imap:
                 self.capabilities = frozenset(line.decode().upper().split()[2:])
 
     async def command(self, text, continuation=None):
-        """Send a command; return the untagged responses, each with its literals. Raises Rejected."""
+        """Send a command; return the untagged responses with their literals. Raises ImapRejected."""
         tag = next(self._tags)
         self._writer.write(f"{tag} {text}\r\n".encode())
         async with asyncio.timeout(COMMAND_S):
@@ -67,19 +67,19 @@ class Imap:
             elif line.startswith(tag.encode() + b" "):
                 status = line.split()[1].upper()
                 if status != b"OK":
-                    said = line.partition(b" ")[2].decode(errors="replace")
-                    raise ImapRejected(f"{name}: {said}")
+                    text = line.partition(b" ")[2].decode(errors="replace")
+                    raise ImapRejected(f"{name}: {text}")
                 return responses
             else:
                 responses.append((line, literals))
 
     async def _response(self):
-        """Return a response without its literals, and those."""
+        """Return a response without its literals, and the literals."""
         whole, literals = b"", []
         while True:
             raw = await self._reader.readline()
             if not raw:
-                raise ConnectionError("the IMAP server ended the connection")
+                raise ConnectionError("the IMAP server closed the connection")
             line = raw.rstrip(b"\r\n")
             whole += line
             found = _LITERAL.search(line)
@@ -89,11 +89,11 @@ class Imap:
             literals.append(await self._reader.readexactly(int(found[1])))
 
     async def select(self, folder):
-        """Open a folder and return `(UIDVALIDITY, UIDNEXT)`; the latter is 0 where the server does not tell it."""
-        told = b" ".join(line for line, _ in await self.command(f"SELECT {quoted(folder)}"))
+        """Open a folder and return `(UIDVALIDITY, UIDNEXT)`; the latter is 0 if the server does not send it."""
+        lines = b" ".join(line for line, _ in await self.command(f"SELECT {quoted(folder)}"))
         numbers = {}
         for name in (b"UIDVALIDITY", b"UIDNEXT"):
-            found = re.search(rb"\[" + name + rb" (\d+)\]", told)
+            found = re.search(rb"\[" + name + rb" (\d+)\]", lines)
             numbers[name] = int(found[1]) if found else 0
         return numbers[b"UIDVALIDITY"], numbers[b"UIDNEXT"]
 
@@ -102,10 +102,10 @@ class Imap:
         self.news = False
         lines = [line for line, _ in await self.command(f"UID SEARCH UID {uid + 1}:*")]
         found = {int(n) for line in lines if line.upper().startswith(b"* SEARCH") for n in line.split()[2:]}
-        return sorted(n for n in found if n > uid)  # "n:*" has the last one, too, when it is below n
+        return sorted(n for n in found if n > uid)  # "n:*" also matches the last message if it is below n
 
     async def fetch(self, uid, limit, beginning):
-        """Return the bytes of a message and its size; of one above `limit` the beginning; None when it is gone."""
+        """Return the bytes and size of a message; above `limit` only its start; None if it is gone."""
         size = 0
         for line, _ in await self.command(f"UID FETCH {uid} (RFC822.SIZE)"):
             found = re.search(rb"RFC822\.SIZE (\d+)", line)
@@ -120,7 +120,7 @@ class Imap:
         await self.command(f"UID STORE {uid} +FLAGS.SILENT (\\Seen)")
 
     async def idle(self, seconds):
-        """Wait until something changes in the folder, at most for `seconds`."""
+        """Wait for a change in the folder, at most `seconds`."""
         tag = next(self._tags)
         self._writer.write(f"{tag} IDLE\r\n".encode())
         async with asyncio.timeout(COMMAND_S):
@@ -131,7 +131,7 @@ class Imap:
                 while not self.news:
                     await self._response()
         except TimeoutError:
-            pass  # readline keeps what had come of a line
+            pass  # readline keeps the part of a line that has arrived
         self._writer.write(b"DONE\r\n")
         async with asyncio.timeout(COMMAND_S):
             await self._until(tag, "IDLE")
@@ -142,7 +142,7 @@ class Imap:
 
 
 def quoted(text):
-    """Return a name as a quoted string. Raises ValueError for one that has none."""
+    """Return a quoted string. Raises ValueError for a name that has none."""
     if not text.isascii() or any(ord(c) < 32 for c in text):
-        raise ValueError(f"the folder {text!r} is to be named as IMAP does it, in modified UTF-7")
+        raise ValueError(f"invalid folder {text!r}: write it in modified UTF-7, as IMAP does")
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""What a mail says and who wrote it; how one of ours looks."""
+"""Reading and writing of mails: sender, text, thread, attachments, reasons not to answer."""
 
 import email
 import email.policy
@@ -22,26 +22,26 @@ _IDS = re.compile(r"<[^<>\s]+>")
 
 
 class MailMessage(NamedTuple):
-    """A mail that came."""
+    """A received mail."""
 
     message: EmailMessage
     sender: str
-    """Address, in lower case."""
+    """Address in lower case."""
     name: str
     id: str
-    """Its Message-ID; one of its content where it has none."""
+    """Its Message-ID, or an id of its content."""
     root: str
-    """The id of the thread's first mail."""
+    """Id of the first mail of the thread."""
     references: list
     subject: str
 
 
 def read(raw):
-    """Return a mail; raises ValueError for one without a sender."""
+    """Return a mail; raises ValueError for a mail without a sender."""
     message = email.message_from_bytes(raw, policy=email.policy.default)
     name, address = parseaddr(_header(message, "From"))
     if "@" not in address:
-        raise ValueError("it has no sender")
+        raise ValueError("the mail has no sender")
     ids = _IDS.findall(_header(message, "Message-ID"))
     own = ids[0] if ids else f"<{hashlib.sha256(raw).hexdigest()[:32]}@no-id.invalid>"
     references = _IDS.findall(_header(message, "References")) or _IDS.findall(_header(message, "In-Reply-To"))[:1]
@@ -49,43 +49,43 @@ def read(raw):
     return MailMessage(message, address.lower(), name, own, root, references, _header(message, "Subject"))
 
 
-def ignore_reason(letter, own_address):
-    """Return why a mail is not to be answered: loops are made of these; empty when it may be."""
-    message = letter.message
-    if letter.sender == own_address.lower() or own_address.lower() in _header(message, "X-Loop").lower():
-        return "it is our own"
+def ignore_reason(mail, own_address):
+    """Return the reason not to answer a mail, which avoids loops; "" if there is none."""
+    message = mail.message
+    if mail.sender == own_address.lower() or own_address.lower() in _header(message, "X-Loop").lower():
+        return "it is from this address"
     if message.get_content_type() == "multipart/report":
-        return "it is a report about a mail of ours"
+        return "it is a delivery report"
     if _header(message, "Return-Path").strip() == "<>":
         return "it is a bounce"
     if _header(message, "Auto-Submitted", "no").partition(";")[0].strip().lower() != "no":
-        return "a machine sent it"
+        return "it was sent automatically"
     if _header(message, "Precedence").strip().lower() in BULK:
         return "it is bulk mail"
     if any(name in message for name in ("List-Id", "List-Unsubscribe", "X-Autoreply", "X-Autorespond")):
-        return "it is of a list, or an automatic reply"
-    if MACHINES.match(letter.sender):
-        return "nobody reads that address"
+        return "it is of a mailing list, or an automatic reply"
+    if MACHINES.match(mail.sender):
+        return "the address accepts no replies"
     return ""
 
 
-def is_authenticated(letter, server):
-    """Whether the mail server `server` says that the sender's domain stands behind a mail (DMARC)."""
-    for value in letter.message.get_all("Authentication-Results", []):
+def is_authenticated(mail, server):
+    """Return whether the mail server `server` reports that DMARC passed."""
+    for value in mail.message.get_all("Authentication-Results", []):
         verdict = re.sub(r"\([^()]*\)", "", str(value))
         if verdict.partition(";")[0].split()[:1] == [server]:
-            return re.search(r";\s*dmarc\s*=\s*pass\b", verdict) is not None  # the server's own is the topmost
+            return re.search(r";\s*dmarc\s*=\s*pass\b", verdict) is not None  # that of the server is the topmost
     return False
 
 
 def failed_recipients(message):
-    """Return who did not get a mail of ours, as a bounce says."""
-    said = "\n".join(str(part) for part in message.walk() if part.get_content_type() == "message/delivery-status")
-    return re.findall(r"^Final-Recipient:[^;]*;\s*(\S+)", said, re.MULTILINE | re.IGNORECASE)
+    """Return the recipients that a bounce reports as failed."""
+    report = "\n".join(str(part) for part in message.walk() if part.get_content_type() == "message/delivery-status")
+    return re.findall(r"^Final-Recipient:[^;]*;\s*(\S+)", report, re.MULTILINE | re.IGNORECASE)
 
 
 def text_of(message):
-    """Return what somebody wrote, without what they quote below it and their signature."""
+    """Return the text of a mail without quoted text below it and without the signature."""
     body = message.get_body(("plain", "html"))
     if body is None:
         return ""
@@ -94,7 +94,7 @@ def text_of(message):
 
 
 def without_quote(text):
-    """Return a text without the quoted mail at its end; what is quoted in between stays."""
+    """Return a text without the quoted mail at its end; quotes in between stay."""
     lines = text.replace("\r\n", "\n").rstrip().split("\n")
     for at, line in enumerate(lines):
         if line == "-- " or (at and _ORIGINAL.match(line.strip())):
@@ -110,7 +110,7 @@ def without_quote(text):
 
 
 def attachments(message):
-    """Yield name, MIME type and bytes of what is attached, pictures in the text included."""
+    """Yield name, MIME type and bytes of the attachments, including inline images."""
     body = message.get_body(("plain", "html"))
     for part in message.walk():
         if part.is_multipart() or part is body:
@@ -121,7 +121,7 @@ def attachments(message):
 
 
 def written_at(message):
-    """Return when it was written; None when nobody knows."""
+    """Return the date of a mail; None if it is missing or invalid."""
     try:
         return parsedate_to_datetime(_header(message, "Date"))
     except ValueError:
@@ -129,7 +129,7 @@ def written_at(message):
 
 
 def write(sender, to, text, *, subject, key="", references=(), files=()):
-    """Return a mail of ours. `key` makes its id: the same one, the same mail."""
+    """Return a new mail. `key` determines its id: the same key is the same mail."""
     message = EmailMessage(policy=email.policy.SMTP)
     message["From"], message["To"] = sender, to
     message["Subject"] = " ".join(subject.split())
@@ -150,32 +150,32 @@ def write(sender, to, text, *, subject, key="", references=(), files=()):
 
 
 def is_address(text):
-    """Whether a text is one address and nothing else."""
+    """Return whether a text is exactly one address."""
     found = getaddresses([text])
     return len(found) == 1 and found[0] == ("", text) and re.fullmatch(r"[^\s@,;<>]+@[^\s@,;<>]+", text) is not None
 
 
 def html_to_text(html):
-    """Return the text of an HTML page."""
+    """Return the text of an HTML document."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
-    text = re.sub(r"[ \t\xa0]+", " ", "".join(reader.said))
+    text = re.sub(r"[ \t\xa0]+", " ", "".join(reader.parts))
     return re.sub(r"\n\s*\n\s*\n+", "\n\n", re.sub(r" ?\n ?", "\n", text)).strip()
 
 
 class _Reader(HTMLParser):
     def __init__(self):
         super().__init__()
-        self.said, self._unseen, self._link, self._quotes = [], 0, None, 0
+        self.parts, self._unseen, self._link, self._quotes = [], 0, None, 0
 
     def handle_starttag(self, tag, attrs):
         if tag in _UNSEEN:
             self._unseen += 1
         elif tag == "br" or _BLOCKS.fullmatch(tag):
-            self.said.append("\n- " if tag == "li" else "\n")
+            self.parts.append("\n- " if tag == "li" else "\n")
         if tag == "a":
-            self._link = dict(attrs).get("href") or "", len(self.said)  # one within another is no HTML
+            self._link = dict(attrs).get("href") or "", len(self.parts)  # links are not nested
         if tag == "blockquote":
             self._quotes += 1
 
@@ -183,29 +183,29 @@ class _Reader(HTMLParser):
         if tag in _UNSEEN:
             self._unseen = max(0, self._unseen - 1)
         elif _BLOCKS.fullmatch(tag):
-            self.said.append("\n")
+            self.parts.append("\n")
         if tag == "a" and self._link:
             (address, at), self._link = self._link, None
-            if address.startswith(("http://", "https://")) and address not in "".join(self.said[at:]):
-                self.said.append(f" ({address})")
+            if address.startswith(("http://", "https://")) and address not in "".join(self.parts[at:]):
+                self.parts.append(f" ({address})")
         if tag == "blockquote":
             self._quotes = max(0, self._quotes - 1)
 
     def handle_data(self, data):
         if not self._unseen:
             text = re.sub(r"\s+", " ", data)
-            self.said.append(text if not self._quotes or not text.strip() else f"> {text.lstrip()}")
+            self.parts.append(text if not self._quotes or not text.strip() else f"> {text.lstrip()}")
 
 
 def _header(message, name, otherwise=""):
     try:
         return str(message.get(name, otherwise))
-    except Exception:  # noqa: BLE001 - a header that the standard library cannot parse is as good as none
+    except Exception:  # noqa: BLE001 - a header that cannot be parsed counts as missing
         return otherwise
 
 
 def _content(part):
     try:
         return part.get_content()
-    except (LookupError, UnicodeError):  # a charset that nobody knows
+    except (LookupError, UnicodeError):  # an unknown charset
         return (part.get_payload(decode=True) or b"").decode(errors="replace")

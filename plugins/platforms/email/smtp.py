@@ -1,4 +1,4 @@
-"""Hand a mail to the SMTP server, and say what became of it."""
+"""Sending of a mail through the SMTP server, and the result."""
 
 import logging
 import smtplib
@@ -12,12 +12,12 @@ CONNECT_S = 60.0
 
 
 def send_mail(settings, message):
-    """Send; blocks. A failure before the mail is handed over may be tried again; later nobody knows."""
+    """Send a mail; blocks. A failure before the transfer is retryable; a later one has an unknown result."""
     identity = message["Message-ID"]
     try:
         server = _open(settings)
     except smtplib.SMTPAuthenticationError as exc:
-        return SendResult(False, error=f"the SMTP server refused the password: {exc.smtp_code}", retryable=True)
+        return SendResult(False, error=f"the SMTP server rejected the password: {exc.smtp_code}", retryable=True)
     except (OSError, smtplib.SMTPException) as exc:
         return SendResult(False, error=f"no connection to {settings.smtp_host}: {exc}", retryable=True)
     try:
@@ -28,15 +28,15 @@ def send_mail(settings, message):
     except smtplib.SMTPResponseException as exc:
         return _refused(exc.smtp_code, exc.smtp_error)
     except (OSError, smtplib.SMTPException) as exc:
-        logger.warning("[email] %s after a mail was handed over: %r", settings.smtp_host, exc)
-        return SendResult(False, error="timed out: nobody said whether it was taken", error_kind="unknown")
+        logger.warning("[email] %s failed after a mail was transferred: %r", settings.smtp_host, exc)
+        return SendResult(False, error="timed out: the mail may have been accepted", error_kind="unknown")
     finally:
         _end(server)
     return SendResult(True, message_id=identity)
 
 
 def try_login(settings):
-    """Log in and leave; blocks. Raises OSError, SMTPException."""
+    """Log in and log out; blocks. Raises OSError, SMTPException."""
     _end(_open(settings))
 
 
@@ -59,11 +59,11 @@ def _open(settings):
 
 
 def _refused(code, text):
-    said = f"{code} {text.decode(errors='replace') if isinstance(text, bytes) else text}"
+    reply = f"{code} {text.decode(errors='replace') if isinstance(text, bytes) else text}"
     if 400 <= code < 500:
-        return SendResult(False, error=said, retryable=True, error_kind="transient")
+        return SendResult(False, error=reply, retryable=True, error_kind="transient")
     kind = "too_long" if code == 552 else "not_found" if code in (550, 551, 553) else "forbidden"
-    return SendResult(False, error=said, error_kind=kind)
+    return SendResult(False, error=reply, error_kind=kind)
 
 
 def _end(server):

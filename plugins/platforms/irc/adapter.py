@@ -1,4 +1,4 @@
-"""Channels and people of one IRC server as chats."""
+"""Adapter for an IRC server: a chat is a channel or a user."""
 
 import asyncio
 import logging
@@ -22,12 +22,12 @@ TYPING_S = 3.0
 
 
 class IrcAdapter(BasePlatformAdapter):
-    """A chat is a channel, or a nick in lower case."""
+    """Adapter for one server. A chat is a channel, or a nick in lower case."""
 
-    MAX_MESSAGE_LENGTH = 8000  # of one send: what goes out within two minutes
-    begins_sends = True  # what waits for the server's pace has not been sent
+    MAX_MESSAGE_LENGTH = 8000  # limit of one send, which takes up to two minutes
+    begins_sends = True  # lines that wait for the rate limit are not sent yet
     sends_lines = True
-    typed_command_prefix = "!"  # clients keep what begins with a slash for themselves
+    typed_command_prefix = "!"  # clients intercept lines that begin with a slash
 
     def __init__(self, config, settings):
         super().__init__(config, "irc")
@@ -38,7 +38,7 @@ class IrcAdapter(BasePlatformAdapter):
         self._typing_at = {}
         self._shortened = False
 
-    # -- the connection ------------------------------------------------------------------------------------------
+    # -- connection ------------------------------------------------------------------------------------------
 
     async def connect(self, *, is_reconnect=False):
         settings = self.settings
@@ -50,7 +50,7 @@ class IrcAdapter(BasePlatformAdapter):
             await connection.open()
             if settings.identify_by == "account" and "account-tag" not in connection.capabilities:
                 raise IrcRefused(
-                    "no_accounts", "the server does not tell accounts: set platforms.irc.identify_by to nick"
+                    "no_accounts", "the server does not support account tags: set platforms.irc.identify_by to nick"
                 )
         except (OSError, TimeoutError, IrcRefused) as exc:
             await connection.close()
@@ -66,15 +66,15 @@ class IrcAdapter(BasePlatformAdapter):
         return True
 
     async def log_in(self):
-        """Register with the server, and leave again; say which nick it has there if not the configured one.
+        """Register with the server and disconnect; return a notice if the server shortens the nick.
 
-        Raises what is wrong.
+        Raises the error of the connection.
         """
         connection = IrcConnection(self.settings, self._take)
         try:
             await connection.open()
             nick, wanted = connection.wanted_nick, self.settings.nickname
-            return "" if nick == wanted else f"Its nick is {nick}: the server takes {len(nick)} characters."
+            return "" if nick == wanted else f"The nick is {nick}: the server allows {len(nick)} characters."
         finally:
             await connection.close()
 
@@ -94,8 +94,8 @@ class IrcAdapter(BasePlatformAdapter):
     async def _read(self, connection):
         try:
             await connection.run(self._tick)
-        except Exception as exc:  # noqa: BLE001 - whatever it was: nobody would listen any more
-            if connection is self._connection:  # otherwise we ended it
+        except Exception as exc:  # noqa: BLE001 - any error ends the connection
+            if connection is self._connection:  # otherwise `disconnect` closed it
                 text = f"{self.settings.server}: {exc or type(exc).__name__}"
                 self._set_fatal_error("connection_lost", text, retryable=True)
                 await self._notify_fatal_error()
@@ -109,7 +109,7 @@ class IrcAdapter(BasePlatformAdapter):
         self._tick()
 
     def _tick(self):
-        """Get what we want and have not: the nick, channels that we are not in."""
+        """Request the nick and the channels that are missing."""
         if not self._has_nick:
             self._connection.command(f"NICK {self._connection.wanted_nick}")
         for name, channel in self._channels.items():
@@ -122,19 +122,19 @@ class IrcAdapter(BasePlatformAdapter):
 
     @property
     def _names(self):
-        """What it is called there: its nick, and the whole name where the server takes only its beginning."""
+        """Names of the agent: its nick, and the configured nick if the server shortened it."""
         whole = self.settings.nickname
         return [self._connection.nick] + ([whole] if self._connection.wanted_nick != whole else [])
 
-    def _say_limit(self):
+    def _apply_nick_limit(self):
         nick, whole = self._connection.wanted_nick, self.settings.nickname
-        if not self._has_nick:  # a longer one than was guessed may be had
+        if not self._has_nick:  # a longer nick than the guessed one may be allowed
             self._connection.command(f"NICK {nick}")
         if nick != whole and not self._shortened:
-            logger.warning("[irc] nick shortened: %s takes %d characters: %s", self.settings.server, len(nick), nick)
+            logger.warning("[irc] nick shortened: %s allows %d characters: %s", self.settings.server, len(nick), nick)
         self._shortened = nick != whole
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- incoming messages -------------------------------------------------------------------------------------------
 
     async def _take(self, line):
         if self._connection is None:
@@ -147,18 +147,18 @@ class IrcAdapter(BasePlatformAdapter):
         elif (line.command == "PART" and mine) or line.command == "KICK":
             target = self._connection.nick if mine else line.param(1)
             if fold(target) == fold(self._connection.nick):
-                logger.warning("[irc] put out of %s by %s: %s", line.param(0), line.nick, line.param(-1))
+                logger.warning("[irc] removed from %s by %s: %s", line.param(0), line.nick, line.param(-1))
                 self._joined.discard(fold(line.param(0)))
         elif line.command == "005" and "NICKLEN=" in " ".join(line.params):
-            self._say_limit()
+            self._apply_nick_limit()
         elif line.command in NOT_JOINED and fold(line.param(1)) in self._channels:
-            logger.warning("[irc] not in %s, asking again later: %s", line.param(1), line.param(-1))
+            logger.warning("[irc] cannot join %s, retry later: %s", line.param(1), line.param(-1))
         elif not self._has_nick and self._nick_may_be_free(line):
             self._connection.command(f"NICK {self._connection.wanted_nick}")
 
     def _nick_may_be_free(self, line):
-        left = line.command in ("QUIT", "NICK") and fold(line.nick) == fold(self._connection.wanted_nick)
-        return left or (line.command == "NOTICE" and fold(line.nick) == "nickserv")
+        is_free = line.command in ("QUIT", "NICK") and fold(line.nick) == fold(self._connection.wanted_nick)
+        return is_free or (line.command == "NOTICE" and fold(line.nick) == "nickserv")
 
     async def _message(self, line):
         target, text = line.param(0), line.param(-1)
@@ -168,7 +168,7 @@ class IrcAdapter(BasePlatformAdapter):
         in_channel = is_channel(target.lstrip("@%+~&") if target[1:2] == "#" else target)
         if in_channel:
             text = self._addressed_text(fold(target), text)
-        if not text or "!" not in line.source:  # servers have no "!"
+        if not text or "!" not in line.source:  # messages of servers have no "!"
             return
         chat = fold(target if in_channel else line.nick)
         source = self.build_source(
@@ -186,19 +186,19 @@ class IrcAdapter(BasePlatformAdapter):
         await self.handle_message(event)
 
     def _user_id(self, line):
-        """Who somebody is for the lists: a nick can be anybody's, an account cannot."""
+        """Return the user id: the nick, or the account, which cannot be taken by others."""
         if self.settings.identify_by != "account":
             return fold(line.nick)
-        return line.tags.get("account") or f"~{fold(line.nick)}"  # no account's name begins so
+        return line.tags.get("account") or f"~{fold(line.nick)}"  # no account name begins with `
 
     def _addressed_text(self, channel, text):
-        """Return what a line of a channel says to us; empty when it is not for us."""
-        said, named = strip_mention(text, self._names)
+        """Return the text of a line for the agent; "" if it is not meant for the agent."""
+        rest, named = strip_mention(text, self._names)
         free = channel in map(fold, self.settings.free_response_channels) or not self.settings.require_mention
-        return said if free or named else ""
+        return rest if free or named else ""
 
     def _unwrap_ctcp(self, line, request):
-        """Return the text of an ACTION; answer what clients ask each other."""
+        """Return the text of an ACTION; answer queries of clients."""
         kind, _, rest = request.partition(" ")
         if kind.upper() == "ACTION":
             return f"* {line.nick} {rest}"
@@ -208,7 +208,7 @@ class IrcAdapter(BasePlatformAdapter):
             self._connection.command(f"NOTICE {line.nick} :\x01{kind.upper()} {answer}\x01")
         return ""
 
-    # -- what goes out -------------------------------------------------------------------------------------------
+    # -- outgoing messages -------------------------------------------------------------------------------------------
 
     def format_message(self, content):
         return strip_markdown(convert_table_to_bullets(content))
@@ -231,7 +231,7 @@ class IrcAdapter(BasePlatformAdapter):
             return SendResult(False, error=str(exc), retryable=True, error_kind="transient")
         if delivery.refused:
             if delivery.refused < len(texts):
-                part = f"{delivery.refused} of {len(texts)} lines were refused"
+                part = f"{delivery.refused} of {len(texts)} lines were rejected"
                 text = f"{chat_id}: it may have arrived in part, {part}: {delivery.error}"
                 return SendResult(False, error=text, error_kind="unknown")
             text, kind = f"{chat_id}: {delivery.error}", delivery.kind

@@ -1,4 +1,4 @@
-"""One connection to a server: registration, the server's pace, and which lines have arrived there."""
+"""Connection to one server: registration, rate limit, and confirmation of sent lines."""
 
 import asyncio
 import base64
@@ -19,10 +19,10 @@ FAREWELL_S = 1.0
 WANTED_CAPABILITIES = ("message-tags", "server-time", "account-tag", "echo-message")
 NICK_TAKEN = ("433", "436", "437")
 FINAL = {"464": "wrong_password", "465": "banned"}
-"""Numerics during registration after which trying again would not help."""
+"""Numerics during registration after which a retry would fail, too."""
 SASL_FAILED = ("902", "904", "905", "906", "908")
 SHORTER_NICKS = (30, 20, 16, 15, 12, 9)
-"""Lengths that are tried when a server refuses a longer nick before it has told its limit."""
+"""Lengths that are tried if a server rejects a longer nick before it has sent its limit."""
 NOT_SENT = {
     **dict.fromkeys(("401", "402", "403"), "not_found"),
     **dict.fromkeys(("404", "408", "442", "474", "477", "482", "484", "486", "489", "494", "531", "716"), "forbidden"),
@@ -32,12 +32,12 @@ NOT_SENT = {
     "437": "transient",
     "439": "rate_limited",
 }
-"""Numerics that say that a line was not passed on to its target, with the kind of the failure."""
+"""Numerics that report a line that did not reach its target, with the kind of the failure."""
 TOO_FAST = re.compile(r"(?i)throttl|flood|too fast|slow down|rate.?limit|target change")
 
 
 class IrcRefused(Exception):
-    """The server does not want us: a short word, and what it said."""
+    """Error: the server rejected the connection; a short code, and the text of the server."""
 
     def __init__(self, code, text):
         super().__init__(text)
@@ -45,7 +45,7 @@ class IrcRefused(Exception):
 
 
 class IrcSend:
-    """Lines on their way to a target: their ids, how many the server refused, and why."""
+    """Lines that are being sent to a target: their ids, the number of rejected lines, and the reason."""
 
     def __init__(self, target):
         self.target, self.ids = fold(target), []
@@ -53,14 +53,14 @@ class IrcSend:
         self.confirmed = asyncio.get_running_loop().create_future()
 
     def refuse(self, error, kind):
-        """Note that a line certainly did not arrive; the first reason counts."""
+        """Record a line that did not arrive; the first reason is kept."""
         self.refused += 1
         if not self.error:
             self.error, self.kind = error, "rate_limited" if TOO_FAST.search(error) else kind
 
 
 async def _streams(server, port, tls):
-    """Connect. Raises OSError; where no TLS is spoken at that port it says so, and which setting that is."""
+    """Connect. Raises OSError, with the name of the setting if the port does not use TLS."""
     if tls is None:
         return await asyncio.open_connection(server, port)
     try:
@@ -68,17 +68,22 @@ async def _streams(server, port, tls):
     except ssl.SSLCertVerificationError:
         raise
     except (ssl.SSLError, ConnectionAbortedError, ConnectionResetError) as exc:
-        text = f"no TLS at port {port} ({exc}): a server without TLS wants TLS no (platforms.irc.use_tls: false)"
+        text = f"no TLS at port {port} ({exc}): for a server without TLS set platforms.irc.use_tls to false"
         raise OSError(text) from exc
 
 
 class IrcConnection:
-    """Args: `settings`: those of the platform; `on_line`: awaited with each line that is not dealt with here."""
+    """A connection to a server.
+
+    Args:
+        settings: those of the platform.
+        on_line: awaited with each line that is not handled here.
+    """
 
     def __init__(self, settings, on_line):
         self.settings, self.on_line = settings, on_line
         self.nick = settings.nickname
-        self.nick_limit = 0  # as far as the server has told it
+        self.nick_limit = 0  # 0 until the server sends it
         self.prefix_bytes = lines.PREFIX_BYTES
         self.capabilities = set()
         self._offered = set()
@@ -90,7 +95,7 @@ class IrcConnection:
         self._ended = False
 
     async def open(self):
-        """Connect and register. Raises OSError, TimeoutError, Refused."""
+        """Connect and register. Raises OSError, TimeoutError, IrcRefused."""
         settings, tls = self.settings, None
         if settings.use_tls:
             tls = ssl.create_default_context()
@@ -108,15 +113,15 @@ class IrcConnection:
 
     @property
     def wanted_nick(self):
-        """The configured nick, as long as the server takes it."""
+        """The configured nick, shortened to the limit of the server."""
         return self.settings.nickname[: self.nick_limit or None]
 
     def _next_nick(self, line, tries):
-        """Return the nick to ask for after one was refused. Raises Refused: there is none."""
+        """Return the nick to request after a rejection. Raises IrcRefused if there is none."""
         if line.command in NICK_TAKEN:
             seen = line.param(1)
             if len(seen) < len(self.nick) and fold(self.nick).startswith(fold(seen)) and seen:
-                self.nick_limit = len(seen)  # it cut what we asked for
+                self.nick_limit = len(seen)  # it shortened the requested nick
             mark = "_" * tries if tries <= 3 else str(tries)
             return self.settings.nickname[: self.nick_limit - len(mark) if self.nick_limit else None] + mark
         self.nick_limit = next((length for length in SHORTER_NICKS if length < len(self.nick)), 0)
@@ -125,7 +130,7 @@ class IrcConnection:
         return self.wanted_nick
 
     def _read_limits(self, line):
-        """Take over the limit of nicks out of what the server says of itself (ISUPPORT)."""
+        """Store the nick limit that the server announces (ISUPPORT)."""
         for word in line.params[1:-1]:
             name, _, value = word.partition("=")
             if name.upper() == "NICKLEN" and value.isdigit() and int(value) > 0:
@@ -148,7 +153,7 @@ class IrcConnection:
             elif line.command == "903":
                 self._put("CAP END")
             elif line.command in SASL_FAILED:
-                raise IrcRefused("sasl_failed", f"the server refused the account: {line.param(-1)}")
+                raise IrcRefused("sasl_failed", f"the server rejected the account: {line.param(-1)}")
             elif line.command in (*NICK_TAKEN, "432"):
                 tries += line.command in NICK_TAKEN
                 self.nick = self._next_nick(line, tries)
@@ -165,7 +170,9 @@ class IrcConnection:
             wanted = [name for name in WANTED_CAPABILITIES if name in self._offered]
             if self.mechanism:
                 if "sasl" not in self._offered:
-                    raise IrcRefused("sasl_failed", "the server offers no SASL: empty platforms.irc.sasl_mechanism")
+                    raise IrcRefused(
+                        "sasl_failed", "the server does not support SASL: empty platforms.irc.sasl_mechanism"
+                    )
                 wanted.append("sasl")
             self._put(f"CAP REQ :{' '.join(wanted)}" if wanted else "CAP END")
         elif kind == "ACK":
@@ -173,23 +180,23 @@ class IrcConnection:
             self._put(f"AUTHENTICATE {self.mechanism}" if "sasl" in names else "CAP END")
         elif kind == "NAK":
             if self.mechanism:
-                raise IrcRefused("sasl_failed", "the server takes no SASL now")
+                raise IrcRefused("sasl_failed", "the server rejected SASL")
             self._put("CAP END")
 
     @property
     def mechanism(self):
-        """How we show who we are: PLAIN, EXTERNAL or not at all."""
+        """SASL mechanism: PLAIN, EXTERNAL or ""."""
         return self.settings.sasl_mechanism.upper() or ("PLAIN" if self.settings.sasl_password else "")
 
     def _credentials(self):
         account = self.settings.sasl_account or self.settings.nickname
         if self.mechanism == "EXTERNAL":
             return base64.b64encode(self.settings.sasl_account.encode()).decode() or "+"
-        said = f"{account}\0{account}\0{self.settings.sasl_password}"
-        return base64.b64encode(said.encode()).decode()
+        credentials = f"{account}\0{account}\0{self.settings.sasl_password}"
+        return base64.b64encode(credentials.encode()).decode()
 
     async def run(self, on_tick):
-        """Take lines until the connection ends; `on_tick()` each `ping_interval`. Raises OSError or TimeoutError."""
+        """Handle lines until the connection ends, and call `on_tick()` each `ping_interval`."""
         loop, interval = asyncio.get_running_loop(), self.settings.ping_interval
         tick_at, asked = loop.time() + interval, False
         try:
@@ -199,7 +206,7 @@ class IrcConnection:
                         line = await self._line()
                 except TimeoutError:
                     if asked:
-                        raise TimeoutError(f"the server said nothing for {2 * interval:g} seconds") from None
+                        raise TimeoutError(f"the server sent nothing for {2 * interval:g} seconds") from None
                     asked = True
                     self._put("PING :still-there")
                 else:
@@ -235,9 +242,9 @@ class IrcConnection:
             await self.on_line(line)
 
     def _refused(self, line):
-        """Return a delivery of which a line was refused, the reason and its kind; nothing when the line says no such.
+        """Return the delivery with a rejected line, the reason and its kind; None without a rejection.
 
-        The server answers in order: it is the oldest one to that target that is not confirmed.
+        The server answers in order, so it is the oldest unconfirmed delivery to that target.
         """
         pending, kind = self._deliveries_to(fold(line.param(1))), NOT_SENT.get(line.command, "")
         text = f"{line.command} {line.param(-1)}"
@@ -247,7 +254,7 @@ class IrcConnection:
             kind = "rate_limited" if line.command == "263" else "forbidden"
         elif line.command == "NOTICE" and "!" not in line.source and TOO_FAST.search(line.param(-1)):
             words = {fold(word.strip(".,:;'\"")) for word in line.param(-1).split()}
-            pending = [one for one in self._deliveries.values() if one.target in words]
+            pending = [item for item in self._deliveries.values() if item.target in words]
             kind = "rate_limited"
         return (pending[0], text, kind) if kind and pending else None
 
@@ -255,16 +262,16 @@ class IrcConnection:
         return [delivery for delivery in self._deliveries.values() if delivery.target == target]
 
     async def deliver(self, target, texts, tags="", begin=None):
-        """Send lines to one target, together, and wait until the server has taken them.
+        """Send lines to one target together, and wait until the server has processed them.
 
-        The server answers in order: when it answers the PING behind the lines, it has dealt with them.
+        The server answers in order: its answer to the PING after the lines confirms them.
 
         Args:
-            begin: awaited right before the first line goes out.
+            begin: awaited right before the first line is sent.
 
         Raises:
             ConnectionError: the connection has ended, and nothing was sent.
-            TimeoutError: nobody knows what of it has arrived.
+            TimeoutError: it is unknown which lines have arrived.
         """
         token, delivery = f"sent-{next(self._tokens)}", IrcSend(target)
         try:
@@ -274,7 +281,7 @@ class IrcConnection:
                     if number == 0 and begin is not None:
                         await begin()
                     if self._ended or self._writer.is_closing():
-                        raise TimeoutError("the rest was cut") if number else ConnectionError("not connected")
+                        raise TimeoutError("the rest was not sent") if number else ConnectionError("not connected")
                     self._deliveries[token] = delivery
                     self._put(f"{tags}PRIVMSG {target} :{text}")
                 self._put(f"PING :{token}")
@@ -284,7 +291,7 @@ class IrcConnection:
             if not delivery.confirmed.cancelled():
                 raise
             if delivery.refused < len(texts):
-                raise TimeoutError("the line was cut") from None
+                raise TimeoutError("the connection ended") from None
         except TimeoutError:
             if delivery.refused < len(texts):
                 raise
@@ -293,16 +300,16 @@ class IrcConnection:
         return delivery
 
     def room(self, target):
-        """Bytes that a text to `target` may have."""
+        """Return the limit of a text to `target`, in bytes."""
         return lines.LINE_BYTES - self.prefix_bytes - len(f"{self.nick}PRIVMSG {target} :\r\n".encode())
 
     @property
     def has_allowance(self):
-        """Whether a line would go out at once."""
+        """Whether a line would be sent without a delay."""
         return self.settings.flood_interval <= 0 or self._allowance >= 1
 
     async def _wait_pace(self):
-        """Wait until the server takes another line without calling it a flood."""
+        """Wait until another line is within the rate limit."""
         interval, loop = self.settings.flood_interval, asyncio.get_running_loop()
         if interval <= 0:
             return
@@ -314,7 +321,7 @@ class IrcConnection:
             await asyncio.sleep(-self._allowance * interval)
 
     def command(self, text):
-        """Send a line that is none of a person's: it does not wait."""
+        """Send a protocol line at once, outside of the rate limit."""
         self._put(text)
 
     def _put(self, text):
@@ -325,17 +332,17 @@ class IrcConnection:
         while True:
             raw = await self._reader.readline()
             if not raw:
-                raise ConnectionError("the server ended the connection")
+                raise ConnectionError("the server closed the connection")
             line = lines.parse(raw.decode(errors="replace").rstrip("\r\n"))
             if line.command == "PING":
                 self._put(f"PONG :{line.param(-1)}")
             elif line.command == "ERROR":
-                raise ConnectionError(f"the server ended the connection: {line.param(-1)}")
+                raise ConnectionError(f"the server closed the connection: {line.param(-1)}")
             elif line.command:
                 return line
 
     async def close(self, reason=""):
-        """Leave."""
+        """Disconnect."""
         self._ended = True
         if self._writer is None:
             return
@@ -345,5 +352,5 @@ class IrcConnection:
             async with asyncio.timeout(FAREWELL_S):
                 await self._writer.wait_closed()
         except (OSError, TimeoutError) as exc:
-            logger.debug("the end of the connection to %s: %s", self.settings.server, exc)
+            logger.debug("[irc] closing the connection to %s: %s", self.settings.server, exc)
             self._writer.transport.abort()

@@ -1,12 +1,12 @@
-"""The lines of IRC: read, compared, cut. Sources: RFC 2812, IRCv3 message tags."""
+"""Lines of IRC: parsing, comparison of names, splitting. Sources: RFC 2812, IRCv3 message tags."""
 
 import re
 from typing import NamedTuple
 
 LINE_BYTES = 512
-"""Longest line with its ending, as others see it: with our prefix in front."""
+"""Longest line with its line end, as other clients receive it with the sender's prefix."""
 PREFIX_BYTES = 1 + 1 + 10 + 1 + 63 + 1
-"""`:!user@host ` without the nick, before anybody has told us what ours is."""
+"""Length of `:!user@host ` without the nick, until the server has sent the actual prefix."""
 MANY = 40
 
 _ESCAPES = {":": ";", "s": " ", "r": "\r", "n": "\n", "\\": "\\"}
@@ -24,16 +24,16 @@ class IrcLine(NamedTuple):
 
     @property
     def nick(self):
-        """Who it is from."""
+        """Nick of the sender."""
         return self.source.partition("!")[0]
 
     def param(self, at):
-        """A parameter; empty where there are fewer."""
+        """Return a parameter; "" if there are fewer."""
         return self.params[at] if -len(self.params) <= at < len(self.params) else ""
 
 
 def parse(text):
-    """Return a line; one without a command has an empty one."""
+    """Return a line; the command is "" if it has none."""
     tags, source = {}, ""
     if text.startswith("@"):
         packed, _, text = text[1:].partition(" ")
@@ -49,7 +49,7 @@ def parse(text):
 
 
 def fold(name):
-    """Return a nick or channel in the form in which two of them are compared."""
+    """Return a nick or channel in the form for comparisons."""
     return name.lower().translate(_FOLDED)
 
 
@@ -58,20 +58,22 @@ def is_channel(target):
 
 
 def strip_formatting(text):
-    """Return a text without colours, bold, and other control characters."""
+    """Return a text without colours, bold and other control characters."""
     return _FORMATTING.sub("", text)
 
 
 def cut(text, room):
-    """Return the lines of `text`, none longer than `room` bytes; cut between words where there are any.
+    """Return the lines of `text`, each of at most `room` bytes, split between words where possible.
 
-    Of very many lines, short ones are put together: at a line a second, nobody would wait for the last one.
+    Very many short lines are joined, because one line is sent per second.
     """
     lines = []
     for line in text.splitlines():
         rest = strip_formatting(line).replace("\t", "    ").rstrip()
         while rest:
-            piece = rest.encode()[:room].decode(errors="ignore")  # half a character at the end goes into the next line
+            piece = rest.encode()[:room].decode(
+                errors="ignore"
+            )  # an incomplete character at the end goes into the next line
             if len(piece) < len(rest) and not rest[len(piece)].isspace():
                 at = piece.rfind(" ")
                 piece = piece[:at] if at > len(piece) // 2 else piece

@@ -1,4 +1,4 @@
-"""Matrix, by the HTTP interface that homeservers have for clients."""
+"""Matrix, by the client-server API."""
 
 from hermes_agent.adapters.options import Option, Options
 
@@ -9,22 +9,22 @@ SETTINGS = Options(
     Option("user_id", "MATRIX_USER_ID", ask="Without a token: id of the account (@name:server)"),
     Option("password", "MATRIX_PASSWORD", ask="Without a token: its password", secret=True),
     Option("auto_join", "MATRIX_AUTO_JOIN", True),
-    Option("auto_thread", "MATRIX_AUTO_THREAD", True),  # in rooms, an answer begins a thread
+    Option("auto_thread", "MATRIX_AUTO_THREAD", True),  # in rooms, an answer starts a thread
     Option("process_notices", "MATRIX_PROCESS_NOTICES", False),
-    Option("reactions", "MATRIX_REACTIONS", True),  # show on a message that it is worked on
+    Option("reactions", "MATRIX_REACTIONS", True),  # react to a message while it is processed
     Option("max_media_bytes", "MATRIX_MAX_MEDIA_BYTES", 100 * 2**20),
     home_env="MATRIX_HOME_ROOM",
 )
 
 
 def adapter_class():
-    from .adapter import MatrixAdapter  # asyncio: only where Matrix is used
+    from .adapter import MatrixAdapter  # asyncio is slow to import
 
     return MatrixAdapter
 
 
 def is_set(config):
-    """Whether there is a homeserver, and a token or a name with its password."""
+    """Return whether there is a homeserver, and a token or user id with password."""
     if not SETTINGS.is_set(config):
         return False
     settings = SETTINGS.read(config)

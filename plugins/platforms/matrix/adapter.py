@@ -1,41 +1,42 @@
-"""A Matrix account: the stream of events in, events out."""
+"""Adapter for a Matrix account: events of the sync stream come in, events go out."""
 
 import asyncio
 import hashlib
 import logging
 import mimetypes
 import uuid
+from html import escape
 from pathlib import Path
 
 from hermes_agent.adapters.adapter_state import adapter_file
 from hermes_agent.adapters.base import BasePlatformAdapter
 from hermes_agent.adapters.events import MessageEvent, ProcessingOutcome, SendResult
+from hermes_agent.adapters.markdown import MATRIX, render
 from hermes_agent.adapters.media import cache_media_bytes
 from hermes_agent.adapters.questions import ReactionQuestions
 
 from .api import MatrixApi, MatrixError, MatrixUnreachable, as_result
 from .events import as_message, file_of, is_for_us, relation_of
-from .markdown import to_html
 from .rooms import Rooms
 
 logger = logging.getLogger(__name__)
 
 POLL_S = 30
 TRIES = 6
-"""Polls in a row without an answer, with pauses that grow to half a minute; then the runner is told."""
+"""Failed polls in a row, with delays up to half a minute, before the gateway is notified."""
 MISSED = 500
-"""Messages of a room that are fetched after a downtime; older ones are passed over."""
+"""Limit of messages of a room that are fetched after a downtime; older ones are skipped."""
 TYPING_MS = 10_000
 FILTER = '{"room": {"timeline": {"limit": 50}, "state": {"lazy_load_members": true}, "ephemeral": {"types": []}}}'
 ENCRYPTED = "I cannot read encrypted messages. Please talk to me in a room without encryption."
 
 
 class MatrixAdapter(BasePlatformAdapter):
-    """A chat is a room; where the stream stands is kept in the home."""
+    """Adapter for one account. A chat is a room; the position of the sync stream is stored in the home."""
 
     MAX_MESSAGE_LENGTH = 16_000
     supports_code_blocks = True
-    typed_command_prefix = "!"  # clients keep what begins with a slash for themselves
+    typed_command_prefix = "!"  # clients intercept lines that begin with a slash
     idempotent_sends = True  # by transaction ids
 
     def __init__(self, config, settings):
@@ -47,10 +48,10 @@ class MatrixAdapter(BasePlatformAdapter):
         self._seen, self._read = {}, {}
         self._encryption_notified = set()
 
-    # -- the connection ------------------------------------------------------------------------------------------
+    # -- connection ------------------------------------------------------------------------------------------
 
     async def log_in(self):
-        """Make ready for calls. Raises Refused, Unreachable."""
+        """Log in, so that API calls work. Raises MatrixError, MatrixUnreachable."""
         settings = self.settings
         self._api = MatrixApi(settings.homeserver, settings.access_token)
         if not settings.access_token:
@@ -58,9 +59,9 @@ class MatrixAdapter(BasePlatformAdapter):
             identifier = {"type": "m.id.user", "user": settings.user_id}
             body = {"type": "m.login.password", "identifier": identifier, "password": settings.password}
             body |= {"device_id": device} if device else {"initial_device_display_name": "Hermes"}
-            said = await self._api.call("POST", "login", body=body)
-            self._api.token, self._me = said["access_token"], said["user_id"]
-            self._save_state(device=said["device_id"])
+            login = await self._api.call("POST", "login", body=body)
+            self._api.token, self._me = login["access_token"], login["user_id"]
+            self._save_state(device=login["device_id"])
         else:
             self._me = (await self._api.call("GET", "account", "whoami"))["user_id"]
         self._rooms = Rooms(self._api, self._me)
@@ -113,16 +114,16 @@ class MatrixAdapter(BasePlatformAdapter):
                     known = isinstance(exc, MatrixError) and exc.status != 429
                     if known or failures >= TRIES:
                         raise
-                    logger.info("[matrix] %s; again", exc)
+                    logger.info("[matrix] sync failed, retry: %s", exc)
                     await asyncio.sleep(getattr(exc, "retry_after", None) or min(2.0 ** (failures - 1), 30.0))
                     continue
                 failures = 0
                 await self._take(answer, since)
-                self._save_state(since=answer["next_batch"])  # after all was taken in: an event comes twice, not never
+                self._save_state(since=answer["next_batch"])  # stored after receipt of all events, so that none is lost
                 for room, event_id in self._read.items():
                     await self._quietly("POST", "rooms", room, "receipt", "m.read", event_id, body={})
                 self._read.clear()
-        except Exception as exc:  # noqa: BLE001 - whatever it was, the runner begins anew; nothing is lost by it
+        except Exception as exc:  # noqa: BLE001 - the gateway reconnects; nothing is lost
             if self._syncing is asyncio.current_task():
                 if isinstance(exc, (MatrixError, MatrixUnreachable)):
                     self._give_up(exc)
@@ -130,7 +131,7 @@ class MatrixAdapter(BasePlatformAdapter):
                     self._set_fatal_error("sync_failed", f"{type(exc).__name__}: {exc}", retryable=True)
                 await self._notify_fatal_error()
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- incoming messages -------------------------------------------------------------------------------------------
 
     async def _take(self, answer, since):
         rooms = answer.get("rooms") or {}
@@ -142,16 +143,16 @@ class MatrixAdapter(BasePlatformAdapter):
             if since and timeline.get("limited") and timeline.get("prev_batch"):
                 events = [*await self._missed(room, timeline["prev_batch"], since), *events]
             joined = next((at for at, event in enumerate(events) if self._is_our_joining(event)), -1)
-            for event in events[joined + 1 :] if since else ():  # without `since`, and before we came, it was not to us
+            for event in events[joined + 1 :] if since else ():  # earlier events were not for the agent
                 await self._take_event(room, event)
 
     def _is_our_joining(self, event):
-        came = event.get("type") == "m.room.member" and event.get("state_key") == self._me
+        is_own = event.get("type") == "m.room.member" and event.get("state_key") == self._me
         before = ((event.get("unsigned") or {}).get("prev_content") or {}).get("membership")
-        return came and event["content"].get("membership") == "join" and before != "join"
+        return is_own and event["content"].get("membership") == "join" and before != "join"
 
     async def _missed(self, room, start, since):
-        """Return what happened in a room between two answers and is in neither of them."""
+        """Return the events of a room between two sync answers that neither of them contains."""
         found = []
         while start and len(found) < MISSED:
             query = {"dir": "b", "from": start, "to": since, "limit": "100"}
@@ -179,8 +180,8 @@ class MatrixAdapter(BasePlatformAdapter):
             LookupError,
             TypeError,
             ValueError,
-        ) as exc:  # an odd one, of whom it may be, must not stop those behind it
-            logger.warning("[matrix] event %s of %s is passed over: %r", event.get("event_id"), room, exc)
+        ) as exc:  # an invalid event must not block later ones
+            logger.warning("[matrix] event %s of %s skipped: %r", event.get("event_id"), room, exc)
             return
         if message is not None:
             await self.handle_message(message)
@@ -196,12 +197,12 @@ class MatrixAdapter(BasePlatformAdapter):
             address, kind, name, mime = found
             try:
                 data = await self._api.download(address, self.settings.max_media_bytes)
-                kept = cache_media_bytes(data, filename=name, mime_type=mime)
+                cached = cache_media_bytes(data, filename=name, mime_type=mime)
             except (MatrixError, MatrixUnreachable, ValueError) as exc:
                 message.text = f"{message.text}\n[The file {name} could not be fetched: {exc}]".strip()
             else:
-                if kept is not None:
-                    message.attach(kept.path, kept.media_type, kind)
+                if cached is not None:
+                    message.attach(cached.path, cached.media_type, kind)
         return message if message.text or message.media_urls else None
 
     def _source(self, room, about, event, thread):
@@ -218,14 +219,14 @@ class MatrixAdapter(BasePlatformAdapter):
         )
 
     async def _reaction_event(self, room, event):
-        """Return a reaction to a question of ours as what its sender would have written."""
+        """Return the message that a reaction to a question stands for, or None."""
         relates = event["content"].get("m.relates_to") or {}
-        asked = self._questions.find(relates.get("event_id"))
-        text = asked.answers.get(relates.get("key")) if asked else None
+        question = self._questions.find(relates.get("event_id"))
+        text = question.answers.get(relates.get("key")) if question else None
         if text is None:
             return None
-        source = self._source(room, await self._rooms.get(room), event, asked.thread)
-        source.thread_id, source.auto_thread_created = asked.thread, False
+        source = self._source(room, await self._rooms.get(room), event, question.thread)
+        source.thread_id, source.auto_thread_created = question.thread, False
         message = MessageEvent(text, source=source, raw_message=event, message_id=event["event_id"])
         message.metadata["addressed"] = True
         return message
@@ -233,7 +234,7 @@ class MatrixAdapter(BasePlatformAdapter):
     async def _notify_encrypted(self, room):
         if room not in self._encryption_notified:
             self._encryption_notified.add(room)
-            logger.warning("[matrix] %s is encrypted: what is said there is not read", room)
+            logger.warning("[matrix] room %s is encrypted: its messages are not read", room)
             await self._put(room, "m.room.message", {"msgtype": "m.notice", "body": ENCRYPTED})
 
     async def on_processing_start(self, event):
@@ -244,15 +245,15 @@ class MatrixAdapter(BasePlatformAdapter):
         seen = self._seen.pop(event.message_id, None)
         if seen:
             await self.delete_message(event.source.chat_id, seen)
-            done = {ProcessingOutcome.SUCCESS: "✅", ProcessingOutcome.FAILURE: "❌"}.get(outcome)
-            if done:
-                await self._react(event.source.chat_id, event.message_id, done)
+            emoji = {ProcessingOutcome.SUCCESS: "✅", ProcessingOutcome.FAILURE: "❌"}.get(outcome)
+            if emoji:
+                await self._react(event.source.chat_id, event.message_id, emoji)
 
     async def _react(self, room, event_id, emoji):
         relates = {"rel_type": "m.annotation", "event_id": event_id, "key": emoji}
         return (await self._put(room, "m.reaction", {"m.relates_to": relates})).message_id
 
-    # -- what goes out -------------------------------------------------------------------------------------------
+    # -- outgoing messages -------------------------------------------------------------------------------------------
 
     async def send(self, chat_id, content, reply_to=None, metadata=None):
         return await self._put(chat_id, "m.room.message", {**_text(content), **_relates(reply_to, metadata)}, metadata)
@@ -287,7 +288,7 @@ class MatrixAdapter(BasePlatformAdapter):
         return await self._file("m.audio", chat_id, audio_path, caption, reply_to, metadata)
 
     async def send_multiple_images(self, chat_id, images, metadata=None, human_delay=0.0):
-        for number, (url, alt) in enumerate(images):  # each with a transaction of its own: all may be sent again
+        for number, (url, alt) in enumerate(images):  # each has a transaction id, so that a retry is safe
             key = (metadata or {}).get("delivery_key")
             own = {**(metadata or {}), **({"delivery_key": f"{key} {number}"} if key else {})}
             result = await self._picture(chat_id, url, alt, own or None)
@@ -298,7 +299,7 @@ class MatrixAdapter(BasePlatformAdapter):
     async def send_exec_approval(
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **more
     ):
-        """Ask; a reaction is the command that it stands for."""
+        """Ask for a reaction, which stands for a command."""
         lasting = {"permanent": allow_permanent, "session": more.get("allow_session", True)}
         text, answers = ReactionQuestions.approval_question(
             command, description, **lasting, approval_id=approval_id, limit=4000
@@ -306,7 +307,7 @@ class MatrixAdapter(BasePlatformAdapter):
         return await self._question(chat_id, text, answers, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
-        """Ask; a reaction with a number is the choice."""
+        """Ask for a reaction with the number of a choice."""
         return await self._question(chat_id, *ReactionQuestions.choice_question(question, choices), metadata)
 
     async def _question(self, chat_id, text, answers, metadata):
@@ -324,7 +325,7 @@ class MatrixAdapter(BasePlatformAdapter):
         try:
             about = await self._rooms.get(await self._rooms.id_of(chat_id))
         except (MatrixError, MatrixUnreachable) as exc:
-            logger.info("[matrix] nothing is known of %s: %s", chat_id, exc)
+            logger.info("[matrix] no information about %s: %s", chat_id, exc)
             return {"name": chat_id, "type": "group"}
         return {"name": about.name, "type": "dm" if about.is_direct else "group"}
 
@@ -333,10 +334,10 @@ class MatrixAdapter(BasePlatformAdapter):
             return SendResult(False, error="not connected", retryable=True, error_kind="transient")
         name, mime = Path(path).name, mimetypes.guess_type(str(path))[0] or "application/octet-stream"
         try:
-            data = Path(path).read_bytes()  # noqa: ASYNC240 - files of the agent's, not of a network
+            data = Path(path).read_bytes()  # noqa: ASYNC240 - local files of the agent
             address = await self._api.upload(data, name, mime)
         except OSError as exc:
-            return SendResult(False, error=f"the file cannot be read: {exc.strerror}", error_kind="unknown")
+            return SendResult(False, error=f"cannot read the file: {exc.strerror}", error_kind="unknown")
         except (MatrixError, MatrixUnreachable) as exc:
             return as_result(exc)
         info = {"mimetype": mime, "size": len(data)}
@@ -344,13 +345,13 @@ class MatrixAdapter(BasePlatformAdapter):
         return await self._put(chat_id, "m.room.message", {**content, **_relates(reply_to, metadata)}, metadata)
 
     async def _put(self, chat_id, kind, content, metadata=None):
-        """Send an event; the same transaction is the same event, however often it is sent."""
+        """Send an event; the same transaction id is the same event."""
         if self._api is None:
             return SendResult(False, error="not connected", retryable=True, error_kind="transient")
         try:
             room = await self._rooms.id_of(chat_id)
             if kind == "m.room.message" and content["body"] != ENCRYPTED and (await self._rooms.get(room)).encrypted:
-                text = "the room is encrypted: nothing is sent there in the clear"
+                text = "the room is encrypted: unencrypted messages are not sent there"
                 return SendResult(False, error=text, error_kind="forbidden")
             txn = _txn((metadata or {}).get("delivery_key"))
             sent = await self._api.call("PUT", "rooms", room, "send", kind, txn, body=content)
@@ -359,7 +360,7 @@ class MatrixAdapter(BasePlatformAdapter):
         return SendResult(True, message_id=sent["event_id"])
 
     async def _quietly(self, method, *path, body=None):
-        """Call for something beside the answer; None when it failed."""
+        """Make a call that is not part of the answer; return None if it fails."""
         try:
             return await self._api.call(method, *path, body=body) if self._api is not None else None
         except (MatrixError, MatrixUnreachable) as exc:
@@ -380,9 +381,11 @@ def _txn(key=None):
 
 
 def _text(content):
-    formatted = to_html(content)
-    made = {"msgtype": "m.text", "body": content, "m.mentions": {}}
-    return {**made, "format": "org.matrix.custom.html", "formatted_body": formatted} if formatted else made
+    message = {"msgtype": "m.text", "body": content, "m.mentions": {}}
+    formatted = render(content, MATRIX)
+    if formatted == escape(content, quote=False):  # it would say no more than the text
+        return message
+    return {**message, "format": "org.matrix.custom.html", "formatted_body": formatted}
 
 
 def _relates(reply_to, metadata):

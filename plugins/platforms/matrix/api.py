@@ -1,4 +1,4 @@
-"""The client interface of a homeserver: one call, its answer, its failures. Source: spec.matrix.org."""
+"""Client-server API of a homeserver: calls and their errors. Source: spec.matrix.org."""
 
 from urllib.parse import quote
 
@@ -9,7 +9,7 @@ CLIENT = "/_matrix/client/v3"
 
 
 class MatrixError(Exception):
-    """The homeserver said no: the status, Matrix's code, and how long to wait."""
+    """Error of the homeserver: HTTP status, Matrix's code, and the delay before a retry."""
 
     def __init__(self, status, body):
         self.status = status
@@ -19,7 +19,7 @@ class MatrixError(Exception):
 
 
 class MatrixUnreachable(Exception):
-    """There is no answer. `arrived`: False when the call never left, None when nobody knows."""
+    """Error: there is no answer. `arrived`: False if the request was not sent, None if that is unknown."""
 
     def __init__(self, text, arrived):
         super().__init__(text)
@@ -27,29 +27,29 @@ class MatrixUnreachable(Exception):
 
 
 class MatrixApi:
-    """Calls as one account."""
+    """Calls of one account."""
 
     def __init__(self, homeserver, token=""):
-        import httpx  # 200 ms: only where Matrix is used
+        import httpx  # 200 ms, needed for Matrix only
 
         self._httpx, self.token = httpx, token
         self._client = httpx.AsyncClient(base_url=homeserver.rstrip("/"), timeout=CALL_S)
 
     async def call(self, method, *path, body=None, wait_s=0.0, **query):
-        """Return the JSON of an answer. `path`: its pieces, quoted here. Raises Refused, Unreachable."""
+        """Return the JSON of an answer. `path`: unquoted segments. Raises MatrixError, MatrixUnreachable."""
         address = CLIENT + "".join(f"/{quote(piece, safe='')}" for piece in path)
         kwargs = {} if body is None else {"json": body}
         answer = await self.ask(method, address, timeout=CALL_S + wait_s, params=query or None, **kwargs)
         return answer.json()
 
     async def upload(self, data, name, mime):
-        """Keep a file at the homeserver, and return its address (`mxc://…`)."""
+        """Store a file on the homeserver and return its address (`mxc://…`)."""
         query, headers = {"filename": name}, {"content-type": mime}
         answer = await self.ask("POST", "/_matrix/media/v3/upload", params=query, content=data, headers=headers)
         return answer.json()["content_uri"]
 
     async def download(self, address, limit):
-        """Return the bytes of a file. Raises Refused, Unreachable; ValueError when it is larger than `limit`."""
+        """Return the bytes of a file. Raises MatrixError, MatrixUnreachable; ValueError above `limit` bytes."""
         server, _, media = address.removeprefix("mxc://").partition("/")
         path = f"/_matrix/client/v1/media/download/{quote(server, safe='')}/{quote(media, safe='')}"
         httpx, found = self._httpx, b""
@@ -60,7 +60,7 @@ class MatrixApi:
                 async for piece in answer.aiter_bytes():
                     found += piece
                     if len(found) > limit:
-                        raise ValueError(f"it has more than {limit} bytes")
+                        raise ValueError(f"it is larger than {limit} bytes")
         except httpx.HTTPError as exc:
             raise MatrixUnreachable(f"timed out: {type(exc).__name__}", None) from exc
         return found
@@ -92,7 +92,7 @@ class MatrixApi:
 
 
 def as_result(exc):
-    """Return a failure as a `SendResult`. Nothing is shown twice: each message has a transaction id."""
+    """Return a failure as a `SendResult`. A retry is safe: messages have transaction ids."""
     if isinstance(exc, MatrixUnreachable):
         return SendResult(False, error=str(exc), retryable=True, error_kind="transient")
     kinds = {"M_FORBIDDEN": "forbidden", "M_NOT_FOUND": "not_found", "M_TOO_LARGE": "too_long"}

@@ -1,4 +1,4 @@
-"""What an event of a room says, as the agent's own message. Source: spec.matrix.org, m.room.message."""
+"""Conversion of room events to messages. Source: spec.matrix.org, m.room.message."""
 
 import re
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ KINDS = {
 
 
 def is_for_us(event, me, process_notices):
-    """Whether an event is a message of somebody else, and not the change of one."""
+    """Return whether an event is a new message of another user."""
     content = event.get("content") or {}
     relation = (content.get("m.relates_to") or {}).get("rel_type")
     if event.get("sender") == me or relation == "m.replace" or "msgtype" not in content:
@@ -26,7 +26,7 @@ def is_for_us(event, me, process_notices):
 
 
 def relation_of(content):
-    """Return the thread of an event and the event that it answers; both may be empty."""
+    """Return the thread and the quoted event of an event; each may be ""."""
     relates = content.get("m.relates_to") or {}
     answered = (relates.get("m.in_reply_to") or {}).get("event_id") or ""
     if relates.get("rel_type") == "m.thread":
@@ -35,16 +35,16 @@ def relation_of(content):
 
 
 def as_message(event, room, me, source, answered):
-    """Return an event as a message; its file is not fetched yet.
+    """Return the message of an event, without its file.
 
     Args:
-        answered: the event that it answers, or None.
+        answered: the quoted event, or None.
     """
     content = event["content"]
-    text, meant = _strip_mention(_text(event), content, me, room.members.get(me, me))
+    text, is_addressed = _strip_mention(_text(event), content, me, room.members.get(me, me))
     message = MessageEvent(as_command(text), source=source, raw_message=event, message_id=event["event_id"])
     message.timestamp = datetime.fromtimestamp(event["origin_server_ts"] / 1000, UTC)
-    message.metadata["addressed"] = meant
+    message.metadata["addressed"] = is_addressed
     if content.get("msgtype") == "m.location":
         message.message_type = MessageType.LOCATION
     if answered:
@@ -58,7 +58,7 @@ def as_message(event, room, me, source, answered):
 
 
 def file_of(event):
-    """Return address, kind, name and MIME type of the file of an event; None where there is none."""
+    """Return address, kind, name and MIME type of the file of an event, or None."""
     content = event["content"]
     address = content.get("url")
     if not isinstance(address, str) or not address.startswith("mxc://"):
@@ -78,15 +78,15 @@ def _text(event):
     if kind == "m.location":
         return f"[Location: {content.get('geo_uri', '').removeprefix('geo:')} {body}]"
     if kind in KINDS:
-        return body if content.get("filename") not in (None, body) else ""  # otherwise it is the file's name
+        return body if content.get("filename") not in (None, body) else ""  # otherwise it is the name of the file
     if kind == "m.emote":
         return f"* {event.get('sender')} {body}"
     if (content.get("m.relates_to") or {}).get("m.in_reply_to"):
-        body = re.sub(r"\A> <[^\n]*\n(?:>[^\n]*\n)*\n?", "", body)  # clients of former times quote what is answered
+        body = re.sub(r"\A> <[^\n]*\n(?:>[^\n]*\n)*\n?", "", body)  # older clients quote the message in the body
     return body
 
 
 def _strip_mention(text, content, me, name):
-    """Return the text without our name in front, and whether it is said to us."""
-    said, named = strip_mention(text, (me, name, me[1:].partition(":")[0]))
-    return said, named or me in ((content.get("m.mentions") or {}).get("user_ids") or ())
+    """Return the text without the agent's name in front, and whether it mentions the agent."""
+    rest, named = strip_mention(text, (me, name, me[1:].partition(":")[0]))
+    return rest, named or me in ((content.get("m.mentions") or {}).get("user_ids") or ())

@@ -1,17 +1,17 @@
-"""What is known of rooms, asked once and forgotten when it changes."""
+"""Cache of room information, dropped when a room changes."""
 
 from .api import MatrixError
 
 
 class Room:
-    """A room as it is now."""
+    """Present state of a room."""
 
     def __init__(self, name, members, encrypted):
         self.name, self.members, self.encrypted = name, members, encrypted
 
     @property
     def is_direct(self):
-        """Whether nobody but one person is there with us."""
+        """Whether the room has at most one other member."""
         return len(self.members) <= 2
 
 
@@ -23,22 +23,22 @@ class Rooms:
         self._known, self._aliases = {}, {}
 
     def forget(self, room):
-        """Somebody came or went, or it has another name."""
+        """Drop the information about a room, which has changed."""
         self._known.pop(room, None)
 
     async def get(self, room):
-        """Raises Refused, Unreachable."""
+        """Return a room. Raises MatrixError, MatrixUnreachable."""
         if room not in self._known:
             joined = (await self._api.call("GET", "rooms", room, "joined_members"))["joined"]
-            members = {who: (about or {}).get("display_name") or who for who, about in joined.items()}
+            members = {user: (about or {}).get("display_name") or user for user, about in joined.items()}
             name = (await self._state(room, "m.room.name")).get("name")
-            others = [shown for who, shown in members.items() if who != self._me]
+            others = [shown for user, shown in members.items() if user != self._me]
             encrypted = bool(await self._state(room, "m.room.encryption"))
             self._known[room] = Room(name or ", ".join(others[:3]) or room, members, encrypted)
         return self._known[room]
 
     async def id_of(self, named):
-        """Return the id of a room that is named by its alias."""
+        """Return the id of a room, which may be named by its alias."""
         if named.startswith("#") and named not in self._aliases:
             self._aliases[named] = (await self._api.call("GET", "directory", "room", named))["room_id"]
         return self._aliases.get(named, named)

@@ -1,4 +1,4 @@
-"""Slack: an app in socket mode, with Slack's own SDK (the extra `slack`)."""
+"""Slack: an app in socket mode, implemented with Slack's SDK (extra `slack`)."""
 
 from hermes_agent.adapters.options import Option, Options
 
@@ -7,13 +7,13 @@ SETTINGS = Options(
     Option("token", "SLACK_BOT_TOKEN", required=True, ask="The app's bot token (xoxb-…)", secret=True),
     Option("app_token", "SLACK_APP_TOKEN", required=True, ask="The app's own token (xapp-…)", secret=True),
     Option("base_url", "SLACK_API_URL", "https://slack.com/api/"),
-    Option("reply_in_thread", "SLACK_REPLY_IN_THREAD", True),  # in channels, an answer begins a thread
-    Option("reactions", "SLACK_REACTIONS", False),  # show on a message that it is worked on
+    Option("reply_in_thread", "SLACK_REPLY_IN_THREAD", True),  # in channels, an answer starts a thread
+    Option("reactions", "SLACK_REACTIONS", False),  # react to a message while it is processed
 )
 
 
 def adapter_class():
-    from .adapter import SlackAdapter  # the SDK: only where Slack is used
+    from .adapter import SlackAdapter  # the SDK is slow to import
 
     return SlackAdapter
 

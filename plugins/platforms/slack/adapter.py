@@ -1,4 +1,4 @@
-"""A Slack app: socket mode in, calls out."""
+"""Adapter for Slack: socket mode delivers events, API calls go out."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ PING_S = 10.0
 LARGEST_FILE = 100 * 2**20
 KINDS = {"image": MessageType.PHOTO, "video": MessageType.VIDEO, "audio": MessageType.AUDIO}
 BUTTON_PREFIX = "hermes_"
-"""What the ids of our own buttons begin with."""
+"""Prefix of the ids of the adapter's buttons."""
 BAD_TOKENS = (
     "invalid_auth",
     "not_authed",
@@ -51,13 +51,13 @@ FAILURES = {
 
 
 class SlackAdapter(BasePlatformAdapter):
-    """A chat is a channel; a thread is Slack's."""
+    """Adapter for a Slack app. A chat is a channel; threads are Slack's."""
 
     MAX_MESSAGE_LENGTH = 12_000
     sends_any_file = True
     supports_code_blocks = True
     supports_status_text = True
-    typed_command_prefix = "!"  # Slack takes what begins with a slash for itself, and never in threads
+    typed_command_prefix = "!"  # Slack intercepts lines that begin with a slash, and allows none in threads
 
     def __init__(self, config, settings):
         super().__init__(config, "slack")
@@ -68,16 +68,16 @@ class SlackAdapter(BasePlatformAdapter):
         self._order = None
         self._shows_status = True
 
-    # -- the connection ------------------------------------------------------------------------------------------
+    # -- connection ------------------------------------------------------------------------------------------
 
     def open(self):
-        """Make ready for calls."""
+        """Create the client, so that API calls work."""
         base = f"{self.settings.base_url.rstrip('/')}/"
-        # the SDK's own retries would send a message again of which nobody knows whether it arrived
+        # the SDK's retries would repeat a message that may have arrived
         self._web = AsyncWebClient(self.settings.token, base_url=base, retry_handlers=[], timeout=60)
 
     async def log_in(self):
-        """Ask whether both tokens are good; raises what is wrong."""
+        """Check both tokens; raise the error."""
         self.open()
         await self._web.auth_test()
         await self._web.apps_connections_open(app_token=self.settings.app_token)
@@ -95,9 +95,9 @@ class SlackAdapter(BasePlatformAdapter):
             await asyncio.wait_for(self._socket.connect(), CONNECT_S)
         except (SlackClientError, aiohttp.ClientError, OSError, TimeoutError) as exc:
             await self.disconnect()
-            said = _error(exc) if isinstance(exc, SlackApiError) else f"{type(exc).__name__}: {exc}"
-            bad = said in BAD_TOKENS
-            self._set_fatal_error("bad_token" if bad else "not_connected", f"Slack: {said}", retryable=not bad)
+            error = _error(exc) if isinstance(exc, SlackApiError) else f"{type(exc).__name__}: {exc}"
+            bad = error in BAD_TOKENS
+            self._set_fatal_error("bad_token" if bad else "not_connected", f"Slack: {error}", retryable=not bad)
             return False
         self._mark_connected()
         return True
@@ -110,18 +110,18 @@ class SlackAdapter(BasePlatformAdapter):
         self._release_platform_lock()
         self._mark_disconnected()
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- incoming messages -------------------------------------------------------------------------------------------
 
     async def _take(self, socket, request):
-        """Take in what Slack delivers, in order, then say so; what is not confirmed is delivered again."""
+        """Receive deliveries in order, then confirm them; Slack repeats unconfirmed ones."""
         async with self._order:
             kind, payload = request.type, request.payload
             try:
                 event = await self._event(kind, payload)
                 if event is not None:
                     await self.handle_message(event)
-            except (KeyError, TypeError, ValueError) as exc:  # an odd one must not come again and again
-                logger.warning("[slack] a delivery (%s) is passed over: %r", kind, exc)
+            except (KeyError, TypeError, ValueError) as exc:  # an invalid delivery must not be repeated
+                logger.warning("[slack] delivery (%s) skipped: %r", kind, exc)
             except BaseException:
                 self._seen.discard(_identity(payload))
                 raise
@@ -145,46 +145,46 @@ class SlackAdapter(BasePlatformAdapter):
         return message if message.text or message.media_urls else None
 
     async def _name(self, user):
-        """Find out what somebody is called, once."""
+        """Look up the name of a user, once."""
         if user and user not in self._names:
             try:
                 about = (await self._web.users_info(user=user))["user"]
                 profile = about.get("profile") or {}
                 self._names[user] = profile.get("display_name") or profile.get("real_name") or about.get("name") or user
             except (SlackClientError, aiohttp.ClientError, TimeoutError) as exc:
-                logger.info("[slack] nothing is known of %s: %s", user, exc)
+                logger.info("[slack] no information about %s: %s", user, exc)
                 self._names[user] = user
 
     async def _fetch(self, file, message):
         name, mime = file.get("name") or "file", file.get("mimetype") or ""
         try:
-            kept = cache_media_bytes(await self._download(file), filename=name, mime_type=mime)
+            cached = cache_media_bytes(await self._download(file), filename=name, mime_type=mime)
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
             message.text = f"{message.text}\n[The file {name} could not be fetched: {exc}]".strip()
             return
-        if kept is not None:
+        if cached is not None:
             voice = file.get("subtype") == "slack_audio"
-            kind = MessageType.VOICE if voice else KINDS.get(kept.kind, MessageType.DOCUMENT)
-            message.attach(kept.path, kept.media_type, kind)
+            kind = MessageType.VOICE if voice else KINDS.get(cached.kind, MessageType.DOCUMENT)
+            message.attach(cached.path, cached.media_type, kind)
 
     async def _download(self, file):
         address = file.get("url_private_download") or file.get("url_private") or ""
         host, own = urlsplit(address).hostname or "", urlsplit(self.settings.base_url).hostname
         if host != own and host != "slack.com" and not host.endswith(".slack.com"):
-            raise ValueError(f"it is kept by {host or 'nobody'}, not by Slack")  # who must not see the token
+            raise ValueError(f"its host is {host or 'unknown'}, not Slack")  # the token must not be sent there
         if int(file.get("size") or 0) > LARGEST_FILE:
-            raise ValueError("it has more than 100 MB")
+            raise ValueError("it is larger than 100 MB")
         headers = {"authorization": f"Bearer {self.settings.token}"}
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120)) as session,
             session.get(address, headers=headers, allow_redirects=False) as answer,
         ):
-            if answer.status != 200 or answer.content_type == "text/html":  # the page for logging in
+            if answer.status != 200 or answer.content_type == "text/html":  # the login page
                 raise ValueError(f"Slack answered {answer.status}: has the app the scope files:read?")
             return await answer.read()
 
     def _command(self, payload):
-        """Return a slash command as a message; `/hermes` alone is no command."""
+        """Return the message of a slash command; `/hermes` alone is no command."""
         command, rest = payload["command"], payload.get("text") or ""
         text = rest if command == "/hermes" else f"{command} {rest}".strip()
         event = self._make_event(payload["channel_id"], payload["user_id"], payload.get("user_name"), text)
@@ -192,7 +192,7 @@ class SlackAdapter(BasePlatformAdapter):
         return event if text else None
 
     async def _pressed(self, payload):
-        """Return one of our buttons as what its presser would have written; give others to their plugins."""
+        """Return the text of one of the adapter's buttons; pass other buttons to plugins."""
         action = payload["actions"][0]
         if not action["action_id"].startswith(BUTTON_PREFIX):
             await self._for_plugins(payload, action)
@@ -200,7 +200,7 @@ class SlackAdapter(BasePlatformAdapter):
         channel, message, user = payload["channel"]["id"], payload["message"], payload["user"]
         value = action["value"]
         if not may_answer(self, value, user["id"], "dm" if channel.startswith("D") else "group", channel):
-            logger.info("[slack] a button of %s was pressed by %s, who is not let in", channel, user["id"])
+            logger.info("[slack] button in %s ignored: user %s has no access", channel, user["id"])
             return None
         shown = f"{message.get('text', '')}\n\n<@{user['id']}>: {action['text']['text']}"
         await self._quietly(self._web.chat_update, channel=channel, ts=message["ts"], text=shown, blocks=[])
@@ -211,12 +211,12 @@ class SlackAdapter(BasePlatformAdapter):
 
     async def _for_plugins(self, payload, action):
         async def ack(*args, **kwargs):
-            """It is confirmed in any case, behind this."""
+            """Do nothing: the delivery is always confirmed later."""
 
         for callback in callbacks_for(action):
             try:
                 await callback(ack, payload, action)
-            except Exception as exc:  # noqa: BLE001 - a plugin's code: the others go on
+            except Exception as exc:  # noqa: BLE001 - plugin code: other handlers must still run
                 logger.warning("[slack] the handler of %s failed: %r", action["action_id"], exc)
 
     def _make_event(self, channel, user, name, text, thread=None):
@@ -233,16 +233,16 @@ class SlackAdapter(BasePlatformAdapter):
 
     async def on_processing_complete(self, event, outcome):
         await self._react(event, "eyes", add=False)
-        done = {ProcessingOutcome.SUCCESS: "white_check_mark", ProcessingOutcome.FAILURE: "x"}.get(outcome)
-        if done:
-            await self._react(event, done)
+        name = {ProcessingOutcome.SUCCESS: "white_check_mark", ProcessingOutcome.FAILURE: "x"}.get(outcome)
+        if name:
+            await self._react(event, name)
 
     async def _react(self, event, name, *, add=True):
         if self.settings.reactions and (event.message_id or "").replace(".", "").isdigit():
             call = self._web.reactions_add if add else self._web.reactions_remove
             await self._quietly(call, channel=event.source.chat_id, timestamp=event.message_id, name=name)
 
-    # -- what goes out -------------------------------------------------------------------------------------------
+    # -- outgoing messages -------------------------------------------------------------------------------------------
 
     async def send(self, chat_id, content, reply_to=None, metadata=None):
         return await self._post(chat_id, metadata, markdown_text=content)
@@ -271,9 +271,9 @@ class SlackAdapter(BasePlatformAdapter):
         path = Path(file_path)
         thread = (metadata or {}).get("thread_id")
         try:
-            data = path.read_bytes()  # noqa: ASYNC240 - files of the agent's, not of a network
+            data = path.read_bytes()  # noqa: ASYNC240 - local files of the agent
         except OSError as exc:
-            return SendResult(False, error=f"the file cannot be read: {exc.strerror}", error_kind="unknown")
+            return SendResult(False, error=f"cannot read the file: {exc.strerror}", error_kind="unknown")
         name = file_name or path.name
         about = {"file": data, "filename": name, "title": name, "initial_comment": caption, "thread_ts": thread}
         return await self._call("files_upload_v2", channel=chat_id, **about)
@@ -281,14 +281,14 @@ class SlackAdapter(BasePlatformAdapter):
     async def send_exec_approval(
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **more
     ):
-        """Ask with buttons; one that is pressed is the command that it stands for."""
+        """Ask with buttons, which stand for commands."""
         text = approval_text(command, description, limit=2500)
         session = more.get("allow_session", True)
         offered = approval_buttons(permanent=allow_permanent, approval_id=approval_id, session=session)
         return await self._asked(chat_id, text, {value: label for value, (_, label) in offered.items()}, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
-        """Ask with buttons; one that is pressed is its text."""
+        """Ask with buttons, which stand for their texts."""
         offered = {f"{CHOICE}{choice}": str(choice) for choice in choices or ()}
         if not offered or len(offered) > 25 or any(len(value) > 2000 for value in offered):
             return await super().send_clarify(chat_id, question, choices, clarify_id, session_key, metadata)
@@ -325,7 +325,7 @@ class SlackAdapter(BasePlatformAdapter):
         try:
             chat = (await self._web.conversations_info(channel=chat_id))["channel"]
         except (SlackClientError, aiohttp.ClientError, TimeoutError) as exc:
-            logger.info("[slack] nothing is known of %s: %s", chat_id, exc)
+            logger.info("[slack] no information about %s: %s", chat_id, exc)
             return {"name": chat_id, "type": "dm" if chat_id.startswith("D") else "group"}
         return {"name": chat.get("name") or chat_id, "type": "dm" if chat.get("is_im") else "group"}
 
@@ -343,12 +343,12 @@ class SlackAdapter(BasePlatformAdapter):
         except aiohttp.ClientConnectorError as exc:
             return SendResult(False, error=f"no connection: {exc}", retryable=True, error_kind="transient")
         except (SlackClientError, aiohttp.ClientError, TimeoutError) as exc:
-            logger.warning("[slack] %s: nobody knows whether it arrived: %r", method, exc)
+            logger.warning("[slack] %s: the message may have arrived: %r", method, exc)
             return SendResult(False, error="timed out: it may have arrived", error_kind="unknown")
         return SendResult(True, message_id=sent.get("ts") or sent.get("message_ts"))
 
     async def _quietly(self, call, **params):
-        """Call for something beside the answer; say whether it worked."""
+        """Make a call that is not part of the answer; return whether it worked."""
         try:
             await call(**params)
         except (SlackClientError, aiohttp.ClientError, TimeoutError) as exc:
@@ -359,13 +359,13 @@ class SlackAdapter(BasePlatformAdapter):
 
 def _identity(payload):
     event = payload.get("event") or {}
-    return f"{event.get('channel')}:{event.get('ts')}"  # a mention comes twice, as a message and as a mention
+    return f"{event.get('channel')}:{event.get('ts')}"  # a mention is delivered twice, as a message and as a mention
 
 
 def _error(exc):
-    """Return Slack's word for what is wrong; the status where the answer is none of Slack's."""
-    said = exc.response.data
-    return str(said["error"]) if isinstance(said, dict) and "error" in said else str(exc.response.status_code)
+    """Return the error code of Slack, or the HTTP status of another answer."""
+    data = exc.response.data
+    return str(data["error"]) if isinstance(data, dict) and "error" in data else str(exc.response.status_code)
 
 
 def _failed(exc):

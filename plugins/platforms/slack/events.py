@@ -1,4 +1,4 @@
-"""What Slack tells of a message, as the agent's own. Source: docs.slack.dev, events API."""
+"""Conversion of Slack's events to messages. Source: docs.slack.dev, events API."""
 
 import re
 from datetime import UTC, datetime
@@ -8,18 +8,18 @@ from hermes_agent.adapters.events import MessageEvent
 from hermes_agent.adapters.text import as_command
 
 SPOKEN = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
-"""Subtypes of what somebody said; the others tell of changes, and of who came and went."""
+"""Subtypes of messages of users; others are notices of changes."""
 _REFERENCE = re.compile(r"<([@#!]?)([^<>|]+)(?:\|([^<>]*))?>")
 
 
 def is_message(event, me):
-    """Whether an event is something that somebody else said."""
+    """Return whether an event is a message of another user."""
     spoken = event.get("type") in ("message", "app_mention") and event.get("subtype") in SPOKEN
     return spoken and bool(event.get("ts")) and event.get("user") != me and not event.get("hidden")
 
 
 def readable_text(text, names):
-    """Return a text of Slack's as people see it. `names`: of people, by id."""
+    """Return a text of Slack as users see it. `names`: names of users by id."""
 
     def shown(found):
         kind, target, label = found.groups()
@@ -33,32 +33,32 @@ def readable_text(text, names):
 
 
 def mentioned_ids(text):
-    """Return the ids of the people that a text names."""
+    """Return the ids of the users that a text mentions."""
     return re.findall(r"<@([A-Z0-9]+)(?:\|[^<>]*)?>", text)
 
 
 def as_event(event, me, name, names, build_source, *, own_thread):
-    """Return what somebody said; files are not fetched yet.
+    """Return the message of an event, without its files.
 
     Args:
-        name: of who said it.
-        own_thread: an answer in a channel begins a thread.
+        name: name of the sender.
+        own_thread: whether an answer in a channel starts a thread.
     """
-    said, channel = str(event.get("text") or ""), event["channel"]
+    text, channel = str(event.get("text") or ""), event["channel"]
     direct = event.get("channel_type") == "im" or channel.startswith("D")
-    addressed = me in mentioned_ids(said)
-    text = readable_text(re.sub(rf"<@{me}(?:\|[^<>]*)?>", "", said), names).strip(" ,:\n")
+    addressed = me in mentioned_ids(text)
+    text = readable_text(re.sub(rf"<@{me}(?:\|[^<>]*)?>", "", text), names).strip(" ,:\n")
     thread = event.get("thread_ts")
-    begins = own_thread and not direct and not thread
+    starts_thread = own_thread and not direct and not thread
     source = build_source(
         chat_id=channel,
         chat_type="dm" if direct else "group",
         user_id=event.get("user") or event.get("bot_id"),
         user_name=name,
-        thread_id=thread or (event["ts"] if begins else None),
+        thread_id=thread or (event["ts"] if starts_thread else None),
         is_bot="bot_id" in event,
         scope_id=event.get("team"),
-        auto_thread_created=begins,
+        auto_thread_created=starts_thread,
     )
     message = MessageEvent(as_command(text), source=source, raw_message=event, message_id=event["ts"])
     message.timestamp = datetime.fromtimestamp(float(event["ts"]), UTC)

@@ -1,19 +1,19 @@
-"""Telegram: a bot, by the HTTP interface that Telegram has for bots."""
+"""Telegram: a bot, by the Bot API."""
 
 from hermes_agent.adapters.options import Option, Options
 
 SETTINGS = Options(
     "telegram",
     Option("token", "TELEGRAM_BOT_TOKEN", required=True, ask="The bot's token, from @BotFather", secret=True),
-    Option("base_url", "TELEGRAM_BASE_URL", "https://api.telegram.org"),  # or that of a Bot API server of one's own
+    Option("base_url", "TELEGRAM_BASE_URL", "https://api.telegram.org"),  # or that of another Bot API server
     Option("proxy", "TELEGRAM_PROXY"),
-    Option("reactions", "TELEGRAM_REACTIONS", False),  # show on a message that it is worked on
-    Option("poll_timeout", "TELEGRAM_POLL_TIMEOUT", 50),  # seconds that Telegram holds an empty answer back
+    Option("reactions", "TELEGRAM_REACTIONS", False),  # react to a message while it is processed
+    Option("poll_timeout", "TELEGRAM_POLL_TIMEOUT", 50),  # seconds for which Telegram delays an empty answer
 )
 
 
 def adapter_class():
-    from .adapter import TelegramAdapter  # asyncio: only where Telegram is used
+    from .adapter import TelegramAdapter  # asyncio is slow to import
 
     return TelegramAdapter
 

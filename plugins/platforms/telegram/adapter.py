@@ -1,4 +1,4 @@
-"""A Telegram bot: long polling in, calls out."""
+"""Adapter for a Telegram bot: long polling delivers updates, API calls go out."""
 
 import asyncio
 import logging
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hermes_agent.adapters.base import BasePlatformAdapter
 from hermes_agent.adapters.events import ProcessingOutcome, SendResult
+from hermes_agent.adapters.markdown import TELEGRAM, render
 from hermes_agent.adapters.media import cache_media_bytes
 from hermes_agent.adapters.media_references import local_path
 from hermes_agent.adapters.questions import (
@@ -19,7 +20,6 @@ from hermes_agent.adapters.questions import (
 from hermes_agent.adapters.text import prefix_within_utf16_limit, strip_markdown, utf16_len
 
 from .api import TelegramApi, TelegramError, TelegramUnreachable, as_result
-from .markdown import telegram_markdown
 from .updates import CHAT_TYPES, GENERAL, as_event, file_of
 
 logger = logging.getLogger(__name__)
@@ -30,11 +30,11 @@ LARGEST_FILE = 50 * 2**20
 ALBUM = 10
 MENU = 100
 TRIES = 6
-"""Polls in a row without an answer, with pauses that grow to half a minute; then the runner is told."""
+"""Failed polls in a row, with delays up to half a minute, before the gateway is notified."""
 
 
 class TelegramAdapter(BasePlatformAdapter):
-    """A chat is Telegram's, by its number; a thread is a topic of a forum."""
+    """Adapter for one bot. A chat is Telegram's, by its id; a thread is a topic of a forum."""
 
     MAX_MESSAGE_LENGTH = 4096
     supports_code_blocks = True
@@ -49,14 +49,14 @@ class TelegramAdapter(BasePlatformAdapter):
     def message_len_fn(self):
         return utf16_len
 
-    # -- the connection ------------------------------------------------------------------------------------------
+    # -- connection ------------------------------------------------------------------------------------------
 
     def open(self):
-        """Make ready for calls."""
+        """Create the client, so that API calls work."""
         self._api = TelegramApi(self.settings.base_url, self.settings.token, self.settings.proxy)
 
     async def log_in(self):
-        """Make ready for calls, and ask whose token it is; raises what is wrong."""
+        """Create the client and check the token; raise the error."""
         self.open()
         await self._api.call("getMe")
 
@@ -71,7 +71,7 @@ class TelegramAdapter(BasePlatformAdapter):
         self.open()
         try:
             self._me = await self._api.call("getMe")
-            await self._api.call("deleteWebhook")  # with one, Telegram lets nobody poll
+            await self._api.call("deleteWebhook")  # with a webhook, Telegram does not allow polling
         except (TelegramError, TelegramUnreachable) as exc:
             self._give_up(exc)
             await self.close()
@@ -97,12 +97,12 @@ class TelegramAdapter(BasePlatformAdapter):
 
     def _give_up(self, exc):
         known = isinstance(exc, TelegramError) and exc.code in (401, 404)
-        text = "Telegram does not know the token: ask @BotFather for another" if known else str(exc)
+        text = "Telegram rejected the token: get a new one from @BotFather" if known else str(exc)
         code = "bad_token" if known else "conflict" if getattr(exc, "code", 0) == 409 else "not_connected"
         self._set_fatal_error(code, text, retryable=not known)
 
     async def _poll(self):
-        """Take updates; the next poll tells Telegram that those before it have been taken in."""
+        """Receive updates; the next poll confirms the previous ones."""
         offset, failures = None, 0
         try:
             while True:
@@ -118,7 +118,7 @@ class TelegramAdapter(BasePlatformAdapter):
                     failures += 1
                     if failures >= TRIES:
                         raise
-                    logger.info("[telegram] %s; again", exc)
+                    logger.info("[telegram] poll failed, retry: %s", exc)
                     await asyncio.sleep(min(2.0 ** (failures - 1), 30.0))
                     continue
                 except TelegramError as exc:
@@ -131,7 +131,7 @@ class TelegramAdapter(BasePlatformAdapter):
                     if event is not None:
                         await self.handle_message(event)
                     offset = update + 1
-        except Exception as exc:  # noqa: BLE001 - whatever it was, the runner begins anew; nothing is lost by it
+        except Exception as exc:  # noqa: BLE001 - the gateway reconnects; nothing is lost
             if self._polling is asyncio.current_task():
                 if isinstance(exc, (TelegramError, TelegramUnreachable)):
                     self._give_up(exc)
@@ -139,17 +139,17 @@ class TelegramAdapter(BasePlatformAdapter):
                     self._set_fatal_error("polling_failed", f"{type(exc).__name__}: {exc}", retryable=True)
                 await self._notify_fatal_error()
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- incoming messages -------------------------------------------------------------------------------------------
 
     async def _events(self, updates):
-        """Return the number and the message of each update; the pictures of an album are one message."""
+        """Return the id and the message of each update; the images of an album are one message."""
         events, albums = [], {}
         for update in updates:
             event = None
             try:
                 event = await self._event(update)
-            except (KeyError, TypeError, ValueError) as exc:  # one odd update must not stop those behind it
-                logger.warning("[telegram] update %s is passed over: %r", update.get("update_id"), exc)
+            except (KeyError, TypeError, ValueError) as exc:  # an invalid update must not block later ones
+                logger.warning("[telegram] update %s skipped: %r", update.get("update_id"), exc)
             album = (update.get("message") or {}).get("media_group_id")
             first = albums.get(album)
             if event is not None and first is not None:
@@ -173,27 +173,27 @@ class TelegramAdapter(BasePlatformAdapter):
         file_id, kind, name, mime = found
         try:
             _, data = await self._api.file(file_id)
-            kept = cache_media_bytes(data, filename=name, mime_type=mime)
+            cached = cache_media_bytes(data, filename=name, mime_type=mime)
         except (TelegramError, TelegramUnreachable, ValueError) as exc:
             event.text = f"{event.text}\n[The file {name} could not be fetched: {exc}]".strip()
             return event
-        if kept is not None:
-            event.attach(kept.path, kept.media_type, kind)
+        if cached is not None:
+            event.attach(cached.path, cached.media_type, kind)
         return event
 
     async def _pressed(self, query, update_id):
-        """Return a button that somebody pressed as what they would have written."""
+        """Return the message that a pressed button stands for, or None."""
         message = query.get("message") or {}
         chat = message.get("chat") or {}
-        where = CHAT_TYPES.get(chat.get("type"), "group"), str(chat.get("id"))
-        if not may_answer(self, query["data"], str(query["from"]["id"]), *where):
+        place = CHAT_TYPES.get(chat.get("type"), "group"), str(chat.get("id"))
+        if not may_answer(self, query["data"], str(query["from"]["id"]), *place):
             await self._quietly("answerCallbackQuery", callback_query_id=query["id"], text="This is not for you.")
             return None
         await self._quietly("answerCallbackQuery", callback_query_id=query["id"])
         if "text" not in message:
-            return None  # too old: Telegram does not show it any more
-        buttons = [one for row in (message.get("reply_markup") or {}).get("inline_keyboard", []) for one in row]
-        label = next((one["text"] for one in buttons if one.get("callback_data") == query["data"]), "")
+            return None  # too old: Telegram does not return its text
+        buttons = [item for row in (message.get("reply_markup") or {}).get("inline_keyboard", []) for item in row]
+        label = next((item["text"] for item in buttons if item.get("callback_data") == query["data"]), "")
         text = answer_text(query["data"], label)
         written = {**message, "from": query["from"], "text": text, "entities": []}
         written.pop("reply_to_message", None)
@@ -202,9 +202,9 @@ class TelegramAdapter(BasePlatformAdapter):
             return None
         event.message_id = f"button-{query['id']}"
         event.metadata["addressed"] = True
-        who = query["from"].get("first_name", "")
+        name = query["from"].get("first_name", "")
         target = {"chat_id": message["chat"]["id"], "message_id": message["message_id"]}
-        await self._quietly("editMessageText", text=f"{message['text']}\n\n{who}: {label}", **target)
+        await self._quietly("editMessageText", text=f"{message['text']}\n\n{name}: {label}", **target)
         return event
 
     async def on_processing_start(self, event):
@@ -219,10 +219,10 @@ class TelegramAdapter(BasePlatformAdapter):
             target = {"chat_id": event.source.chat_id, "message_id": int(event.message_id)}
             await self._quietly("setMessageReaction", reaction=reaction, **target)
 
-    # -- what goes out -------------------------------------------------------------------------------------------
+    # -- outgoing messages -------------------------------------------------------------------------------------------
 
     def format_message(self, content):
-        return telegram_markdown(content)
+        return render(content, TELEGRAM)
 
     async def send(self, chat_id, content, reply_to=None, metadata=None):
         return await self._text("sendMessage", chat_id, content, **_where(reply_to, metadata))
@@ -268,7 +268,7 @@ class TelegramAdapter(BasePlatformAdapter):
         return await self._media(method, field, chat_id, Path(audio_path), caption, reply_to, metadata)
 
     async def send_multiple_images(self, chat_id, images, metadata=None, human_delay=0.0):
-        """As albums; one by one where Telegram does not want them so."""
+        """Send images as albums, or one by one if Telegram rejects an album."""
         for at in range(0, len(images), ALBUM):
             some = images[at : at + ALBUM]
             if len(some) == 1:
@@ -278,21 +278,21 @@ class TelegramAdapter(BasePlatformAdapter):
                 if result.error_kind == "unknown" and not self._is_timeout_error(result.error):
                     await super().send_multiple_images(chat_id, some, metadata, human_delay)
                     continue
-            if not result.success and at == 0:  # later ones are not worth the first ones' being sent twice
+            if not result.success and at == 0:  # after later failures, a retry would duplicate the first ones
                 return result
         return SendResult(True)
 
     async def send_exec_approval(
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **more
     ):
-        """Ask with buttons; one that is pressed is the command that it stands for."""
+        """Ask with buttons, which stand for commands."""
         text = approval_text(prefix_within_utf16_limit(command, 3000), description, limit=3000)
         session = more.get("allow_session", True)
         offered = approval_buttons(permanent=allow_permanent, approval_id=approval_id, session=session)
         return await self._asked(chat_id, text, {value: " ".join(both) for value, both in offered.items()}, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
-        """Ask with buttons; one that is pressed is its text."""
+        """Ask with buttons, which stand for their texts."""
         offered = {f"{CHOICE}{number}": str(choice) for number, choice in enumerate(choices or ())}
         return await self._asked(chat_id, f"❓ {question}", offered, metadata)
 
@@ -308,23 +308,23 @@ class TelegramAdapter(BasePlatformAdapter):
         try:
             chat = await self._api.call("getChat", chat_id=chat_id)
         except (TelegramError, TelegramUnreachable) as exc:
-            logger.info("[telegram] nothing is known of chat %s: %s", chat_id, exc)
+            logger.info("[telegram] no information about chat %s: %s", chat_id, exc)
             return {"name": str(chat_id), "type": "dm"}
         kind = "dm" if chat["type"] == "private" else "channel" if chat["type"] == "channel" else "group"
         return {"name": chat.get("title") or chat.get("first_name") or str(chat_id), "type": kind}
 
     async def _text(self, method, chat_id, content, **params):
-        result = await self._call(method, chat_id, text=telegram_markdown(content), parse_mode="MarkdownV2", **params)
+        result = await self._call(method, chat_id, text=render(content, TELEGRAM), parse_mode="MarkdownV2", **params)
         if result.error_kind == "bad_format":
-            logger.info("[telegram] sent as plain text: %s", result.error)
+            logger.info("[telegram] markup rejected, sending plain text: %s", result.error)
             result = await self._call(method, chat_id, text=strip_markdown(content) or content, **params)
         return result
 
     async def _media(self, method, field, chat_id, what, caption, reply_to, metadata):
-        """Send a file of this machine (a path) or of the web (an address)."""
+        """Send a local file (a path) or one on the web (an address)."""
         if isinstance(what, Path) and _size(what) > LARGEST_FILE:
             return SendResult(
-                False, error=f"{what.name} has more than 50 MB: Telegram takes no more", error_kind="too_long"
+                False, error=f"{what.name} is larger than 50 MB, the limit of Telegram", error_kind="too_long"
             )
         where = _where(reply_to, metadata)
         long = caption if caption and utf16_len(caption) > CAPTION else None
@@ -334,7 +334,7 @@ class TelegramAdapter(BasePlatformAdapter):
                 params["files"] = {field: what}
                 result = await self._call(method, chat_id, **params)
             except OSError as exc:
-                return SendResult(False, error=f"the file cannot be read: {exc.strerror}", error_kind="unknown")
+                return SendResult(False, error=f"cannot read the file: {exc.strerror}", error_kind="unknown")
         else:
             result = await self._call(method, chat_id, **{field: what}, **params)
         if result.success and long:
@@ -352,10 +352,10 @@ class TelegramAdapter(BasePlatformAdapter):
         try:
             return await self._call("sendMediaGroup", chat_id, media=items, files=files, **_where(None, metadata))
         except OSError as exc:
-            return SendResult(False, error=f"a picture cannot be read: {exc.strerror}", error_kind="unknown")
+            return SendResult(False, error=f"cannot read an image: {exc.strerror}", error_kind="unknown")
 
     async def _call(self, method, chat_id, **params):
-        """Call, and once more where a group has moved."""
+        """Make a call; repeat it if the group has a new id."""
         if self._api is None:
             return SendResult(False, error="not connected", retryable=True, error_kind="transient")
         try:
@@ -366,11 +366,11 @@ class TelegramAdapter(BasePlatformAdapter):
             return as_result(exc)
         except TelegramUnreachable as exc:
             return as_result(exc)
-        ids = [str(one["message_id"]) for one in (sent if isinstance(sent, list) else [sent]) if isinstance(one, dict)]
+        ids = [str(m["message_id"]) for m in (sent if isinstance(sent, list) else [sent]) if isinstance(m, dict)]
         return SendResult(True, message_id=ids[0] if ids else None, continuation_message_ids=tuple(ids[1:]))
 
     async def _quietly(self, method, **params):
-        """Call for something beside the answer; say whether it worked."""
+        """Make a call that is not part of the answer; return whether it worked."""
         try:
             return bool(await self._api.call(method, **params)) if self._api is not None else False
         except (TelegramError, TelegramUnreachable) as exc:

@@ -1,4 +1,4 @@
-"""Telegram's HTTP interface for bots: one call, its answer, its failures. Source: core.telegram.org/bots/api."""
+"""Telegram's Bot API: calls and their errors. Source: core.telegram.org/bots/api."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ CALL_S = 60.0
 
 
 class TelegramError(Exception):
-    """Telegram said no: its code and words, and what it wants instead."""
+    """Error of Telegram: code, text, and parameters for a retry."""
 
     def __init__(self, code, text, parameters):
         super().__init__(f"{code} {text}")
@@ -21,7 +21,7 @@ class TelegramError(Exception):
 
 
 class TelegramUnreachable(Exception):
-    """There is no answer. `arrived`: False when the call never left, None when nobody knows."""
+    """Error: there is no answer. `arrived`: False if the request was not sent, None if that is unknown."""
 
     def __init__(self, text, arrived):
         super().__init__(text)
@@ -29,10 +29,10 @@ class TelegramUnreachable(Exception):
 
 
 class TelegramApi:
-    """Calls as one bot."""
+    """Calls of one bot."""
 
     def __init__(self, base_url, token, proxy=""):
-        import httpx  # 200 ms: only where Telegram is used
+        import httpx  # 200 ms, needed for Telegram only
 
         self._httpx, self._token = httpx, token
         self._address = f"{base_url.rstrip('/')}/bot{token}"
@@ -41,7 +41,10 @@ class TelegramApi:
         logging.getLogger("httpx").addFilter(self._without_token)
 
     async def call(self, method, *, files=None, wait_s=0, **params):
-        """Return the `result` of a call. `files`: path by parameter. Raises Refused, Unreachable."""
+        """Return the `result` of a call. `files`: paths by parameter.
+
+        Raises TelegramError, TelegramUnreachable.
+        """
         values = {name: value for name, value in params.items() if value is not None}
         if files:
             plain = {n: v if isinstance(v, str) else json.dumps(v) for n, v in values.items()}
@@ -56,17 +59,17 @@ class TelegramApi:
         if not isinstance(body, dict) or not body.get("ok"):
             if answer.status_code >= 500:
                 raise TelegramUnreachable(f"Telegram answered {answer.status_code}", None)
-            said = body if isinstance(body, dict) else {}
-            text = said.get("description", "no answer of Telegram's")
-            raise TelegramError(said.get("error_code", answer.status_code), text, said.get("parameters") or {})
+            error = body if isinstance(body, dict) else {}
+            text = error.get("description", "not an answer of Telegram")
+            raise TelegramError(error.get("error_code", answer.status_code), text, error.get("parameters") or {})
         return body["result"]
 
     async def file(self, file_id):
-        """Return the name and the bytes of a file that somebody sent. Raises Refused (above 20 MB), Unreachable."""
+        """Return name and bytes of a file. Raises TelegramError (above 20 MB), TelegramUnreachable."""
         found = await self.call("getFile", file_id=file_id)
         answer = await self._request("GET", f"{self._files}/{found['file_path']}")
         if answer.status_code != 200:
-            raise TelegramError(answer.status_code, "the file cannot be fetched", {})
+            raise TelegramError(answer.status_code, "cannot fetch the file", {})
         return Path(found["file_path"]).name, answer.content
 
     async def _request(self, method, address, **kwargs):
@@ -75,7 +78,7 @@ class TelegramApi:
             return await self._client.request(method, address, **kwargs)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as exc:
             raise TelegramUnreachable(f"no connection: {type(exc).__name__}", False) from None
-        except httpx.HTTPError as exc:  # its text may have the address, and the token in it
+        except httpx.HTTPError as exc:  # its text may contain the address with the token
             raise TelegramUnreachable(f"timed out: {type(exc).__name__}", None) from None
 
     async def close(self):
@@ -83,7 +86,7 @@ class TelegramApi:
         await self._client.aclose()
 
     def _without_token(self, record):
-        """httpx logs addresses, and the token is in them."""
+        """Remove the token from log records of httpx, which contain addresses."""
         record.msg, record.args = record.getMessage().replace(self._token, "***"), ()
         return True
 

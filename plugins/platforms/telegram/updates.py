@@ -1,4 +1,4 @@
-"""What Telegram tells of a message, as the agent's own. Source: core.telegram.org/bots/api#message."""
+"""Conversion of Telegram's updates to messages. Source: core.telegram.org/bots/api#message."""
 
 from datetime import UTC, datetime
 
@@ -14,11 +14,11 @@ FILES = (  # field, kind, name of a file that has none
     ("document", MessageType.DOCUMENT, "file"),
 )
 GENERAL = "1"
-"""The thread of a forum's general topic, which is not named when something is sent there."""
+"""Thread id of the general topic of a forum, which is omitted when sending there."""
 
 
 def file_of(message):
-    """Return id, kind, name and MIME type of the file of a message; None where there is none."""
+    """Return id, kind, name and MIME type of the file of a message, or None."""
     if message.get("photo"):
         return message["photo"][-1]["file_id"], MessageType.PHOTO, "photo.jpg", "image/jpeg"
     sticker = message.get("sticker")
@@ -32,15 +32,15 @@ def file_of(message):
 
 
 def text_of(message):
-    """Return the text of a message; that of a place or a contact is made."""
+    """Return the text of a message, also of a location, contact or sticker."""
     if message.get("location"):
         place, venue = message["location"], message.get("venue") or {}
         named = f"{venue.get('title', '')} {venue.get('address', '')}".strip()
         return f"[Location: {place['latitude']}, {place['longitude']}{f' ({named})' if named else ''}]"
     if message.get("contact"):
-        who = message["contact"]
-        name = f"{who.get('first_name', '')} {who.get('last_name', '')}".strip()
-        return f"[Contact: {name}, {who.get('phone_number', '')}]"
+        contact = message["contact"]
+        name = f"{contact.get('first_name', '')} {contact.get('last_name', '')}".strip()
+        return f"[Contact: {name}, {contact.get('phone_number', '')}]"
     sticker = message.get("sticker")
     if sticker:
         return f"[Sticker {sticker.get('emoji', '')}]"
@@ -48,25 +48,25 @@ def text_of(message):
 
 
 def as_event(message, me, build_source, update_id):
-    """Return a message as the agent's; None for one that is not for it at all.
+    """Return the event of a message; None if it is not for this bot.
 
     Args:
-        me: the bot's own user.
+        me: the user of the bot.
     """
-    chat, who = message["chat"], message.get("from") or {}
+    chat, user = message["chat"], message.get("from") or {}
     text, addressed, is_ours = _addressed(message, me)
-    if not is_ours or who.get("id") == me["id"]:
+    if not is_ours or user.get("id") == me["id"]:
         return None
     thread = message.get("message_thread_id") if message.get("is_topic_message") else None
-    name = " ".join(filter(None, (who.get("first_name"), who.get("last_name")))) or who.get("username")
+    name = " ".join(filter(None, (user.get("first_name"), user.get("last_name")))) or user.get("username")
     source = build_source(
         chat_id=chat["id"],
         chat_name=chat.get("title") or name,
         chat_type=CHAT_TYPES.get(chat["type"], "group"),
-        user_id=who.get("id"),
+        user_id=user.get("id"),
         user_name=name,
         thread_id=thread or (GENERAL if chat.get("is_forum") else None),
-        is_bot=bool(who.get("is_bot")),
+        is_bot=bool(user.get("is_bot")),
         message_id=message["message_id"],
     )
     event = MessageEvent(text, source=source, raw_message=message, message_id=str(message["message_id"]))
@@ -92,18 +92,18 @@ def _kind(message, text):
 
 
 def _addressed(message, me):
-    """Return the text without our name, whether it is said to us, and false where a command is another bot's."""
+    """Return the text without the bot's name, whether it mentions the bot, and whether it may be for it."""
     text, name = text_of(message), f"@{me.get('username', '')}"
     units = text.encode("utf-16-le")
     addressed = False
     for entity in reversed(message.get("entities") or message.get("caption_entities") or []):
         begin, end = entity["offset"], entity["offset"] + entity["length"]
-        said = units[2 * begin : 2 * end].decode("utf-16-le", "ignore")
-        if entity["type"] == "bot_command" and "@" in said and begin == 0:
-            if said.partition("@")[2].lower() != name[1:].lower():
+        part = units[2 * begin : 2 * end].decode("utf-16-le", "ignore")
+        if entity["type"] == "bot_command" and "@" in part and begin == 0:
+            if part.partition("@")[2].lower() != name[1:].lower():
                 return text, False, False
-            addressed, cut = True, said.partition("@")[0]
-        elif said.lower() == name.lower() or (entity.get("user") or {}).get("id") == me["id"]:
+            addressed, cut = True, part.partition("@")[0]
+        elif part.lower() == name.lower() or (entity.get("user") or {}).get("id") == me["id"]:
             addressed, cut = True, ""
         else:
             continue

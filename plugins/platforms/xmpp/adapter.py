@@ -1,4 +1,4 @@
-"""An XMPP account: contacts and rooms as chats."""
+"""Adapter for an XMPP account: contacts and rooms are chats."""
 
 import asyncio
 import logging
@@ -14,13 +14,13 @@ from slixmpp.jid import JID, InvalidJID
 from hermes_agent.adapters.adapter_state import MessageDeduplicator, ReadPositions
 from hermes_agent.adapters.base import BasePlatformAdapter
 from hermes_agent.adapters.events import MessageEvent, MessageType, ProcessingOutcome, SendResult
+from hermes_agent.adapters.markdown import XMPP, render
 from hermes_agent.adapters.media import cache_media_bytes, fetch_media
 from hermes_agent.adapters.questions import ReactionQuestions
 from hermes_agent.adapters.text import as_command, strip_mention
 
 from . import stanzas
 from .stream import XmppRefused, XmppStream
-from .text_styles import format_text
 from .uploads import UploadFailed, Uploads
 
 logger = logging.getLogger(__name__)
@@ -46,18 +46,18 @@ FAILURES = {
 
 
 class XmppAdapter(BasePlatformAdapter):
-    """A chat is the address of a contact or a room; with a resource, somebody of a room in private."""
+    """Adapter for one account. A chat is the address of a contact or room, or of an occupant of a room."""
 
     MAX_MESSAGE_LENGTH = 10_000
     sends_any_file = True
     supports_code_blocks = True
-    typed_command_prefix = "!"  # clients keep what begins with a slash for themselves
+    typed_command_prefix = "!"  # clients intercept lines that begin with a slash
 
     def __init__(self, config, settings):
         super().__init__(config, "xmpp")
         self.settings = settings
-        self._line = self._uploads = self._watching = None
-        self._rooms = {}  # those to be in, and their passwords
+        self._stream = self._uploads = self._watching = None
+        self._rooms = {}  # rooms to join, and their passwords
         self._joined, self._is_room = {}, {}
         self._waiting, self._references = {}, {}
         self._typing_at, self._encryption_notified = {}, set()
@@ -66,10 +66,10 @@ class XmppAdapter(BasePlatformAdapter):
         self._invitations = ReadPositions("xmpp_invitations", settings.jid)
         self._alone = False
 
-    # -- the connection ------------------------------------------------------------------------------------------
+    # -- connection ------------------------------------------------------------------------------------------
 
     async def connect_alone(self):
-        """Only send: be seen by nobody, beside a gateway that may run."""
+        """Connect for sending only, without presence, in parallel to a running gateway."""
         self._alone = True
         if not await self.connect():
             raise ConnectionError(self.fatal_error_message)
@@ -84,10 +84,12 @@ class XmppAdapter(BasePlatformAdapter):
                     "bad_settings", f"platforms.xmpp.tls is {settings.tls!r}: starttls, direct or none", final=True
                 )
             resource = f"send-{uuid.uuid4().hex[:8]}" if self._alone else "hermes"
-            line = self._line = XmppStream(settings, resource, self._take, self._on_stream_begin, self._on_stream_lost)
-            line.client.add_event_handler("groupchat_presence", self._on_presence)
-            self._uploads = Uploads(line)
-            await line.open()
+            stream = self._stream = XmppStream(
+                settings, resource, self._take, self._on_stream_begin, self._on_stream_lost
+            )
+            stream.client.add_event_handler("groupchat_presence", self._on_presence)
+            self._uploads = Uploads(stream)
+            await stream.open()
         except (XmppRefused, InvalidJID, OSError) as exc:
             await self.disconnect()
             code, final = getattr(exc, "code", "bad_settings"), getattr(exc, "final", True)
@@ -103,13 +105,13 @@ class XmppAdapter(BasePlatformAdapter):
 
     async def disconnect(self):
         await self.cancel_background_tasks()
-        line, watching = self._line, self._watching
-        self._line = self._watching = None
+        stream, watching = self._stream, self._watching
+        self._stream = self._watching = None
         if watching is not None:
             watching.cancel()
             await asyncio.wait((watching,))
-        if line is not None:
-            await line.close()
+        if stream is not None:
+            await stream.close()
             self._read_positions.write()
         self._joined.clear()
         self._release_platform_lock()
@@ -117,8 +119,8 @@ class XmppAdapter(BasePlatformAdapter):
 
     def _on_stream_begin(self):
         if not self._alone:
-            self._line.client.send_presence()
-        for room in list(self._joined):  # a new stream: the rooms have forgotten us
+            self._stream.client.send_presence()
+        for room in list(self._joined):  # the rooms do not know a new stream
             del self._joined[room]
             self._spawn(self._join(room))
 
@@ -132,30 +134,30 @@ class XmppAdapter(BasePlatformAdapter):
         task.add_done_callback(self._background_tasks.discard)
 
     async def _watch(self):
-        """See that the connection lives, and that we are in our rooms."""
+        """Check the connection and the rooms periodically."""
         while True:
             await asyncio.sleep(self.settings.ping_interval)
-            line = self._line
-            if line.client.transport is None or line.is_held:
+            stream = self._stream
+            if stream.client.transport is None or stream.is_held:
                 continue
             try:
-                await line.ping()
+                await stream.ping()
             except TimeoutError as exc:
                 logger.info("[xmpp] %s", exc)
-                line.client.abort()
+                stream.client.abort()
                 continue
             for room in [room for room in self._rooms if room not in self._joined]:
                 await self._join(room)
 
     async def _join(self, room):
-        """Enter a room, with what was said there since we were there; say whether it worked."""
+        """Join a room with its messages since the last visit; return whether that worked."""
         since = self._read_positions.get(room)
         history = {"since": datetime.fromisoformat(since)} if since else {"maxstanzas": 0}
-        muc, nick = self._line.client.plugin["xep_0045"], self.settings.nickname
+        muc, nick = self._stream.client.plugin["xep_0045"], self.settings.nickname
         try:
             for name in (nick, f"{nick}-{uuid.uuid4().hex[:4]}"):
                 try:
-                    self._joined[room] = name  # what comes while we enter is not our own
+                    self._joined[room] = name  # messages during the join are those of others
                     password = self._rooms.get(room)
                     await muc.join_muc_wait(JID(room), name, password=password, timeout=ANSWER_S, **history)
                     break
@@ -165,7 +167,7 @@ class XmppAdapter(BasePlatformAdapter):
                         raise
         except (PresenceError, TimeoutError, InvalidJID) as exc:
             self._joined.pop(room, None)
-            logger.warning("[xmpp] not in %s: %s", room, getattr(exc, "condition", None) or exc)
+            logger.warning("[xmpp] cannot join %s: %s", room, getattr(exc, "condition", None) or exc)
             return False
         self._is_room[room] = True
         return True
@@ -173,17 +175,17 @@ class XmppAdapter(BasePlatformAdapter):
     def _on_presence(self, presence):
         room, nick = presence["from"].bare, presence["from"].resource
         gone = presence["type"] == "unavailable" and nick == self._joined.get(room)
-        if gone and 303 not in presence["muc"]["status_codes"]:  # otherwise only the name is another
-            logger.warning("[xmpp] put out of %s", room)
+        if gone and 303 not in presence["muc"]["status_codes"]:  # status 303 is a change of the nick
+            logger.warning("[xmpp] removed from %s", room)
             del self._joined[room]
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- incoming messages -------------------------------------------------------------------------------------------
 
     async def _take(self, stanza):
         try:
             event = await self._event(stanza.xml, stanza["from"])
-        except (KeyError, TypeError, ValueError) as exc:  # an odd one must not stop those behind it
-            logger.warning("[xmpp] a message of %s is passed over: %r", stanza["from"], exc)
+        except (KeyError, TypeError, ValueError) as exc:  # an invalid stanza must not block later ones
+            logger.warning("[xmpp] message of %s skipped: %r", stanza["from"], exc)
             return
         if event is None:
             return
@@ -200,7 +202,7 @@ class XmppAdapter(BasePlatformAdapter):
             )
 
     async def _event(self, xml, sender):
-        """Return a message of somebody else's; None for everything that is none."""
+        """Return the message of a stanza of another user, or None."""
         kind, bare = xml.get("type", "normal"), sender.bare
         if kind == "error":
             return self._resolve_send(xml.get("id"), *stanzas.error_of(xml))
@@ -209,15 +211,15 @@ class XmppAdapter(BasePlatformAdapter):
         invited = stanzas.invitation(xml)
         if invited is not None:
             return await self._on_invitation(*invited)
-        if bare == self._line.jid or stanzas.find(xml, stanzas.CORRECT, "replace") is not None:
+        if bare == self._stream.jid or stanzas.find(xml, stanzas.CORRECT, "replace") is not None:
             return None
-        ours = stanzas.archive_id(xml, bare if kind == "groupchat" else self._line.jid)
-        identity = ours or stanzas.own_id(xml) or uuid.uuid4().hex
+        archived = stanzas.archive_id(xml, bare if kind == "groupchat" else self._stream.jid)
+        identity = archived or stanzas.own_id(xml) or uuid.uuid4().hex
         in_room = kind != "groupchat" and bare in self._joined
         chat = sender.full if in_room else bare
         if self._seen.is_duplicate(f"{chat} {identity}"):
             return None
-        self._remember_reference(identity, ours if kind == "groupchat" else stanzas.own_id(xml) or identity)
+        self._remember_reference(identity, archived if kind == "groupchat" else stanzas.own_id(xml) or identity)
         event = MessageEvent("", raw_message=xml, message_id=identity, source=self._source(xml, sender, chat, kind))
         event.timestamp = stanzas.sent_at(xml) or datetime.now(UTC)
         if stanzas.find(xml, stanzas.REACTIONS, "reactions") is not None:
@@ -229,8 +231,8 @@ class XmppAdapter(BasePlatformAdapter):
     def _source(self, xml, sender, chat, kind):
         bare, nick = sender.bare, sender.resource
         person = bare
-        if bare in self._joined:  # in a room, a name can be anybody's
-            jid = self._line.client.plugin["xep_0045"].get_jid_property(bare, nick, "jid")
+        if bare in self._joined:  # a nick in a room does not identify a user
+            jid = self._stream.client.plugin["xep_0045"].get_jid_property(bare, nick, "jid")
             person = JID(jid).bare if jid else sender.full
         thread = stanzas.text_of(xml, stanzas.CLIENT, "thread") if self.settings.threads else ""
         return self.build_source(
@@ -256,9 +258,11 @@ class XmppAdapter(BasePlatformAdapter):
         answered = stanzas.find(xml, stanzas.REPLY, "reply")
         if answered is not None:
             event.reply_to_message_id, event.reply_to_text = answered.get("id"), quoted or None
-            whom = JID(answered.get("to") or "")
-            event.reply_to_author_id = whom.full or None
-            event.reply_to_is_own_message = whom.bare == self._line.jid or whom.resource == self._joined.get(whom.bare)
+            author = JID(answered.get("to") or "")
+            event.reply_to_author_id = author.full or None
+            event.reply_to_is_own_message = author.bare == self._stream.jid or author.resource == self._joined.get(
+                author.bare
+            )
         if address:
             await self._fetch(address, event)
         return event if event.text or event.media_urls else None
@@ -268,35 +272,37 @@ class XmppAdapter(BasePlatformAdapter):
         mime = mimetypes.guess_type(name)[0] or ""
         try:
             data = await fetch_media(address, max_bytes=self.settings.max_media_bytes)
-            kept = cache_media_bytes(data, filename=name, mime_type=mime)
-        except Exception as exc:  # noqa: BLE001 - whatever it was, the message is more than its file
+            cached = cache_media_bytes(data, filename=name, mime_type=mime)
+        except Exception as exc:  # noqa: BLE001 - the message is received without its file
             event.text = f"{event.text}\n[The file {name} could not be fetched: {exc}]".strip()
             return
-        if kept is not None:
-            voice = kept.kind == "audio" and name.endswith((".ogg", ".oga", ".opus"))
+        if cached is not None:
+            voice = cached.kind == "audio" and name.endswith((".ogg", ".oga", ".opus"))
             event.attach(
-                kept.path, kept.media_type, MessageType.VOICE if voice else KINDS.get(kept.kind, MessageType.DOCUMENT)
+                cached.path,
+                cached.media_type,
+                MessageType.VOICE if voice else KINDS.get(cached.kind, MessageType.DOCUMENT),
             )
 
     def _reaction_event(self, xml, event):
-        """Return a reaction to a question of ours as what its sender would have written."""
+        """Return the message that a reaction to a question stands for, or None."""
         reactions = stanzas.find(xml, stanzas.REACTIONS, "reactions")
-        asked = self._questions.find(reactions.get("id") or "")
-        given = [one.text for one in reactions]
-        event.text = next((text for emoji, text in asked.answers.items() if emoji in given), "") if asked else ""
+        question = self._questions.find(reactions.get("id") or "")
+        given = [reaction.text for reaction in reactions]
+        event.text = next((text for emoji, text in question.answers.items() if emoji in given), "") if question else ""
         if not event.text:
             return None
-        event.source.thread_id = asked.thread
+        event.source.thread_id = question.thread
         event.metadata["addressed"] = True
         return event
 
     async def _on_invitation(self, room, inviter, password):
-        """Enter a room that somebody who may talk to us invites us to."""
-        room, who = JID(room).bare, JID(inviter).bare
+        """Join a room after an invitation of an authorized user."""
+        room, user = JID(room).bare, JID(inviter).bare
         if not self.settings.auto_join or room in self._joined:
             return
-        if self._is_sender_authorized(who, "dm", who) is False:
-            logger.info("[xmpp] %s, who is not let in, invites to %s", who, room)
+        if self._is_sender_authorized(user, "dm", user) is False:
+            logger.info("[xmpp] invitation of %s to %s ignored: no access", user, room)
             return
         self._rooms[room] = password
         if await self._join(room):
@@ -304,11 +310,11 @@ class XmppAdapter(BasePlatformAdapter):
             self._read_positions.put(room, datetime.now(UTC).isoformat())
 
     def _notify_encrypted(self, chat, source):
-        """Say that it is not read, once, and only to those who may talk to us."""
+        """Reply once to an authorized user that encrypted messages are not read."""
         allowed = self._is_sender_authorized(source.user_id, source.chat_type, chat) is not False
         if allowed and chat not in self._encryption_notified:
             self._encryption_notified.add(chat)
-            logger.warning("[xmpp] %s sends encrypted messages: they are not read", chat)
+            logger.warning("[xmpp] messages of %s are encrypted and not read", chat)
             self._spawn(self._send_text(chat, ENCRYPTED))
 
     async def on_processing_start(self, event):
@@ -332,16 +338,16 @@ class XmppAdapter(BasePlatformAdapter):
 
         self._send_extra(chat, reacts)
 
-    # -- what goes out -------------------------------------------------------------------------------------------
+    # -- outgoing messages -------------------------------------------------------------------------------------------
 
     async def send(self, chat_id, content, reply_to=None, metadata=None):
-        return await self._send_text(chat_id, format_text(content), reply_to, metadata)
+        return await self._send_text(chat_id, render(content, XMPP), reply_to, metadata)
 
     async def edit_message(self, chat_id, message_id, content, *, finalize=False):
         def corrects(xml):
             stanzas.add(xml, stanzas.CORRECT, "replace", id=message_id)
 
-        result = await self._send_text(chat_id, format_text(content), extra=corrects)
+        result = await self._send_text(chat_id, render(content, XMPP), extra=corrects)
         return SendResult(True, message_id=message_id) if result.success else result
 
     async def delete_message(self, chat_id, message_id):
@@ -349,7 +355,7 @@ class XmppAdapter(BasePlatformAdapter):
             stanzas.add(xml, stanzas.RETRACT, "retract", id=self._references.get(message_id, message_id))
             stanzas.add(xml, stanzas.FALLBACK, "fallback", **{"for": stanzas.RETRACT})
 
-        return (await self._send_text(chat_id, "(This message was taken back.)", extra=retracts)).success
+        return (await self._send_text(chat_id, "(This message was retracted.)", extra=retracts)).success
 
     async def send_typing(self, chat_id, metadata=None):
         now = asyncio.get_running_loop().time()
@@ -365,16 +371,16 @@ class XmppAdapter(BasePlatformAdapter):
         return await self._link(chat_id, image_url, caption, reply_to, metadata)
 
     async def send_document(self, chat_id, file_path, caption=None, file_name=None, reply_to=None, metadata=None, **_):
-        if self._line is None:
+        if self._stream is None:
             return _not_connected()
         try:
             address = await self._uploads.put(Path(file_path), file_name)
         except OSError as exc:
-            return SendResult(False, error=f"the file cannot be read: {exc.strerror}", error_kind="unknown")
+            return SendResult(False, error=f"cannot read the file: {exc.strerror}", error_kind="unknown")
         except UploadFailed as exc:
             if exc.retryable:
                 return SendResult(False, error=str(exc), retryable=True, error_kind="transient")
-            logger.warning("[xmpp] %s was not sent: %s", file_path, exc)
+            logger.warning("[xmpp] file not sent: %s: %s", file_path, exc)
             return await super().send_document(chat_id, file_path, caption, file_name, reply_to, metadata)
         return await self._link(chat_id, address, caption, reply_to, metadata)
 
@@ -382,16 +388,16 @@ class XmppAdapter(BasePlatformAdapter):
         def points(xml):
             stanzas.add(stanzas.add(xml, stanzas.OOB, "x"), stanzas.OOB, "url", address)
 
-        # clients show a file in place only where the address is all of the text
+        # clients show a file inline only if the address is the whole text
         result = await self._send_text(chat_id, address, None if caption else reply_to, metadata, extra=points)
         if result.success and caption:
-            await self._send_text(chat_id, format_text(caption), reply_to, metadata)
+            await self._send_text(chat_id, render(caption, XMPP), reply_to, metadata)
         return result
 
     async def send_exec_approval(
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **more
     ):
-        """Ask; a reaction is the command that it stands for."""
+        """Ask for a reaction, which stands for a command."""
         lasting = {"permanent": allow_permanent, "session": more.get("allow_session", True)}
         text, answers = ReactionQuestions.approval_question(
             command, description, **lasting, approval_id=approval_id, limit=4000
@@ -399,7 +405,7 @@ class XmppAdapter(BasePlatformAdapter):
         return await self._question(chat_id, text, answers, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
-        """Ask; a reaction with a number is the choice."""
+        """Ask for a reaction with the number of a choice."""
         return await self._question(chat_id, *ReactionQuestions.choice_question(question, choices), metadata)
 
     async def _question(self, chat_id, text, answers, metadata):
@@ -412,7 +418,7 @@ class XmppAdapter(BasePlatformAdapter):
         return result
 
     async def send_private_notice(self, chat_id, user_id, content, reply_to=None, metadata=None):
-        muc = self._line.client.plugin["xep_0045"] if self._line is not None and chat_id in self._joined else None
+        muc = self._stream.client.plugin["xep_0045"] if self._stream is not None and chat_id in self._joined else None
         for nick in muc.get_roster(chat_id) or () if muc is not None else ():
             jid = muc.get_jid_property(chat_id, nick, "jid")
             if user_id in (f"{chat_id}/{nick}", JID(jid).bare if jid else None):
@@ -423,15 +429,15 @@ class XmppAdapter(BasePlatformAdapter):
         return {"name": chat_id, "type": "group" if await self._knows_room(chat_id) else "dm"}
 
     async def _send_text(self, chat, body, reply_to=None, metadata=None, extra=None):
-        """Send a text, and return when it has arrived at the server, in a room when everybody was shown it."""
-        line = self._line
-        if line is None or line.client.transport is None:
+        """Send a text; return when the server has received it, or when the room has shown it."""
+        stream = self._stream
+        if stream is None or stream.client.transport is None:
             return _not_connected()
         try:
             in_room = await self._knows_room(chat)
             if in_room and chat not in self._joined and not await self._join(chat):
                 return SendResult(False, error=f"not in the room {chat}", error_kind="forbidden")
-            message = line.client.make_message(JID(chat), mtype="groupchat" if in_room else "chat")
+            message = stream.client.make_message(JID(chat), mtype="groupchat" if in_room else "chat")
         except InvalidJID:
             return SendResult(False, error=f"{chat!r} is no address", error_kind="not_found")
         xml, identity = message.xml, uuid.uuid4().hex
@@ -449,43 +455,43 @@ class XmppAdapter(BasePlatformAdapter):
             extra(xml)
         waiting = self._waiting[identity] = asyncio.get_running_loop().create_future()
         try:
-            line.client.send(message)
-            await (asyncio.wait_for(asyncio.shield(waiting), ANSWER_S) if in_room else line.ping())
+            stream.client.send(message)
+            await (asyncio.wait_for(asyncio.shield(waiting), ANSWER_S) if in_room else stream.ping())
         except TimeoutError as exc:
             return SendResult(False, error=f"timed out, it may have arrived: {exc}", error_kind="unknown")
         finally:
             self._waiting.pop(identity, None)
-        condition, said = waiting.result() if waiting.done() else ("", "")
+        condition, detail = waiting.result() if waiting.done() else ("", "")
         if condition:
             kind = FAILURES.get(condition, "transient")
-            return SendResult(False, error=f"{chat}: {condition} {said}".strip(), error_kind=kind)
-        self._remember_reference(identity, said or identity)
+            return SendResult(False, error=f"{chat}: {condition} {detail}".strip(), error_kind=kind)
+        self._remember_reference(identity, detail or identity)
         return SendResult(True, message_id=identity)
 
-    def _resolve_send(self, identity, condition, said):
+    def _resolve_send(self, identity, condition, detail):
         waiting = self._waiting.get(identity)
         if waiting is not None and not waiting.done():
-            waiting.set_result((condition, said))
+            waiting.set_result((condition, detail))
         elif condition:
-            logger.info("[xmpp] a message was returned: %s %s", condition, said)
+            logger.info("[xmpp] message returned: %s %s", condition, detail)
 
     def _remember_reference(self, identity, reference):
-        """Remember by which id others speak of a message."""
+        """Store the id by which others refer to a message."""
         self._references[identity] = reference
         while len(self._references) > REFERENCES:
             del self._references[next(iter(self._references))]
 
     def _send_extra(self, chat, fill):
-        """Send something beside the answer; nobody waits for it."""
-        line = self._line
-        if line is not None and line.client.transport is not None:
-            message = line.client.make_message(JID(chat), mtype="groupchat" if self._is_room.get(chat) else "chat")
+        """Send a stanza that is not part of the answer, without waiting."""
+        stream = self._stream
+        if stream is not None and stream.client.transport is not None:
+            message = stream.client.make_message(JID(chat), mtype="groupchat" if self._is_room.get(chat) else "chat")
             fill(message.xml)
-            line.client.send(message)
+            stream.client.send(message)
 
     async def _knows_room(self, chat):
-        if chat not in self._is_room and self._line is not None:
-            categories = set() if JID(chat).resource else (await self._line.about(JID(chat)))[0]
+        if chat not in self._is_room and self._stream is not None:
+            categories = set() if JID(chat).resource else (await self._stream.about(JID(chat)))[0]
             self._is_room[chat] = "conference" in categories
         return self._is_room.get(chat, False)
 

@@ -1,4 +1,4 @@
-"""Messages of XMPP, taken apart and put together. Source: the XEPs named beside each name space."""
+"""Reading and writing of message stanzas. Sources: the XEPs named after each namespace."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -22,41 +22,41 @@ STATES = "http://jabber.org/protocol/chatstates"  # 0085
 UPLOAD = "urn:xmpp:http:upload:0"  # 0363
 
 FEATURES = (CORRECT, IDS, INVITE, OOB, REACTIONS, RECEIPTS, REPLY, STATES)
-"""What we say that we understand."""
+"""Announced features."""
 
 
 def add(parent, space, name, text=None, **attributes):
-    """Add an element, and return it; attributes that are None are left out."""
-    kept = {key: str(value) for key, value in attributes.items() if value is not None}
-    child = ET.SubElement(parent, f"{{{space}}}{name}", kept)
+    """Add an element and return it; attributes that are None are omitted."""
+    given = {key: str(value) for key, value in attributes.items() if value is not None}
+    child = ET.SubElement(parent, f"{{{space}}}{name}", given)
     child.text = text
     return child
 
 
 def find(stanza, space, name):
-    """Return an element of a stanza; None where there is none."""
+    """Return an element of a stanza, or None."""
     return stanza.find(f"{{{space}}}{name}")
 
 
 def text_of(stanza, space, name):
-    """Return the text of an element; empty where there is none."""
+    """Return the text of an element, or ""."""
     return stanza.findtext(f"{{{space}}}{name}") or ""
 
 
 def own_id(xml):
-    """Return the id that its sender gave a message."""
+    """Return the id that the sender gave to a message."""
     origin = find(xml, IDS, "origin-id")
     return (origin.get("id") if origin is not None else None) or xml.get("id") or ""
 
 
 def archive_id(xml, by):
-    """Return the id that a room, or the server of an account, gave a message; nobody else is believed."""
-    found = (one.get("id") for one in xml.iterfind(f"{{{IDS}}}stanza-id") if (one.get("by") or "").lower() == by)
+    """Return the id that a room or the account's server gave to a message; other ids are not trusted."""
+    found = (item.get("id") for item in xml.iterfind(f"{{{IDS}}}stanza-id") if (item.get("by") or "").lower() == by)
     return next(found, None) or ""
 
 
 def sent_at(xml):
-    """Return when a message that waited was sent, now at the latest; None for one that did not wait."""
+    """Return when a delayed message was sent, at most now; None for a message without a delay."""
     delay = find(xml, DELAY, "delay")
     try:
         stamp = datetime.fromisoformat(delay.get("stamp", "")).astimezone(UTC) if delay is not None else None
@@ -66,7 +66,7 @@ def sent_at(xml):
 
 
 def body_of(xml):
-    """Return what a message says, and what it quotes of the one that it answers."""
+    """Return the text of a message, and the text that it quotes."""
     body = text_of(xml, CLIENT, "body")
     for fallback in xml.iterfind(f"{{{FALLBACK}}}fallback"):
         part = find(fallback, FALLBACK, "body")
@@ -79,7 +79,7 @@ def body_of(xml):
 
 
 def addressed(text, nick):
-    """Return a text without our name in front, and whether it names us."""
+    """Return a text without the agent's name in front, and whether it mentions the agent."""
     name = re.escape(nick)
     front = re.match(rf"\s*@?{name}(?:[:,]\s*|\s+)(?=\S)", text, re.IGNORECASE)
     if front:
@@ -88,7 +88,7 @@ def addressed(text, nick):
 
 
 def invitation(xml):
-    """Return the room that a message invites to, who invites, and the password; None where it is none."""
+    """Return room, inviter and password of an invitation, or None."""
     direct = find(xml, INVITE, "x")
     if direct is not None and direct.get("jid"):
         return direct.get("jid"), xml.get("from", ""), direct.get("password")
@@ -100,8 +100,10 @@ def invitation(xml):
 
 
 def error_of(xml):
-    """Return the condition of an error, and its text."""
+    """Return the condition and text of an error."""
     error = find(xml, CLIENT, "error")
-    names = [one.tag.rpartition("}")[2] for one in error if not one.tag.endswith("}text")] if error is not None else []
-    said = next((one.text for one in error if one.tag.endswith("}text")), None) if error is not None else None
-    return names[0] if names else "undefined-condition", said or ""
+    names = (
+        [item.tag.rpartition("}")[2] for item in error if not item.tag.endswith("}text")] if error is not None else []
+    )
+    text = next((item.text for item in error if item.tag.endswith("}text")), None) if error is not None else None
+    return names[0] if names else "undefined-condition", text or ""

@@ -1,4 +1,4 @@
-"""The connection of one account: TLS, sign-in, streams that are taken up again, and what the server has received."""
+"""Connection of one account: TLS, sign-in, resumed streams, and acknowledgements."""
 
 import asyncio
 import logging
@@ -19,15 +19,15 @@ CONNECT_S = 45.0
 PING_S = 30.0
 FAREWELL_S = 5.0
 WAITING = 256
-"""Messages that may wait to be taken in (the disk is full, say); then nothing is read: the server keeps the rest."""
+"""Limit of the receive queue (it fills with a full disk, for example); above it, reading pauses."""
 TRIES = 5
-"""Rounds of connecting again, with pauses that grow to half a minute; then the runner is told."""
+"""Failed connection rounds, with delays up to half a minute, before the gateway is notified."""
 FINAL = {"conflict": "conflict", "host-unknown": "bad_address", "not-authorized": "wrong_password"}
-"""Ends of a stream after which connecting again would not help."""
+"""Ends of a stream after which a new connection would fail, too."""
 
 
 class XmppRefused(Exception):
-    """The server does not want us: a short word, and why. `final`: trying again would not help."""
+    """Error: the server rejected the connection; a code and the reason. `final`: a retry would fail, too."""
 
     def __init__(self, code, text, *, final=False):
         super().__init__(text)
@@ -35,14 +35,14 @@ class XmppRefused(Exception):
 
 
 class XmppStream:
-    """One account at its server.
+    """Stream of one account.
 
     Args:
-        take: `await take(stanza)` for each message, in order; the server is told that they arrived when it returned.
-        resource: of the address. Whoever signs in with that of a stream that broke ends it, and is given what was not
-            acknowledged there; otherwise that would wait until the server forgets the old stream.
-        begun: called when a new stream has begun: nobody knows of us there.
-        ended: `ended(exc)` when the connection is lost for good.
+        take: `await take(stanza)` for each message, in order; a message is acknowledged when it returns.
+        resource: of the address. A sign-in with the resource of a broken stream ends that stream and delivers its
+            unacknowledged messages; otherwise the server delivers them after a time limit.
+        begun: called at the start of a new stream, which rooms and contacts do not know.
+        ended: `ended(exc)` when the connection is permanently lost.
     """
 
     def __init__(self, settings, resource, take, begun, ended):
@@ -54,7 +54,7 @@ class XmppStream:
         self._open, self._is_asked = 0, False
         self._closing = False
         self.is_held = False
-        """Whether nothing is read from the server."""
+        """Whether reading is paused."""
         self.client = self._client(resource)
 
     def _client(self, resource):
@@ -72,10 +72,10 @@ class XmppStream:
         client.roster.auto_subscribe = False
         for feature in stanzas.FEATURES:
             client.plugin["xep_0030"].add_feature(feature)
-        # an acknowledgement says that all before it is on disk, not that it was read from the socket
+        # an acknowledgement means that all earlier messages are on disk, not that they were read from the socket
         client.plugin["xep_0198"].send_ack = self._acknowledge
         client.register_handler(Callback("messages", MatchXPath("{jabber:client}message"), self._on_message))
-        # not with `session_start`: what came before the stream is managed would be lost with a connection that breaks
+        # at the session's start, stream management is not enabled yet: a broken connection would lose messages
         client.add_event_handler("stream_negotiated", self._on_session)
         client.add_event_handler("session_resumed", self._on_resumed)
         client.add_event_handler("connection_failed", self._on_failed)
@@ -89,11 +89,11 @@ class XmppStream:
 
     @property
     def jid(self):
-        """Our own address without a resource."""
+        """Bare address of the account."""
         return self.client.boundjid.bare
 
     async def open(self):
-        """Connect and sign in. Raises Refused; the text of one says what to do."""
+        """Connect and sign in. Raises XmppRefused with what to do."""
         self._outcome = asyncio.get_running_loop().create_future()
         self._connect()
         try:
@@ -103,7 +103,7 @@ class XmppStream:
         self._taking = asyncio.create_task(self._take_all(), name=f"xmpp {self.jid}")
 
     async def close(self):
-        """Take in and acknowledge what has arrived, and end the connection; the server keeps the rest."""
+        """Receive and acknowledge the queued messages, and close the connection; the server keeps the others."""
         self._closing = True
         self.client.cancel_connection_attempt()
         if self._taking is not None and self._taking is not asyncio.current_task():
@@ -114,14 +114,14 @@ class XmppStream:
         if self.client.transport is not None:
             await self.client.disconnect(wait=FAREWELL_S)
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- incoming messages -------------------------------------------------------------------------------------------
 
     def _on_message(self, stanza):
         self._open += 1
         self._arrived.put_nowait(stanza)
         if self._arrived.qsize() >= WAITING and self.client.transport is not None:
             if not self.is_held:
-                logger.warning("[xmpp] %d messages wait: the server keeps what comes now", WAITING)
+                logger.warning("[xmpp] receive queue full (%d messages): reading paused", WAITING)
             self.is_held = True
             self.client.transport.pause_reading()
 
@@ -139,9 +139,9 @@ class XmppStream:
                     self._read_on()
                 if self._is_asked:
                     self._acknowledge()
-            self._acknowledge()  # unasked: otherwise the server would give the last ones again
-        except Exception as exc:  # noqa: BLE001 - it is not acknowledged, so the server keeps it
-            logger.warning("[xmpp] a message could not be taken in: %r", exc)
+            self._acknowledge()  # without a request, so that the server does not repeat the last ones
+        except Exception as exc:  # noqa: BLE001 - the server keeps unacknowledged messages
+            logger.warning("[xmpp] message not stored: %r", exc)
             self._on_end(XmppRefused("not_stored", f"{type(exc).__name__}: {exc}"))
 
     def _acknowledge(self):
@@ -150,7 +150,7 @@ class XmppStream:
             managed = self.client.plugin["xep_0198"]
             type(managed).send_ack(managed)
 
-    # -- the life of the stream ----------------------------------------------------------------------------------
+    # -- life cycle of the stream ----------------------------------------------------------------------------------
 
     def _on_session(self, _):
         self._rounds, self._failure = 0, None
@@ -158,14 +158,14 @@ class XmppStream:
         self._resolve_outcome(None)
 
     def _on_resumed(self, _):
-        logger.info("[xmpp] the stream goes on")
+        logger.info("[xmpp] stream resumed")
         self._rounds, self._failure = 0, None
 
     def _on_failed(self, exc):
         self._failure = exc
 
     def _on_round(self, _):
-        """All addresses have been tried in vain."""
+        """Handle a round in which all addresses failed."""
         self._rounds += 1
         if not self._outcome.done() or self._rounds >= TRIES:
             self._fail("not_connected", f"no connection: {self._failure}", False)
@@ -175,10 +175,10 @@ class XmppStream:
             return
         self._rounds += 1
         if self._rounds >= TRIES:
-            self._fail("not_connected", f"the connection breaks each time before there is a session: {reason}", False)
+            self._fail("not_connected", f"the connection fails before a session is established: {reason}", False)
             return
         pause = 2 ** (self._rounds - 2) if self._rounds > 1 else 0
-        logger.info("[xmpp] the connection broke, again in %d s: %s", pause, reason)
+        logger.info("[xmpp] connection lost, retry in %d s: %s", pause, reason)
         asyncio.get_running_loop().call_later(pause, self._connect)
 
     def _connect(self):
@@ -206,10 +206,10 @@ class XmppStream:
             else:
                 self._outcome.set_exception(refused)
 
-    # -- what goes out -------------------------------------------------------------------------------------------
+    # -- outgoing messages -------------------------------------------------------------------------------------------
 
     async def ping(self):
-        """Return once the server has taken in all that was sent before. Raises TimeoutError."""
+        """Return when the server has received all earlier stanzas. Raises TimeoutError."""
         try:
             await self.client.plugin["xep_0199"].send_ping(self.client.boundjid.host, timeout=PING_S)
         except IqError as exc:
@@ -218,12 +218,12 @@ class XmppStream:
             raise TimeoutError(f"the server did not answer within {PING_S:g} s") from None
 
     async def about(self, jid):
-        """Return the categories of identities and the features of somebody; none where nothing is told."""
+        """Return the identity categories and features of an address; empty sets if it does not answer."""
         try:
-            said = await self.client.plugin["xep_0030"].get_info(jid=jid, timeout=PING_S)
+            answer = await self.client.plugin["xep_0030"].get_info(jid=jid, timeout=PING_S)
         except (IqError, IqTimeout) as exc:
-            logger.debug("[xmpp] nothing is known of %s: %s", jid, exc)
+            logger.debug("[xmpp] no information about %s: %s", jid, exc)
             return set(), set()
-        info = said["disco_info"]
+        info = answer["disco_info"]
         assert isinstance(info, DiscoInfo)
         return {identity[0] for identity in info["identities"]}, info["features"]
