@@ -59,7 +59,8 @@ def test_a_module_says_what_it_is_for_and_a_face_lists_its_public_names(path: Pa
     assert names is not None, "a module that others import from has __all__"
     assert len(names) == len(set(names))
     bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    imported = {a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom | ast.Import) for a in n.names}
+    top = [*tree.body, *(n for branch in tree.body if isinstance(branch, ast.If) for n in branch.body)]
+    imported = {a.asname or a.name for n in top if isinstance(n, ast.ImportFrom | ast.Import) for a in n.names}
     assert set(names) <= defined(tree) | bound | imported, "every exported name is there"
     assert defined(tree) <= set(names), "every public definition is exported"
 

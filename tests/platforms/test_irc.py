@@ -459,7 +459,7 @@ def test_setup_tries_the_answers_offers_to_correct_them_and_makes_no_secret_of_a
     def answers(port: int, tls: str) -> None:
         answer("Host name of the server", server.host)
         answer("Channels to join", "#room")
-        answer("Its nick", "alexanders-agent")
+        answer("Nick of the agent", "alexanders-agent")
         answer("Port", str(port))
         answer("TLS", tls)
         answer("Password of the nick at NickServ", "words-for-nickserv")

@@ -432,9 +432,7 @@ def test_files_go_both_ways(make: Make, server: XmppServer, tmp_path: Path) -> N
         assert len([m for m in ann.heard if m["body"] == "the report"]) == 4
         assert (await bot.send_document(ANN, str(large), "too large")).success
         assert (await ann.hear("deliver the file"))["body"].startswith("too large")
-        assert (
-            await bot.send_document(ANN, "/nowhere/x")
-        ).error == "cannot read the file: No such file or directory"
+        assert (await bot.send_document(ANN, "/nowhere/x")).error == "cannot read the file: No such file or directory"
 
         put = await bot._uploads.put(picture)
         ann.say(ME, put, f"<x xmlns='jabber:x:oob'><url>{put}</url></x>")

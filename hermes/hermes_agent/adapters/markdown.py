@@ -85,15 +85,14 @@ _PARSER = _parser()
 
 def render(text: str, dialect: Dialect) -> str:
     """Return a Markdown text in a dialect."""
-    tokens = _PARSER.parse(text)
+    tokens = _PARSER.parse(text.replace("\0", ""))  # the parser would replace NUL by another character
     shown = _html(tokens, dialect) if dialect.is_html else _Lines(dialect).render(tokens)
     return shown if shown.strip() or not text.strip() else dialect.text(text)  # marks without content, such as `>`
 
 
 def bullet_lists(text: str) -> str:
     """Return a Markdown text with its tables as lists, and everything else unchanged."""
-    if "|" not in text:
-        return text
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # the lines that the parser counts
     tokens = _PARSER.parse(text)
     lines = text.split("\n")
     for index, token in reversed(list(enumerate(tokens))):

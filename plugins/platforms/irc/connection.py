@@ -68,7 +68,7 @@ async def _streams(server, port, tls):
     except ssl.SSLCertVerificationError:
         raise
     except (ssl.SSLError, ConnectionAbortedError, ConnectionResetError) as exc:
-        text = f"no TLS at port {port} ({exc}): for a server without TLS set platforms.irc.use_tls to false"
+        text = f"no TLS at port {port} ({exc}): a server without TLS needs platforms.irc.use_tls: false"
         raise OSError(text) from exc
 
 
@@ -281,7 +281,7 @@ class IrcConnection:
                     if number == 0 and begin is not None:
                         await begin()
                     if self._ended or self._writer.is_closing():
-                        raise TimeoutError("the rest was not sent") if number else ConnectionError("not connected")
+                        raise TimeoutError("the rest was cut") if number else ConnectionError("not connected")
                     self._deliveries[token] = delivery
                     self._put(f"{tags}PRIVMSG {target} :{text}")
                 self._put(f"PING :{token}")
@@ -291,7 +291,7 @@ class IrcConnection:
             if not delivery.confirmed.cancelled():
                 raise
             if delivery.refused < len(texts):
-                raise TimeoutError("the connection ended") from None
+                raise TimeoutError("the line was cut") from None
         except TimeoutError:
             if delivery.refused < len(texts):
                 raise
