@@ -1,7 +1,7 @@
-"""The config: its schema, the files of a home, and what is wrong with them.
+"""The config: its schema, the files of a home, validation and editing.
 
-`schema.json` is the truth about every key. `load` gives the effective values; `hermes_agent.config.edit` changes
-a file, `hermes_agent.config.check` reports on one; `hermes_agent.config.reference` writes the docs' key list.
+`schema.json` declares every key. `config.load` returns the effective values, `config.edit` changes a file,
+`config.check` reports on files, and `config.reference` writes the reference page.
 """
 
 from hermes_agent.config.home import hermes_home, home_paths, make_home, stamp

@@ -1,7 +1,7 @@
-"""Read YAML that a stranger wrote: small, shallow, and never larger in memory than on disk.
+"""A YAML reader for untrusted files, with limits on size, depth and aliases.
 
-PyYAML's C composer calls itself for each level and ends the process by a segmentation fault at some ten thousand
-levels, so the depth is measured on the events first, where nothing recurses.
+PyYAML's C composer recurses for each level, and ends the process with a segmentation fault at about ten thousand
+levels. So the depth is measured on the events first, without recursion.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import yaml
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 60
 MAX_NODES = 20_000
-"""Nodes after every alias is followed; a "billion laughs" file has some 10**9."""
+"""Nodes after every alias is followed; a "billion laughs" file has 10**9."""
 MANY_BRACKETS = 100
 NULL = "tag:yaml.org,2002:null"
 LONG_TEXT = 8 * 1024
-"""Block nesting costs one more column a level: within this size, depth stays harmless."""
+"""Each level of block nesting needs one more column, so a text of this size cannot be too deep."""
 
 Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class YamlRejected(Exception):
-    """The file cannot be used.
+    """A YAML file that is not used, with the reason.
 
     Args:
-        line: counted from 1; 0 when the whole file is meant.
+        line: counted from 1; 0 for the whole file.
     """
 
     def __init__(self, message: str, line: int = 0) -> None:
@@ -38,31 +38,31 @@ class YamlRejected(Exception):
 
 
 class BoundedDocument(NamedTuple):
-    """A mapping that was read from a file."""
+    """The mapping in a file."""
 
     values: dict[str, Any]
-    """The wanted top-level keys, as plain Python values."""
+    """The requested top-level keys as plain Python values."""
     scalars: dict[str, str]
-    """Top-level keys whose value is a scalar other than null, as written: `1.10` stays `1.10`."""
+    """Top-level keys with a scalar value other than null, as written: `1.10` stays `1.10`."""
     lines: dict[str, int]
     """Line of each top-level key, from 1."""
 
 
 def read_yaml(path: str, wanted: Collection[str]) -> BoundedDocument:
-    """Read the mapping in the file at `path`; an empty file is an empty one.
+    """Read the mapping in the file at `path`; an empty file is an empty mapping.
 
     Args:
-        wanted: top-level keys whose values are built; the others are checked and left alone.
+        wanted: top-level keys to build; the others are only checked.
 
     Raises:
-        YamlRejected: it is too large, too deep, grows by aliases, or is not YAML with a mapping at its top.
-        OSError: it cannot be read.
+        YamlRejected: the file is too large, too deep, grows by aliases, or is no YAML mapping.
+        OSError: the file cannot be read.
     """
     return parse_yaml(_text(path), wanted)
 
 
 def parse_yaml(text: str, wanted: Collection[str]) -> BoundedDocument:
-    """Read the mapping that `text` is; see `read_yaml`. How long the text may be is the caller's to say.
+    """Read the mapping in `text`, as `read_yaml`; the caller limits the length.
 
     Raises:
         YamlRejected: as `read_yaml`.
@@ -77,7 +77,7 @@ def parse_yaml(text: str, wanted: Collection[str]) -> BoundedDocument:
             if not isinstance(node, yaml.MappingNode):
                 given = "list" if isinstance(node, yaml.SequenceNode) else "str"
                 raise YamlRejected(f"top level must be a mapping, got {given}", 1)
-            if "*" in text:  # without an alias it is as large as the text
+            if "*" in text:  # without aliases the values are no larger than the text
                 _measure(node, {})
             loader.flatten_mapping(node)
             return _document(loader, node, wanted)
@@ -92,7 +92,7 @@ def parse_yaml(text: str, wanted: Collection[str]) -> BoundedDocument:
 
 
 def _text(path: str) -> str:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not make the start wait
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a named pipe must not block the start
     try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
@@ -129,10 +129,10 @@ def _check_depth(text: str) -> None:
 
 
 def _measure(node: Any, known: dict[int, int]) -> int:
-    """Return the nodes under `node` with every alias followed.
+    """Return the number of nodes under `node` with every alias followed.
 
-    An anchor stands before its aliases, so what is shared is measured already when an alias is met, and the
-    recursion is as deep as the text, not as the aliases.
+    An anchor precedes its aliases, so a shared node is measured before its alias. The recursion is as deep as the text,
+    not as the aliases.
     """
     if isinstance(node, yaml.ScalarNode):
         return 1

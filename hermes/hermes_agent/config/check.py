@@ -1,7 +1,4 @@
-"""What a valid config holds that the agent itself does not use: plugins' own keys, keys without effect.
-
-Check a config file, or all the files of a home, and report on it.
-"""
+"""Checks of config files and homes: validation, keys of plugins, keys without effect."""
 
 from __future__ import annotations
 
@@ -40,15 +37,15 @@ from hermes_agent.config.yaml_reader import decode_file, read_file
 
 
 def count_keys(value: dict[str, Any]) -> int:
-    """Return the number of values that are written in a config; a list counts as one."""
+    """Return the number of values in a config; a list counts as one."""
     return len({tuple(part for part in path if isinstance(part, str)) for path, _ in walk(value)} - {()})
 
 
 def plugin_keys(document: ConfigDocument, schema: Node | None = None) -> list[ConfigFinding]:
-    """Return a note for each key that no schema declares, in a place where plugins keep theirs.
+    """Return a note for each undeclared key in a place where plugins keep theirs.
 
     Args:
-        schema: the whole schema, when it is not `schema.json`.
+        schema: the whole schema; None is `schema.json`.
     """
     return [
         _note(document, path, _describe_owner(path, owner))
@@ -57,9 +54,10 @@ def plugin_keys(document: ConfigDocument, schema: Node | None = None) -> list[Co
 
 
 def keys_without_effect(document: ConfigDocument) -> list[ConfigFinding]:
-    """Return a finding for each key that is accepted and does nothing, one for a block of which all does nothing.
+    """Return a finding for each key that is accepted and has no effect.
 
-    It is a note; a warning where the key asks for protection; an error where nothing may run without that.
+    A block without any effect has one finding. The finding is a note. It is a warning if the key requests protection,
+    and an error if nothing may run without that protection.
     """
     return [
         _note(
@@ -86,7 +84,7 @@ def _describe_owner(path: KeyPath, owner: str) -> str:
 
 
 def _declared_elsewhere(path: KeyPath) -> str:
-    """Return a question when a key of this name is declared in one other place: it may have lost its indentation."""
+    """Return a hint if a key of this name is declared in one other place: its indentation may be wrong."""
     places = [place for place, _ in leaves() if place[-1] == path[-1] and "<name>" not in place]
     return f" (did you mean `{render_path(places[0])}`?)" if len(places) == 1 else ""
 
@@ -105,29 +103,31 @@ def _undeclared(value: Any, node: Node, path: KeyPath) -> Iterator[tuple[KeyPath
 
 
 def _idle(value: Any, node: Node, path: KeyPath, above: Node | None = None) -> Iterator[tuple[KeyPath, Node]]:
-    """Yield what is written and has no effect, with its schema.
+    """Yield the values without effect, with their schemas.
 
     Args:
-        above: the schema of a block without effect that holds `value`: of its keys only those that ask for protection
-            are yielded, since the block is one finding.
+        above: the schema of a block without effect that holds `value`. Only its keys that request protection are
+            yielded, since the block is one finding.
     """
     for key, item in value.items():
         sub = child(node, key)
         if sub is None or sub is OPEN or item in (None, [], {}):
             continue
-        said = sub.get("x-effect", above["x-effect"] if above else USED)
-        if said == USED:
+        sentence = sub.get("x-effect", above["x-effect"] if above else USED)
+        if sentence == USED:
             yield from _idle(item, sub, (*path, key)) if isinstance(item, dict) else ()
         elif isinstance(item, dict) and "properties" in sub:
-            inner = list(_idle(item, sub, (*path, key), {"x-effect": said}))
-            told = [below for below in inner if "x-protects" in below[1]]
-            yield from told or ([((*path, key), {**sub, "x-effect": said})] if inner and above is None else inner)
+            inner = list(_idle(item, sub, (*path, key), {"x-effect": sentence}))
+            protecting = [below for below in inner if "x-protects" in below[1]]
+            yield from protecting or (
+                [((*path, key), {**sub, "x-effect": sentence})] if inner and above is None else inner
+            )
         elif item not in sub.get("x-idle", ()):
-            yield (*path, key), {**sub, "x-effect": said}
+            yield (*path, key), {**sub, "x-effect": sentence}
 
 
 def _hooks_by_event(value: dict[str, Any]) -> dict[str, Any]:
-    """Return the values with `hooks` as a mapping, where it is a list of mappings with `event`."""
+    """Return the values with `hooks` as a mapping if it is a list of mappings with `event`."""
     hooks = value.get("hooks")
     if not isinstance(hooks, list):
         return value
@@ -136,19 +136,19 @@ def _hooks_by_event(value: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class ConfigReport:
-    """What a check found."""
+    """The result of a check."""
 
     subject: str
     """What was checked, in words."""
     errors: list[ConfigFinding] = field(default_factory=list)
     notes: list[ConfigFinding] = field(default_factory=list)
     keys: int = 0
-    """Values written, a list counting as one; variables for a `.env` file."""
+    """Number of values, where a list counts as one; of variables for a `.env` file."""
     unit: str = "key"
     hint: str = HINT
-    """How to go on when there are errors."""
+    """What to do about errors."""
     variables: dict[str, str] = field(default_factory=dict, repr=False)
-    """Of a `.env` file; secrets."""
+    """The variables of a `.env` file, which are secrets."""
 
     @property
     def is_valid(self) -> bool:
@@ -168,14 +168,14 @@ class ConfigReport:
 
 
 def check_file(path: Path, *, strict: bool = False, label: str = "", schema: Node | None = None) -> ConfigReport:
-    """Check one file without a home: a `.env` file by its name, anything else as a config.
+    """Check one file without a home: a `.env` file by its name, any other file as a config.
 
-    Variables (`${NAME}`) are taken to be right: they belong to the place where the config will be used.
+    Variables (`${NAME}`) are assumed to be set, since they belong to the machine that uses the config.
 
     Args:
-        strict: keys that nobody declares are errors.
-        label: name for the findings in place of the path as given; the lines are left out with it.
-        schema: the whole schema with the options of plugins; None knows none of them.
+        strict: undeclared keys are errors.
+        label: replaces the path in the findings, which then have no lines.
+        schema: the whole schema with the options of plugins; None is `schema.json`.
     """
     name = label or str(path)
     found = _check_env(path, name) if _is_env(path) else _check_yaml(path, name, strict=strict, schema=schema)
@@ -192,9 +192,10 @@ def check_home(
     environ: Mapping[str, str] | None = None,
     schema: Node | None = None,
 ) -> ConfigReport:
-    """Check every layer and the `.env` file of a home, with the variables of `environ` (None: the process's).
+    """Check each layer and the `.env` file of a home.
 
     Args:
+        environ: the variables; None means the environment of the process.
         strict, schema: as for `check_file`.
     """
     where = home_paths(home, environ)
@@ -228,7 +229,10 @@ def _check_yaml(path: Path, name: str, *, strict: bool, schema: Node | None) -> 
 
 
 def _take(errors: list[ConfigFinding], found: ConfigReport) -> None:
-    """Add findings to a report; what a plugin's own settings have is a note, since the plugin runs all the same."""
+    """Add findings to a report.
+
+    Findings about the settings of a plugin are notes, since the plugin runs nevertheless.
+    """
     for finding in errors:
         parts = parse_path(finding.key_path)[:4] if finding.key_path else ()
         if parts[:2] == ("plugins", "entries") and parts[3:] in (("settings",), ("config",)):

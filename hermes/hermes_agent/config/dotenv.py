@@ -1,4 +1,7 @@
-"""The `.env` file: `KEY=VALUE` lines, as shells and systemd write them. A value is never shown."""
+"""The `.env` file: `KEY=VALUE` lines, as shells and systemd read them; values are never shown.
+
+docs/decisions/0012-own-reader-of-env-files.md compares it with python-dotenv.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,20 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\n": ""}
 
 
 class EnvFile:
-    """What a `.env` file says."""
+    """The content of a `.env` file."""
 
     __slots__ = ("findings", "spans", "values")
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
         self.findings: list[ConfigFinding] = []
-        """Errors for lines that are no assignment, notes for names set twice (the last counts)."""
+        """Errors for lines that are no assignment, notes for names that are set twice (the last value counts)."""
         self.spans: dict[str, tuple[int, int]] = {}
-        """By name: where its assignment begins and ends in the text."""
+        """Start and end of the assignment of each name in the text."""
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Return the variables of the file at `path`; a file that is not there sets none.
+    """Return the variables of the file at `path`; none if it does not exist.
 
     Raises:
         ConfigError: a line is no assignment, or the file cannot be read; each line is named, no value is shown.
@@ -51,10 +54,13 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def parse_env(text: str, name: str) -> EnvFile:
-    """Parse the text of a `.env` file; `name` is the file's name in the findings.
+    r"""Parse the text of a `.env` file.
 
-    `export` is allowed. A value in single quotes is literal; in double quotes `\\n`, `\\t`, `\\"`, `\\\\` and `\\$` are
-    escapes, and both kinds may go over several lines; without quotes ` #` begins a comment.
+    `export` is allowed. A value in single quotes is literal. In double quotes `\\n`, `\\t`, `\\"`, `\\\\` and `\\$` are
+    escapes. Quoted values may span lines; in unquoted ones ` #` begins a comment.
+
+    Args:
+        name: name of the file in the findings.
     """
     text = text.replace("\r\n", "\n")
     parsed = EnvFile()
@@ -82,7 +88,7 @@ def parse_env(text: str, name: str) -> EnvFile:
 
 
 def _assignment(text: str, at: int, end: int) -> tuple[str, str, int, str]:
-    """Return name, value, end of the assignment, and what is wrong with it (empty: nothing)."""
+    """Return name, value, end of the assignment and an error message ("" without an error)."""
     match = _LINE.match(text, at, end)
     if match is None:
         return "", "", end, "expected NAME=VALUE; the line is not shown, it may hold a secret"
@@ -104,10 +110,12 @@ def _assignment(text: str, at: int, end: int) -> tuple[str, str, int, str]:
 
 
 def write_env_value(path: Path, key: str, value: str | None) -> None:
-    """Set `key` in the `.env` file at `path` (0600), or remove it with None; every other line stays.
+    """Set `key` in the `.env` file at `path` (mode 0600), or remove it if `value` is None.
+
+    Other lines stay.
 
     Raises:
-        UserError: the name or the value cannot be written, or the file is not readable as `.env`.
+        UserError: the name or the value cannot be written, or the file is not a valid `.env` file.
     """
     if _NAME.fullmatch(key) is None:
         raise UserError(f"{key!r} is not the name of an environment variable")

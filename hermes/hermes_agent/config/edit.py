@@ -1,6 +1,7 @@
-"""Candidate texts of a changed config file. Whoever takes one reads it back and compares before writing it.
+"""Edits of one key of a config file: comments and order stay; the result is valid or nothing changes.
 
-Change one key of a config file: comments and order stay, the result is valid, or nothing happens.
+Each way to edit yields candidate texts. `_write` reads a candidate back, compares its values with the wanted ones, and
+writes the first that matches. docs/decisions/0012-own-reader-of-env-files.md says why ruamel.yaml is not the only way.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from hermes_agent.system.files import write_atomic
 from hermes_agent.system.locks import hold_lock
 
 MOST_CANDIDATES = 400
-"""Lines that a value may have; each more costs a reading of the file."""
+"""Most lines that are tried for the length of a value; each costs a reading of the file."""
 _WIDE = 100_000
 
 _LIST_ITEM = re.compile(r"^( *)[^\s#][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*( *)- ", re.MULTILINE)
@@ -49,7 +50,7 @@ def append_key(text: str, path: KeyPath, value: Any) -> Iterator[str]:
 
 
 def insert_key(text: str, document: ConfigDocument, path: KeyPath, value: Any) -> Iterator[str]:
-    """Yield `text` with the key after the last one of the mapping it belongs to, ever further down."""
+    """Yield `text` with the key below the last key of its mapping, further down with each candidate."""
     depth = next(d for d in range(len(path), -1, -1) if isinstance(find_value(document.value, path[:d]), dict))
     siblings = document.keys.get(id(find_value(document.value, path[:depth])), {}).values()
     if not siblings:
@@ -64,7 +65,7 @@ def insert_key(text: str, document: ConfigDocument, path: KeyPath, value: Any) -
 
 
 def replace_key(text: str, document: ConfigDocument, path: KeyPath, value: Any) -> Iterator[str]:
-    """Yield `text` with the lines of the key at `path` written anew, ever more of those that follow."""
+    """Yield `text` with the lines of the key at `path` replaced, one more with each candidate."""
     spot = document.position(path)
     if spot is None or (block := _block(text, spot, {path[-1]: value})) is None:
         return
@@ -74,7 +75,7 @@ def replace_key(text: str, document: ConfigDocument, path: KeyPath, value: Any) 
 
 
 def remove_lines(text: str, line: int) -> Iterator[str]:
-    """Yield `text` without the key that begins in `line` (from 1), taking ever more of the lines that follow."""
+    """Yield `text` without the key in `line` (from 1), one more line removed with each candidate."""
     lines = text.splitlines(keepends=True)
     for end in range(line, min(len(lines), line + MOST_CANDIDATES) + 1):
         yield "".join(lines[: line - 1] + lines[end:])
@@ -91,14 +92,14 @@ def _with_end(text: str) -> str:
 
 
 def _block(text: str, spot: Position, mapping: Any) -> str | None:
-    """Return `mapping` as lines that are indented like the key at `spot`; None when that does not begin its line."""
+    """Return `mapping` as lines indented like the key at `spot`; None if the key does not begin a line."""
     before = text.splitlines()[spot.line - 1][: spot.column - 1]
     return textwrap.indent(dump_yaml(mapping, width=_WIDE), before) if not before.strip() else None
 
 
 def edited_text(text: str, path: KeyPath, value: Any) -> Iterator[str]:
-    """Yield `text` with the key set (`MISSING`: removed) by an editor that keeps comments and order."""
-    # ruamel.yaml costs 100 ms to import and is needed for nothing but this
+    """Yield `text` with the key set, or removed if the value is `MISSING`, by ruamel.yaml."""
+    # takes 100 ms to import, and only edits need it
     from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedMap
     from ruamel.yaml.error import YAMLError
@@ -127,7 +128,7 @@ def edited_text(text: str, path: KeyPath, value: Any) -> Iterator[str]:
         here[key] = _in_style(value, here.get(path[-1]))
     buffer = io.StringIO()
     editor.dump(root, buffer)
-    # comments below a value go with it when it is replaced
+    # the comments below a replaced value are lost with it
     if _comments(text) == _comments(buffer.getvalue()):
         yield buffer.getvalue()
 
@@ -137,7 +138,7 @@ def _comments(text: str) -> list[str]:
 
 
 def _spelled_out(path: KeyPath, value: Any) -> Any:
-    """Return a mapping for a value that stands for one (`model: name`), or an empty one."""
+    """Return the mapping that a scalar abbreviates (`model: name`), or an empty one."""
     from ruamel.yaml.comments import CommentedMap
 
     spelled = CommentedMap()
@@ -148,13 +149,13 @@ def _spelled_out(path: KeyPath, value: Any) -> Any:
 
 
 def _list_offset(text: str) -> int:
-    """Return how far the lists of the file are indented below their key: that of the first one, else 2."""
+    """Return the indentation of list items below their key: that of the first list in the file, else 2."""
     match = _LIST_ITEM.search(text)
     return max(0, len(match[2]) - len(match[1])) if match else 2
 
 
 def _in_style(value: Any, before: Any) -> Any:
-    """Return `value` for ruamel, written like the value it replaces where that is possible."""
+    """Return `value` for ruamel.yaml, in the style of the value that it replaces if possible."""
     from ruamel.yaml.comments import CommentedMap, CommentedSeq
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString, ScalarString
 
@@ -173,21 +174,21 @@ def _in_style(value: Any, before: Any) -> Any:
 
 
 def _reads_back(text: str) -> bool:
-    """Say whether `text` without quotes is the same text for a YAML 1.1 reader too, as a value and as a key."""
+    """Return whether a YAML 1.1 reader reads unquoted `text` as the same text, as a value and as a key."""
     return "\n" not in text and read_text(f"k: {text}\n{text}: 1\n", "").value == {"k": text, text: 1}
 
 
 OPTION = "services.hermes-agent.settings"
-"""The NixOS option under which the declared layer is written."""
+"""The NixOS option that declares the config."""
 
 
 def parse_value(path: KeyPath, text: str, schema: Node | None = None) -> Any:
-    """Return what `text`, typed as the value of the key at `path`, means.
+    """Return the value that `text` means for the key at `path`.
 
-    YAML (`5`, `true`, `[a, b]`, `{a: 1}`), except where the key takes nothing but text: there `text` is it.
+    The text is YAML (`5`, `true`, `[a, b]`, `{a: 1}`), or the value itself if the key accepts only texts.
 
     Args:
-        schema: the whole schema, when it is not `schema.json`.
+        schema: the whole schema; None is `schema.json`.
 
     Raises:
         UserError: the text is not YAML.
@@ -213,13 +214,13 @@ def set_value(
     environ: Mapping[str, str] | None = None,
     schema: Node | None = None,
 ) -> Path:
-    """Set the key at `path` in the editable file of `home`; return the file.
+    """Set the key at `path` in the editable file of `home`, and return the file.
 
     Args:
-        schema: the whole schema, when it is not `schema.json`; the value is checked by it.
+        schema: the whole schema that checks the value; None is `schema.json`.
 
     Raises:
-        ConfigError: the value is refused, or the file would not be valid; it stays as it is.
+        ConfigError: the value is rejected, or the file would be invalid; the file does not change.
         UserError: the key is declared by Nix, or the file cannot be changed.
     """
     where = _editable(home, path, environ)
@@ -232,11 +233,11 @@ def set_value(
 
 
 def unset_value(home: Path, path: KeyPath, *, environ: Mapping[str, str] | None = None) -> Path:
-    """Remove the key at `path` from the editable file of `home`, and the mappings that are empty then.
+    """Remove the key at `path` from the editable file of `home`, and mappings that become empty.
 
     Raises:
-        ConfigError: the file would not be valid; it stays as it is.
-        UserError: the key is not there, is declared by Nix, or the file cannot be changed.
+        ConfigError: the file would be invalid; it does not change.
+        UserError: the key is not set, is declared by Nix, or the file cannot be changed.
     """
     where = _editable(home, path, environ)
     with hold_lock(where.editable):
@@ -255,11 +256,11 @@ def unset_value(home: Path, path: KeyPath, *, environ: Mapping[str, str] | None 
 
 
 Edit = Callable[[str], Iterator[str]]
-"""Gives candidate texts for a text."""
+"""Returns candidate texts for a text."""
 
 
 def _edits(document: ConfigDocument, path: KeyPath, wanted: dict[str, Any]) -> tuple[Edit, ...]:
-    """Return the ways to set the key at `path`, the one that changes least first."""
+    """Return the ways to set the key at `path`, the one with the smallest change first."""
     value = find_value(wanted, path)
     target = next((above for above in _prefixes(path) if not isinstance(find_value(document.value, above), dict)), path)
     before = find_value(document.value, target)
@@ -294,7 +295,7 @@ def _editable(home: Path, path: KeyPath, environ: Mapping[str, str] | None) -> H
 
 
 def _refuse_declared(path: KeyPath, declared: dict[str, Any]) -> None:
-    """Refuse a key that the declared layer sets, in whole, in part, or by a value above it."""
+    """Raise UserError if the declared layer sets the key, a part of it, or a value above it."""
     declared = normalise(declared) if not validate(declared) else declared
     here: Any = declared
     for index, part in enumerate(path):
@@ -313,7 +314,10 @@ def _refuse_declared(path: KeyPath, declared: dict[str, Any]) -> None:
 
 
 def _check_value(path: KeyPath, value: Any, schema: Node | None) -> None:
-    """Refuse a value by itself, so that the finding names the key and no line of a file that does not exist."""
+    """Raise ConfigError if the value is invalid.
+
+    The finding names the key and no line, since no file has it yet.
+    """
     whole = nested(path, value)
     document = ConfigDocument("", value=whole)
     findings = [describe_violation(violation, document, schema) for violation in validate(whole, schema)]
@@ -329,7 +333,7 @@ def _present(path: Path) -> ConfigDocument:
 
 
 def _write(path: Path, document: ConfigDocument, wanted: dict[str, Any], ways: tuple[Edit, ...]) -> None:
-    """Write the first candidate text that reads back as exactly what is wanted."""
+    """Write the first candidate text that reads back as the wanted values."""
     try:
         text = path.read_bytes().decode("utf-8-sig") if document.exists else ""
     except OSError as error:
@@ -350,7 +354,7 @@ def _write(path: Path, document: ConfigDocument, wanted: dict[str, Any], ways: t
 
 
 def _normal(value: dict[str, Any]) -> dict[str, Any]:
-    """Return `value` with shorthands written out, so that two spellings of one config compare equal."""
+    """Return `value` with shorthands expanded, so that two spellings of one config compare equal."""
     normal: dict[str, Any] = value if validate(value) else normalise(value)
     return normal
 
@@ -363,7 +367,7 @@ def _refuse_invalid(document: ConfigDocument) -> None:
 
 def _replace(path: Path, text: str) -> None:
     try:
-        if not path.exists():  # an empty file is a valid config; made here so that it gets the umask's mode
+        if not path.exists():  # an empty file is a valid config; creating it here applies the umask
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o660))
         write_atomic(path, text)
     except OSError as error:

@@ -1,14 +1,9 @@
-"""Where the config of a home lies.
+"""The home of the agent: its config files, its profiles, and which of its files a session may read.
 
-Profiles: homes of their own below `HOME/profiles`, chosen by `-p NAME`, or for good by `hermes profile use NAME`.
-
-Source: plugin contract §2.1 (`profile_name`), §12.1.
-
-Which files of the agent's home a tool may open, by the principal of its session.
-
-What is not listed here is closed to the tools of every session: the agent's own state, and what other users own. A
-folder that is neither is a plugin's, which the sessions of the home's owner may read.
-Imports the standard library alone: the search process loads it on its own.
+A profile is a home below `HOME/profiles`, selected by `-p NAME` or `hermes profile use NAME`. Files that `find_denial`
+does not list are closed to the tools of every session: the agent's state, and files of other principals. Other folders
+belong to plugins; sessions of the home's owner may read them. This module imports the standard library alone, because
+the search process loads it. Source: plugin contract §2.1 (`profile_name`), §12.1.
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ EFFECTIVE = "config.yaml"
 LOCAL = "config.local.yaml"
 ENV_FILE = ".env"
 DECLARED = "HERMES_DECLARED_CONFIG"
-"""Variable that names the file which Nix declares; empty counts as unset."""
+"""Variable with the path of the config that Nix declares; empty counts as unset."""
 
 
 def hermes_home(environ: Mapping[str, str] | None = None) -> Path:
@@ -38,10 +33,10 @@ def hermes_home(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def make_home(home: Path) -> None:
-    """Make the home, 0700, where it is not there yet.
+    """Create the home with mode 0700 if it does not exist.
 
     Raises:
-        UserError: it cannot be made.
+        UserError: it cannot be created.
     """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,7 +47,7 @@ def make_home(home: Path) -> None:
 
 
 def place_in_home(new_subpath: str, old_name: str) -> Path:
-    """Return `HOME/old_name` while something lies in it, else `HOME/new_subpath`; neither is made."""
+    """Return `HOME/old_name` if it exists and is not empty, else `HOME/new_subpath`; neither is created."""
     home = hermes_home()
     old = home / old_name
     try:
@@ -63,19 +58,19 @@ def place_in_home(new_subpath: str, old_name: str) -> Path:
 
 
 class HomePaths(NamedTuple):
-    """The files that make up the config of one home."""
+    """The config files of a home."""
 
     effective: Path
-    """`config.yaml`: what people edit, or, with a declared layer, a generated view for plugins that read it."""
+    """`config.yaml`: the operator's file, or with a declared layer a generated one for plugins that read it."""
     editable: Path
-    """What `hermes config set` changes."""
+    """The file that `hermes config set` changes."""
     declared: Path | None
-    """What Nix declares; None without it."""
+    """The file that Nix declares, or None."""
     env: Path
 
 
 def home_paths(home: Path, environ: Mapping[str, str] | None = None) -> HomePaths:
-    """Return the places for `home`; a declared layer is there when `HERMES_DECLARED_CONFIG` names one."""
+    """Return the config files of `home`; `HERMES_DECLARED_CONFIG` names the declared layer."""
     declared = (os.environ if environ is None else environ).get(DECLARED, "")
     effective = home / EFFECTIVE
     if not declared:
@@ -84,8 +79,8 @@ def home_paths(home: Path, environ: Mapping[str, str] | None = None) -> HomePath
 
 
 def stamp(home: Path) -> tuple[FileStamp | None, ...]:
-    """Return what changes when one of the files of the config does: the stamp of each."""
-    from hermes_agent.system.files import FileStamp  # not for each command that only asks where its home is
+    """Return the stamps of the config files, to detect a change."""
+    from hermes_agent.system.files import FileStamp  # most commands only ask where the home is
 
     where = home_paths(home)
     files = (where.effective, where.editable, where.env, *((where.declared,) if where.declared else ()))
@@ -94,7 +89,7 @@ def stamp(home: Path) -> tuple[FileStamp | None, ...]:
 
 DEFAULT_PROFILE = "default"
 ACTIVE_PROFILE_FILE = "active_profile"
-"""File of the root home with the profile that counts where neither `-p` nor `HERMES_HOME` names one."""
+"""File of the root home with the profile to use if neither `-p` nor `HERMES_HOME` names one."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _OPTIONS = ("-p", "--profile")
 
@@ -107,13 +102,13 @@ class HomeProfile(NamedTuple):
 
 
 def root_home() -> Path:
-    """Return the home that the profiles lie in: that of a profile's home, else the home itself."""
+    """Return the home that contains the profiles: the home itself, or the one that it is a profile of."""
     home = hermes_home()
     return home.parent.parent if home.parent.name == "profiles" else home
 
 
 def profiles() -> Iterator[HomeProfile]:
-    """Yield the root home as `default`, then every profile by name."""
+    """Yield the root home as `default`, then the profiles by name."""
     root = root_home()
     yield HomeProfile(DEFAULT_PROFILE, root)
     folder = root / "profiles"
@@ -122,14 +117,14 @@ def profiles() -> Iterator[HomeProfile]:
             yield HomeProfile(place.name, place)
 
 
-def profile_at(name: str, *, there: bool = True) -> HomeProfile:
+def profile_at(name: str, *, must_exist: bool = True) -> HomeProfile:
     """Return a profile by its name.
 
     Args:
-        there: it must exist.
+        must_exist: raise an error if there is no such profile.
 
     Raises:
-        UserError: the name cannot be one, or nothing bears it.
+        UserError: the name is invalid, or there is no such profile.
     """
     root = root_home()
     if name == DEFAULT_PROFILE:
@@ -140,16 +135,16 @@ def profile_at(name: str, *, there: bool = True) -> HomeProfile:
             hint="Up to 64 lower-case letters, digits, `-` and `_`, the first a letter or digit.",
         )
     home = root / "profiles" / name
-    if there and not home.is_dir():
-        names = ", ".join(one.name for one in profiles())
+    if must_exist and not home.is_dir():
+        names = ", ".join(profile.name for profile in profiles())
         raise UserError(f"there is no profile {name!r}", hint=f"There is: {names}. `hermes profile create` makes one.")
     return HomeProfile(name, home)
 
 
 def selected_profile(argv: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
-    """Take `-p NAME` from the begin of a command line, and let `HERMES_HOME` be the home of that profile.
+    """Remove `-p NAME` from the start of a command line, and set `HERMES_HOME` to that profile's home.
 
-    Without it, and without `HERMES_HOME`, the one of `hermes profile use` counts.
+    Without it, and without `HERMES_HOME`, the profile of `hermes profile use` counts.
 
     Raises:
         UserError: there is no such profile.
@@ -157,13 +152,13 @@ def selected_profile(argv: Sequence[str], environ: MutableMapping[str, str]) -> 
     rest, name = list(argv), ""
     if rest and rest[0] in _OPTIONS:
         if len(rest) < 2:
-            raise UserError(f"{rest[0]} wants the name of a profile", hint="`hermes profile list` shows them.")
+            raise UserError(f"`{rest[0]}` needs the name of a profile", hint="`hermes profile list` shows them.")
         name, rest = rest[1], rest[2:]
     elif rest and rest[0].startswith("--profile="):
         name, rest = rest[0].partition("=")[2], rest[1:]
     elif not environ.get("HERMES_HOME"):
         name = _active_profile()
-        if name and not profile_at(name, there=False).home.is_dir():
+        if name and not profile_at(name, must_exist=False).home.is_dir():
             raise UserError(
                 f"there is no profile {name!r} any more, which `hermes profile use` chose",
                 hint=f"`hermes -p {DEFAULT_PROFILE} profile use {DEFAULT_PROFILE}` lets the default home be used.",
@@ -176,46 +171,46 @@ def selected_profile(argv: Sequence[str], environ: MutableMapping[str, str]) -> 
 def _active_profile() -> str:
     try:
         return (root_home() / ACTIVE_PROFILE_FILE).read_text(encoding="utf-8").strip()
-    except OSError:  # nobody chose one
+    except OSError:  # no profile was selected
         return ""
 
 
 PRINCIPALS = "cache/people"
-"""Below the home: a folder for each principal, with its uploads, long results of tools and generated files."""
+"""Folder below the home with one folder for each principal: uploads, long results, generated files."""
 WORKSPACE = "workspace"
-"""Where a daemon works whose operator names no directory; everybody's who may use its tools."""
+"""Working directory of a daemon without a configured one; all of its users share it."""
 _NOTES = "memories"
 _HOOKS = "hook_outputs"
 _SHARED = frozenset({"SOUL.md", "plugins", "skills", WORKSPACE})
 """Entries of the home that every session may read."""
 _OPERATOR = frozenset({"config.local.yaml", "config.yaml", "cron", "hooks", "pairing", "plugins_trust.json", "scripts"})
-"""Entries that the sessions of the home's owner may read, too."""
+"""Additional entries that sessions of the home's owner may read."""
 _STATE = frozenset(
     {
         *("cache", "checkpoints", "gateway", "gateway-locks", "logs", "mcp-tokens", "node", "processes", "profiles"),
         *("restore-points", "run"),
-        # of the published program, in whose homes the agent works, too
+        # of upstream, in homes that both programs use
         *("audio_cache", "backups", "bin", "browser_screenshots", "document_cache", "hermes-agent", "home"),
         *("image_cache", "images", "kanban", "matrix", "platforms", "sandboxes", "sessions", "shared", "skins"),
         *("state-snapshots", "video_cache", "weixin", "whatsapp"),
     }
 )
-"""Folders of the home that no session may read but for what is open in them: the agent's, and what users left there."""
+"""Folders of the home that no session may read, except for what is open in them."""
 _PARENTS = frozenset({"", "cache", PRINCIPALS, _NOTES, f"{_NOTES}/people", _HOOKS})
-"""Directories on the way to what is open; of their entries only those are shown that are open themselves."""
+"""Parents of open folders; a listing shows only those of their entries that are open."""
 
 
 class FileAccess(NamedTuple):
-    """Whose files a call may open."""
+    """Which files below the home a call may open."""
 
     folders: frozenset[str] = frozenset()
     """Names of the folders below `PRINCIPALS`."""
     notes: str | None = None
     """Folder of the notes below `memories/people`; empty for those of the home's owner, None for no notes."""
     is_owner: bool = False
-    """Whether it is the home's owner."""
+    """Whether the session belongs to the home's owner."""
     session: str = ""
-    """The session, to which long texts of hooks belong."""
+    """The session, which owns long texts of its hooks."""
 
 
 def find_denial(place: str, reader: FileAccess, *, is_folder: bool = False) -> str | None:
@@ -223,7 +218,7 @@ def find_denial(place: str, reader: FileAccess, *, is_folder: bool = False) -> s
 
     Args:
         place: resolved, relative to the home; empty for the home itself.
-        is_folder: it is a directory. What something lies in is one, and need not be said to be.
+        is_folder: the path is a directory. Not needed for a path with something below it.
     """
     if place in _PARENTS:
         return None

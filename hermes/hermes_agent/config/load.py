@@ -1,4 +1,4 @@
-"""Load the config of a home: declared layer over local layer over defaults."""
+"""Loading of a home's config: the declared layer over the local layer over the defaults."""
 
 from __future__ import annotations
 
@@ -31,47 +31,47 @@ from hermes_agent.config.yaml_reader import read_file
 
 Origin = Literal["declared", "local", "default"]
 LookUp = Callable[[str], str | None]
-"""Returns the value of a variable, or None when it is not set."""
+"""Returns the value of a variable, or None if it is not set."""
 
 
 class Layer(NamedTuple):
-    """One file of the config, valid."""
+    """One valid file of the config."""
 
     origin: Origin
     document: ConfigDocument
     written: dict[str, Any]
-    """Shorthands written out, variables as written."""
+    """Shorthands expanded, variables as written."""
     values: dict[str, Any]
-    """Shorthands written out, variables expanded."""
+    """Shorthands and variables expanded."""
 
 
 class Config(NamedTuple):
-    """The config of a home. Nobody changes what `values` and `raw` hold."""
+    """The config of a home; `values` and `raw` are never changed."""
 
     path: Path
     """The effective `config.yaml`; it may not exist."""
     values: dict[str, Any]
-    """What is in effect: every layer, variables expanded, defaults filled in."""
+    """The effective values: all layers, variables expanded, defaults filled in."""
     raw: dict[str, Any]
-    """What was written, without defaults, variables as written."""
+    """The values as written: without defaults, variables not expanded."""
     places: HomePaths
     layers: tuple[Layer, ...] = ()
-    """Weakest first."""
+    """The layers, weakest first."""
 
     def get(self, path: str, fallback: Any = None) -> Any:
-        """Return the value in effect at a dotted path, with its default.
+        """Return the effective value at a dotted path, with its default.
 
         Args:
-            fallback: for a key without a default, and for a plugin's own key that is not there.
+            fallback: for a key without a default, and for a missing key of a plugin.
 
         Raises:
-            KeyError: the schema has no such key, and no plugin may keep one there: a slip in our own code.
+            KeyError: the schema has no such key, and plugins cannot have it: an error in the calling code.
         """
         parts: KeyPath = tuple(path.split(".")) if '"' not in path and "[" not in path else parse_path(path)
         value = find_value(self.values, parts)
         if value is not MISSING:
             return value
-        from hermes_agent.config.validate import describe_unknown  # below, too: only for something that is wrong
+        from hermes_agent.config.validate import describe_unknown  # here and below: only for errors
 
         node = lookup(parts)
         if node is None:
@@ -83,14 +83,14 @@ class Config(NamedTuple):
 
     @property
     def written(self) -> dict[str, Any]:
-        """What was written, as `raw`, with shorthands written out."""
+        """The values of `raw` with shorthands expanded."""
         written: dict[str, Any] = {}
         for layer in self.layers:
             written = merge(written, layer.written)
         return written
 
     def origin(self, path: str | KeyPath) -> Origin:
-        """Return which layer decides the value at `path`."""
+        """Return the layer that decides the value at `path`."""
         parts = parse_path(path) if isinstance(path, str) else path
         for layer in reversed(self.layers):
             if find_value(layer.values, parts) is not MISSING:
@@ -100,14 +100,14 @@ class Config(NamedTuple):
 
 
 def load(home: Path, *, environ: Mapping[str, str] | None = None, look_up: LookUp | None = None) -> Config:
-    """Return the config of `home`; a home without one has the defaults.
+    """Return the config of `home`; the defaults if it has no config file.
 
     Args:
-        environ: where `HERMES_DECLARED_CONFIG` is read; None is the process environment.
-        look_up: gives the variables of `${NAME}`; None asks `environ`, then the home's `.env`.
+        environ: the environment with `HERMES_DECLARED_CONFIG`; None is that of the process.
+        look_up: returns the variables of `${NAME}`; None looks in `environ`, then in the home's `.env`.
 
     Raises:
-        ConfigError: something is wrong with a file; the message has a line for each finding.
+        ConfigError: a file is invalid; the message has one line for each finding.
     """
     where = home_paths(home, environ)
     look_up = look_up or variable_look_up(where.env, environ)
@@ -146,11 +146,11 @@ def read_layers(where: HomePaths) -> list[tuple[Origin, ConfigDocument]]:
 def check_document(
     document: ConfigDocument, look_up: LookUp, *, at_build: bool = False, schema: Node | None = None
 ) -> tuple[dict[str, Any], list[ConfigFinding]]:
-    """Return the document's values with variables expanded, and every finding.
+    """Return the values of a document with variables expanded, and all findings.
 
     Args:
-        at_build: the variables of the service are not known here, so a text with `${NAME}` is taken to be right.
-        schema: the whole schema, when it is not `schema.json`.
+        at_build: the variables of the service are unknown, so a text with `${NAME}` is assumed to be valid.
+        schema: the whole schema; None is `schema.json`.
     """
     values: dict[str, Any] = expand(document.value, look_up)
     unread = {finding.key_path for finding in document.findings if finding.key_path}
@@ -171,7 +171,7 @@ def _depends_on_variable(violation: Violation) -> bool:
 
 
 def variable_look_up(env_file: Path, environ: Mapping[str, str] | None = None) -> LookUp:
-    """Return a look-up in `environ` (None: the process's), then in the `.env` file, read when it is first needed."""
+    """Return a look-up in `environ` (None: the process's), then in `.env`, which is read at the first use."""
     surrounding = os.environ if environ is None else environ
     known: dict[str, str] | None = None
 

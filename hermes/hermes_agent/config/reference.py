@@ -1,4 +1,4 @@
-"""Write the key list of the docs: `python -m hermes_agent.config.reference > docs/reference/config.md`."""
+"""The reference page of the config; `python -m hermes_agent.config.reference` prints it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def _is_block(node: Node) -> bool:
 
 
 def _block(key: str, node: Node) -> str:
-    said = effect((key,))
+    sentence = effect((key,))
     text = f"## `{key}`\n\n{node['description']}"
-    text += "" if said == USED else f" **No effect.** {said}"
+    text += "" if sentence == USED else f" **No effect.** {sentence}"
     return f"{text}\n\n{_table(_inner((key,), node))}"
 
 
@@ -89,11 +89,12 @@ def _plain(value: Any) -> str:
 
 
 def _what(path: KeyPath, node: Node) -> str:
-    said, above = effect(path), effect(path[:1])
+    sentence, above = effect(path), effect(path[:1])
     text = str(node.get("description", "One value."))
     if node.get("x-secret"):
         text += " Secret."
-    return text if (said in (USED, above) and len(path) > 1) or said == USED else f"{text} **No effect.** {said}"
+    is_known = sentence == USED or (sentence == above and len(path) > 1)
+    return text if is_known else f"{text} **No effect.** {sentence}"
 
 
 if __name__ == "__main__":

@@ -1,31 +1,25 @@
-"""Paths of keys: `agent.max_turns`, `mcp_servers."my.server".args[0]`.
+"""The schema of the config, paths of keys, and operations on values.
 
-The schema of the config: `schema.json`, and what it says about the key at a path.
-
-The subset of JSON Schema 2020-12 that the file uses is `KEYWORDS`; our own annotations are `ANNOTATIONS`:
+`schema.json` uses a subset of JSON Schema 2020-12 (`KEYWORDS`) and these annotations (`ANNOTATIONS`):
 
     x-unit      unit of the number, in words
     x-effect    "used", or the sentence why the key has no effect in this release; holds for all keys below
-    x-protects  of a key without effect that asks for protection: a start "warn"s, or "refuse"s
-    x-idle      values of a key without effect that ask for nothing, besides null and what is empty
+    x-protects  of a key without effect that requests protection: a start "warn"s, or "refuse"s
+    x-idle      values of a key without effect that request nothing, besides null and empty values
     x-secret    whether the value is a secret; without it the key's name decides
     x-open      plugins keep keys of their own in this mapping
-    x-what      what is expected, in words, where the type says too little
+    x-what      what is expected, in words, if the type says too little
     x-text-is   a text in place of this mapping stands for the key named here
     x-false-is  YAML reads an unquoted `off` as false; this is the text that it stands for
     x-true-is   the same for `on` and true
     x-owner     the plugin that declares keys of this mapping
-    x-absent    the mapping has no default: it is there only when the config has it
+    x-absent    the mapping has no default: it exists only if the config has it
 
-The last two stand only in what `extended` returns.
+The last two stand only in what `extended` returns. A parameter `schema` is the whole schema, which may have options of
+plugins; None is `schema.json`. A path is written `agent.max_turns` or `mcp_servers."my.server".args[0]`.
 
-Functions with a `schema` take the whole schema, which may be one with options of plugins; None is `schema.json`.
-
-Pure operations on config values: walk, merge, expand, normalise, fill in defaults.
-
-Where names stand in the config (of providers, platforms, toolsets, tools, plugins), and of what each is the name.
-
-`plugins.config_names` says which of them nothing answers to.
+`PATTERNS` lists where names of providers, platforms, toolsets, tools and plugins stand in a config;
+`plugins.config_names` reports unknown ones.
 """
 
 from __future__ import annotations
@@ -38,7 +32,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 KeyPath = tuple[str | int, ...]
-"""Names of mappings' keys and, for lists, indices from 0."""
+"""Names of keys of mappings and, for lists, indices from 0."""
 
 _PART = re.compile(r'"([^"]*)"|\[(\d{1,6})\]|([^.\[\]"]+)')
 _PLAIN = re.compile(r"[^.\[\]\"\s]+")
@@ -48,7 +42,7 @@ def parse_path(text: str) -> KeyPath:
     """Return the parts of a dotted path; a name with a dot stands in double quotes.
 
     Raises:
-        ValueError: the text is empty, or a part is.
+        ValueError: the text or a part of it is empty.
     """
     parts: list[str | int] = []
     at = 0
@@ -69,7 +63,7 @@ def parse_path(text: str) -> KeyPath:
 
 
 def render_path(path: KeyPath) -> str:
-    """Return the text that `parse` reads back."""
+    """Return the text that `parse_path` reads as this path."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -103,21 +97,21 @@ ANNOTATIONS = frozenset(
 )
 
 OPEN: Final[Node] = {}
-"""The schema of a key that nothing declares, in a place where such keys are kept."""
+"""The schema of an undeclared key in a place where such keys are allowed."""
 MISSING: Final = object()
-"""No default."""
+"""Stands for an absent value."""
 USED = "used"
 
 
 @functools.cache
 def load_schema() -> dict[str, Any]:
-    """Return the whole schema; nobody may change it."""
+    """Return the whole schema; callers must not change it."""
     loaded: dict[str, Any] = json.loads(Path(__file__).with_name("schema.json").read_bytes())
     return loaded
 
 
 def resolve(node: Node) -> Node:
-    """Return `node` with its `$ref` replaced by what it points at; keywords beside the `$ref` win."""
+    """Return `node` with its `$ref` resolved; keywords next to the `$ref` count first."""
     target = node.get("$ref")
     if target is None:
         return node
@@ -128,13 +122,13 @@ def resolve(node: Node) -> Node:
 
 
 def types(node: Node) -> tuple[str, ...]:
-    """Return the JSON types that `node` allows; empty for `OPEN`."""
+    """Return the JSON types that `node` allows; none for `OPEN`."""
     kind = node.get("type", ())
     return (kind,) if isinstance(kind, str) else tuple(kind)
 
 
 def child(node: Node, key: str | int) -> Node | None:
-    """Return the schema of a key of a mapping or of an item of a list; None when it is refused."""
+    """Return the schema of a key of a mapping or of an item of a list; None if it is not allowed."""
     if node is OPEN:
         return OPEN
     if isinstance(key, int):
@@ -151,7 +145,7 @@ def child(node: Node, key: str | int) -> Node | None:
 def extended(path: KeyPath, options: Mapping[str, Node], owner: str, schema: Node | None = None) -> Node:
     """Return a copy of the whole schema in which `owner` declares `options` in the mapping at `path`.
 
-    A key that the mapping declares already keeps its own schema.
+    A key that the mapping already declares keeps its schema.
     """
     whole = load_schema() if schema is None else schema
     return _with_options(whole, path, options, owner)
@@ -179,7 +173,7 @@ def _with_options(node: Node, path: KeyPath, options: Mapping[str, Node], owner:
 
 
 def lookup(path: KeyPath, schema: Node | None = None) -> Node | None:
-    """Return the schema at `path`: `OPEN` for a plugin's own key, None for one that is refused."""
+    """Return the schema at `path`: `OPEN` for a plugin's own key, None for a key that is not allowed."""
     node: Node | None = load_schema() if schema is None else schema
     for part in path:
         if node is None:
@@ -191,31 +185,31 @@ def lookup(path: KeyPath, schema: Node | None = None) -> Node | None:
 def effect(path: KeyPath) -> str:
     """Return `USED`, or the sentence why the key at `path` has no effect in this release."""
     node: Node | None = load_schema()
-    said = USED
+    sentence = USED
     for part in path:
         node = child(node, part) if node is not None else None
-        said = (node or {}).get("x-effect", said)
-    return said
+        sentence = (node or {}).get("x-effect", sentence)
+    return sentence
 
 
 def is_secret(path: KeyPath, schema: Node | None = None) -> bool:
-    """Say whether a value at `path` is never shown: the schema says so, or a name on the way does."""
+    """Return whether a value at `path` is never shown, by the schema or by a name in the path."""
     from hermes_agent.core.secrecy import looks_like_secret_name  # only where values are shown
 
     node: Node | None = load_schema() if schema is None else schema
     secret = False
     for part in path:
         node = child(node, part) if node is not None else None
-        said = (node or {}).get("x-secret")
-        if said is not None:
-            secret = bool(said)
+        declared = (node or {}).get("x-secret")
+        if declared is not None:
+            secret = bool(declared)
         elif not (node and "description" in node) and isinstance(part, str):
             secret = secret or looks_like_secret_name(part)
     return secret
 
 
 def default(node: Node) -> Any:
-    """Return the default of `node`, that of a mapping from its keys; `MISSING` when there is none."""
+    """Return the default of `node`, for a mapping from its keys; `MISSING` if there is none."""
     if "x-absent" in node:
         return MISSING
     if "default" in node:
@@ -228,7 +222,7 @@ def default(node: Node) -> Any:
 
 
 def leaves(node: Node | None = None, path: KeyPath = ()) -> list[tuple[KeyPath, Node]]:
-    """Return every declared key that is not a mapping of declared keys, `<name>` for a name of one's own."""
+    """Return every declared key that is not a mapping of declared keys; `<name>` stands for any name."""
     node = resolve(load_schema() if node is None else node)
     found: list[tuple[KeyPath, Node]] = []
     for key, sub in node.get("properties", {}).items():
@@ -243,7 +237,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def walk(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield every value below `value` that is not a mapping or list with something in it, with its path."""
+    """Yield every scalar and every empty mapping or list below `value`, with its path."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
             yield from walk(item, (*path, key))
@@ -255,7 +249,7 @@ def walk(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def find_value(value: Any, path: KeyPath) -> Any:
-    """Return the value at `path`; `MISSING` when there is none."""
+    """Return the value at `path`, or `MISSING`."""
     for part in path:
         if isinstance(part, int):
             if not isinstance(value, list) or part >= len(value):
@@ -267,14 +261,14 @@ def find_value(value: Any, path: KeyPath) -> Any:
 
 
 def nested(path: KeyPath, value: Any) -> Any:
-    """Return the mapping of mappings in which `value` stands at `path`."""
+    """Return nested mappings with `value` at `path`."""
     for part in reversed(path):
         value = {part: value}
     return value
 
 
 def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Return both mappings as one: mappings are merged key by key, anything else of `over` replaces."""
+    """Return both mappings merged key by key; any other value of `over` replaces that of `under`."""
     merged = dict(under)
     for key, value in over.items():
         below = merged.get(key)
@@ -283,17 +277,17 @@ def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_variable(text: object) -> bool:
-    """Say whether a text refers to a variable as `${NAME}`."""
+    """Return whether a text contains a variable `${NAME}`."""
     return isinstance(text, str) and _VARIABLE.search(text) is not None
 
 
 def variables(text: str) -> list[str]:
-    """Return the names that `text` refers to."""
+    """Return the names of the variables in a text."""
     return _VARIABLE.findall(text)
 
 
 def expand(value: Any, look_up: Callable[[str], str | None]) -> Any:
-    """Return `value` with `${NAME}` in texts replaced; a variable that is not set stays as written."""
+    """Return `value` with `${NAME}` in texts replaced; an unset variable stays as written."""
     if isinstance(value, str):
         return _VARIABLE.sub(lambda m: m[0] if (v := look_up(m[1])) is None else v, value) if "${" in value else value
     if isinstance(value, dict):
@@ -304,12 +298,12 @@ def expand(value: Any, look_up: Callable[[str], str | None]) -> Any:
 
 
 def expand_shorthand(value: Any, node: Node) -> Any:
-    """Return the text that true or false stands for at this key; the value itself where it stands for none."""
+    """Return the text that true or false stands for at this key, else the value itself."""
     return node.get("x-true-is" if value else "x-false-is", value) if isinstance(value, bool) else value
 
 
 def normalise(value: Any, node: Node | None = None) -> Any:
-    """Return a valid `value` with each shorthand written out (`x-text-is`, `x-false-is`, `x-true-is`, 90.0 for 90)."""
+    """Return a valid `value` with shorthands expanded (`x-text-is`, `x-false-is`, `x-true-is`) and 90 for 90.0."""
     node = resolve(load_schema() if node is None else node)
     if node is OPEN:
         return value
@@ -327,7 +321,7 @@ def normalise(value: Any, node: Node | None = None) -> Any:
 
 
 def fill_defaults(value: Any, node: Node | None = None) -> Any:
-    """Return a normalised `value` with the defaults of every declared key that is not there."""
+    """Return a normalised `value` with the defaults of all missing declared keys."""
     node = resolve(load_schema() if node is None else node)
     if not isinstance(value, dict) or node is OPEN:
         return value
@@ -379,7 +373,7 @@ PATTERNS: dict[tuple[str, ...], str] = {
     ("tools", "tool_search", "pinned", ITEM): TOOL,
     ("security", "foreign_text", "tools", KEY): TOOL,
 }
-"""Where names stand in the config, and of what."""
+"""The kind of name at each place of the config."""
 
 
 class ConfigName(NamedTuple):
@@ -391,12 +385,12 @@ class ConfigName(NamedTuple):
 
 
 def has_names(path: KeyPath) -> bool:
-    """Say whether a value at `path` may hold such names."""
+    """Return whether a value at `path` may contain such names."""
     return any(all(p in (ANY, KEY, ITEM, q) for p, q in zip(pattern, path, strict=False)) for pattern in PATTERNS)
 
 
 def find_names(values: Mapping[str, Any]) -> Iterator[ConfigName]:
-    """Yield every name; a text with a variable that is not set is none."""
+    """Yield every name; a text with an unset variable is none."""
     for pattern, kind in PATTERNS.items():
         for path, name in _at(values, pattern, ()):
             if isinstance(name, str) and name.strip() and not has_variable(name):

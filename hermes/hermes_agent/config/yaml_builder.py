@@ -1,8 +1,6 @@
-"""Say in plain words what the YAML parser stumbled over.
+"""A builder of documents from the events of the YAML parser, and the sentences about syntax errors.
 
-Build a document from the parser's events.
-
-With a stack of our own, so that nesting costs no recursion, aliases cannot multiply, and duplicate keys are seen.
+It has its own stack, so that nesting costs no recursion, aliases cannot multiply, and duplicate keys are found.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from hermes_agent.config.yaml_document import ConfigDocument, ConfigFinding, Pos
 
 
 def describe_syntax_error(error: yaml.YAMLError, text: str, name: str) -> ConfigFinding:
-    """Return the finding for a text that does not parse, at the place where a person has to look."""
+    """Return the finding for a text that cannot be parsed, at the position that the user has to correct."""
     if isinstance(error, yaml.reader.ReaderError):
         before = text[: error.position]
         code = error.character if isinstance(error.character, int) else ord(str(error.character)[:1] or "\0")
@@ -38,7 +36,7 @@ def describe_syntax_error(error: yaml.YAMLError, text: str, name: str) -> Config
 
 
 def _sentence(problem: str, context: str, current: str, column: int) -> tuple[str, bool]:
-    """Return the sentence, and whether the place is where the construct began."""
+    """Return the sentence, and whether the position is where the construct began."""
     for part, sentence, at_context in _FIXED:
         if part in problem:
             return sentence, at_context
@@ -62,7 +60,7 @@ _FIXED = (
     ("expected node content", "a value was expected here; a bracket above it may never be closed", False),
     ("incompatible YAML", "the `%YAML` line asks for a version of YAML that is not read; remove it", False),
 )
-"""Part of the parser's words, our sentence, and whether the place is where the construct began."""
+"""A part of the parser's message, the sentence for it, and whether the position is where the construct began."""
 
 
 def _cannot_start(current: str, column: int) -> str:
@@ -98,11 +96,11 @@ _COMPOSED: tuple[tuple[str, Callable[[str, int], str]], ...] = (
     ("unknown escape character", _escape),
     ("expected key", _no_key),
 )
-"""Part of the parser's words, and who composes the sentence from the line and the column (from 0)."""
+"""A part of the parser's message, and the function that makes the sentence from line and column (from 0)."""
 
 
 MAX_DEPTH = 64
-"""Mappings and lists inside one another."""
+"""Levels of mappings and lists."""
 MAX_VALUES = 100_000
 """Keys and values after aliases are followed."""
 
@@ -113,7 +111,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Frame:
-    """A mapping or list that is not closed yet."""
+    """An open mapping or list."""
 
     __slots__ = ("container", "drops_value", "is_key", "is_merge", "key", "key_spot", "merges", "size")
 
@@ -125,17 +123,17 @@ class _Frame:
         self.is_merge = False
         self.merges: list[Any] = []
         self.is_key = is_key
-        """It stands where a key must be, so it is dropped."""
+        """It stands in place of a key, so it is dropped."""
         self.drops_value = False
-        """The key was refused, so its value is dropped."""
+        """Its key was rejected, so the value is dropped."""
 
 
 class _Stop(Exception):
-    """The rest of the file is not worth reading."""
+    """Raised if the rest of the file is not worth reading."""
 
 
 class ValueBuilder:
-    """Builds a document's value from the events of the parser."""
+    """Builds the value of a document from the events of the parser."""
 
     def __init__(self, document: ConfigDocument) -> None:
         self.document = document
@@ -147,7 +145,7 @@ class ValueBuilder:
         self.has_root = False
 
     def build(self, text: str) -> None:
-        """Fill the document; what is wrong goes to its findings."""
+        """Fill the document; errors become its findings."""
         loader = None
         try:
             loader = _Loader(text)
@@ -199,7 +197,7 @@ class ValueBuilder:
         raise _Stop
 
     def _path(self, *more: str) -> str:
-        """Return the path of the key that is being read."""
+        """Return the path of the key in progress."""
         parts: list[str | int] = []
         for frame in self.stack:
             if isinstance(frame.container, list):
@@ -228,7 +226,7 @@ class ValueBuilder:
 
     def _construct(self, tag: str, event: Any, loader: Any, spot: Position) -> Any:
         if tag not in _SCALARS:
-            if event.implicit[0]:  # `=` and `<<` as values mean themselves
+            if event.implicit[0]:  # `=` and `<<` as values are plain texts
                 return event.value
             self._add_finding(spot, f"{self._path()}: the tag `{_short(tag)}` is not allowed", self._path())
             return None

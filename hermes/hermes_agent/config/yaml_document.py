@@ -1,7 +1,4 @@
-"""What is wrong with a config, where, and in which words.
-
-A config file as plain values, and where each of them stands in the file.
-"""
+"""A config file as plain values with their positions, and findings about it."""
 
 from __future__ import annotations
 
@@ -13,23 +10,23 @@ from hermes_agent.core.errors import ConfigError
 
 HINT = "every key with its type and default: docs/reference/config.md"
 FindingLevel = Literal["error", "warning", "note"]
-"""A warning is about a value that is taken and does not do what it asks for."""
+"""A warning is about an accepted value that does not have its intended effect."""
 ENV_HINT = "a line is NAME=VALUE, with quotes and # comments as in a shell"
 
 
 class ConfigFinding(NamedTuple):
-    """One thing to say about a config file."""
+    """A finding about a config file."""
 
     file: str
-    """Name as the person gave it; empty when the value stands in no file."""
+    """Name of the file as the user gave it; empty for a value outside of files."""
     line: int | None
-    """From 1; None when it is about the file as a whole."""
+    """From 1; None for the whole file."""
     column: int | None
     """In characters, from 1."""
     key_path: str
-    """Dotted path of the key; empty when it is about the file."""
+    """Dotted path of the key; empty for the whole file."""
     message: str
-    """One sentence that names the key, without the place."""
+    """One sentence that names the key, without the position."""
     level: FindingLevel = "error"
 
     def __str__(self) -> str:
@@ -38,37 +35,37 @@ class ConfigFinding(NamedTuple):
 
 
 def in_order(findings: Iterable[ConfigFinding]) -> list[ConfigFinding]:
-    """Return them by file (in order of appearance) and line; the same sentence about one place once."""
+    """Return the findings by file (in order of appearance) and line, without duplicates."""
     unique = list(dict.fromkeys(findings))
     files = list(dict.fromkeys(finding.file for finding in unique))
     return sorted(unique, key=lambda f: (files.index(f.file), f.line or 0, f.column or 0))
 
 
 def format_findings(findings: Iterable[ConfigFinding], hint: str = HINT) -> str:
-    """Return a line for each finding and a closing line that says how to go on."""
+    """Return one line for each finding and a last line with `hint`."""
     ordered = in_order(findings)
     count = "1 error" if len(ordered) == 1 else f"{len(ordered)} errors"
     return "\n".join([*map(str, ordered), f"{count}; {hint}"])
 
 
 def config_error(findings: Iterable[ConfigFinding], hint: str = HINT) -> ConfigError:
-    """Return the error whose message is the `report`."""
+    """Return the error with the findings as its message."""
     return ConfigError(format_findings(findings, hint))
 
 
 class Position(NamedTuple):
-    """Where something stands; line and column count from 1."""
+    """The position of a key or value; line and column count from 1."""
 
     line: int
     column: int
     token: str = ""
-    """The scalar as it was written."""
+    """The scalar as written."""
 
 
 class ConfigDocument:
-    """A config file: its values, where they stand, and what kept it from being read."""
+    """A config file: its values, their positions, and the errors of reading it."""
 
-    # written out: every command loads this, and `dataclasses` costs 10 ms of start-up
+    # written out: each command loads this module, and `dataclasses` takes 10 ms of its start
     __slots__ = ("exists", "findings", "keys", "name", "scalars", "value")
 
     def __init__(
@@ -79,26 +76,26 @@ class ConfigDocument:
         exists: bool = True,
     ) -> None:
         self.name = name
-        """Name for findings, as the person gave it."""
+        """Name for findings, as the user gave it."""
         self.value: dict[str, Any] = {} if value is None else value
         self.findings: list[ConfigFinding] = [] if findings is None else findings
         self.exists = exists
         self.keys: dict[int, dict[str | int, Position]] = {}
-        """By `id` of the mapping or list: where each key or item stands. The values live as long as `value`."""
+        """Positions of the keys or items of each mapping or list, by its `id`; the values live as long as `value`."""
         self.scalars: dict[int, dict[str | int, Position]] = {}
-        """By `id` of the mapping or list: where each key's value begins."""
+        """Positions of the values of each mapping or list, by its `id`."""
 
     def position(self, path: KeyPath) -> Position | None:
-        """Return where the key at `path` stands, or the nearest one above it."""
+        """Return the position of the key at `path`, or of the nearest key above it."""
         return self._find_position(path, self.keys)
 
     def token(self, path: KeyPath) -> str:
-        """Return the scalar at `path` as it was written."""
+        """Return the scalar at `path` as written."""
         spot = self._find_position(path, self.scalars, exact=True)
         return spot.token if spot else ""
 
     def raw_value(self, path: KeyPath) -> Any:
-        """Return the value at `path` as it was written; None when there is none."""
+        """Return the value at `path` as written, or None."""
         here: Any = self.value
         for part in path:
             try:

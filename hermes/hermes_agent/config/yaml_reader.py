@@ -1,7 +1,7 @@
-"""Read a YAML file into plain values that know their line, and refuse what YAML would turn into something else.
+"""A YAML reader for config files: plain values with their lines.
 
-Refused besides what does not parse: keys that are not text, duplicate keys, tags, more than one document, `.inf`
-and `.nan`, what is larger than 1 MiB, deeper than 64 levels, or more than 100,000 values with aliases followed.
+It rejects what YAML would change silently: keys that are not texts, duplicate keys, tags, more than one document,
+`.inf` and `.nan`. It also rejects files above 1 MiB, 64 levels, or 100,000 values with aliases followed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_BYTES = 1024 * 1024
 
 
 def read_file(path: Path, name: str | None = None) -> ConfigDocument:
-    """Read the YAML file at `path`; one that is not there is an empty document with `exists` false.
+    """Read the YAML file at `path`; a missing one is an empty document with `exists` False.
 
     Args:
         name: name for the findings; None is the path.
@@ -27,7 +27,10 @@ def read_file(path: Path, name: str | None = None) -> ConfigDocument:
 
 
 def decode_file(path: Path, name: str) -> str | ConfigFinding | None:
-    """Return the text of a file of at most `MAX_BYTES` of UTF-8, why it cannot be read, or None if it is not there."""
+    """Return the text of a UTF-8 file of at most `MAX_BYTES`.
+
+    A finding if it cannot be read, None if missing.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -50,7 +53,7 @@ def decode_file(path: Path, name: str) -> str | ConfigFinding | None:
 
 def read_text(text: str, name: str) -> ConfigDocument:
     """Parse `text`; an empty one is an empty mapping."""
-    from hermes_agent.config.yaml_builder import ValueBuilder  # PyYAML costs more than a listing of plugins
+    from hermes_agent.config.yaml_builder import ValueBuilder  # PyYAML takes longer than a listing of plugins
 
     document = ConfigDocument(name)
     ValueBuilder(document).build(text)

@@ -101,7 +101,7 @@ def test_the_one_that_is_used_and_was_removed_by_hand_is_left_as_the_error_says(
         (("profile", "create", "../up"), "cannot be the name"),
         (("profile", "delete", "default"), "the default home is no profile"),
         (("-p", "nobody", "config", "path"), "there is no profile 'nobody'"),
-        (("-p",), "wants the name of a profile"),
+        (("-p",), "needs the name of a profile"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(hermes: Hermes, words: tuple[str, ...], why: str) -> None:

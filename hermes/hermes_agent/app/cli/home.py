@@ -87,7 +87,7 @@ def _create_profile(args: Args) -> None:
 
     from hermes_agent.config.edit import set_value
 
-    made = profile_at(args.name, there=False)
+    made = profile_at(args.name, must_exist=False)
     if made.home.exists():
         raise UserError(f"there is a profile {args.name!r} already", hint=f"It lies in {made.home}.")
     source = profile_at(args.clone_from).home if args.clone_from else hermes_home() if args.clone else None
@@ -124,7 +124,7 @@ def _use_profile(args: Args) -> None:
     "rename", "give one another name; its daemon must not run", PROFILE_NAME, argument("new_name", metavar="NEW_NAME")
 )
 def _rename_profile(args: Args) -> None:
-    found, wanted = _find_named_profile(args.name), profile_at(args.new_name, there=False)
+    found, wanted = _find_named_profile(args.name), profile_at(args.new_name, must_exist=False)
     if wanted.home.exists():
         raise UserError(f"there is a profile {args.new_name!r} already", hint="Choose another name.")
     _check_unused(found)
