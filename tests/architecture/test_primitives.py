@@ -22,7 +22,6 @@ HOMES: dict[str, tuple[str, dict[str, str]]] = {
         "core/caches.py",
         {
             "agent/context_engines.py": "what is dropped is ended by a coroutine",
-            "policy/taint.py": "to be replaced by LruDict",
             "sessions/transcript.py": "limited by characters, not by entries",
         },
     ),

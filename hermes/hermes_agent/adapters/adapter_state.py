@@ -28,6 +28,7 @@ from hermes_agent.config import hermes_home
 from hermes_agent.core.caches import LruDict
 from hermes_agent.system.files import PRIVATE, JsonFile, hold_directory, open_beneath, write_atomic
 from hermes_agent.system.locks import FileLock
+from hermes_agent.system.process_tree import process_stat
 
 __all__ = [
     "FOLDER",
@@ -297,11 +298,8 @@ def pid_exists(pid: int) -> bool:
 
 def get_process_start_time(pid: int) -> int | None:
     """Return the start time of a process in clock ticks since boot, or None if it is unknown."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-        return int(text.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
+    status = process_stat(pid)
+    return None if status is None else status.started
 
 
 def read_process_cmdline(pid: int) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Message
+from hermes_agent.core.text import shorten
 from hermes_agent.hooks import HookBus
 from hermes_agent.runtime.bridge import Bridge
 
@@ -135,4 +136,4 @@ class TitleWriter:
 def _clean_title(text: str) -> str:
     line = next((line for line in text.splitlines() if line.strip()), "")
     bare = re.sub(r"^(title|titel)\s*:\s*", "", line.strip(), flags=re.IGNORECASE).strip(" \"'`*#.")
-    return bare if len(bare) <= MAX_TITLE_CHARS else bare[: MAX_TITLE_CHARS - 1].rstrip() + "…"
+    return shorten(bare, MAX_TITLE_CHARS)

@@ -5,7 +5,7 @@
 """
 
 from hermes_agent.config.home import hermes_home, home_paths, make_home, stamp
-from hermes_agent.config.load import Config, load
+from hermes_agent.config.load import Config, load, section
 from hermes_agent.config.yaml_document import ConfigFinding
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "load",
     "make_home",
     "home_paths",
+    "section",
     "stamp",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from hermes_agent.config.home import DECLARED, HomePaths, home_paths
 from hermes_agent.config.schema import (
@@ -97,6 +98,39 @@ class Config(NamedTuple):
                 origin: Origin = layer.origin
                 return origin
         return "default"
+
+
+T = TypeVar("T")
+_CONVERTED = (float, tuple, frozenset)
+_NO_KEYS: Mapping[str, str] = MappingProxyType({})
+
+
+def section(
+    cls: type[T], get: Callable[[str], Any], prefix: str = "", keys: Mapping[str, str] = _NO_KEYS, /, **values: Any
+) -> T:
+    """Return typed settings: an object of `cls`, a named tuple or a dataclass, with a value for each field.
+
+    A field is read from the key of its name below `prefix`. A key without a value (null) leaves the default. A number
+    or list takes the type of the field's default: `float`, `tuple`, `frozenset`.
+
+    Args:
+        get: returns the value of a key.
+        keys: the whole key of each field that has another one; an empty key leaves the default.
+        values: values of fields that are not read.
+    """
+    for name, initial in _field_defaults(cls).items():
+        key = keys.get(name, f"{prefix}.{name}" if prefix else name)
+        if name not in values and key and (value := get(key)) is not None:
+            kind = type(initial)
+            values[name] = kind(value) if kind in _CONVERTED and not isinstance(value, kind) else value
+    return cls(**values)
+
+
+def _field_defaults(cls: type[Any]) -> dict[str, Any]:
+    """Return the fields of a named tuple or dataclass with their defaults, None for those without one."""
+    if (fields := getattr(cls, "__dataclass_fields__", None)) is not None:
+        return {name: field.default for name, field in fields.items()}
+    return {name: cls._field_defaults.get(name) for name in cls._fields}
 
 
 def load(home: Path, *, environ: Mapping[str, str] | None = None, look_up: LookUp | None = None) -> Config:

@@ -303,7 +303,7 @@ def expand_shorthand(value: Any, node: Node) -> Any:
 
 
 def normalise(value: Any, node: Node | None = None) -> Any:
-    """Return a valid `value` with shorthands expanded (`x-text-is`, `x-false-is`, `x-true-is`) and 90 for 90.0."""
+    """Return a valid `value` with shorthands (`x-text-is`, …) expanded, and integers for 90.0."""
     node = resolve(load_schema() if node is None else node)
     if node is OPEN:
         return value

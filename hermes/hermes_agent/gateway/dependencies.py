@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from hermes_agent.adapters.events import MessageEvent, SessionSource
 from hermes_agent.adapters.registry import PlatformRegistry
@@ -16,6 +16,7 @@ from hermes_agent.agent import Agent
 from hermes_agent.agent.command_router import CommandRouter
 from hermes_agent.commands.runner import PendingConfirmations
 from hermes_agent.config.home import PRINCIPALS, find_denial
+from hermes_agent.config.load import section
 from hermes_agent.delivery import DeliveryService
 from hermes_agent.gateway.access import Admission
 from hermes_agent.gateway.adapter_connection import AdapterConnection, ConnectionPauses, ConnectionState
@@ -65,29 +66,29 @@ class GatewaySettings(NamedTuple):
             get: returns the effective value of a dotted key.
         """
         progress = get("display.tool_progress")
-        return cls(
-            busy=cast(BusyMode, get("display.busy_input_mode")),
-            reset=SessionResetPolicy(
-                str(get("session_reset.mode")),
-                float(get("session_reset.idle_minutes")),
-                int(get("session_reset.at_hour")),
-            ),
-            idle_turn_s=float(get("agent.gateway_timeout")),
-            approval_s=float(get("approvals.gateway_timeout")),
-            confirm=bool(get("approvals.destructive_slash_confirm")),
-            turns=int(get("gateway.max_concurrent_turns")),
-            per_minute=int(get("gateway.messages_per_minute")),
-            platform_per_minute=int(get("gateway.platform_messages_per_minute")),
-            unknown_users=cast(Any, get("unauthorized_dm_behavior")),
+        keys = {
+            "busy": "display.busy_input_mode",
+            "idle_turn_s": "agent.gateway_timeout",
+            "approval_s": "approvals.gateway_timeout",
+            "confirm": "approvals.destructive_slash_confirm",
+            "turns": "gateway.max_concurrent_turns",
+            "per_minute": "gateway.messages_per_minute",
+            "platform_per_minute": "gateway.platform_messages_per_minute",
+            "unknown_users": "unauthorized_dm_behavior",
+            "streaming": "streaming.enabled",
+            "edit_every_s": "streaming.edit_interval",
+            "edit_after": "streaming.buffer_threshold",
+            "cursor": "streaming.cursor",
+            "group_sessions_per_user": "group_sessions_per_user",
+            "thread_sessions_per_user": "thread_sessions_per_user",
+        }
+        return section(
+            cls,
+            get,
+            "gateway",
+            keys,
+            reset=section(SessionResetPolicy, get, "session_reset"),
             progress="off" if progress is False else str(progress),
-            streaming=bool(get("streaming.enabled")),
-            edit_every_s=float(get("streaming.edit_interval")),
-            edit_after=int(get("streaming.buffer_threshold")),
-            cursor=str(get("streaming.cursor")),
-            pictures=cast(Any, get("gateway.pictures")),
-            voice_replies=cast(Any, get("gateway.voice_replies")),
-            group_sessions_per_user=bool(get("group_sessions_per_user")),
-            thread_sessions_per_user=bool(get("thread_sessions_per_user")),
             reset_triggers=tuple(str(text).strip().lower() for text in get("reset_triggers") or ()),
         )
 

@@ -15,6 +15,7 @@ from hermes_agent.agent.settings import CompressionSettings, read_limits
 from hermes_agent.agent.system_prompt import platform_hint
 from hermes_agent.config.effective import secret_values, secret_variables
 from hermes_agent.config.home import PRINCIPALS, WORKSPACE
+from hermes_agent.config.load import section
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.core.redaction import redactor
 from hermes_agent.credentials import Credentials
@@ -119,14 +120,16 @@ def _declared_secrets(records: Iterable[LoadedPlugin]) -> dict[str, bool]:
 
 def agent_settings(config: configuration.Config, cwd: Path) -> AgentSettings:
     """Return what the operator set for every conversation. `cwd`: as `working_directory` says."""
-    return AgentSettings(
-        max_turns=config.get("agent.max_turns"),
-        max_turn_tokens=config.get("agent.max_turn_tokens") or 0,
-        notice_after=config.get("tool_loop_guardrails.notice_after"),
-        end_after=config.get("tool_loop_guardrails.end_after"),
-        max_verify_nudges=config.get("agent.max_verify_nudges"),
-        api_max_retries=config.get("agent.api_max_retries"),
-        approval_timeout_s=float(config.get("approvals.timeout")),
+    return section(
+        AgentSettings,
+        config.get,
+        "agent",
+        {
+            "notice_after": "tool_loop_guardrails.notice_after",
+            "end_after": "tool_loop_guardrails.end_after",
+            "approval_timeout_s": "approvals.timeout",
+            "smart": "",
+        },
         approvals_off=config.get("approvals.mode") == "off",
         limits=read_limits(config.get("limits")),
         cwd=cwd,
@@ -135,7 +138,7 @@ def agent_settings(config: configuration.Config, cwd: Path) -> AgentSettings:
 
 def compression_settings(config: configuration.Config) -> CompressionSettings:
     """Return when and how conversations are made shorter."""
-    return CompressionSettings(*(config.get(f"compression.{name}") for name in CompressionSettings._fields))
+    return section(CompressionSettings, config.get, "compression")
 
 
 def taint_tracker(home: Path, config: Callable[[], configuration.Config]) -> TaintTracker:
@@ -145,7 +148,7 @@ def taint_tracker(home: Path, config: Callable[[], configuration.Config]) -> Tai
     def now() -> TaintSettings:
         nonlocal known
         if known[0] is not (current := config()):
-            known = (current, TaintSettings(**current.get("security.foreign_text")))
+            known = (current, section(TaintSettings, current.get, "security.foreign_text"))
         return known[1]
 
     caches = ("cache/documents", "document_cache", f"{PRINCIPALS}/*/documents")  # files that came in chats
@@ -182,12 +185,12 @@ def network_table(config: configuration.Config, get: Callable[[str], Any], home:
 def answer_spill(config: configuration.Config, home: Path) -> AnswerSpill:
     """Return where long texts of hooks go."""
     directory = config.get("hooks.output_spill.directory")
-    return AnswerSpill(
-        Path(os.path.expandvars(directory)).expanduser() if directory else home / "hook_outputs",
-        enabled=config.get("hooks.output_spill.enabled"),
-        max_chars=config.get("hooks.output_spill.max_chars"),
-        head=config.get("hooks.output_spill.preview_head"),
-        tail=config.get("hooks.output_spill.preview_tail"),
+    return section(
+        AnswerSpill,
+        config.get,
+        "hooks.output_spill",
+        {"head": "hooks.output_spill.preview_head", "tail": "hooks.output_spill.preview_tail"},
+        directory=Path(os.path.expandvars(directory)).expanduser() if directory else home / "hook_outputs",
     )
 
 

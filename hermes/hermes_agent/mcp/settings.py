@@ -7,74 +7,74 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from hermes_agent.config.load import section
 from hermes_agent.config.schema import variables
 from hermes_agent.core.errors import ToolFailed
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
 
 class McpServerSettings(NamedTuple):
-    """One server. Durations are in seconds; 0 sets none where a duration is optional."""
+    """The settings of one MCP server; times are in seconds, and 0 stands for no limit."""
 
     name: str
-    command: str
-    args: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str
-    url: str
-    headers: Mapping[str, str]
-    sse: bool
-    oauth: Mapping[str, Any] | None
-    """None for a server without OAuth."""
-    enabled: bool
-    timeout_s: float
-    connect_timeout_s: float
-    keepalive_s: float
-    idle_timeout_s: float
-    max_lifetime_s: float
-    parallel: bool
-    ssl_verify: bool | str
-    client_cert: str
-    client_key: str
-    include: frozenset[str]
-    """The only tools that are used; empty for all."""
-    exclude: frozenset[str]
-    resources: bool
-    prompts: bool
-    sampling: Mapping[str, Any]
-    elicitation: Mapping[str, Any]
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = _NOTHING
+    cwd: str = ""
+    url: str = ""
+    headers: Mapping[str, str] = _NOTHING
+    sse: bool = False
+    oauth: Mapping[str, Any] | None = None
+    """None: the server needs no sign-in."""
+    enabled: bool = True
+    timeout_s: float = 300.0
+    connect_timeout_s: float = 60.0
+    keepalive_s: float = 180.0
+    idle_timeout_s: float = 0.0
+    max_lifetime_s: float = 0.0
+    parallel: bool = False
+    ssl_verify: bool | str = True
+    client_cert: str = ""
+    client_key: str = ""
+    include: frozenset[str] = frozenset()
+    """The only tools to use; empty: all."""
+    exclude: frozenset[str] = frozenset()
+    resources: bool = True
+    prompts: bool = True
+    sampling: Mapping[str, Any] = _NOTHING
+    elicitation: Mapping[str, Any] = _NOTHING
 
     @classmethod
     def of(cls, name: str, values: Mapping[str, Any]) -> McpServerSettings:
-        """Return the settings of a block of the validated config."""
+        """Read a valid block of the config that has its defaults."""
         life = {**(values.get("lifecycle") or {}), **{k: v for k, v in values.items() if v is not None}}
         tools = values.get("tools") or {}
-        return cls(
+        return section(
+            cls,
+            values.get,
+            "",
+            {
+                "timeout_s": "timeout",
+                "connect_timeout_s": "connect_timeout",
+                "keepalive_s": "keepalive_interval",
+                "parallel": "supports_parallel_tool_calls",
+            },
             name=name,
-            command=str(values.get("command") or ""),
             args=tuple(map(str, values.get("args") or ())),
             env={k: _text(v) for k, v in (values.get("env") or {}).items()},
-            cwd=str(values.get("cwd") or ""),
-            url=str(values.get("url") or ""),
             headers={k: str(v) for k, v in (values.get("headers") or {}).items()},
             sse=values.get("transport") == "sse",
             oauth=values.get("oauth") or {} if values.get("auth") else None,
-            enabled=bool(values.get("enabled", True)),
-            timeout_s=float(values.get("timeout", 300)),
-            connect_timeout_s=float(values.get("connect_timeout", 60)),
-            keepalive_s=float(values.get("keepalive_interval", 180)),
             idle_timeout_s=float(life.get("idle_timeout_seconds") or 0),
             max_lifetime_s=float(life.get("max_lifetime_seconds") or 0),
-            parallel=bool(values.get("supports_parallel_tool_calls", False)),
-            ssl_verify=values.get("ssl_verify", True),
-            client_cert=str(values.get("client_cert") or ""),
-            client_key=str(values.get("client_key") or ""),
             include=frozenset(tools.get("include") or ()),
             exclude=frozenset(tools.get("exclude") or ()),
             resources=tools.get("resources", True) is not False,
             prompts=tools.get("prompts", True) is not False,
-            sampling=values.get("sampling") or {},
-            elicitation=values.get("elicitation") or {},
         )
 
     @property

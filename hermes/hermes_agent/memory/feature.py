@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.config import Config
+from hermes_agent.config.load import section
 from hermes_agent.contracts.kind import ProviderLookup
 from hermes_agent.contracts.memory import MEMORY
 from hermes_agent.contracts.tool import Effect, Registrar
@@ -269,7 +270,7 @@ def register(ctx: Registrar, deps: MemoryDeps) -> MemoryServices:
         deps.home,
         deps.tools,
         deps.bridge,
-        settings=NoteSettings(*(get(f"memory.{name}") for name in NoteSettings._fields)),
+        settings=section(NoteSettings, get, "memory"),
         people=deps.people,
         choose=partial(select_memory, deps.providers, deps.values),
         for_everybody=get("memory.provider_serves") == "everybody",

@@ -22,6 +22,7 @@ from typing import Any
 from hermes_agent.contracts.model_client import ModelAnswer, ModelRequest, RequestOptions, ToolDefinitions
 from hermes_agent.core.messages import Message, ToolCall, new_id
 from hermes_agent.core.redaction import mask_message
+from hermes_agent.core.text import shorten
 from hermes_agent.models.errors import ErrorReply
 from hermes_agent.models.openai_format import parse_usage
 from hermes_agent.models.providers import ModelEndpoint, ModelProvider
@@ -437,7 +438,5 @@ def first_given(*values: Any) -> Any:
 
 def malformed_chunk(number: int, data: bytes) -> MalformedReply:
     """Return the error for chunk `number`."""
-    text = data.decode("utf-8", "replace")
-    if len(text) > EXCERPT:
-        text = text[:EXCERPT] + "…"
+    text = shorten(data.decode("utf-8", "replace"), EXCERPT + 1)
     return MalformedReply(f"chunk {number} is malformed: {text!r}")

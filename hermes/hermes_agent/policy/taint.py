@@ -11,7 +11,6 @@ import json
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -19,6 +18,7 @@ from pathlib import Path
 from stat import S_ISDIR
 
 from hermes_agent.contracts.tool import ApprovalRequest, Does, Effect
+from hermes_agent.core.caches import LruDict
 from hermes_agent.core.text import shorten
 from hermes_agent.core.untrusted import TAG, mark_untrusted, split_marked
 from hermes_agent.policy.taint_rules import (
@@ -115,7 +115,7 @@ class TaintTracker:
         """For workers: it may be held for seconds."""
         self._pending_lock = threading.RLock()
         """Guards `_conversations` and pending text; held briefly, so that the core loop may take it; taken last."""
-        self._conversations: OrderedDict[str, _Conversation] = OrderedDict()
+        self._conversations: LruDict[str, _Conversation] = LruDict(MOST_SESSIONS)
         self.items = TaintedItems(self.store)
 
     # -- text that arrives ---------------------------------------------------------------------------------------
@@ -171,13 +171,7 @@ class TaintTracker:
 
     def _conversation(self, session_id: str) -> _Conversation:
         with self._pending_lock:
-            conversation = self._conversations.get(session_id)
-            if conversation is None:
-                conversation = self._conversations[session_id] = _Conversation(session_id)
-                while len(self._conversations) > MOST_SESSIONS:
-                    self._conversations.popitem(last=False)
-            self._conversations.move_to_end(session_id)
-            return conversation
+            return self._conversations.use(session_id, lambda: _Conversation(session_id))
 
     def _make_room(self, conversation: _Conversation) -> None:
         """Drop the least recently used conversations, but not this one, from memory until their next use."""
@@ -187,7 +181,8 @@ class TaintTracker:
             for each in list(self._conversations.values()) if over > 0 else ():
                 if over > 0 and each is not conversation and not each.pending and sizes.get(each.id):
                     over -= sizes.pop(each.id)
-                    self._conversations = OrderedDict((k, v) for k, v in self._conversations.items() if v is not each)
+                    for key in [key for key, value in self._conversations.items() if value is each]:
+                        del self._conversations[key]
 
     def _load(self, session_id: str) -> _Conversation:
         """Return a conversation with its stored text and its pending text indexed."""

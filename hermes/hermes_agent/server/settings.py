@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hermes_agent.config.load import section
 from hermes_agent.core.errors import ConfigError
 
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
@@ -80,7 +81,12 @@ def read_settings(config: ConfigLookup, secrets: ServerSecrets) -> HttpSettings:
         ConfigError: a value is invalid; the message names the variable or key.
     """
     port, port_from = _port(config, secrets)
-    return HttpSettings(
+    fixed = ("grace_s", "keepalive_s", "max_queued_turns", "max_queued_per_session", "max_body_bytes")
+    return section(
+        HttpSettings,
+        config.get,
+        "server",
+        dict.fromkeys(fixed, ""),
         enabled=_enabled(config, secrets),
         host=(secrets.get("API_SERVER_HOST") or str(config.get("server.host"))).strip(),
         port=port,
@@ -88,12 +94,6 @@ def read_settings(config: ConfigLookup, secrets: ServerSecrets) -> HttpSettings:
         key=_key(config, secrets),
         allowed_hosts=frozenset(_hosts(config.get("server.allowed_hosts") or ())),
         allowed_origins=frozenset(_origins(config.get("server.allowed_origins") or ())),
-        drain_timeout_s=float(config.get("server.drain_timeout_s")),
-        max_concurrent_turns=int(config.get("server.max_concurrent_turns")),
-        max_connections=int(config.get("server.max_connections")),
-        max_connections_per_address=int(config.get("server.max_connections_per_address")),
-        head_timeout_s=float(config.get("server.head_timeout_s")),
-        body_timeout_s=float(config.get("server.body_timeout_s")),
     )
 
 

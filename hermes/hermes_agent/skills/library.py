@@ -17,6 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.config.load import section
 from hermes_agent.contracts.tool import SKILL, PluginSkill
 from hermes_agent.core.redaction import redactor
 from hermes_agent.core.registry import RegistryFacade
@@ -211,16 +212,17 @@ class SkillSettings:
             get: returns the setting of a key (`skills.disabled`).
         """
         by_platform = get("skills.platform_disabled") or {}
+        keys = {
+            "variables": "skills.template_vars",
+            "shell": "skills.inline_shell",
+            "shell_timeout_s": "skills.inline_shell_timeout",
+            "passthrough": "terminal.env_passthrough",
+        }
         return cls(
             tuple(Path(os.path.expandvars(str(p))).expanduser() for p in get("skills.external_dirs") or ()),
             frozenset(map(str, get("skills.disabled") or ())),
             tuple((str(platform), frozenset(map(str, names or ()))) for platform, names in by_platform.items()),
-            SkillTextRules(
-                bool(get("skills.template_vars")),
-                bool(get("skills.inline_shell")),
-                float(get("skills.inline_shell_timeout")),
-                tuple(get("terminal.env_passthrough") or ()),
-            ),
+            section(SkillTextRules, get, "skills", keys),
         )
 
     def is_disabled(self, skill: LocalSkill, platform: str) -> bool:

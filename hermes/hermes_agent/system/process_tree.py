@@ -30,8 +30,11 @@ EXEC_TRIES = 3
 EXEC_WAIT_S = 0.001
 
 
-class _Status(NamedTuple):
+class ProcessStat(NamedTuple):
+    """State of a process, from `/proc/PID/stat`."""
+
     state: str
+    """One letter; `Z` and `X` are a process that has ended."""
     parent: int
     session: int
     started: int
@@ -49,7 +52,7 @@ class ProcessTree:
     def __init__(self, leader: int, mark: bytes) -> None:
         self.leader = leader
         self._mark = mark
-        own = _status(leader)
+        own = process_stat(leader)
         self._since = own.started if own is not None else 0
         self._scope: Path | None = None
         self._known: dict[int, int] = {}
@@ -104,7 +107,7 @@ class ProcessTree:
                 found = {int(pid) for pid in (self._scope / "cgroup.procs").read_text().split()}
         return found
 
-    def _is_marked(self, pid: int, status: _Status) -> bool:
+    def _is_marked(self, pid: int, status: ProcessStat) -> bool:
         if status.started < self._since or pid == os.getpid():
             return False
         try:
@@ -136,19 +139,26 @@ def _environ(pid: int) -> bytes:
     return b""
 
 
-def _table() -> dict[int, _Status]:
+def _table() -> dict[int, ProcessStat]:
     try:
         pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
     except OSError:
         return {}
-    return {pid: status for pid in pids if (status := _status(pid)) is not None}
+    return {pid: status for pid in pids if (status := process_stat(pid)) is not None}
 
 
-def _status(pid: int) -> _Status | None:
+def start_time(pid: int) -> int:
+    """Return when a process began, in clock ticks since boot; 0 if it has ended."""
+    status = process_stat(pid)
+    return 0 if status is None or status.state in ("Z", "X") else status.started
+
+
+def process_stat(pid: int) -> ProcessStat | None:
+    """Return the state of a process, or None if there is none."""
     try:
         text = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
     # `pid (name) state ppid pgrp session …`; the name may hold blanks and parentheses
     fields = text[text.rindex(b")") + 2 :].split()
-    return _Status(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+    return ProcessStat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))

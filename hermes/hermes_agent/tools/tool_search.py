@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
+from hermes_agent.config.load import section
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.tools.arguments import repair_name
@@ -44,9 +45,8 @@ class SearchSettings(NamedTuple):
     @classmethod
     def of(cls, get: Callable[[str], Any]) -> SearchSettings:
         """Read the block from a config."""
-        given = {name: get(f"tools.tool_search.{name}") for name in cls._fields}
-        given["enabled"] = {True: "on", False: "off"}.get(given["enabled"], given["enabled"])
-        return cls(**given)
+        enabled = get("tools.tool_search.enabled")
+        return section(cls, get, "tools.tool_search", enabled={True: "on", False: "off"}.get(enabled, enabled))
 
     def room_tokens(self, window: int) -> float:
         """Return how many tokens the tools of plugins may take.

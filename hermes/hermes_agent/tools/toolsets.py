@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from hermes_agent.config.load import section
 from hermes_agent.core.registry import BUILTIN, Registry, current_owner, staged_store
 from hermes_agent.tools.registry import ToolRegistry
 
@@ -41,18 +42,14 @@ class ToolsetChoice(NamedTuple):
     """`platform_toolsets`."""
     known: Mapping[str, Collection[str]] = {}
     """`known_plugin_toolsets`: those that existed when the choice for a platform was saved."""
-    disabled: Collection[str] = ()
+    disabled: Collection[str] = frozenset()
     """`agent.disabled_toolsets`."""
 
     @classmethod
     def of(cls, get: Callable[[str], Any]) -> ToolsetChoice:
         """Read the choice from a config."""
-        return cls(
-            tuple(get("toolsets") or ()),
-            get("platform_toolsets") or {},
-            get("known_plugin_toolsets") or {},
-            frozenset(get("agent.disabled_toolsets") or ()),
-        )
+        keys = {"default": "toolsets", "platforms": "platform_toolsets", "known": "known_plugin_toolsets"}
+        return section(cls, get, "agent", keys | {"disabled": "agent.disabled_toolsets"})
 
     def for_platform(self, platform: str) -> tuple[str, ...]:
         """Return the toolsets that are named for a platform."""

@@ -30,7 +30,7 @@ from hermes_agent.sessions.turn_journal import is_running, this_process
 from hermes_agent.system.files import PRIVATE, write_atomic
 from hermes_agent.system.locks import FileLock
 from hermes_agent.system.process_keeper import START
-from hermes_agent.system.process_tree import boot_id
+from hermes_agent.system.process_tree import boot_id, start_time
 from hermes_agent.workspace.sandbox.steering_guard import finish_abandoned, guard_command
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class BackgroundProcesses:
             raise
         # secrets in the command line are not written to a file
         process = BackgroundProcess(
-            process_id, task_id, session_id, redactor(command), cwd, backend, pid, keeper, _start_time(keeper),
+            process_id, task_id, session_id, redactor(command), cwd, backend, pid, keeper, start_time(keeper),
             boot_id(), time.time(), **more,
         )  # fmt: skip
         write_atomic(place / "meta.json", json.dumps(asdict(process)), mode=PRIVATE)
@@ -219,7 +219,7 @@ class BackgroundProcesses:
             os.waitpid(process.keeper, os.WNOHANG)
         end = self.end(process)
         if end is None:
-            if process.boot == boot_id() and _start_time(process.keeper) == process.keeper_started:
+            if process.boot == boot_id() and start_time(process.keeper) == process.keeper_started:
                 return "running"
             end = self.end(process)  # it ended just now
         finish_abandoned(self._directory / process.id)
@@ -355,13 +355,3 @@ def _launch(request: dict[str, Any], env: dict[str, str]) -> tuple[int, int]:
     if "pid" not in answer:
         raise ToolFailed(f"the command could not be started: {answer.get('error')}")
     return int(answer["pid"]), int(answer["keeper"])
-
-
-def _start_time(pid: int) -> int:
-    """Return the start of a process in ticks since boot; 0 if it does not run."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return 0
-    fields = text[text.rindex(b")") + 2 :].split()
-    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])

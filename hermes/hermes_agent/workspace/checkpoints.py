@@ -18,10 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hermes_agent.config.load import section
 from hermes_agent.contracts.command import FOR_OPERATORS, SlashCommand
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.caches import LruDict
-from hermes_agent.core.text import printable
+from hermes_agent.core.text import printable, shorten
 from hermes_agent.system.locks import KeyedLocks
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.checkpoint_files import EVERYTHING, Git, GitError, RepositoryTooLarge
@@ -62,7 +63,7 @@ class CheckpointLimits(NamedTuple):
     @classmethod
     def of(cls, get: Callable[[str], Any]) -> CheckpointLimits:
         """Read the settings; `get` returns the value of a key."""
-        return cls(*(get(f"checkpoints.{name}") for name in cls._fields))
+        return section(cls, get, "checkpoints")
 
 
 class Checkpoints:
@@ -455,7 +456,7 @@ def _run(checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool
             which, *file = words[1].split(maxsplit=1) if words[1:] else ["1"]
             chosen = choose_checkpoint(listed, which)
             diff = checkpoints.diff(chosen, [checkpoint_path(name, cwd) for name in file])
-            return diff[:DIFF_CHARS] + ("…" if len(diff) > DIFF_CHARS else "") if diff else "Nothing is different."
+            return shorten(diff, DIFF_CHARS + 1) if diff else "Nothing is different."
         chosen = choose_checkpoint(listed, words[0])
         session = "" if scope is None else scope.session_id
         return restore_text(

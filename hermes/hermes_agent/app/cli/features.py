@@ -27,6 +27,7 @@ from hermes_agent.app.cli.command import (
     print_rows,
 )
 from hermes_agent.config import hermes_home, load
+from hermes_agent.config.load import section
 from hermes_agent.core.errors import EXIT_OK, UserError
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ def _memory_status(args: Args) -> int:
     with loaded_host() as host:
         get = host.config.get
         name = get("memory.provider")
-        limits = NoteSettings(*(get(f"memory.{n}") for n in NoteSettings._fields)).limits()
+        limits = section(NoteSettings, get, "memory").limits()
         report: dict[str, Any] = {"provider": name or None, "known": sorted(_known_memories(home))}
         choice = host.providers.choose("memory", host.config.values)
         if choice.provider is not None:
