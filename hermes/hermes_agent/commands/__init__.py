@@ -1,4 +1,4 @@
-"""Slash commands: how a line is read, who has which name, and running one."""
+"""Slash commands: parsing a line, the table of commands, running one."""
 
 from hermes_agent.commands.runner import await_result, run_command
 from hermes_agent.commands.table import RESERVED, CommandTable, HelpRow, help_text, normalise_name, parse_command

@@ -1,6 +1,6 @@
-"""Run a slash command beside whatever else is going on. Source: plugin contract §7.2.
+"""Running slash commands, and commands that wait for a confirmation.
 
-Slash commands that wait for a word of who gave them. Source: plugin contract §8.2.2, §11.2.
+Source: plugin contract §7.2, §8.2.2, §11.2.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from hermes_agent.runtime.bridge import Bridge
 logger = logging.getLogger(__name__)
 
 ASYNC_LIMIT_S = 30.0
-"""Longest life of an async handler's coroutine."""
+"""Longest run of an async handler's coroutine in seconds."""
 
 
 async def run_command(
     command: SlashCommand, arguments: str, bridge: Bridge, *, limit_s: float = ASYNC_LIMIT_S
 ) -> str | None:
-    """Return what the handler answers; its error is reported to the person as text.
+    """Return the answer of the handler; its error becomes the text.
 
     Args:
-        limit_s: longest life of an async handler's coroutine; a sync handler has no limit (§7.2).
+        limit_s: longest run of an async handler's coroutine; a sync handler has no limit (§7.2).
     """
 
     try:
@@ -37,11 +37,10 @@ async def run_command(
 
 
 def await_result(value: Any, bridge: Bridge, *, limit_s: float = ASYNC_LIMIT_S) -> Any:
-    """Return what a handler returned, awaited when it is awaitable; never call it on the core loop.
+    """Return a handler's result, awaited if it is awaitable; never call it on the core loop.
 
     Raises:
-        TimeoutError: it was not done at its limit, with upstream's words for that; or it raised one itself, which is
-            raised as it is.
+        TimeoutError: the limit is over, with upstream's text; or the handler raised it.
     """
     if not inspect.isawaitable(value):
         return value
@@ -63,26 +62,26 @@ async def _awaited(value: Awaitable[Any], own: list[TimeoutError]) -> Any:
 
 
 class PendingConfirmations:
-    """Slash commands that wait for a word: `once`, `always` or `cancel`. One a conversation."""
+    """Slash commands that wait for a confirmation (`once`, `always`, `cancel`), one for each conversation."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[str, str, Callable[[str], Any]]] = {}
 
     def register(self, session_key: str, confirm_id: str, command: str, handler: Callable[[str], Any]) -> None:
-        """Keep what is done when the word comes: `handler(choice)`, sync or async, returns the reply."""
+        """Store the function that runs on confirmation: `handler(choice)`, sync or async, returns the reply."""
         self._waiting[session_key] = (confirm_id, command, handler)
 
     def get_pending(self, session_key: str) -> dict[str, Any] | None:
-        """Return `confirm_id` and `command` of what waits in a conversation."""
+        """Return `confirm_id` and `command` of the pending confirmation of a conversation, or None."""
         found = self._waiting.get(session_key)
         return None if found is None else {"confirm_id": found[0], "command": found[1]}
 
     def clear(self, session_key: str) -> None:
-        """Forget what waits."""
+        """Remove the pending confirmation."""
         self._waiting.pop(session_key, None)
 
     async def resolve(self, session_key: str, confirm_id: str, choice: str) -> str | None:
-        """Do what waits and return the reply; None when it is not that which waits, or it was cancelled silently."""
+        """Run the pending handler and return the reply; None if the id differs, or after a silent cancel."""
         found = self._waiting.get(session_key)
         if found is None or found[0] != confirm_id:
             return None
@@ -91,7 +90,7 @@ class PendingConfirmations:
             reply = found[2](choice)
             if inspect.isawaitable(reply):
                 reply = await reply
-        except Exception as exc:  # the adapter that brings the word must go on
+        except Exception as exc:  # the adapter that delivers the answer must continue
             logger.exception("/%s failed after it was confirmed", found[1])
             return f"/{found[1]} failed: {exc}"
         return None if reply is None else str(reply)

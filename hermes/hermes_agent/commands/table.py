@@ -1,4 +1,4 @@
-"""The slash commands that there are, and how a typed line names one. Source: plugin contract §7.1, §7.2, §7.3."""
+"""The table of slash commands, and parsing of lines. Source: plugin contract §7.1, §7.2, §7.3."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ copy paste image update version v debug quit exit
 """
 
 RESERVED: frozenset[str] = frozenset(_NAMES.split())
-"""Names that no plugin may take: the published program's commands and aliases, also those that are not built here."""
+"""Names that no plugin may use: upstream's commands and aliases, also those that do not exist here."""
 
 MAX_MENU_NAME = 32
-"""Characters of a name that the menus of chat platforms take."""
+"""Longest name in the menus of chat platforms."""
 
 
 def normalise_name(name: str) -> str:
@@ -39,9 +39,9 @@ def normalise_name(name: str) -> str:
 
 
 def parse_command(text: str) -> tuple[str, str] | None:
-    """Return name and stripped arguments of `/name arguments`, or None when it is not a command.
+    """Return name and stripped arguments of `/name arguments`, or None if it is no command.
 
-    A path (`/etc/hosts`) is not a command: a name holds no second slash.
+    A path (`/etc/hosts`) is no command: a name contains no second slash.
     """
     match = _LINE.fullmatch(text.strip())
     if match is None:
@@ -50,12 +50,12 @@ def parse_command(text: str) -> tuple[str, str] | None:
 
 
 class HelpRow(NamedTuple):
-    """A command as help and completion show it."""
+    """A command in help and completion."""
 
     name: str
     """Without the slash."""
     hint: str
-    """What may follow: `<text>`."""
+    """Its arguments, such as `<text>`."""
     description: str
 
 
@@ -71,10 +71,10 @@ def _always(command: SlashCommand) -> bool:
 
 
 class CommandTable(RegistryFacade[SlashCommand]):
-    """Slash commands of all front ends; what is the agent's own wins over plugins.
+    """Slash commands of all front ends; built-in ones take precedence over plugins.
 
-    The registry holds the commands that every front end has: those of plugins are such. A command of some front ends
-    is the agent's own and is kept by front end, since two may have different commands of one name (`/new`).
+    The registry holds the commands of every front end, those of plugins included. Commands of some front ends are built
+    in and stored for each front end, since two may have different commands of one name (`/new`).
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class CommandTable(RegistryFacade[SlashCommand]):
         self._by_front_end: dict[Where, dict[str, SlashCommand]] = {where: {} for where in EVERYWHERE}
 
     def register(self, command: SlashCommand, *, owner: str = BUILTIN) -> bool:
-        """Add a command; false, with a warning in the log, when the name is empty or one of the agent's.
+        """Add a command; return False, with a warning in the log, for an empty or built-in name.
 
         Of two plugins with one name the first keeps it.
 
@@ -109,13 +109,13 @@ class CommandTable(RegistryFacade[SlashCommand]):
         return True
 
     def owner(self, name: str) -> str | None:
-        """Return who registered `name`, in whichever front end."""
+        """Return the owner of `name`, in any front end."""
         if any(name in commands for commands in self._by_front_end.values()):
             return BUILTIN
         return super().owner(name)
 
     def commands(self, where: Where) -> list[SlashCommand]:
-        """Return the commands of a front end: its own, those that it shares with others, those of plugins."""
+        """Return the commands of a front end: its own, shared ones, those of plugins."""
         own = self._by_front_end[where]
         found = [*own.values(), *(command for name, command in self.items() if name not in own)]
         return sorted(found, key=lambda command: (self.owner(command.name) != BUILTIN, len(command.where)))
@@ -123,7 +123,7 @@ class CommandTable(RegistryFacade[SlashCommand]):
     def find(self, name: str, where: Where) -> SlashCommand | None:
         """Return the command of that name or alias in a front end.
 
-        `_` may stand for `-`, since some chat platforms know no hyphens.
+        `_` may stand for `-`, since some chat platforms allow no hyphens.
         """
         key = normalise_name(name)
         return self._find(key, where) or self._find(key.replace("_", "-"), where)
@@ -133,7 +133,7 @@ class CommandTable(RegistryFacade[SlashCommand]):
         return found or next((command for command in self.commands(where) if key in command.aliases), None)
 
     def find_by_prefix(self, name: str, where: Where, others: Iterable[str] = ()) -> str | None:
-        """Return the only name that begins with `name`, among the front end's commands and `others`."""
+        """Return the only name that begins with `name`, among the front end's commands and `others`, or None."""
         known = {*(command.name for command in self.commands(where)), *others}
         fits = [one for one in known if one.startswith(name)]
         return fits[0] if len(fits) == 1 else None
@@ -141,11 +141,11 @@ class CommandTable(RegistryFacade[SlashCommand]):
     def help_rows(
         self, where: Where, *, sign: str = "/", is_allowed: Callable[[SlashCommand], bool] = _always
     ) -> list[HelpRow]:
-        """Return what help shows of the commands of a front end.
+        """Return the rows for help about a front end.
 
         Args:
-            sign: what commands begin with there.
-            is_allowed: says whether the user may run a command; others are left out.
+            sign: first character of commands there.
+            is_allowed: returns whether the user may run a command; others are left out.
         """
         return [
             HelpRow(command.name, command.args_hint, command.description + _also(command, sign))
@@ -154,9 +154,9 @@ class CommandTable(RegistryFacade[SlashCommand]):
         ]
 
     def menu(self, where: Where) -> list[tuple[str, str]]:
-        """Return name and description of the commands that a platform's menu offers: those that need no arguments.
+        """Return name and description of the commands for a platform's menu: those without required arguments.
 
-        Names are what menus take: at most 32 characters, `_` for `-`.
+        Names fit into menus: at most 32 characters, `_` for `-`.
         """
         return [
             (command.name.replace("-", "_"), command.description)
@@ -166,5 +166,5 @@ class CommandTable(RegistryFacade[SlashCommand]):
 
 
 def _also(command: SlashCommand, sign: str) -> str:
-    """Return the aliases of a command as help shows them."""
+    """Return the aliases of a command for help."""
     return f" (also {', '.join(sign + alias for alias in command.aliases)})" if command.aliases else ""

@@ -108,7 +108,7 @@ _NO_KEYS: Mapping[str, str] = MappingProxyType({})
 def section(
     cls: type[T], get: Callable[[str], Any], prefix: str = "", keys: Mapping[str, str] = _NO_KEYS, /, **values: Any
 ) -> T:
-    """Return typed settings: an object of `cls`, a named tuple or a dataclass, with a value for each field.
+    """Return typed settings: a named tuple or dataclass with a value of the config for each field.
 
     A field is read from the key of its name below `prefix`. A key without a value (null) leaves the default. A number
     or list takes the type of the field's default: `float`, `tuple`, `frozenset`.

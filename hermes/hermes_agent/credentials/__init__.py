@@ -1,4 +1,4 @@
-"""Where secrets come from: systemd credentials, the environment, `.env`."""
+"""Secrets: systemd credentials, the environment, `.env`, and logins."""
 
 from hermes_agent.credentials.lookup import Credentials
 

@@ -1,6 +1,6 @@
-"""`auth.json`: the keys and tokens that `hermes auth login` stored. Source: plugin contract §12.2.
+"""`auth.json`: the keys and tokens of `hermes auth login`. Source: plugin contract §12.2.
 
-`{version, providers, credential_pool: {PROVIDER: [entry, …]}, active_provider, updated_at}`; what is not ours stays.
+`{version, providers, credential_pool: {PROVIDER: [entry, …]}, active_provider, updated_at}`; other keys stay.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from hermes_agent.system.locks import FileLock
 
 API_KEY, OAUTH = "api_key", "oauth"
 LEEWAY_S = 60.0
-"""A token that ends so soon is renewed before it is used."""
+"""Seconds before its end at which a token is refreshed."""
 LOCK_S = 90.0
-"""Another process may renew a token meanwhile, which takes up to 30 s for each step of the request."""
+"""Longest wait in seconds for another process that refreshes a token: up to 30 s for each step of the request."""
 
 
 class LoginExpired(UserError):
-    """The provider does not renew a token: somebody has to sign in again."""
+    """A token that the provider does not refresh: the user has to sign in again."""
 
 
 class Login(NamedTuple):
@@ -39,25 +39,25 @@ class Login(NamedTuple):
     auth_type: str
     """`API_KEY` or `OAUTH`."""
     access_token: str
-    """The key, or the token."""
+    """The key or token."""
     refresh_token: str = ""
     expires_at: float | None = None
-    """When the token ends, in seconds since the epoch; None does not say."""
+    """End of the token in seconds since the epoch; None if unknown."""
     token_url: str = ""
-    """Where it is renewed."""
+    """URL that refreshes it."""
     client_id: str = ""
     id: str = ""
     refused: str = ""
-    """Why it cannot be renewed; empty when it can."""
+    """Why it cannot be refreshed; empty if it can."""
 
     @property
     def is_stale(self) -> bool:
-        """It has ended, or is about to."""
+        """Whether it has ended or is about to."""
         return self.expires_at is not None and time.time() > self.expires_at - LEEWAY_S
 
     @property
     def state(self) -> str:
-        """In words, for a list."""
+        """Its state in words, for a list."""
         if self.refused:
             return f"sign in again ({self.refused})"
         if self.auth_type == API_KEY or self.expires_at is None:
@@ -68,10 +68,10 @@ class Login(NamedTuple):
 
 
 class LoginStore:
-    """The file. Reads are cheap; changes are whole, by one process at a time.
+    """The entries of the file. Reads are cheap; changes are atomic, by one process at a time.
 
     Args:
-        path: `$HERMES_HOME/auth.json`; None where nothing is ever stored.
+        path: `$HERMES_HOME/auth.json`; None stores nothing.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -81,7 +81,11 @@ class LoginStore:
         self._known: list[Login] = []
 
     def entries(self, provider: str = "") -> list[Login]:
-        """Return the entries of a provider, or all, in their order. Raises UserError: the file is broken."""
+        """Return the entries of a provider, or all, in order.
+
+        Raises:
+            UserError: the file is invalid.
+        """
         if self._empty:
             return []
         stamp = FileStamp.of(self.path)
@@ -93,16 +97,16 @@ class LoginStore:
         return [entry for entry in self._known if provider in ("", entry.provider)]
 
     def get(self, provider: str, label: str) -> Login | None:
-        """Return the entry of that name."""
+        """Return the entry of that name, or None."""
         return next((entry for entry in self.entries(provider) if entry.label == label), None)
 
     def put(self, login: Login) -> None:
-        """Store an entry; one of its provider and label is replaced where it stands."""
+        """Store an entry in place of the one with its provider and label."""
         with self._locked():
             self._store(login)
 
     def remove(self, provider: str, label: str = "") -> list[str]:
-        """Forget an entry, or all of a provider; return their labels."""
+        """Remove an entry, or all of a provider; return their labels."""
         with self._locked():
             value = self._value()
             labelled = _labelled(value, provider)
@@ -116,13 +120,13 @@ class LoginStore:
         return gone
 
     def refreshed(self, login: Login, stale: str, renew: Callable[[Login], Login]) -> Login:
-        """Return the entry with a token other than `stale`; one process renews it, the others wait for that one.
+        """Return the entry with a token other than `stale`; one process refreshes it, others wait.
 
         Args:
-            renew: asks the provider; blocks. What it raises goes on to the caller.
+            renew: sends the request to the provider; blocks. Its exceptions reach the caller.
 
         Raises:
-            LoginExpired: the entry is gone, or somebody has to sign in again, which is noted in it.
+            LoginExpired: the entry is gone, or the user has to sign in again, which is recorded in it.
         """
         with self._locked():
             present = self.get(login.provider, login.label)
@@ -177,7 +181,7 @@ def _broken(path: Path, why: str) -> UserError:
 
 
 def _labelled(value: dict[str, Any], provider: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return a provider's entries with their labels; one that has none goes by its place."""
+    """Return a provider's entries with their labels; an entry without one gets its index."""
     entries = value.get("credential_pool", {}).get(provider)
     numbered = enumerate(entries if isinstance(entries, list) else (), 1)
     return [(str(e.get("label") or f"{provider}-{number}"), e) for number, e in numbered if isinstance(e, dict)]

@@ -1,14 +1,14 @@
-"""Look up a secret by name, wherever the operator put it.
+"""Look-up of a secret by name in all places where the operator may put it.
 
-The places, the first that has the name wins:
+The first place that has the name counts:
 
 1. the file `NAME` in `$CREDENTIALS_DIRECTORY` (systemd's `LoadCredential=`, `SetCredential=`)
 2. the files `env-*` there: lines `NAME=value`
 3. the environment of the process
 4. `$HERMES_HOME/.env`
 
-A place that has the name with an empty value does not have it. Files are read again when they change, so a
-rotated key is seen without a restart.
+A name with an empty value counts as missing. Files are read again when they change, so a rotated key is effective
+without a restart.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _State = FileStamp | None
 
 
 class Credentials:
-    """The secrets of one home. Safe for threads: it keeps nothing but what the files said.
+    """The secrets of one home. Safe for threads: it stores only the content of the files.
 
     Args:
         home: `$HERMES_HOME`; its `.env` is the last place.
-        environ: the process environment, read at each look-up.
+        environ: the environment of the process, read at each look-up.
     """
 
     def __init__(self, home: Path, environ: MutableMapping[str, str]) -> None:
@@ -44,10 +44,10 @@ class Credentials:
         self._parsed: dict[Path, tuple[_State, dict[str, str]]] = {}
 
     def get(self, name: str) -> str | None:
-        """Return the value of `name`; None when no place has it.
+        """Return the value of `name`, or None.
 
         Raises:
-            ValueError: `name` could not be the name of a file or a variable (`../x`, `a/b`, empty).
+            ValueError: `name` is no name of a file or variable (`../x`, `a/b`, empty).
         """
         _check(name)
         for values in self._places(name):
@@ -56,12 +56,12 @@ class Credentials:
         return None
 
     def export(self, environ: MutableMapping[str, str]) -> tuple[str, ...]:
-        """Set in `environ` what the other places give and it lacks, for code that reads variables.
+        """Add to `environ` the values of the other places, for code that reads variables.
 
-        What another process sees in `/proc/PID/environ` does not change by that.
+        `/proc/PID/environ`, which other processes see, does not change.
 
         Returns:
-            The names that were set, sorted. Credential files whose name is no variable's are left out.
+        The names that were added, sorted. Credential files without the name of a variable are left out.
         """
         found: dict[str, str] = {}
         for values in (self._env_file(self._dotenv), *reversed(list(self._credential_values()))):
@@ -77,36 +77,38 @@ class Credentials:
         return tuple(sorted(fresh))
 
     def secrets(self, declared: Mapping[str, bool] | None = None) -> frozenset[str]:
-        """Return every secret value that the places hold now; `core.redact.redactor` is to learn them.
+        """Return all secret values in these places, for `core.redaction.redactor`.
 
         In `.env`, `env-*` files and the environment, the declaration of a variable, its name or the form of its value
-        decides (`core.secrecy`); in the environment of the process, which is not the agent's alone, not the form. A
-        single file of the credentials directory is a secret by its place, unless a declaration, or both its name and
-        its value, say that it is none.
+        decides (`core.secrecy`); the form does not count in the environment of the process, which others set as well. A
+        file of the credentials directory is a secret, unless a declaration, or both its name and its value, say
+        otherwise.
 
         Args:
             declared: by variable, whether a plugin or the config declares it a secret.
         """
-        told = declared or {}
+        declarations = declared or {}
         alone, *env_files = self._credential_values()
         found = [
             secret
             for values in (self._env_file(self._dotenv), *env_files)
             for name, value in values.items()
-            for secret in find_secrets(name, value, declared=told.get(name))
+            for secret in find_secrets(name, value, declared=declarations.get(name))
         ]
         for name, value in alone.items():
             found += find_secrets(
-                name, value, declared=told.get(name, not (name_kind(name) == "public" and is_public_value(value)))
+                name,
+                value,
+                declared=declarations.get(name, not (name_kind(name) == "public" and is_public_value(value))),
             )
         for name, value in self._environ.items():
-            said = told.get(name, None if name_kind(name) in ("secret", "vague") else False)
-            if said is not False or "://" in value:
-                found += find_secrets(name, value, declared=said)
+            is_secret = declarations.get(name, None if name_kind(name) in ("secret", "vague") else False)
+            if is_secret is not False or "://" in value:
+                found += find_secrets(name, value, declared=is_secret)
         return frozenset(secret for secret in found if secret)
 
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence for each thing that is wrong with the places; empty when all is well."""
+        """Return a sentence for each problem with these places."""
         try:
             mode = stat.S_IMODE(self._dotenv.stat().st_mode)
         except OSError:
@@ -127,7 +129,7 @@ class Credentials:
         yield self._env_file(self._dotenv)
 
     def _credential_values(self) -> Iterator[Mapping[str, str]]:
-        """The credentials directory, in order of precedence: its single files, then each `env-*` file."""
+        """Return the credentials directory in order of precedence: its single files, then each `env-*` file."""
         directory = self._directory()
         if directory is None:
             yield {}
@@ -147,7 +149,7 @@ class Credentials:
         return path if path is not None and path.is_dir() else None
 
     def _env_file(self, path: Path) -> dict[str, str]:
-        """The values of a file of `NAME=value` lines; empty when it is absent or cannot be read."""
+        """Return the values of a file of `NAME=value` lines; none if it is missing or cannot be read."""
         try:
             state = FileStamp.of(path.stat())
             known = self._parsed.get(path)
@@ -172,7 +174,7 @@ def _env_files(directory: Path) -> list[Path]:
 
 
 def _read(path: Path) -> str | None:
-    """The text of a credential file without the line break that an editor leaves at its end."""
+    """Return the text of a credential file without the line break at its end."""
     try:
         return path.read_text("utf-8").rstrip("\r\n") or None
     except (FileNotFoundError, IsADirectoryError):

@@ -1,7 +1,7 @@
-"""Sign in at a provider: OAuth 2.0 with PKCE or with a device code, and renewing tokens.
+"""Sign-in at a provider with OAuth 2.0: PKCE or a device code, and refresh of tokens.
 
-RFC 6749 (codes, refresh), RFC 7636 (PKCE), RFC 8252 (a program on somebody's machine), RFC 8628 (devices). Everything
-here blocks.
+Everything blocks. RFC 6749 (codes, refresh), RFC 7636 (PKCE), RFC 8252 (programs on a user's machine), RFC 8628
+(devices).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, LoginExpired
 
 TIMEOUT_S = 30.0
 SIGN_IN_S = 300.0
-"""How long a person has, where the provider does not say."""
+"""Seconds that the user has to sign in, unless the provider says otherwise."""
 POLL_S = 5.0
-"""RFC 8628 §3.2: the interval where the provider does not say; §3.5: what `slow_down` adds."""
+"""Seconds between requests unless the provider says otherwise (RFC 8628 §3.2), and added by `slow_down` (§3.5)."""
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 DONE_PAGE = b"<!doctype html><meta charset=utf-8><title>hermes</title><p>Signed in. You can close this page."
 FAILED_PAGE = b"<!doctype html><meta charset=utf-8><title>hermes</title><p>That did not work; the terminal says why."
 
 
 class OAuthClient(NamedTuple):
-    """What a provider knows this program as, and where it is asked."""
+    """The registration of this program at a provider, and the provider's URLs."""
 
     provider: str
     client_id: str
@@ -39,19 +39,19 @@ class OAuthClient(NamedTuple):
     device_url: str = ""
     scope: str = ""
     redirect_port: int = 0
-    """Port of this machine that the browser is sent back to; 0 takes any."""
+    """Port of this machine that the browser returns to; 0 takes any."""
     key_url: str = ""
-    """Where the browser's code is exchanged for a key."""
+    """URL that exchanges the browser's code for a key."""
 
 
 def sign_in_by_browser(client: OAuthClient, label: str, show: Callable[[str], None]) -> Login:
-    """Let a person sign in in a browser, which comes back to a port of this machine.
+    """Sign in with a browser, which returns to a port of this machine.
 
     Args:
-        show: is given the address to open.
+        show: called with the URL to open.
 
     Raises:
-        UserError: it was refused, or nobody came back in time.
+        UserError: the sign-in was refused or not completed in time.
     """
     verifier, challenge = _pkce()
     state = secrets.token_urlsafe(24)
@@ -77,18 +77,18 @@ def sign_in_by_browser(client: OAuthClient, label: str, show: Callable[[str], No
 
 
 def sign_in_for_key(client: OAuthClient, label: str, show: Callable[[str], None]) -> Login:
-    """Let the user allow a key for this program in a browser, as OpenRouter does; no client is registered.
+    """Get a key for this program with a browser, as OpenRouter offers it; no client is registered.
 
     https://openrouter.ai/docs/guides/overview/auth/oauth
 
     Args:
-        show: is given the address to open.
+        show: called with the URL to open.
 
     Raises:
-        UserError: it was refused, or nobody came back in time.
+        UserError: the sign-in was refused or not completed in time.
     """
     verifier, challenge = _pkce()
-    state = secrets.token_urlsafe(24)  # in the path: the provider sends nothing back but the code
+    state = secrets.token_urlsafe(24)  # in the path: the provider returns nothing but the code
     with _callback(client.redirect_port) as callback:
         callback.path = f"/callback/{state}"
         query = {
@@ -107,7 +107,7 @@ def sign_in_for_key(client: OAuthClient, label: str, show: Callable[[str], None]
 
 
 def _callback(port: int) -> CallbackServer:
-    """Return the server for the browser's answer; at another port when this one is in use."""
+    """Return the server for the browser's answer, at another port if this one is in use."""
     with contextlib.suppress(OSError):
         return CallbackServer(port)
     return CallbackServer(0)
@@ -121,13 +121,13 @@ def _pkce() -> tuple[str, str]:
 
 
 def sign_in_by_device(client: OAuthClient, label: str, show: Callable[[str, str], None]) -> Login:
-    """Let a person enter a code on another device.
+    """Sign in with a code that the user enters on another device.
 
     Args:
-        show: is given the address and the code.
+        show: called with the URL and the code.
 
     Raises:
-        UserError: it was refused, or the code ran out.
+        UserError: the sign-in was refused, or the code expired.
     """
     given = {"client_id": client.client_id, "scope": client.scope}
     status, began = _post(client.device_url, {k: v for k, v in given.items() if v})
@@ -147,14 +147,14 @@ def sign_in_by_device(client: OAuthClient, label: str, show: Callable[[str, str]
             wait_s = float(answer.get("interval") or wait_s + POLL_S)
         elif error != "authorization_pending":
             raise _refused(client.provider, answer, status)
-    raise UserError(f"Nobody entered the code for {client.provider} in time.", hint="Try again.")
+    raise UserError(f"The code for {client.provider} was not entered in time.", hint="Try again.")
 
 
 def refresh(login: Login) -> Login:
     """Return a login with a new token.
 
     Raises:
-        LoginExpired: somebody has to sign in again.
+        LoginExpired: the user has to sign in again.
         UserError: the provider cannot be reached, or failed.
     """
     again = f"Sign in again: `hermes auth login {login.provider} --label {login.label}`."
@@ -176,7 +176,7 @@ def _login(client: OAuthClient, label: str, answer: Mapping[str, Any]) -> Login:
 
 
 def _tokens(answer: Mapping[str, Any], refresh_token: str) -> dict[str, Any]:
-    """Return the tokens of an answer; a refresh token that is not exchanged goes on (RFC 6749 §6)."""
+    """Return the tokens of an answer; a refresh token that is not replaced stays valid (RFC 6749 §6)."""
     ends = answer.get("expires_in")
     return {
         "access_token": str(answer["access_token"]),
@@ -194,14 +194,14 @@ def _refused(provider: str, answer: Mapping[str, Any], status: int) -> UserError
 
 
 def _post(url: str, form: Mapping[str, str], *, as_json: bool = False) -> tuple[int, dict[str, Any]]:
-    """Post a form, or the same as JSON; return the status and the JSON of the answer, empty when it has none.
+    """Post a form, or the same as JSON; return the status and the JSON of the answer, empty without one.
 
-    No redirection is followed: the secret would go along.
+    Redirects are not followed, since the secret would be sent along.
 
     Raises:
-        UserError: nobody answers, or the address would send secrets in the clear.
+        UserError: there is no answer, or the URL would send secrets unencrypted.
     """
-    import httpx  # 60 ms: only who signs in, or renews a token
+    import httpx  # 60 ms; only sign-in and refresh need it
 
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
@@ -209,7 +209,7 @@ def _post(url: str, form: Mapping[str, str], *, as_json: bool = False) -> tuple[
     try:
         body: dict[str, Any] = {"json" if as_json else "data": dict(form)}
         answer = httpx.post(url, headers={"Accept": "application/json"}, timeout=TIMEOUT_S, **body)
-    except (httpx.HTTPError, OSError) as exc:  # OSError: the certificates that SSL_CERT_FILE names are not there
+    except (httpx.HTTPError, OSError) as exc:  # OSError: the certificates of SSL_CERT_FILE are missing
         raise UserError(f"{parts.hostname} cannot be reached: {exc}", hint="Check the network.") from exc
     try:
         value = answer.json()
@@ -219,7 +219,7 @@ def _post(url: str, form: Mapping[str, str], *, as_json: bool = False) -> tuple[
 
 
 class CallbackServer(http.server.HTTPServer):
-    """Waits on this machine for the browser to come back."""
+    """Waits on this machine for the browser's return."""
 
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", port), _CallbackHandler)
@@ -229,13 +229,19 @@ class CallbackServer(http.server.HTTPServer):
         self.path = "/callback"
 
     def code(self, provider: str, state: str) -> str:
-        """Return the code that the provider gave. Raises UserError: it gave none, or nobody came."""
+        """Return the code of the provider.
+
+        Raises:
+            UserError: the provider gave none, or the time is over.
+        """
         self.state = state
         end = time.monotonic() + SIGN_IN_S
         while self.answer is None and time.monotonic() < end:
             self.handle_request()
         if self.answer is None:
-            raise UserError(f"Nobody signed in at {provider} within {SIGN_IN_S:g} seconds.", hint="Try again.")
+            raise UserError(
+                f"The sign-in at {provider} was not completed within {SIGN_IN_S:g} seconds.", hint="Try again."
+            )
         if "code" not in self.answer:
             raise _refused(provider, self.answer, 400)
         return self.answer["code"]
@@ -247,7 +253,7 @@ class _CallbackHandler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         parts = urllib.parse.urlsplit(self.path)
         given = dict(urllib.parse.parse_qsl(parts.query))
-        # another page of the browser may ask here, too: only who knows the state is heard (RFC 6749 §10.12)
+        # another page of the browser may send requests here: only one with the state counts (RFC 6749 §10.12)
         there = (parts.path, self.server.path), (given.get("state", ""), self.server.state)
         heard = all(secrets.compare_digest(a.encode(), b.encode()) for a, b in there)
         if heard:

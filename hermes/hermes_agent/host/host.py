@@ -101,7 +101,7 @@ class Host:
             spawn=self.bridge.spawn,
         )
         self.tools = ToolRegistry()
-        self.tools.checks.bounded = self.bridge.run_beside_limit
+        self.tools.checks.bounded = self.bridge.run_with_limit
         self.tools.on_fault(self.account.fault)
         self.toolsets = Toolsets(self.tools, partial(ToolsetChoice.of, self.get), lambda: self.get("mcp_servers") or ())
         self.commands = CommandTable()

@@ -1,4 +1,4 @@
-"""One entry of the log, as `hermes logs` shows it, whichever place it was read from."""
+"""Entries of the log, from the file or the journal, as `hermes logs` shows them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes_agent.core.log_context import format_fields
 from hermes_agent.logs.handlers import CONTINUED
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-"""Least first."""
+"""Lowest first."""
 
 _FIELDS = ("session", "turn", "plugin", "tool")
 _LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d) (\S+) (.+?): (.*)", re.DOTALL)
@@ -24,19 +24,19 @@ _LAST_FIELD = re.compile(r' ([a-z0-9_]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s"=]+))$')
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A record; or, when it is `continued`, a further line of the record before it."""
+    """A record, or (`continued`) another line of the record before it."""
 
     time: float
     """Seconds since 1970."""
     level: str
-    """One of `LEVELS`, or the name that a plugin gave to a level of its own."""
+    """One of `LEVELS`, or a plugin's name for its own level."""
     logger: str
     message: str
     fields: Mapping[str, str] = field(default_factory=dict)
     """Keys among session, turn, plugin, tool."""
     continued: bool = False
     cursor: str = ""
-    """The journal's name of the place; empty in a file."""
+    """The journal's name of the position; empty in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class LogFilter:
     """Which entries are shown."""
 
     level: str = "DEBUG"
-    """The least level."""
+    """The lowest level."""
     session: str | None = None
     plugin: str | None = None
     since: float | None = None
     """Seconds since 1970."""
 
     def matches(self, entry: LogEntry) -> bool:
-        """Say whether `entry`, which is not a continued line, is shown."""
+        """Return whether `entry`, which is not a continued line, is shown."""
         return (
             severity(entry.level) >= severity(self.level)
             and (self.session is None or entry.fields.get("session") == self.session)
@@ -61,7 +61,7 @@ class LogFilter:
 
 
 def severity(level: str) -> int:
-    """Return the number of a level's name; a level of somebody's own (`Level 25`) by its number."""
+    """Return the number of a level's name; that of a custom level (`Level 25`) is in the name."""
     known = logging.getLevelNamesMapping().get(level)
     if known is not None:
         return known
@@ -70,7 +70,7 @@ def severity(level: str) -> int:
 
 
 def from_line(line: str) -> LogEntry:
-    """Read a line of `agent.log`; what does not begin a record is a continued line."""
+    """Read a line of agent.log; a line that does not begin a record is a continued line."""
     match = _LINE.fullmatch(line)
     if match is None:
         return LogEntry(0.0, "", "", line.removeprefix(CONTINUED), continued=True)
@@ -102,7 +102,7 @@ def from_journal(value: Mapping[str, Any]) -> LogEntry:
 
 
 def select(entries: Iterable[LogEntry], wanted: LogFilter) -> Iterator[LogEntry]:
-    """Yield the wanted entries, and the continued lines of those."""
+    """Yield the matching entries and their continued lines."""
     shown = False
     for entry in entries:
         if not entry.continued:
@@ -112,7 +112,7 @@ def select(entries: Iterable[LogEntry], wanted: LogFilter) -> Iterator[LogEntry]
 
 
 def group(entries: Iterable[LogEntry]) -> Iterator[LogEntry]:
-    """Yield whole records: continued lines become lines of the message they belong to."""
+    """Yield whole records: continued lines become lines of their message."""
     whole: LogEntry | None = None
     for entry in entries:
         if not entry.continued:
@@ -126,7 +126,7 @@ def group(entries: Iterable[LogEntry]) -> Iterator[LogEntry]:
 
 
 def as_text(entry: LogEntry) -> str:
-    """Return the form of `agent.log`, in local time."""
+    """Return the form of agent.log, in local time."""
     first, *more = entry.message.split("\n")
     if entry.continued:
         return "\n".join(CONTINUED + line for line in (first, *more))
@@ -135,7 +135,7 @@ def as_text(entry: LogEntry) -> str:
 
 
 def as_json(entry: LogEntry) -> str:
-    """Return one line of JSON: time, level, logger, message and the fields; `continued` when it is one."""
+    """Return one line of JSON: time, level, logger, message, the fields, and `continued`."""
     value: dict[str, Any] = {"message": entry.message, "continued": True}
     if not entry.continued:
         value = {"time": _stamp(entry.time), "level": entry.level, "logger": entry.logger, "message": entry.message}
@@ -144,7 +144,7 @@ def as_json(entry: LogEntry) -> str:
 
 
 def _split_fields(text: str) -> tuple[str, dict[str, str]]:
-    """Take ` session=… plugin=…` from the end of a line; other names stay in the message."""
+    """Split ` session=… plugin=…` from the end of a line; other names stay in the message."""
     fields: dict[str, str] = {}
     rest = text
     while (match := _LAST_FIELD.search(rest)) is not None and match[1] in _FIELDS and match[1] not in fields:
@@ -163,7 +163,10 @@ def _level(priority: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """The journal's JSON has a list of bytes for what is not UTF-8, and a list of texts for a repeated field."""
+    """Return the text of a field.
+
+    JSON of the journal has a list of bytes for invalid UTF-8, of texts for repeats.
+    """
     if isinstance(value, list):
         if all(isinstance(item, int) for item in value):
             return bytes(value).decode("utf-8", "backslashreplace")

@@ -1,14 +1,6 @@
-"""Log records as text: one form for files and terminals, one for stderr that a service manager reads.
+"""Handlers and formatters of the log: files with rotation, the journal, stderr, the screen of a start.
 
-Every form goes through `redact`: no handler writes a text that did not.
-
-Log records as structured entries of the journal (extra `service`: systemd-python).
-
-A log file that several processes write and rotate without losing a line.
-
-What a user who starts the daemon in a terminal sees of its log: the first lines, and how many more there are.
-
-The files of the log have everything. Once the start is over, so is the limit.
+Every form masks secrets (`redact_text`). A file may be written and rotated by several processes without losing a line.
 """
 
 from __future__ import annotations
@@ -28,24 +20,24 @@ from hermes_agent.core.redaction import redactor
 from hermes_agent.system.locks import FileLock
 
 CONTINUED = "    "
-"""Before every line of a record but the first, so that no message can pass for a record of its own."""
+"""Indentation of all lines of a record but the first, so that no message looks like another record."""
 
 _LINES = "_hermes_lines"
-"""Where a record keeps what it came to."""
+"""Attribute of a record with its formatted lines."""
 _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
-"""Control characters: an escape sequence in a log would be obeyed by the terminal that shows it."""
+"""Control characters: a terminal that shows a log would obey escape sequences."""
 
 
 def redact_text(text: str) -> str:
-    """Mask the secrets in `text`, and make visible what would act on a terminal or cannot be encoded."""
+    """Mask the secrets in `text`, and escape characters that act on a terminal or cannot be encoded."""
     text = redactor(text)
-    if text.isascii() and text.isprintable():  # most are
+    if text.isascii() and text.isprintable():  # most texts are
         return text
     return text.replace("\r\n", "\n").translate(_VISIBLE).encode("utf-8", "backslashreplace").decode()
 
 
 def syslog_priority(level: int) -> int:
-    """Return syslog's number for a level: 2 critical, 3 error, 4 warning, 6 info, 7 debug."""
+    """Return syslog's number of a level: 2 critical, 3 error, 4 warning, 6 info, 7 debug."""
     if level >= logging.CRITICAL:
         return 2
     if level >= logging.ERROR:
@@ -56,13 +48,13 @@ def syslog_priority(level: int) -> int:
 
 
 class JournalText(logging.Formatter):
-    """Message and traceback, redacted; the base of the other forms."""
+    """Message and traceback, masked; the base of the other forms."""
 
     def __init__(self, form: str = "%(message)s") -> None:
         super().__init__(form)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the whole text of `record`; one whose arguments do not fit its message keeps both."""
+        """Return the text of `record`; if its arguments do not fit its message, it has both."""
         try:
             text = super().format(record)
         except (TypeError, ValueError, KeyError) as exc:
@@ -70,13 +62,13 @@ class JournalText(logging.Formatter):
             record.args = None
             text = super().format(record)
         text = redact_text(text)
-        # The text of the traceback is kept in the record, where handlers of others would find it as it was.
+        # The record keeps the text of the traceback, where other handlers would find it unmasked.
         record.exc_text = None
         return text
 
 
 class _NamedText(JournalText):
-    """`hermes_agent.agent: text session=… plugin=…`; made once for all handlers of a record."""
+    """`hermes_agent.agent: text session=… plugin=…`, made once for all handlers of a record."""
 
     def __init__(self) -> None:
         super().__init__("%(name)s: %(message)s")
@@ -85,7 +77,7 @@ class _NamedText(JournalText):
         return _with_fields(super().formatMessage(record), record)
 
     def lines(self, record: logging.LogRecord) -> list[str]:
-        """Return the lines of `record`, the further ones indented."""
+        """Return the lines of `record`, all but the first indented."""
         lines: list[str] | None = record.__dict__.get(_LINES)
         if lines is None:
             first, *more = super().format(record).split("\n")
@@ -94,7 +86,7 @@ class _NamedText(JournalText):
 
 
 class LineFormatter(_NamedText):
-    """`2026-11-21 23:04:02.125+00:00 INFO hermes_agent.agent: text session=… plugin=…`, further lines indented."""
+    """A time, a level and `hermes_agent.agent: text session=… plugin=…`, with other lines indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the whole text of `record`."""
@@ -103,14 +95,14 @@ class LineFormatter(_NamedText):
 
 
 class ScreenFormatter(JournalText):
-    """`23:04:02 INFO text: ValueError: reason`, on a terminal: no traceback; `agent.log` has it."""
+    """A time, a level and the text, for a terminal; only agent.log has the traceback."""
 
     def formatException(self, exc_info: object) -> str:
         """Return nothing: `formatMessage` names the error."""
         return ""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the message with the error that belongs to it."""
+        """Return the message with its error."""
         text, error = super().formatMessage(record), record.exc_info[1] if record.exc_info else None
         return text if error is None or str(error) in text else f"{text}: {type(error).__name__}: {error}"
 
@@ -121,7 +113,7 @@ class ScreenFormatter(JournalText):
 
 
 class PrefixFormatter(_NamedText):
-    """`<6>hermes_agent.agent: text session=…`: each line with its priority, as sd-daemon(3) has it."""
+    """`<6>hermes_agent.agent: text session=…`: each line with its priority, as in sd-daemon(3)."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the whole text of `record`."""
@@ -137,15 +129,15 @@ class PluginDebugFormatter(JournalText):
 
 
 def _with_fields(text: str, record: logging.LogRecord) -> str:
-    """The fields end the first line, where a reader finds them however long the message is."""
+    """Return the text with the fields at the end of its first line, where a reader of the log finds them."""
     first, line_break, rest = text.partition("\n")
     return first + format_fields(record_fields(record)) + line_break + rest
 
 
 def report_failure(handler: logging.Handler, record: logging.LogRecord) -> None:
-    """Say once per handler on stderr that a record could not be written.
+    """Report on stderr, once for each handler, that a record could not be written.
 
-    `logging.Handler.handleError` would print the record's arguments as they are.
+    `logging.Handler.handleError` would print the arguments of the record unmasked.
     """
     if getattr(handler, "failed", False):
         return
@@ -164,7 +156,7 @@ IDENTIFIER = "hermes-agent"
 
 
 def stderr_is_journal(environ: Mapping[str, str], fd: int = 2) -> bool:
-    """Say whether what is written to `fd` goes to the journal: JOURNAL_STREAM names its device and inode."""
+    """Return whether `fd` writes to the journal: JOURNAL_STREAM has its device and inode."""
     device, _, inode = environ.get("JOURNAL_STREAM", "").partition(":")
     try:
         status = os.fstat(fd)
@@ -174,7 +166,7 @@ def stderr_is_journal(environ: Mapping[str, str], fd: int = 2) -> bool:
 
 
 def journal_sender() -> JournalSend | None:
-    """Return `systemd.journal.send`, or None when the extra `service` is not installed."""
+    """Return `systemd.journal.send`, or None without the extra `service`."""
     try:
         from systemd import journal  # optional, and needed only under systemd
     except ImportError:
@@ -199,7 +191,7 @@ class JournalHandler(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Say once that the journal does not take entries."""
+        """Report once that the journal accepts no entries."""
         report_failure(self, record)
 
     def __repr__(self) -> str:
@@ -224,19 +216,19 @@ def _fields(record: logging.LogRecord) -> dict[str, str | int]:
 
 
 LOOK_S = 0.05
-"""Far less than a follower waits before it leaves a file that was rotated away."""
+"""Seconds; much less than a follower waits before it leaves a rotated file."""
 
 
 class RotatingFile(logging.Handler):
     """Appends records to `path`; at `max_bytes` it becomes `path.1`, up to `path.<backups>`.
 
-    The file is made at the first record, with mode 0600. A rotation by another process is noticed before the next
-    record, or `LOOK_S` later where the file has so much room that none is near.
-    (`logging.handlers.RotatingFileHandler` would go on writing into the renamed file.)
+    The first record creates the file with mode 0600. A rotation by another process is noticed before the next record,
+    or `LOOK_S` later if the file has so much room that none is near. `logging.handlers.RotatingFileHandler` would
+    continue to write into the renamed file.
 
     Args:
-        max_bytes: size that a file does not exceed, unless a single record does; 0 means never rotate.
-        backups: old files that are kept; 0 means none.
+        max_bytes: size that a file does not exceed, unless a single record does; 0 never rotates.
+        backups: number of old files to keep.
     """
 
     def __init__(self, path: Path, *, max_bytes: int, backups: int, level: int = logging.NOTSET) -> None:
@@ -248,13 +240,13 @@ class RotatingFile(logging.Handler):
         self._file = (0, 0)
         """Device and inode of the open file."""
         self._looked = 0.0
-        """When it was looked whether the file still has its name."""
+        """Time of the last check that the file still has its name."""
         self._size = 0
-        """What it had then, and what was written since."""
+        """Its size at that time, plus the bytes written since."""
         self.setFormatter(LineFormatter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record, as one piece."""
+        """Write one record, in one piece."""
         try:
             data = f"{self.format(record)}\n".encode()
             fd, size = self._current()
@@ -266,7 +258,7 @@ class RotatingFile(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Say once that the file cannot be written."""
+        """Report once that the file cannot be written."""
         report_failure(self, record)
 
     def close(self) -> None:
@@ -284,7 +276,11 @@ class RotatingFile(logging.Handler):
             self._fd = None
 
     def _current(self, *, look: bool = False) -> tuple[int, int]:
-        """Return a descriptor of the file that has the name now, and its size. `look`: at the disk, in any case."""
+        """Return a descriptor of the file that has the name now, and its size.
+
+        Args:
+            look: check the file on disk in any case.
+        """
         if self._fd is not None:
             now = time.monotonic()
             if not look and now - self._looked < LOOK_S and self._size < self._max_bytes // 2:
@@ -309,7 +305,7 @@ class RotatingFile(logging.Handler):
 
     def _rotate(self, more: int) -> int:
         with rotation_lock(self.path.parent):
-            fd, size = self._current(look=True)  # another process may have been quicker
+            fd, size = self._current(look=True)  # another process may have rotated already
             if not self._is_full(size, more):
                 return fd
             for number in range(self._backups - 1, 0, -1):
@@ -326,35 +322,38 @@ class RotatingFile(logging.Handler):
 
 
 def rotation_lock(directory: Path, *, shared: bool = False) -> FileLock:
-    """Return the lock that keeps the names of the log files as they are; it is on the directory itself.
+    """Return the lock on the names of the log files; it is on their directory.
 
     Args:
-        shared: for a reader; others may read at the same time.
+        shared: for a reader; other readers may hold it at the same time.
     """
     return FileLock(directory, shared=shared, subject=f"the log in {directory}")
 
 
 FIRST_LINES = 6
-"""Until the start is over."""
+"""Lines shown until the end of the start."""
 LAST_LINES = 2
-"""From then on, of which one says that the daemon is ready."""
+"""Lines shown after that; one of them says that the daemon is ready."""
 START_S = 10.0
-"""How long after that things of the start are still reported: platforms that do not connect, say."""
+"""Seconds after that in which reports of the start still come, such as platforms that do not connect."""
 REST = "`hermes gateway status` and `hermes doctor` say what is wrong, `hermes logs` everything"
 
 
 class StartScreen(logging.StreamHandler[TextIO]):
-    """Lines to a terminal."""
+    """Shows a user in a terminal the first lines of the daemon's log, and the number of the others.
+
+    The log files have all lines. The limit ends after the start.
+    """
 
     def __init__(self, stream: TextIO, formatter: logging.Formatter) -> None:
         super().__init__(stream)
         self.setFormatter(formatter)
         self._left, self._held = FIRST_LINES, 0
         self._until: float | None = None
-        """When the limit ends; None during the start."""
+        """End of the limit; None during the start."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a record, or count it."""
+        """Print or count a record."""
         if self._until is not None and time.monotonic() > self._until:
             super().emit(record)
             return
@@ -371,7 +370,7 @@ class StartScreen(logging.StreamHandler[TextIO]):
             self._print(f"more follows: {REST}")
 
     def end_start(self) -> None:
-        """Say how much was left out; what comes next is shown. Safe to call again."""
+        """Report the number of lines left out; later lines are shown. A second call does nothing."""
         self.acquire()
         try:
             if self._until is not None:

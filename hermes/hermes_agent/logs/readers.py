@@ -1,8 +1,6 @@
-"""Read `agent.log` with its rotated files: the last records, and then what comes.
+"""Readers of the log: agent.log with its rotated files, and the journal through `journalctl`.
 
-Read the daemon's entries from the journal, through `journalctl`.
-
-Which log `hermes logs` reads, and from which moment on.
+`choose_reader` decides which of them `hermes logs` uses.
 """
 
 from __future__ import annotations
@@ -27,18 +25,18 @@ from hermes_agent.logs.handlers import rotation_lock
 from hermes_agent.service.daemon_state import STATE_NAME, Scope, read_state
 
 POLL_S = 0.25
-"""How long a follower waits for more; there is no portable way to be told of it."""
+"""Seconds between two looks at a file; there is no portable notification."""
 BLOCK = 1 << 16
 
 
 def wait_for_more() -> bool:
-    """Wait a little; true means go on."""
+    """Wait a little; return True to continue."""
     time.sleep(POLL_S)
     return True
 
 
 class LogFile:
-    """One reader of the log. `recent` comes first, then `follow`; between the two nothing is lost.
+    """One reader of agent.log; `recent` comes first, then `follow`, and no line is lost between them.
 
     Args:
         path: the newest file; `path.1`, `path.2`, … are older.
@@ -50,11 +48,11 @@ class LogFile:
         self._rest = b""
 
     def exists(self) -> bool:
-        """Whether anything was logged."""
+        """Whether there is a log."""
         return self.path.exists() or bool(self._backups())
 
     def recent(self, count: int, wanted: LogFilter) -> list[LogEntry]:
-        """Return the last `count` wanted records, oldest first.
+        """Return the last `count` matching records, oldest first.
 
         Raises:
             UserError: a file cannot be read.
@@ -69,10 +67,10 @@ class LogFile:
         return list(found)
 
     def follow(self, wanted: LogFilter, wait: Callable[[], bool] = wait_for_more) -> Iterator[LogEntry]:
-        """Yield wanted entries as they are written, across rotations.
+        """Yield matching entries as they are written, across rotations.
 
         Args:
-            wait: called when there is nothing new; false ends the iteration.
+            wait: called if there is nothing new; False ends the iteration.
         """
         yield from select(self._entries(wait), wanted)
 
@@ -90,14 +88,14 @@ class LogFile:
                 yield from map(from_line, self._take())
                 return
             if gone:
-                # A writer that looked before the rotation may have written after it: once more, then move on.
+                # A writer that looked before the rotation may have written after it: read once more.
                 yield from map(from_line, self._take())
                 yield from self._move_on()
             elif self._fd is None:
                 yield from self._move_on()
 
     def _move_on(self) -> Iterator[LogEntry]:
-        """Read what is newer than the file that was rotated away; the newest stays open."""
+        """Read the files newer than the rotated one; the newest stays open."""
         opened = self._open_newer()
         if not opened:
             return
@@ -109,7 +107,7 @@ class LogFile:
             yield from map(from_line, lines)
 
     def _open_newer(self) -> list[int]:
-        """Open the files that are newer than the open one (all when none is), oldest first."""
+        """Open the files newer than the open one (all if none is open), oldest first."""
         try:
             with rotation_lock(self.path.parent, shared=True):
                 opened = [self._open(path) for path in reversed(self._newer())]
@@ -120,7 +118,7 @@ class LogFile:
         return [fd for fd in opened if fd is not None]
 
     def _newer(self) -> list[Path]:
-        """The files that are newer than the open one, newest first."""
+        """Return the files newer than the open one, newest first."""
         files = [self.path, *self._backups()]
         if self._fd is None:
             return files
@@ -132,11 +130,11 @@ class LogFile:
         return [file for file in files if file.exists() and file.stat().st_mtime_ns > last_written]
 
     def _take(self) -> list[str]:
-        """Return the lines that were completed since the last time."""
+        """Return the lines that were completed since the last call."""
         if self._fd is None:
             return []
         if os.fstat(self._fd).st_size < os.lseek(self._fd, 0, os.SEEK_CUR):
-            os.lseek(self._fd, 0, os.SEEK_SET)  # somebody truncated the file
+            os.lseek(self._fd, 0, os.SEEK_SET)  # the file was truncated
             self._rest = b""
         data = [self._rest, _read(self._fd)]
         text, line_break, rest = b"".join(data).rpartition(b"\n")
@@ -144,7 +142,7 @@ class LogFile:
         return _lines(text + line_break)
 
     def _backups(self) -> list[Path]:
-        """The rotated files, newest first."""
+        """Return the rotated files, newest first."""
         found = [
             (int(number), path)
             for path in self.path.parent.glob(f"{self.path.name}.*")
@@ -177,7 +175,7 @@ def _last(lines: Iterable[str], wanted: LogFilter, count: int) -> list[LogEntry]
 
 
 def _read(fd: int) -> bytes:
-    """Return what is left of an open file."""
+    """Return the rest of an open file."""
     data = []
     while block := os.read(fd, BLOCK):
         data.append(block)
@@ -194,18 +192,21 @@ _PRIORITY = {"DEBUG": "7", "INFO": "6", "WARNING": "4", "ERROR": "3", "CRITICAL"
 
 @dataclass(slots=True)
 class JournalReader:
-    """One reader of a unit's journal. `recent` comes first, then `follow`; between the two nothing is lost."""
+    """One reader of a unit's journal.
+
+    `recent` comes first, then `follow`, and no entry is lost between them.
+    """
 
     unit: str | None
-    """Name of the unit; None when it is not known, then `invocation` is."""
+    """Name of the unit; None if only `invocation` is known."""
     scope: Scope | None = "system"
-    """Which manager has the unit; None looks at both."""
+    """The manager of the unit; None looks at both."""
     invocation: str | None = None
     """systemd's id of one start."""
     _cursor: str = ""
 
     def recent(self, count: int, wanted: LogFilter) -> list[LogEntry]:
-        """Return the last `count` wanted records, oldest first.
+        """Return the last `count` matching records, oldest first.
 
         Raises:
             UserError: there is no journalctl, or it fails.
@@ -225,7 +226,7 @@ class JournalReader:
         return found[::-1]
 
     def follow(self, wanted: LogFilter) -> Iterator[LogEntry]:
-        """Yield wanted entries as they come, until the caller stops.
+        """Yield matching entries as they come, until the caller stops.
 
         Raises:
             UserError: there is no journalctl, or it fails.
@@ -234,7 +235,7 @@ class JournalReader:
         yield from select(self._read(wanted, "--follow", *place), wanted)
 
     def may_be_hidden(self) -> bool:
-        """Whether this user sees only entries of his own, so that there may be more than is shown."""
+        """Whether this user sees only its own entries, so that some may be hidden."""
         if os.geteuid() == 0 or self.scope == "user":
             return False
         mine = {os.getegid(), *os.getgroups()}
@@ -287,14 +288,14 @@ _UNIT_S = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 *
 
 
 def choose_reader(home: Path, *, source: LogSource = "auto", unit: str | None = None) -> LogFile | JournalReader:
-    """Return the reader: what the daemon's last start with this home recorded decides.
+    """Return the reader for the log of the daemon's last start with this home.
 
     Args:
-        source: `journal` or `file` insist on one; `auto` takes the journal when the daemon logs there.
-        unit: read the journal of this unit, whatever was recorded.
+        source: `journal` or `file` require one; `auto` uses the journal if the daemon logs there.
+        unit: read the journal of this unit, whatever the last start recorded.
 
     Raises:
-        UserError: the journal is asked for, and no unit is known.
+        UserError: the journal is required, and no unit is known.
     """
     file = LogFile(home / "logs" / "agent.log")
     if source == "file":
@@ -314,11 +315,11 @@ def choose_reader(home: Path, *, source: LogSource = "auto", unit: str | None = 
 
 
 def parse_since(text: str, now: float | None = None) -> float:
-    """Return the moment that `text` means, in seconds since 1970.
+    """Return the time that `text` means, in seconds since 1970.
 
     Args:
-        text: `2026-11-21`, `2026-11-21 08:30` (local time, or with an offset), `today`, `yesterday`, or how long
-            ago: `90s`, `10m`, `2h`, `3d`, `1w`.
+        text: a date, a date and time (local, or with an offset), `today`, `yesterday`, or a time span in the past:
+            `90s`, `10m`, `2h`, `3d`, `1w`.
 
     Raises:
         UserError: it is none of these.

@@ -1,9 +1,9 @@
-"""Where the process's log goes, decided once at its start.
+"""The handlers of a process's log, chosen once at its start.
 
-journal       stderr is the journal (JOURNAL_STREAM): structured entries with the extra `service`, else lines with
-              an `<N>` prefix, of which journald makes the priority. No file: the journal is `agent.log`.
-file          otherwise: `$HERMES_HOME/logs/agent.log` (INFO and up) and `errors.log` (WARNING and up); the daemon
-              also writes `gateway.log` and to stderr: `<N>` lines, or short ones on a terminal.
+If stderr is the journal (JOURNAL_STREAM), the log goes there: structured entries with the extra `service`, else lines
+with an `<N>` prefix that journald reads as the priority. There is no file then. Otherwise it goes to
+`$HERMES_HOME/logs/agent.log` (INFO and up) and `errors.log` (WARNING and up). The daemon also writes gateway.log, and
+to stderr: lines with the prefix, or short ones on a terminal.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from hermes_agent.logs.handlers import (
 )
 
 LogMode = Literal["terminal", "daemon"]
-"""`terminal`: a command that a person (or a script) runs; stderr belongs to it. `daemon`: `hermes gateway run`."""
+"""`terminal`: a command of a user or a script, which owns stderr. `daemon`: `hermes gateway run`."""
 
 QUIET = ("aiohttp", "asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "mcp", "openai", "urllib3", "uvicorn")
-"""Loggers of others, heard from WARNING up: below that they tell of every request, with addresses."""
+"""Loggers of libraries, shown from WARNING up: below that they log every request, with addresses."""
 PLUGIN_LOGGERS = (
     "hermes_agent.plugins",
     "hermes_agent.app.plugins",
@@ -46,16 +46,16 @@ GATEWAY_LOGGERS = (
     "gateway", "hermes_plugins", "plugins.platforms",
     "hermes_agent.gateway", "hermes_agent.server", "hermes_agent.app.daemon",
 )  # fmt: skip
-"""What upstream's `gateway.log` has (plugin contract §12.5), and our own front ends."""
+"""Loggers of upstream's gateway.log (plugin contract §12.5), and this program's front ends."""
 MCP_STDERR = "hermes_agent.mcp.stderr"
-"""What MCP servers print; where the log is files, it has one of its own."""
+"""Output of MCP servers, which has its own file."""
 _OFF = ("", "0", "false", "no", "off")
 
 logger = logging.getLogger(__name__)
 
 
 class LogSettings(Protocol):
-    """The part of the config that is read: `logging.level`, `logging.max_size_mb`, `logging.backup_count`."""
+    """The settings that are read: `logging.level`, `logging.max_size_mb`, `logging.backup_count`."""
 
     def get(self, key: str, /) -> Any:
         """Return the effective value of a dotted key."""
@@ -68,13 +68,13 @@ class LogSetup:
     log: Literal["journal", "file"]
     """Where `hermes logs` finds it."""
     structured: bool
-    """Entries of the journal have fields of their own."""
+    """Whether entries of the journal have separate fields."""
     handlers: tuple[tuple[str, logging.Handler], ...]
-    """(name of the logger, its handler), as `release_logging` takes them away again."""
+    """Name of the logger and handler, for `release_logging`."""
 
 
 class _Stream(logging.StreamHandler[TextIO]):
-    """Lines to stderr, whatever `sys.stderr` is when it is made."""
+    """Writes lines to the current `sys.stderr`."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         report_failure(self, record)
@@ -84,7 +84,7 @@ class _Stream(logging.StreamHandler[TextIO]):
 
 
 class _LoggerFilter(logging.Filter):
-    """Lets through the records of some loggers and of those below them."""
+    """Passes records of some loggers and their children."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -107,13 +107,13 @@ def configure_logging(
     environ: Mapping[str, str] | None = None,
     stderr: TextIO | None = None,
 ) -> LogSetup:
-    """Set the handlers of this process; a second call replaces what the first one set.
+    """Set the handlers of this process; a second call replaces those of the first.
 
     Args:
-        home: its `logs/` takes the files; nothing is made before the first record.
-        level_name: None means what the config says.
-        environ: None means the process's own; JOURNAL_STREAM and HERMES_PLUGINS_DEBUG are read.
-        stderr: None means `sys.stderr`.
+        home: the files go to its folder `logs`, created with the first record.
+        level_name: None uses the level of the config.
+        environ: None is that of the process; JOURNAL_STREAM and HERMES_PLUGINS_DEBUG are read.
+        stderr: None is `sys.stderr`.
     """
     env = os.environ if environ is None else environ
     stream = sys.stderr if stderr is None else stderr
@@ -140,7 +140,7 @@ def configure_logging(
 
 
 def release_logging() -> None:
-    """Take the handlers away again and close their files."""
+    """Remove the handlers and close their files."""
     with _setup_lock:
         _remove()
 
@@ -166,7 +166,7 @@ def _size(config: LogSettings) -> dict[str, int]:
 
 
 def end_start() -> None:
-    """Say that the start is over, well or not: a user at a terminal is then shown what comes."""
+    """Report the end of the start: a user in a terminal then sees all later lines."""
     for setup in _active:
         for _, handler in setup.handlers:
             if isinstance(handler, StartScreen):
@@ -174,7 +174,7 @@ def end_start() -> None:
 
 
 def _screen(stream: TextIO, level: int) -> logging.Handler:
-    """Return what shows the log to a user at a terminal; who asks for everything gets it."""
+    """Return the handler for a user in a terminal; a debug level shows all lines."""
     return _stream(stream, LineFormatter()) if level <= logging.DEBUG else StartScreen(stream, ScreenFormatter())
 
 
@@ -218,7 +218,7 @@ def _remove() -> None:
 
 
 def _log_crash(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
-    """Python's own hook would write the traceback to stderr as it is, secrets included."""
+    """Log an uncaught exception; Python's own hook would write its secrets to stderr."""
     if issubclass(kind, KeyboardInterrupt):
         return
     logger.critical("the daemon ends with an error that nothing caught", exc_info=(kind, error, traceback))
@@ -232,7 +232,7 @@ def _log_thread_crash(args: threading.ExceptHookArgs) -> None:
 
 
 def _level(name: object) -> int:
-    """Return the number of a level's name; the config's schema has refused every other value."""
+    """Return the number of a level's name; the schema of the config allows no other value."""
     number = logging.getLevelNamesMapping().get(str(name).upper())
     return logging.INFO if number is None else number
 

@@ -92,7 +92,7 @@ def _mask_message(message: Message) -> Message:
 def _exclusive(path: Path, task: str) -> Iterator[None]:
     from hermes_agent.system.locks import FileLock  # only a download takes a lock
 
-    lock = FileLock.beside(path)
+    lock = FileLock.for_file(path)
     if not lock.try_acquire():
         raise LockHeld(
             f"Another {task} of {path.name} is running (process {lock.holder() or 'unknown'}).",

@@ -1,8 +1,8 @@
-"""The one place where the async core meets threads and other people's code.
+"""The border between the async core, worker threads and plugin code.
 
-Two loops: the core loop is ours alone (the watchdog beats on it); the plugin loop runs every coroutine of a
-plugin, so that one that blocks its loop blocks no core work. Sync code runs in bounded worker threads with the
-caller's context variables. Nothing else of ours starts a thread, a loop or an executor.
+There are two loops. The core loop runs only code of this project, and the watchdog pings from it. The plugin loop runs
+the coroutines of plugins, so that a blocking one does not block the core. Sync code runs in a limited number of worker
+threads with the context variables of the caller. No other module starts a thread, a loop or an executor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextvars
 import logging
 import queue
 import threading
-from asyncio import _get_running_loop as _running_loop  # without the price of an exception where there is none
+from asyncio import _get_running_loop as _running_loop  # cheaper than an exception without a running loop
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
@@ -35,10 +35,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ASYNC_HANDLER_LIMIT_S = 300.0
-"""Longest life of a plugin's coroutine that somebody waits for (plugin contract §4.4)."""
+"""Longest run of a plugin's coroutine in seconds while a caller waits for it (plugin contract §4.4)."""
 
 BLOCKED_S = 1.0
-"""How long a coroutine waits for a plugin loop that somebody blocks, before it gets a loop of its own."""
+"""Seconds that a coroutine waits for a blocked plugin loop before it gets its own loop."""
 
 _NOTHING = contextlib.nullcontext()
 
@@ -52,31 +52,33 @@ class Bridge:
         self._plugin_loop: asyncio.AbstractEventLoop | None = None
         self._plugin_thread: threading.Thread | None = None
         self._plugin_waits = 0
-        """How many calls block the plugin loop until the core, or a thread beside it, answers."""
+        """Number of calls that block the plugin loop until the core or a helper thread answers."""
         self._lock = threading.Lock()
         self._lanes: list[SerialExecutor] = []
 
     def serial_executor(self, name: str) -> SerialExecutor:
-        """Return a new lane that `close` ends."""
+        """Return a new serial executor that `close` ends."""
         lane = SerialExecutor(name)
         self._lanes.append(lane)
         return lane
 
     def loop(self, name: str) -> LoopThread:
-        """Return a new loop in a thread of its own, for much work that is not to be on the core loop; whoever asks
-        for it ends it."""
+        """Return a new loop in its own thread, for much work that must not run on the core loop.
+
+        The caller closes it.
+        """
         return LoopThread(name)
 
     async def run(self, fn: Callable[..., T], *args: Any, deadline_s: float | None = None, **kwargs: Any) -> T:
         """Run sync `fn` in a worker thread and return its result.
 
         Args:
-            deadline_s: seconds to wait; None waits for ever. A call that overruns, or whose waiting side is
-                cancelled, keeps its thread until it ends by itself, and another thread takes its slot.
+            deadline_s: seconds to wait; None waits without a limit. A call that overruns, or loses its caller, keeps
+                its thread until it ends, and another thread takes its slot.
 
         Raises:
-            TimeoutError: the deadline is over.
-            RuntimeError: `fn` wanted to end the process (`SystemExit`); that is the cause.
+            TimeoutError: the deadline has passed.
+            RuntimeError: `fn` raised `SystemExit`, which is the cause.
         """
         async with self._pool.loop_slots():
             worker = self._pool.idle_worker()
@@ -94,28 +96,27 @@ class Bridge:
     async def run_steps(self, steps: Steps[T], *, shortest_s: float) -> T:
         """Run the generator in a worker thread and return its result.
 
-        A step that overruns is left behind with its thread, and another thread goes on in a copy of its context. When
-        the waiting side is cancelled the slot is free at once; the rest is still walked, under the same deadlines.
+        A step that overruns is abandoned with its thread, and another thread continues in a copy of its context. If the
+        caller is cancelled, the slot is free at once; the rest still runs, with the same deadlines.
 
         Args:
-            shortest_s: the shortest deadline of a step.
+            shortest_s: the shortest deadline of a step in seconds.
         """
         return await self._steps.run(steps, shortest_s=shortest_s)
 
     def run_steps_inline(self, steps: Steps[T]) -> T:
         """Run the generator in this thread, which must not be the core loop's, and return its result.
 
-        Only what the steps call runs elsewhere: in a thread beside this one, which waits for it until the deadline.
-        These threads need no slot, since this one waits. The generator and its steps see one copy of this thread's
-        context.
+        Only the calls of the steps run in a helper thread, and this thread waits for them until the deadline. They
+        need no slot, since this thread waits. The generator and its steps share one copy of this thread's context.
         """
         return self._steps.run_inline(steps)
 
-    def run_beside_limit(self, call: Callable[[], T], limit_s: float) -> T:
-        """Run `call` beside this thread, which must not be the core loop's, and return its result.
+    def run_with_limit(self, call: Callable[[], T], limit_s: float) -> T:
+        """Run `call` in a helper thread of this one, which must not be the core loop's, and return its result.
 
         Raises:
-            TimeoutError: the time is over; the call is left behind with its thread.
+            TimeoutError: the time is over; the call is abandoned with its thread.
         """
         answer = self.run_steps_inline(_single_step(call, limit_s))
         if answer is OVERRUN:
@@ -123,9 +124,9 @@ class Bridge:
         return answer  # type: ignore[no-any-return]
 
     def wait_core(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """From a worker: run `coroutine` on the core loop and wait for its result.
+        """Run `coroutine` on the core loop, from a worker, and wait for its result.
 
-        Without a running core loop (a command of the terminal), a loop is made for this call.
+        Without a running core loop (a command in the terminal) a loop is made for this call.
         """
         here = _running_loop()
         if self._pool.core is None or not self._pool.core.is_running():
@@ -140,18 +141,18 @@ class Bridge:
 
     @property
     def has_core_loop(self) -> bool:
-        """Whether there is a core loop at work; a command of the terminal may have none."""
+        """Whether a core loop runs; a command in the terminal may have none."""
         return self._pool.core is not None and self._pool.core.is_running()
 
     @property
     def is_core_thread(self) -> bool:
-        """Whether this is the core loop's thread, which must not wait."""
+        """Whether this is the thread of the core loop, which must not wait."""
         return self.has_core_loop and _running_loop() is self._pool.core
 
     async def on_core(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """From any loop: run `coroutine` on the core loop and await its result; without a core loop, run it here.
+        """Run `coroutine` on the core loop and await its result; without a core loop, run it here.
 
-        Cancelling the waiting side cancels the coroutine.
+        A cancelled caller cancels the coroutine.
         """
         if not self.has_core_loop or self.is_core_thread:
             return await coroutine
@@ -159,19 +160,19 @@ class Bridge:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run_guarded(coroutine), self._pool.core))
 
     async def on_plugin(self, coroutine: Coroutine[Any, Any, T], *, deadline_s: float | None) -> T:
-        """From the core loop: run a plugin's coroutine on the plugin loop and await its result.
+        """Run a plugin's coroutine on the plugin loop and await its result, from the core loop.
 
-        A cancelled or overrun one is cancelled there, and nobody waits until it has ended.
+        If it is cancelled or overruns, it is cancelled there, and its end is not awaited.
 
         Raises:
-            TimeoutError: the deadline is over.
-            RuntimeError: it wanted to end the process (`SystemExit`).
+            TimeoutError: the deadline has passed.
+            RuntimeError: it raised `SystemExit`.
         """
         future = asyncio.run_coroutine_threadsafe(run_guarded(coroutine), self._plugin_loop_running())
         return await asyncio.wait_for(asyncio.wrap_future(future), deadline_s)
 
     def _waiting_for_others(self) -> AbstractContextManager[None]:
-        """Note that this thread is blocked meanwhile, if it is the plugin loop's."""
+        """Record that this thread is blocked during the block, if it is the plugin loop's."""
         here = _running_loop()
         return _NOTHING if here is None or here is not self._plugin_loop else self._plugins_wait()
 
@@ -186,7 +187,7 @@ class Bridge:
                 self._plugin_waits -= 1
 
     async def _lend_slot(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Give the waiting worker's slot to others: what it waits for may need one."""
+        """Lend the slot of this waiting worker: its result may need one."""
         assert self._pool.slots is not None
         self._pool.slots.release()
         try:
@@ -195,7 +196,7 @@ class Bridge:
             await self._pool.slots.acquire()
 
     def spawn(self, work: Callable[[], None]) -> None:
-        """From any thread: run `work` in a thread beside, with this context's variables; nobody waits for it."""
+        """Run `work` in another thread with this context's variables, from any thread; its end is not awaited."""
         worker = self._steps.idle_worker()
         context = contextvars.copy_context()
 
@@ -204,25 +205,25 @@ class Bridge:
             try:
                 context.run(work)
             except BaseException:
-                logger.exception("work that nobody waits for failed")
+                logger.exception("background call failed")
             self._steps.return_worker(worker)
 
         worker.do(job)
 
     def call_later(self, delay_s: float, fn: Callable[[], None]) -> None:
-        """From any thread: call `fn`, which must not block, on the core loop after `delay_s` seconds.
+        """Call `fn`, which must not block, on the core loop after `delay_s` seconds; from any thread.
 
         Without a core loop it is called on the plugin loop, as soon as no plugin blocks that.
         """
         loop = self._pool.core if self.has_core_loop else self._plugin_loop_running()
         assert loop is not None
-        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no later
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so there is no later
             loop.call_soon_threadsafe(loop.call_later, delay_s, fn)
 
     async def off_loop(self, fn: Callable[[], T]) -> T:
-        """From the plugin loop: run sync `fn` in a thread beside it, with this context's variables.
+        """Run sync `fn` in a thread next to the plugin loop, with this context's variables.
 
-        Needs no slot: the coroutine that waits has a thread that waits for it, and the new one stands for that.
+        It needs no slot: the thread that waits for the coroutine has one.
         """
         worker = self._steps.idle_worker()
 
@@ -240,14 +241,14 @@ class Bridge:
                 worker.retire()
 
     def wait_plugin(self, coroutine: Coroutine[Any, Any, T], *, deadline_s: float | None = ASYNC_HANDLER_LIMIT_S) -> T:
-        """From any thread but the core's: run a plugin's coroutine on the plugin loop and wait.
+        """Run a plugin's coroutine on the plugin loop and wait, from any thread except the core's.
 
-        Called on the plugin loop itself (an async handler calls an async tool synchronously), or while the plugin
-        loop waits for the core, the coroutine gets a thread and a loop of its own, so that nothing waits for itself.
+        On the plugin loop itself (an async handler calls an async tool synchronously), or while the plugin loop waits
+        for the core, the coroutine gets its own thread and loop, to prevent a deadlock.
 
         Raises:
-            TimeoutError: the deadline is over; the coroutine is cancelled.
-            RuntimeError: it wanted to end the process (`SystemExit`), or this is the core loop's thread.
+            TimeoutError: the deadline has passed; the coroutine is cancelled.
+            RuntimeError: it raised `SystemExit`, or this is the thread of the core loop.
         """
         here = _running_loop()
         if here is not None and here is self._pool.core:
@@ -261,7 +262,7 @@ class Bridge:
         try:
             return future.result(start_by_s)
         except TimeoutError:
-            if future.done():  # it raised one itself
+            if future.done():  # the coroutine raised it
                 raise
         left_s = None if deadline_s is None else deadline_s - start_by_s
         if ticket.take():
@@ -276,8 +277,11 @@ class Bridge:
             raise
 
     def stalled(self) -> list[tuple[threading.Thread, float]]:
-        """Return the threads that run on after their deadline, with the seconds since then; the plugin loop's, too,
-        when it does not answer within a second. Not for the core loop: it waits that second."""
+        """Return the threads that run beyond their deadline, with the seconds since then.
+
+        The plugin loop is included if it does not answer within a second. Not for the core loop, since it waits that
+        second.
+        """
         thread, loop = self._plugin_thread, self._plugin_loop
         found = self._pool.left.alive()
         if thread is not None and loop is not None and not self._plugin_waits:
@@ -289,7 +293,7 @@ class Bridge:
         return found
 
     def close(self) -> None:
-        """Stop the plugin loop and the idle threads. What still runs is left to the end of the process."""
+        """Stop the plugin loop and the idle threads; calls that still run end with the process."""
         self._pool.close()
         self._steps.close()
         for lane in self._lanes:
@@ -319,11 +323,11 @@ class _Ticket(Generic[T]):
         self._taken = threading.Lock()
 
     def take(self) -> bool:
-        """Say whether the caller is the first; then it runs the coroutine."""
+        """Return whether the caller is the first, which then runs the coroutine."""
         return self._taken.acquire(blocking=False)
 
     async def use(self) -> T:
-        """Run it here, unless somebody else does."""
+        """Run the coroutine here, unless the other loop runs it."""
         if not self.take():
             raise asyncio.CancelledError
         return await self._coroutine
@@ -334,7 +338,7 @@ def _single_step(call: Callable[[], Any], limit_s: float) -> Steps[Any]:
 
 
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the plugin loop until it is stopped. A plugin's own task that raises `SystemExit` does not end it."""
+    """Run the plugin loop until it is stopped; a plugin's task that raises `SystemExit` does not end it."""
     while True:
         try:
             loop.run_forever()

@@ -1,9 +1,7 @@
-"""The event loop of a daemon.
+"""The event loop of the daemon, and event loops in their own threads.
 
-Each question to the kernel lets go of the interpreter's lock: another thread takes it, and the loop waits until that
-thread lets go again. With many turns at once asking costs more than what there is to do.
-
-An event loop in a thread of its own: for the test kit, which is called from anywhere, and for MCP servers.
+The daemon's loop polls the kernel less often. Each poll releases the interpreter lock, and the loop then waits until
+another thread releases it; with many parallel turns this takes longer than the work.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 ROUNDS = 4
-"""Rounds of what is ready, at most, between two questions to the kernel: a fraction of a millisecond each."""
+"""Most rounds of ready callbacks between two polls; each takes a fraction of a millisecond."""
 
 
 class _Patient(selectors.DefaultSelector):
-    """Asks the kernel for news only now and then, as long as there is something to do anyway."""
+    """A selector that polls only now and then while callbacks are ready."""
 
     _rounds = 0
 
@@ -41,10 +39,10 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for threads that wait, until it is closed.
+    """Runs coroutines for threads that wait, until it is closed; for the test kit and MCP servers.
 
     Args:
-        name: the thread's name.
+        name: name of the thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -56,11 +54,11 @@ class LoopThread:
         self._ready.wait()
 
     def run(self, coroutine: Coroutine[Any, Any, T], *, timeout_s: float | None = None) -> T:
-        """Run `coroutine` there and return its result; this thread waits, whether it has a loop or not.
+        """Run `coroutine` on the loop and return its result; this thread waits.
 
         Raises:
             TimeoutError: it took longer than `timeout_s` seconds, and was cancelled.
-            RuntimeError: this is the loop's own thread, or it is closed.
+            RuntimeError: this is the loop's own thread, or the loop is closed.
         """
         if threading.current_thread() is self._thread:
             coroutine.close()
@@ -73,7 +71,7 @@ class LoopThread:
             raise
 
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run `coroutine` there; cancelling the future cancels it.
+        """Start `coroutine` on the loop; cancelling the future cancels it.
 
         Raises:
             RuntimeError: the loop is closed.
@@ -84,7 +82,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
-        """Cancel what still runs there and end the thread; a second call does nothing."""
+        """Cancel running coroutines and end the thread; no effect if it is closed."""
         if self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()

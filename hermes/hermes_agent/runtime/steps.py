@@ -1,10 +1,7 @@
-"""Work that goes on when a call that it makes does not return.
+"""Work that continues when one of its calls does not return.
 
-The work is a generator that yields a `DeadlineStep` for each call of code that is not ours. While that call runs the
-generator is suspended, so that another thread can go on with it and abandon the call. `runtime.bridge` brings the
-threads.
-
-Walking through a generator of steps: in a worker that the core watches, or from a thread that waits itself.
+The work is a generator that yields a `DeadlineStep` for each call of plugin code. The generator is suspended during the
+call, so that another thread can continue it and abandon the call. `runtime.bridge` provides the threads.
 """
 
 from __future__ import annotations
@@ -29,42 +26,42 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 OVERRUN: Final = object()
-"""What the generator is sent in place of an answer when a step was not done at its deadline."""
+"""Sent into the generator in place of a result if a step missed its deadline."""
 
 
 class DeadlineStep(NamedTuple):
     """A call that may hang."""
 
     call: Callable[[], Any]
-    """Its answer is sent into the generator."""
+    """The call; its result is sent into the generator."""
     deadline_s: float
     name: str
-    """What runs, for the log."""
+    """Name of the call for the log."""
     quiet: bool = False
-    """Whether a late end goes without a line in the log: it goes on by itself, and whoever runs it tells of it."""
+    """Log no line for a late end, since the call continues on purpose."""
 
 
 Steps: TypeAlias = Generator[DeadlineStep, Any, T]
 
 
 class StepWalk(Generic[T]):
-    """The way through a generator of steps: one thread walks, another one watches the clock.
+    """The execution of a generator: one thread runs it, another one watches the deadline.
 
-    Whoever takes the running step first goes on with the generator: the walker when the call returned, the watcher when
-    it is overdue. The other one finds it taken and leaves the generator alone.
+    The thread that takes the running step first continues the generator: the runner after the call returned, the
+    watcher when it is overdue. The other thread leaves the generator alone.
     """
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
         self._running: tuple[DeadlineStep, float] | None = None
-        """The step that runs and when it must be done."""
+        """The running step and its deadline."""
         self._lock = threading.Lock()
 
     def run(self, answer: Any = None) -> T | None:
-        """Walk to the end in this thread and return the generator's result; None when a step was taken away.
+        """Run to the end in this thread and return the generator's result; None if the watcher took a step.
 
         Args:
-            answer: what the last step came to; None at the start.
+            answer: result of the last step; None at the start.
         """
         while True:
             try:
@@ -81,19 +78,19 @@ class StepWalk(Generic[T]):
                 level = logging.DEBUG if step.quiet else logging.INFO
                 logger.log(level, "%s ended after its deadline; its answer is dropped", step.name)
                 return None
-            if time.monotonic() >= until:  # nobody happened to look: the clock decides all the same
+            if time.monotonic() >= until:  # no check happened in time: the clock decides nevertheless
                 answer = OVERRUN
 
     def take_overdue(self) -> bool:
-        """Take the running step away if it is overdue; when true, `go(OVERRAN)` in another thread goes on."""
+        """Take the running step if it is overdue; after True, another thread continues with `run(OVERRUN)`."""
         running = self._running
         return running is not None and time.monotonic() >= running[1] and self._take(running)
 
     def next_check_s(self, shortest_s: float) -> float:
-        """Return after how many seconds to ask `overran` so that no step is missed.
+        """Return the seconds until the next check that misses no deadline.
 
         Args:
-            shortest_s: the shortest deadline of a step: one that begins now is not overdue before.
+            shortest_s: the shortest deadline of a step in seconds; a step that begins now is not overdue before.
         """
         running = self._running
         return shortest_s if running is None else min(shortest_s, max(0.0, running[1] - time.monotonic()))
@@ -107,20 +104,20 @@ class StepWalk(Generic[T]):
 
 
 class _WatchedWalk(Generic[T]):
-    """A walk and where it is."""
+    """A walk and its current thread."""
 
     def __init__(self, walk: StepWalk[T], shortest_s: float) -> None:
         self.walk = walk
         self.shortest_s = shortest_s
         self.context = contextvars.copy_context()
         self.answer: Any = None
-        """What the walk begins with in the next thread."""
+        """Value with which the next thread continues."""
         self.run: tuple[Worker, asyncio.Future[T]] | None = None
-        """Where it is walked now."""
+        """The thread that runs it now, and its future."""
         self.overran = False
-        """Whether its step was taken away there."""
+        """Whether the running step was taken from that thread."""
         self.change: asyncio.Future[None]
-        """Done when the walk is at its end, or its step was taken away."""
+        """Done when the walk has ended or its step was taken."""
 
 
 def _wake(change: asyncio.Future[None], _: object = None) -> None:
@@ -129,7 +126,7 @@ def _wake(change: asyncio.Future[None], _: object = None) -> None:
 
 
 class _OverdueWatch:
-    """Looks for steps that are overdue: one timer for all walks of a loop, and none while nothing is walked."""
+    """Detects overdue steps with one timer for all walks of a loop; no timer without a walk."""
 
     def __init__(self) -> None:
         self._hops: set[_WatchedWalk[Any]] = set()
@@ -137,15 +134,15 @@ class _OverdueWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, hop: _WatchedWalk[Any]) -> None:
-        """Look at a walk from now on; on its loop."""
+        """Watch a walk, from its loop."""
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # what was watched on the one before has ended with it
+        if loop is not self._loop:  # walks of the previous loop have ended with it
             self._hops, self._loop, self._timer = set(), loop, None
         self._hops.add(hop)
         self._look_within(loop, hop.shortest_s)
 
     def remove(self, hop: _WatchedWalk[Any]) -> None:
-        """Look at it no more."""
+        """Stop watching a walk."""
         self._hops.discard(hop)
 
     def _look_within(self, loop: asyncio.AbstractEventLoop, wait_s: float) -> None:
@@ -178,20 +175,20 @@ class StepRunner:
     def __init__(self, pool: WorkerPool, waiting: Callable[[], AbstractContextManager[None]]) -> None:
         self._pool = pool
         self._waiting = waiting
-        self._beside: deque[Worker] = deque()
-        """Idle threads for what a thread waits for that is itself no waiting side of the core."""
+        self._helpers: deque[Worker] = deque()
+        """Idle threads for calls that a thread waits for."""
         self._watch = _OverdueWatch()
         self._abandoned: set[asyncio.Task[None]] = set()
-        """Walks whose waiting side was cancelled."""
+        """Walks that lost their caller."""
 
     async def run(self, steps: Steps[T], *, shortest_s: float) -> T:
         """Run the generator in a worker thread and return its result.
 
-        A step that overruns is left behind with its thread, and another thread goes on in a copy of its context. When
-        the waiting side is cancelled the slot is free at once; the rest is still walked, under the same deadlines.
+        A step that overruns is abandoned with its thread, and another thread continues in a copy of its context. If the
+        caller is cancelled, the slot is free at once; the rest still runs, with the same deadlines.
 
         Args:
-            shortest_s: the shortest deadline of a step.
+            shortest_s: the shortest deadline of a step in seconds.
         """
         async with self._pool.loop_slots():
             hop = _WatchedWalk(StepWalk(steps), shortest_s)
@@ -205,7 +202,7 @@ class StepRunner:
                 raise
 
     async def _watched(self, hop: _WatchedWalk[T]) -> T:
-        """Start the walk, or go on watching it, until it is at its end."""
+        """Start the walk, or continue to watch it, until its end."""
         while True:
             if hop.overran:
                 hop.run, hop.answer, hop.context, hop.overran = None, OVERRUN, hop.context.copy(), False
@@ -223,7 +220,7 @@ class StepRunner:
 
     def _hop_on(self, hop: _WatchedWalk[T]) -> tuple[Worker, asyncio.Future[T]]:
         worker = self._pool.idle_worker()
-        walk = cast("Callable[[], T]", partial(hop.walk.run, hop.answer))  # None is of a walk that was taken away
+        walk = cast("Callable[[], T]", partial(hop.walk.run, hop.answer))  # None belongs to a walk that was taken
         hop.run = (worker, run_in_worker(worker, walk, asyncio.get_running_loop(), hop.context))
         return hop.run
 
@@ -234,9 +231,8 @@ class StepRunner:
     def run_inline(self, steps: Steps[T]) -> T:
         """Run the generator in this thread, which must not be the core loop's, and return its result.
 
-        Only what the steps call runs elsewhere: in a thread beside this one, which waits for it until the deadline.
-        These threads need no slot, since this one waits. The generator and its steps see one copy of this thread's
-        context.
+        Only the calls of the steps run in a helper thread, and this thread waits for them until the deadline. They
+        need no slot, since this thread waits. The generator and its steps share one copy of this thread's context.
         """
         context, answer = contextvars.copy_context(), None
         while True:
@@ -244,18 +240,18 @@ class StepRunner:
                 step = context.run(steps.send, answer)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
-            answer = self._run_beside(step, context)
+            answer = self._run_in_helper(step, context)
             if answer is OVERRUN:
                 context = context.copy()
 
-    def _run_beside(self, step: DeadlineStep, context: contextvars.Context) -> Any:
+    def _run_in_helper(self, step: DeadlineStep, context: contextvars.Context) -> Any:
         worker = self.idle_worker()
         until = time.monotonic() + step.deadline_s
         outcome: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         is_worker = getattr(this_thread, "is_worker", False)
 
         def job() -> None:
-            this_thread.is_worker = is_worker  # it stands for the thread that waits, also in lending the slot
+            this_thread.is_worker = is_worker  # it stands for the waiting thread, also when that lends its slot
             answer, error = None, None
             try:
                 answer = context.run(step.call)
@@ -281,17 +277,17 @@ class StepRunner:
         return answer
 
     def idle_worker(self) -> Worker:
-        """Return an idle thread for what another thread waits for; give it back with `keep`."""
+        """Return an idle thread for a call that another thread waits for; `return_worker` takes it back."""
         try:
-            return self._beside.pop()
+            return self._helpers.pop()
         except IndexError:
             return Worker("hermes-beside")
 
     def return_worker(self, worker: Worker) -> None:
-        """Take back a thread that has nothing to do."""
-        self._beside.append(worker)
+        """Take back an idle thread."""
+        self._helpers.append(worker)
 
     def close(self) -> None:
         """End the idle threads."""
-        while self._beside:
-            self._beside.pop().retire()
+        while self._helpers:
+            self._helpers.pop().retire()

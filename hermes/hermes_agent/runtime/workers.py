@@ -1,9 +1,8 @@
-"""Interrupt the main thread when it takes too long.
+"""Worker threads, serial executors, and a time limit for the main thread.
 
-A signal does it, so that the code stays in the main thread, where it may set signal handlers and has its event loop,
-and so that a wait ends as well as a loop. C code that never returns is not interrupted.
-
-Threads of ours: one job after another, each job's end told to the loop that waits for it. For `io` alone.
+The result of each job goes to the event loop that awaits it. The time limit uses a signal, so that the code stays in
+the main thread: it may set signal handlers there and has its event loop, and a wait ends like a loop. C code that does
+not return is not interrupted.
 """
 
 from __future__ import annotations
@@ -22,11 +21,14 @@ from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 AGAIN_S = 5.0
-"""When the code swallows the interruption, it comes again after this."""
+"""Seconds after which the interruption is repeated if the code swallows it."""
 
 
 class TimeLimitExceeded(BaseException):
-    """The time is over. No `Exception`: code that is to be interrupted should not catch it by accident."""
+    """The time limit is exceeded.
+
+    No `Exception`, so that the interrupted code does not catch it by accident.
+    """
 
     def __init__(self, limit_s: float) -> None:
         super().__init__(f"not done within {limit_s:g} s")
@@ -34,7 +36,7 @@ class TimeLimitExceeded(BaseException):
 
 
 def can_interrupt() -> bool:
-    """Whether this is the main thread, the only one that signals reach."""
+    """Return whether this is the main thread, which alone gets signals."""
     return threading.current_thread() is threading.main_thread()
 
 
@@ -42,7 +44,7 @@ def can_interrupt() -> bool:
 def interrupt_after(limit_s: float) -> Iterator[None]:
     """Raise `TimeLimitExceeded` inside the block after `limit_s` seconds; only in the main thread.
 
-    A timer that ran before goes on afterwards.
+    An earlier timer continues afterwards.
     """
 
     def ring(number: int, frame: FrameType | None) -> None:
@@ -67,7 +69,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 WORKERS = 32
-"""Sync calls that may run at once; more wait for a slot."""
+"""Sync calls that may run in parallel; more wait for a slot."""
 Job = Callable[[], None]
 
 this_thread = threading.local()
@@ -75,25 +77,25 @@ this_thread = threading.local()
 
 
 class Worker:
-    """A daemon thread that runs one job after another, until it is retired.
+    """A daemon thread that runs jobs one after another until it is retired.
 
-    It sleeps on a pipe: who writes to one lets go of the interpreter's lock, and the thread that wakes up finds it
-    free. Woken through a queue it would sleep once more, for that lock: a hop takes half as much again.
+    It sleeps on a pipe: a write releases the interpreter lock, so the woken thread finds it free. A thread that is
+    woken through a queue sleeps once more for that lock, and a call takes half as long again.
     """
 
     def __init__(self, name: str) -> None:
         self._jobs: deque[Job] = deque()
         asleep, bell = os.pipe()
-        os.set_blocking(bell, False)  # when it is full, the thread will wake up all the same
+        os.set_blocking(bell, False)  # the thread wakes up even if the pipe is full
         self._asleep, self._bell = open(asleep, "rb", buffering=0), open(bell, "wb", buffering=0)  # noqa: SIM115, PTH123
         self._awake = False
-        """The thread looks for jobs again before it goes to sleep."""
+        """The thread looks for jobs before it sleeps."""
         self.retired = False
         self.thread = threading.Thread(target=self._loop, name=name, daemon=True)
         self.thread.start()
 
     def do(self, job: Job) -> None:
-        """Run `job` after those that were handed in before; not once it is retired."""
+        """Run `job` after earlier ones; not after `retire`."""
         self._jobs.append(job)
         if not self._awake:
             self._bell.write(b"!")
@@ -110,10 +112,10 @@ class Worker:
                         job = self._jobs.popleft()
                         job()
                         del job
-                    self._awake = False  # before the last look: who comes after it rings
+                    self._awake = False  # before the last look: a later job wakes it
 
     def retire(self) -> None:
-        """End after the jobs that were handed in."""
+        """End after the present jobs."""
         self.retired = True
         self._bell.close()
 
@@ -128,7 +130,10 @@ def _set_result(future: asyncio.Future[T], value: T | None, error: BaseException
 
 
 def safe_exception(error: BaseException) -> BaseException:
-    """Return an error that a task may raise: `SystemExit` in one would end its loop, `StopIteration` cannot be set."""
+    """Return an exception that a task may raise.
+
+    `SystemExit` would end its loop, `StopIteration` cannot be set.
+    """
     if isinstance(error, SystemExit | KeyboardInterrupt | StopIteration | GeneratorExit):
         bearable = RuntimeError(f"the call ended with {error!r}")
         bearable.__cause__ = error
@@ -137,7 +142,7 @@ def safe_exception(error: BaseException) -> BaseException:
 
 
 async def run_guarded(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await `coroutine`; what would end the loop becomes a `RuntimeError`."""
+    """Await `coroutine`; an exception that would end the loop becomes a `RuntimeError`."""
     try:
         return await coroutine
     except (SystemExit, KeyboardInterrupt) as exc:
@@ -161,7 +166,7 @@ def run_in_worker(
             value = context.run(fn)
         except BaseException as exc:  # noqa: BLE001 - handed to the waiting side
             error = safe_exception(exc)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and no task waits
             loop.call_soon_threadsafe(_set_result, future, value, error)
 
     worker.do(job)
@@ -169,47 +174,47 @@ def run_in_worker(
 
 
 class SerialExecutor:
-    """Runs sync calls one after another in a thread of its own; for a resource with one writer."""
+    """Runs sync calls one after another in its own thread; for a resource with one writer."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._worker: Worker | None = None
 
     async def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `fn` after everything that was handed in before; the result is the call's.
+        """Run `fn` after all earlier calls and return its result.
 
-        The call is finished even if the waiting side is cancelled.
+        The call is finished even if the caller is cancelled.
         """
         return await self.start(lambda: fn(*args, **kwargs))
 
     def start(self, fn: Callable[[], T]) -> asyncio.Future[T]:
-        """Hand `fn` in, from any loop; return a future of that loop. Cancelling it forgets the result, no more."""
+        """Start `fn`, from any loop; return a future of that loop. Its cancellation only discards the result."""
         if self._worker is None:
             self._worker = Worker(f"hermes-{self._name}")
         return run_in_worker(self._worker, fn, asyncio.get_running_loop())
 
     def close(self) -> None:
-        """End the thread after what is queued."""
+        """End the thread after the present calls."""
         if self._worker is not None:
             self._worker.retire()
             self._worker = None
 
 
 class AbandonedThreads:
-    """Threads whose call overran its deadline, or whose caller is gone; they end with their call."""
+    """Threads with a call that overran or lost its caller; they end with the call."""
 
     def __init__(self) -> None:
         self._since: dict[threading.Thread, float] = {}
         self._lock = threading.Lock()
 
     def add(self, worker: Worker) -> None:
-        """Note a retired worker."""
+        """Add a retired worker."""
         with self._lock:
             self._since = {thread: since for thread, since in self._since.items() if thread.is_alive()}
             self._since[worker.thread] = time.monotonic()
 
     def alive(self) -> list[tuple[threading.Thread, float]]:
-        """Return those that still run, with the seconds since they were left."""
+        """Return the threads that still run, with the seconds since they were abandoned."""
         now = time.monotonic()
         with self._lock:
             self._since = {thread: since for thread, since in self._since.items() if thread.is_alive()}
@@ -217,7 +222,7 @@ class AbandonedThreads:
 
 
 class WorkerPool:
-    """The worker threads of one core loop at a time, and the slots that bound them."""
+    """The worker threads of one core loop at a time, and their slots."""
 
     def __init__(self, workers: int = WORKERS) -> None:
         self.core: asyncio.AbstractEventLoop | None = None
@@ -229,21 +234,21 @@ class WorkerPool:
         self.left = AbandonedThreads()
 
     def loop_slots(self) -> asyncio.Semaphore:
-        """Return the slots; the running loop is the core loop from now on."""
+        """Return the slots; the running loop becomes the core loop."""
         loop = asyncio.get_running_loop()
         if self.core is not loop or self.slots is None:
             self.core, self.slots = loop, asyncio.Semaphore(self._limit)
         return self.slots
 
     def idle_worker(self) -> Worker:
-        """Return a thread that has nothing to do. Only on the core loop, in a slot."""
+        """Return an idle thread, on the core loop and in a slot."""
         if self._idle:
             return self._idle.pop()
         self._count += 1
         return Worker(f"hermes-worker-{self._count}")
 
     def release(self, worker: Worker, future: asyncio.Future[Any]) -> None:
-        """Keep the thread for the next call, or let it end after what it still does."""
+        """Keep the thread for the next call, or let it end after its present call."""
         if future.done() and not worker.retired:
             self._idle.append(worker)
         elif not worker.retired:
@@ -259,6 +264,6 @@ class WorkerPool:
 
 
 def _log_result(future: asyncio.Future[Any]) -> None:
-    """Take the result of a call that nobody waits for, so that an error in it is logged once."""
+    """Retrieve the result of an abandoned call, so that its error is logged once."""
     if not future.cancelled() and (error := future.exception()) is not None:
-        logger.warning("a call that nobody waited for any more failed: %r", error)
+        logger.warning("abandoned call failed: %r", error)

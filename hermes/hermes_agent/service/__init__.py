@@ -1,1 +1,1 @@
-"""Being a system service: systemd, the control socket, one daemon per home."""
+"""The program as a system service: systemd, the control socket, one daemon per home."""

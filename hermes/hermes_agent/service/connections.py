@@ -1,9 +1,8 @@
-"""Which connections are open, and which one gives way when there are too many.
+"""Limits on open connections, and on open files of the process.
 
-Who waits gives way to who comes, those first who have not shown the key; who has the key and is being answered never
-does. So a peer that only opens connections takes no place from one that asks.
-
-How many files and connections this process may have open.
+If there are too many connections, a waiting one gives way to a new one, first those without a valid key. A connection
+with a key and a request in progress never does. So a peer that only opens connections takes no slot from one that sends
+requests.
 """
 
 from __future__ import annotations
@@ -18,25 +17,28 @@ from typing import Literal, Protocol
 logger = logging.getLogger(__name__)
 
 Stage = Literal["head", "answered", "body", "kept", "busy"]
-"""Without the key: `head`: has asked nothing yet; `answered`: asks nothing more; `body`: still sends one. `kept`: asks
-nothing, and had the key the last time. `busy`: is worked for."""
+"""What a connection waits for.
+
+Without a key: `head` has sent no request yet, `answered` sends no other, `body` still sends one. With a key: `kept`
+waits for the next request, `busy` has one in progress.
+"""
 GIVES_WAY: tuple[Stage, ...] = ("head", "answered", "body", "kept")
 """In this order."""
 LOG_EVERY_S = 60.0
 
 
 class CountedConnection(Protocol):
-    """What is counted."""
+    """A connection that is counted."""
 
     peer: str
-    """Whose it is."""
+    """The user or address at its other end."""
 
     def stage(self) -> Stage:
-        """Say what it waits for."""
+        """Return what it waits for."""
         ...
 
     def give_way(self) -> None:
-        """Close it at once."""
+        """Close it immediately."""
         ...
 
 
@@ -44,9 +46,9 @@ class Connections:
     """The open connections, oldest first.
 
     Args:
-        most: how many there may be.
-        most_of_peer: how many of them one peer may have.
-        door, hint: what the log calls them, and what it says to do.
+        most: largest number of connections.
+        most_of_peer: largest number of connections of one peer.
+        door, hint: name of the listener in the log, and what to do about a full one.
         clock: seconds, for the log.
     """
 
@@ -69,7 +71,7 @@ class Connections:
         return self._count
 
     def admit(self, one: CountedConnection) -> bool:
-        """Count a new connection; false when there is no place and nobody gives way."""
+        """Count a new connection; return False if there is no slot and no connection gives way."""
         of_peer = self._open.get(one.peer, {})
         if len(of_peer) >= self._most_of_peer and not self._make_room([one.peer]):
             self._log.refused(one.peer, f"at most {self._most_of_peer} of one peer")
@@ -82,7 +84,7 @@ class Connections:
         return True
 
     def remove(self, one: CountedConnection) -> None:
-        """Forget a connection; one that was never counted is none."""
+        """Remove a connection; no effect if it was not counted."""
         of_peer = self._open.get(one.peer, {})
         if one in of_peer:
             del of_peer[one]
@@ -112,7 +114,7 @@ class Connections:
 
 
 class _Summary:
-    """One line for many that were turned away."""
+    """One log line for many rejected connections."""
 
     def __init__(self, door: str, hint: str, clock: Callable[[], float]) -> None:
         self._door = door
@@ -145,11 +147,11 @@ class _Summary:
 
 
 ENOUGH = 65536
-"""Where the hard limit is millions, programs that close every descriptor that they could have take minutes to start."""
+"""With a hard limit of millions, programs that close all possible descriptors take minutes to start."""
 
 
 def raise_file_limit() -> int:
-    """Raise the soft limit of open files to the hard one (at most `ENOUGH`), and return what holds now."""
+    """Raise the soft limit of open files to the hard one (at most `ENOUGH`), and return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -163,7 +165,7 @@ def raise_file_limit() -> int:
 
 
 def limit_connections(connections: int) -> int:
-    """Return how many of so many connections may be open: the other half of the descriptors is for everything else."""
+    """Return how many of these connections may be open: half of the descriptors stay for other uses."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or connections <= soft // 2:
         return connections

@@ -1,15 +1,13 @@
-"""Who is at the other end of the control socket, as the kernel tells it.
+"""The control socket: commands of the same user, and some of its group, send requests to the daemon.
 
-In its unit the daemon may live among users of its own (`PrivateUsers=`) and see no process but its own
-(`ProtectProc=`): then everybody but root and itself is the user 65534, a group that is not its own is 65534 too, and
-`/proc/PID` of another is not there. What is asked here can be told all the same.
+A request is one line of JSON (`{"op": NAME, …}`), and so is the answer (`{"ok": true, …}`, `{"ok": false, "error":
+…}`). The socket belongs to its user alone. If the unit gives the socket's directory to its group
+(`RuntimeDirectoryMode=0750`), members of the group may send some requests. Processes that the daemon started (tools,
+helpers of plugins) are refused; sandboxed commands do not see the socket.
 
-The control socket: the commands of the same user, and of its group as far as it lets them, ask the running daemon.
-
-A line of JSON asks (`{"op": NAME, …}`), a line of JSON answers (`{"ok": true, …}`, `{"ok": false, "error": …}`). The
-socket is its user's alone; where the unit gives the directory that it lies in to its group
-(`RuntimeDirectoryMode=0750`), members of that group may ask what is for them. A process that the daemon started (a
-tool, a plugin's helper) is refused. Sandboxed commands do not see the socket at all.
+The kernel names the user at the other end. A unit may have its own users (`PrivateUsers=`) and see only its own
+processes (`ProtectProc=`). Then every other user except root is 65534, so is every group but its own, and `/proc/PID`
+of other processes is missing. `peer_role` works there as well.
 """
 
 from __future__ import annotations
@@ -35,21 +33,21 @@ from hermes_agent.service.daemon_state import own_unit, read_note, unit_of, writ
 from hermes_agent.service.systemd import SocketHandover
 
 Role = Literal["owner", "member", "stranger", "own process"]
-"""`owner`: root, and the daemon's user; `member`: somebody else of its group; `own process`: what it started itself."""
+"""`owner`: root, or the daemon's user; `member`: another user of its group; `own process`: started by the daemon."""
 
 SO_PEERGROUPS = 59
 GROUPS_MAX = 256
-"""What Python reads of a peer's groups; who is in more counts as in none."""
+"""Groups of a peer that Python reads; a peer with more counts as a member of none."""
 
 
 def peer_user(peer: socket.socket) -> int:
-    """Return the uid of who connected."""
+    """Return the uid of the peer."""
     uid: int = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[1]
     return uid
 
 
 def peer_role(peer: socket.socket) -> Role:
-    """Say who connected."""
+    """Return the role of the peer."""
     pid, uid, gid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     if uid not in (os.geteuid(), 0):
         return "member" if os.getegid() in {gid, *_groups(peer)} else "stranger"
@@ -65,7 +63,7 @@ def _groups(peer: socket.socket) -> tuple[int, ...]:
 
 
 def _is_own_process(pid: int) -> bool:
-    """Say whether a process descends from this one, or is in its unit; one that cannot be told counts as such."""
+    """Return whether a process descends from this one or is in its unit; True if that is unknown."""
     unit = own_unit()
     try:
         if unit is not None and unit_of(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")) == unit:
@@ -85,7 +83,7 @@ def _parent(pid: int) -> int:
 
 
 def _lives_outside(pid: int) -> bool:
-    """Say whether a process that /proc does not show lives, and not in the control group of this one's unit."""
+    """Return whether a process that /proc does not show is alive and outside of this unit's control group."""
     try:
         process = os.pidfd_open(pid)
     except OSError:
@@ -94,14 +92,14 @@ def _lives_outside(pid: int) -> bool:
         inside = _control_group()
         ended = select.poll()
         ended.register(process, select.POLLIN)
-        # It lived when the list was read, so that it would stand there.
+        # It was alive when the list was read, so the list would contain it.
         return inside is not None and pid not in inside and not ended.poll(0)
     finally:
         os.close(process)
 
 
 def _control_group() -> set[int] | None:
-    """Return the processes in the control group of this one, and below; None where it cannot be read."""
+    """Return the processes in the control group of this process, and below; None if it cannot be read."""
     for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
         number, controllers, path = line.split(":", 2)
         roots = ["", "unified"] if number == "0" else ["systemd"] if controllers == "name=systemd" else []
@@ -117,22 +115,22 @@ logger = logging.getLogger(__name__)
 LONGEST_LINE = 1024 * 1024
 BACKLOG = 100
 QUESTION_S = 10.0
-"""How long a peer may take to ask."""
+"""Seconds that a peer may take to send its request."""
 ANSWER_S = 60.0
-"""How long a peer may take to read its answer."""
+"""Seconds that a peer may take to read its answer."""
 MAX_PARALLEL = 32
-"""Connections that are accepted before something else has its turn."""
+"""Connections that are accepted before other work gets its turn."""
 MAX_CONNECTIONS, MAX_OF_USER = 128, 32
-"""Connections of others than root and the daemon's user, and of one user; root and the daemon's user have their own."""
+"""Connections of other users than root and the daemon's, in all and of one user; those two have their own."""
 
 TOO_MANY = "this user has too many questions open; ask again when one is answered"
 
 Operation = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Answers one kind of question. A `UserError` becomes the answer's `error`."""
+"""Handles one kind of request; a `UserError` becomes the `error` of the answer."""
 
 
 def socket_path(home: Path, environ: Mapping[str, str]) -> Path:
-    """Return where the daemon of `home` listens: the runtime directory of its unit, of its user, or of its home."""
+    """Return the path of the control socket: in the runtime directory of unit or user, or in the home."""
     if unit := environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]:
         return Path(unit) / "control.sock"
     if user := environ.get("XDG_RUNTIME_DIR"):
@@ -142,12 +140,12 @@ def socket_path(home: Path, environ: Mapping[str, str]) -> Path:
 
 
 class ControlSocket:
-    """Lives beside the daemon's server, which holds the lock of the home.
+    """The server of the control socket; the daemon that runs it holds the lock of the home.
 
     Args:
-        operations: what can be asked, by name.
-        for_members: those that members of the daemon's group may ask, too. An asker who goes away ends them.
-        handover: may have the socket of the process before, and keeps it for the one after.
+        operations: the operations by name.
+        for_members: operations for members of the daemon's group, too. They are cancelled if the peer disconnects.
+        handover: may have the socket of the previous process, and keeps it for the next one.
     """
 
     def __init__(
@@ -170,7 +168,7 @@ class ControlSocket:
         self._of_others = Connections(MAX_CONNECTIONS, MAX_OF_USER, door="control")
 
     async def start(self) -> None:
-        """Listen; a daemon that cannot goes on without, and says so."""
+        """Listen; a daemon that cannot listen runs without the socket and logs that."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._of_group = stat.S_IMODE(self.path.parent.stat().st_mode) == 0o750
@@ -188,14 +186,14 @@ class ControlSocket:
             )
 
     def _passed(self) -> socket.socket | None:
-        """Return the socket that the process before has left at the path; one without its path is of no use."""
+        """Return the socket of the previous process at this path; one without its path is useless."""
         if self._handover is None or not self.path.is_socket():
             return None
-        name = self.path.name  # of the rest, the longest paths are bound without it
+        name = self.path.name  # the longest paths are bound without their directory
         return self._handover.take(lambda one: one.family == socket.AF_UNIX and Path(one.getsockname()).name == name)
 
     def _bound(self) -> socket.socket:
-        self.path.unlink(missing_ok=True)  # the lock of the home says that nobody listens there
+        self.path.unlink(missing_ok=True)  # the lock of the home says that no process listens there
         one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with _reachable(self.path) as short:
             before = os.umask(0o177)
@@ -210,15 +208,18 @@ class ControlSocket:
             asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
     def _accept(self) -> None:
-        """Take who has connected. Not asyncio's server: what that has accepted and not yet told of, no drain finds."""
+        """Accept waiting connections.
+
+        Not asyncio's server: `drain` could not find a connection that it has accepted and not reported yet.
+        """
         assert self._listening is not None
         for _ in range(MAX_PARALLEL):
             try:
                 peer, _ = self._listening.accept()
             except BlockingIOError:
-                return  # there is nobody more
+                return  # no more connections
             except OSError as exc:
-                logger.warning("control: nobody can connect for a second: %s", exc)
+                logger.warning("control socket: no connection is accepted for a second: %s", exc)
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(self._listening)
                 loop.call_later(1.0, self._accept_from_now)
@@ -240,7 +241,7 @@ class ControlSocket:
         task.add_done_callback(lambda _: places.remove(held))
 
     async def drain(self, timeout_s: float) -> None:
-        """Listen no more; what was asked may be answered within the time."""
+        """Stop listening; requests may be answered within the time."""
         if self._listening is not None:
             asyncio.get_running_loop().remove_reader(self._listening)
             self._listening.close()
@@ -254,13 +255,13 @@ class ControlSocket:
 
     async def _serve(self, held: _ClientConnection) -> None:
         reader, writer = await asyncio.open_unix_connection(sock=held.socket, limit=LONGEST_LINE)
-        writer.transport.set_write_buffer_limits(0)  # `drain` waits until everything is read
+        writer.transport.set_write_buffer_limits(0)  # `drain` waits until all requests are read
         try:
             role = peer_role(held.socket)
             async with asyncio.timeout(QUESTION_S):
                 line = await reader.readline()
             if held.gave_way or not line:
-                return  # nobody asks
+                return  # no request
             held.asked = True
             answer = await self._answer_as(role, line, reader)
             if answer is not None:
@@ -275,7 +276,7 @@ class ControlSocket:
             writer.close()
 
     async def _answer_as(self, role: Role, line: bytes, reader: asyncio.StreamReader) -> dict[str, Any] | None:
-        """Return the answer; None when nobody waits for it any more."""
+        """Return the answer; None if the peer no longer waits."""
         if role == "own process":
             return _refused("a process that the daemon started", "processes that the daemon started cannot control it")
         if role == "stranger" or (role == "member" and not self._of_group):
@@ -311,7 +312,7 @@ class ControlSocket:
 
 
 class _ClientConnection:
-    """A connection: silent, or with a question that is worked on."""
+    """A connection: idle, or with a request in progress."""
 
     def __init__(self, peer: socket.socket, user: str) -> None:
         self.socket = peer
@@ -329,10 +330,10 @@ class _ClientConnection:
 
 
 def request(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30.0) -> dict[str, Any]:
-    """Ask the daemon of `home` and return its answer.
+    """Send a request to the daemon of `home` and return its answer.
 
     Raises:
-        UserError: there is no socket, nobody answers, or the answer is a refusal.
+        UserError: there is no socket, no answer, or the answer is an error.
     """
     path = read_note(home, "control")
     if not path:
@@ -343,10 +344,10 @@ def request(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30.0)
 
 
 def request_at(path: Path, question: Mapping[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
-    """Ask the daemon that listens at `path`; without a time, as long as it lives.
+    """Send a request to the daemon that listens at `path`; without a time limit, wait as long as it lives.
 
     Raises:
-        UserError: as for `ask`.
+        UserError: as for `request`.
     """
     try:
         with _reachable(path) as short, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
@@ -363,7 +364,7 @@ def request_at(path: Path, question: Mapping[str, Any], *, timeout_s: float | No
 
 
 def _connect(one: socket.socket, path: str) -> None:
-    """Connect; where the queue of those who wait is full, try again for a moment."""
+    """Connect; if the queue of connections is full, try again for a moment."""
     until = time.monotonic() + QUESTION_S
     while True:
         try:
@@ -381,7 +382,7 @@ def _refused(who: str, why: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _reachable(path: Path) -> Iterator[str]:
-    """Give a socket's path in a form that is never too long (108 bytes)."""
+    """Return a path to a socket that is never too long (108 bytes)."""
     fd = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{fd}/{path.name}"

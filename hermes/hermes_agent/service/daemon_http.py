@@ -1,4 +1,4 @@
-"""Ask the daemon where it listens (`service.state.noted(home, "http")`)."""
+"""HTTP requests of commands to the daemon, at the address in its state file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
 def ask_daemon_health(address: str, key: str | None, *, timeout_s: float = 5.0) -> dict[str, Any]:
-    """Return what `GET /health` says.
+    """Return the answer of `GET /health`.
 
     Args:
-        address: `host:port`; the one that stands for every address is asked at loopback.
-        key: None asks without the numbers.
+        address: `host:port`; an address that stands for all is requested at the loopback.
+        key: None requests the answer without numbers.
 
     Raises:
-        OSError: nothing answers there.
-        ValueError: what answers is not this server, or it refused the key.
+        OSError: there is no answer.
+        ValueError: the answer is not from this server, or the server refused the key.
     """
     status, value = ask_daemon_http(address, key, "GET", "/health", timeout_s=timeout_s)
     if status != 200 or "status" not in value:
@@ -30,14 +30,14 @@ def ask_daemon_health(address: str, key: str | None, *, timeout_s: float = 5.0) 
 def ask_daemon_http(
     address: str, key: str | None, method: str, path: str, body: Any = None, *, timeout_s: float
 ) -> tuple[int, dict[str, Any]]:
-    """Send one request to the daemon and return the status and the JSON object of the answer.
+    """Send one request to the daemon; return the status and the JSON object of the answer.
 
     Args:
         body: sent as JSON; None sends none.
 
     Raises:
-        OSError: nothing answers there.
-        ValueError: what answers is not this server, or it refused the key.
+        OSError: there is no answer.
+        ValueError: the answer is not from this server, or the server refused the key.
     """
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(_WILDCARDS.get(host, host), int(port), timeout=timeout_s)

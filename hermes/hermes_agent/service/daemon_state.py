@@ -1,8 +1,7 @@
-"""`gateway_state.json`: what the daemon tells the commands about itself: where its log goes, and since when.
+"""One daemon per home: its lock, and `gateway_state.json`, which tells commands about the last start.
 
-Whether it still runs is the lock's to say (`service.lock.holder`), never this file's.
-
-One daemon per home: a lock on `gateway.lock` that the kernel drops with its process, however that ends.
+The lock on the file gateway.lock ends with its process, however that ends. Only the lock says whether a daemon runs,
+never the state file.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _USER_MANAGER = re.compile(r"user@\d+\.service")
 
 @dataclass(frozen=True, slots=True)
 class SystemdUnit:
-    """A unit and which manager has it."""
+    """A systemd unit, and the manager that it belongs to."""
 
     name: str
     scope: Scope
@@ -47,15 +46,15 @@ class DaemonState:
     log: Literal["journal", "file"]
     """Where its log goes, as `LogSetup.log`."""
     unit: str | None = None
-    """Name of its systemd unit; None when it was not started by one."""
+    """Name of its systemd unit, or None."""
     scope: Scope = "system"
-    """Which manager the unit belongs to."""
+    """The manager that the unit belongs to."""
     invocation: str | None = None
     """systemd's id of this start."""
 
 
 def unit_of(cgroup: str) -> SystemdUnit | None:
-    """Return the unit that a process belongs to.
+    """Return the unit that a process belongs to, or None.
 
     Args:
         cgroup: content of `/proc/PID/cgroup`; the line of the unified or of systemd's own hierarchy is read.
@@ -71,7 +70,7 @@ def unit_of(cgroup: str) -> SystemdUnit | None:
 
 
 def _first_unit(parts: list[str]) -> SystemdUnit | None:
-    """Skip the slices; a user manager's unit is below `user@UID.service`."""
+    """Return the unit below the slices; the unit of a user manager is below `user@UID.service`."""
     scope: Scope = "system"
     for part in parts:
         if part.endswith(".slice"):
@@ -84,7 +83,7 @@ def _first_unit(parts: list[str]) -> SystemdUnit | None:
 
 
 def own_unit(environ: Mapping[str, str] | None = None) -> SystemdUnit | None:
-    """Return the unit that runs this process; None outside of a service."""
+    """Return the unit that runs this process, or None."""
     env = os.environ if environ is None else environ
     if not env.get("INVOCATION_ID"):
         return None
@@ -96,7 +95,7 @@ def own_unit(environ: Mapping[str, str] | None = None) -> SystemdUnit | None:
 
 
 def describe_self(log: Literal["journal", "file"], environ: Mapping[str, str] | None = None) -> DaemonState:
-    """Return the state of this process, which is to be the daemon."""
+    """Return the state of this process, which becomes the daemon."""
     env = os.environ if environ is None else environ
     unit = own_unit(env)
     return DaemonState(
@@ -110,16 +109,16 @@ def describe_self(log: Literal["journal", "file"], environ: Mapping[str, str] | 
 
 
 def write_state(home: Path, state: DaemonState, notes: Mapping[str, str | None] | None = None) -> None:
-    """Write the file of `home`; the daemon does it once it has the lock.
+    """Write the state file of `home`; the daemon does this when it has the lock.
 
     Args:
-        notes: what still holds of what the start before has noted.
+        notes: notes of the previous start that are still valid.
     """
     write_atomic(home / STATE_NAME, json.dumps(asdict(state) | dict(notes or {}), indent=2) + "\n", mode=0o644)
 
 
 def read_state(home: Path) -> DaemonState | None:
-    """Return what the last start wrote; None when there was none, or the file says nothing useful."""
+    """Return the state of the last start, or None if there was none or the file is unusable."""
     path = home / STATE_NAME
     try:
         return _parse(json.loads(path.read_text(encoding="utf-8")))
@@ -131,14 +130,14 @@ def read_state(home: Path) -> DaemonState | None:
 
 
 def write_note(home: Path, name: str, value: str) -> None:
-    """Add something to the file that this start has written: the commands may see other settings than the daemon."""
+    """Add a note to the state of this start: commands may see other settings than the daemon."""
     path = home / STATE_NAME
     state = json.loads(path.read_text(encoding="utf-8"))
     write_atomic(path, json.dumps(state | {name: value}, indent=2) + "\n", mode=0o644)
 
 
 def read_note(home: Path, name: str) -> str | None:
-    """Return what the last start noted; None when it did not."""
+    """Return a note of the last start, or None."""
     try:
         value = json.loads((home / STATE_NAME).read_text(encoding="utf-8")).get(name)
     except (OSError, ValueError, AttributeError) as exc:
@@ -164,13 +163,13 @@ def _parse(value: Any) -> DaemonState:
 
 LOCK_NAME = "gateway.lock"
 LOCK_S = 0.2
-"""`lock_holder` takes the lock for microseconds; a start that meets it tries again."""
+"""Seconds for which a start tries again, since `lock_holder` takes the lock for microseconds."""
 
 
 class HomeLock:
     """The lock of a home, held from `acquire` to `release`; also a context manager.
 
-    A process that forks without exec would share it.
+    A process that forks without exec shares it with its child.
     """
 
     def __init__(self, home: Path) -> None:
@@ -181,7 +180,7 @@ class HomeLock:
         """Take the lock.
 
         Raises:
-            LockHeld: another daemon has this home (exit status 75).
+            LockHeld: another daemon uses this home (exit status 75).
             UserError: the file cannot be opened or locked.
         """
         try:
@@ -196,7 +195,7 @@ class HomeLock:
             ) from exc
 
     def release(self) -> None:
-        """Let another daemon have the home; nothing happens when the lock is not held."""
+        """Release the home for another daemon; no effect if the lock is not held."""
         self._lock.release()
 
     def __enter__(self) -> HomeLock:
@@ -210,9 +209,9 @@ class HomeLock:
 
 
 def lock_holder(home: Path) -> int | None:
-    """Return the pid of the daemon that runs with `home`, 0 when it cannot be told, None when there is none.
+    """Return the pid of the daemon with this `home`, 0 if the pid is unknown, None without a daemon.
 
-    The kernel is asked, not the file: what a crashed daemon wrote does not count.
+    The kernel decides, not the file: the entry of a crashed daemon does not count.
     """
     lock = FileLock(home / LOCK_NAME, shared=True)
     try:

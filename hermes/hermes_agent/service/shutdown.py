@@ -1,4 +1,4 @@
-"""Stopping in order: signals that ask for it, and the turns that are let finish."""
+"""Orderly shutdown: signals that request it, and the draining of running turns."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from hermes_agent.core.errors import RetryLater
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 10.0
-"""What a refused caller is told to wait: about the time that a restart takes."""
+"""Seconds that a refused caller is asked to wait: about the time of a restart."""
 
 
 RESTART = "restart"
-"""The reason of an end after which the program begins again."""
+"""Reason of a shutdown that a restart follows."""
 
 
 class Shutdown:
-    """The daemon's wish to end. Make it inside the loop whose signals it takes.
+    """A requested shutdown of the daemon; create it in the loop that handles the signals.
 
-    SIGUSR1: as the first SIGTERM, with `RESTART` for a reason.
-
-    First SIGTERM or SIGINT: `wait` returns, running turns may finish. Second: `hurry` is set, they may not. Third:
-    the signal's own effect, so that a loop that hangs can still be ended from a keyboard.
+    After the first SIGTERM or SIGINT `wait` returns, and running turns may finish. The second one sets `hurry`: they
+    may not. The third has the signal's own effect, so that a hanging loop can be ended from a keyboard. SIGUSR1 is like
+    the first SIGTERM, with the reason `RESTART`.
 
     Args:
         on_reload: called in the loop for each SIGHUP; None logs that there is nothing to reload.
@@ -34,16 +33,16 @@ class Shutdown:
 
     def __init__(self, on_reload: Callable[[], None] | None = None) -> None:
         self.requested = asyncio.Event()
-        """Set when the daemon is to end."""
+        """Set when the daemon has to end."""
         self.hurry = asyncio.Event()
-        """Set when it is to end without waiting for anything."""
+        """Set when it has to end without waiting."""
         self.reason = ""
-        """What asked first: the signal's name, or the text given to `request`."""
+        """The first request: the name of the signal, or the text given to `request`."""
         self._on_reload = on_reload
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[Shutdown]:
-        """Take SIGTERM, SIGINT, SIGUSR1 and SIGHUP while the block runs; only in the main thread."""
+        """Handle SIGTERM, SIGINT, SIGUSR1 and SIGHUP inside the block; only in the main thread."""
         loop = asyncio.get_running_loop()
         taken = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
         before = {number: signal.getsignal(number) for number in taken}
@@ -59,14 +58,14 @@ class Shutdown:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def request(self, reason: str) -> None:
-        """Ask for the end from inside; asked again, it changes nothing."""
+        """Request the shutdown from this process; no effect after an earlier request."""
         if not self.requested.is_set():
             logger.info("%s: stopping, running turns may finish", reason)
             self.reason = reason
             self.requested.set()
 
     async def wait(self) -> str:
-        """Wait until the end is asked for; return the reason."""
+        """Wait for the request of a shutdown; return its reason."""
         await self.requested.wait()
         return self.reason
 
@@ -74,7 +73,7 @@ class Shutdown:
         if not self.requested.is_set():
             self.request(number.name)
         elif not self.hurry.is_set():
-            self.reason = number.name  # who wants it to end at once wants no restart
+            self.reason = number.name  # an immediate end is no restart
             logger.warning("%s again: stopping at once", number.name)
             self.hurry.set()
             for each in (signal.SIGTERM, signal.SIGINT):
@@ -91,7 +90,7 @@ class Shutdown:
 
 
 class TurnDrain:
-    """Counts the turns that run; closed, it lets them finish and refuses new ones. For one loop."""
+    """Counts running turns; after `close` it refuses new ones. For one loop."""
 
     def __init__(self, retry_after_s: float = RETRY_AFTER_S) -> None:
         self._running = 0
@@ -102,7 +101,7 @@ class TurnDrain:
 
     @property
     def running(self) -> int:
-        """How many turns run."""
+        """Number of running turns."""
         return self._running
 
     @property
@@ -112,7 +111,7 @@ class TurnDrain:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Count a turn while the block runs.
+        """Count a turn inside the block.
 
         Raises:
             RetryLater: the daemon is stopping; `after_s` is for a `Retry-After` (HTTP 503).
@@ -133,14 +132,14 @@ class TurnDrain:
         self._closed = True
 
     async def wait_idle(self, timeout_s: float, *, hurry: asyncio.Event | None = None) -> bool:
-        """Close, and wait for the turns that run.
+        """Close, and wait for the running turns.
 
         Args:
-            timeout_s: seconds to wait at most.
+            timeout_s: longest wait in seconds.
             hurry: ends the wait when it is set (`Shutdown.hurry`).
 
         Returns:
-            True when none runs any more; False when the caller has to cancel those that do (`running` of them).
+            True if no turn runs any more; False if the caller has to cancel the rest (`running`).
         """
         self.close()
         waits = [asyncio.ensure_future(self._idle.wait())]

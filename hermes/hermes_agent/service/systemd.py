@@ -1,12 +1,10 @@
-"""Tell systemd how the daemon is doing: the datagrams of sd_notify(3), sent with `sdnotify`.
+"""systemd: notifications, the watchdog, and listening sockets that outlive the process.
 
-The watchdog's beat, from the core loop itself: a loop that hangs stops beating, and systemd restarts the daemon.
-
-Listening sockets that outlive a process: from systemd, from the process before this one, to the one after it.
-
-The protocol is that of sd_listen_fds(3) both times. A restart replaces the program in place (`execve`): pid, unit and
-sockets stay, so that nobody who connects meanwhile is refused. Across `systemctl restart` systemd keeps the sockets
-(`FileDescriptorStoreMax=`), and the directory of those that have a path (`RuntimeDirectoryPreserve=restart`).
+Notifications are datagrams of sd_notify(3), sent with `sdnotify`. The watchdog is fed from the core loop, so systemd
+restarts a daemon with a hanging loop. Sockets come from systemd or from the previous process, and go to the next one,
+with the protocol of sd_listen_fds(3). A restart replaces the program in place (`execve`): pid, unit and sockets stay,
+so no connection is refused meanwhile. Across `systemctl restart` systemd keeps the sockets (`FileDescriptorStoreMax=`)
+and the directory of those with a path (`RuntimeDirectoryPreserve=restart`).
 """
 
 from __future__ import annotations
@@ -35,16 +33,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SEND_LIMIT_S = 0.5
-"""Longest wait for a full socket; the core loop stands still meanwhile."""
+"""Longest wait in seconds for a full socket, during which the core loop stands still."""
 
 
 class ServiceNotifier:
-    """The notification socket of this process; every method does nothing when there is none.
+    """The notification socket of this process; without one every method does nothing.
 
     Args:
-        sender: None means that no service manager listens.
-        watchdog_s: seconds after which systemd takes a silent process for hung; None means no watchdog.
-        stores: it keeps sockets from one start to the next.
+        sender: None if no service manager listens.
+        watchdog_s: seconds after which systemd considers a silent process hung; None without a watchdog.
+        stores: systemd keeps sockets for the next start.
     """
 
     def __init__(
@@ -57,7 +55,7 @@ class ServiceNotifier:
 
     @classmethod
     def open(cls) -> ServiceNotifier:
-        """Connect, and take the socket out of the environment, so that no child process can speak for the daemon."""
+        """Connect, and remove the socket from the environment, so that no child notifies for the daemon."""
         usec, pid = os.environ.pop("WATCHDOG_USEC", ""), os.environ.pop("WATCHDOG_PID", "")
         room = os.environ.pop("FDSTORE", "")
         meant = not pid or pid == str(os.getpid())
@@ -75,11 +73,14 @@ class ServiceNotifier:
 
     @property
     def beat_interval_s(self) -> float | None:
-        """Half of the watchdog's limit, as sd_watchdog_enabled(3) recommends; None without a watchdog."""
+        """Half of the watchdog's limit in seconds, as sd_watchdog_enabled(3) recommends.
+
+        None without a watchdog.
+        """
         return None if self.watchdog_s is None else self.watchdog_s / 2
 
     def ready(self, status: str = "") -> None:
-        """Say that the daemon serves (or serves again, after `reloading`)."""
+        """Report that the daemon serves (or serves again, after `reloading`)."""
         self._send("READY=1", *_status(status))
 
     def status(self, text: str) -> None:
@@ -87,13 +88,16 @@ class ServiceNotifier:
         self._send(*_status(text))
 
     def reloading(self, status: str = "") -> None:
-        """Say that a reload has begun; `ready` ends it. Type=notify-reload needs the time in the same message."""
+        """Report the begin of a reload; `ready` ends it.
+
+        Type=notify-reload needs the time in the same message.
+        """
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", *_status(status))
 
     def keep(self, sockets: Sequence[socket.socket], name: str) -> bool:
-        """Have the manager keep sockets for the next start, in place of former ones; false when it does not.
+        """Have the manager keep sockets for the next start, in place of earlier ones; return whether it does.
 
-        It tells with `$FDSTORE` that it does (systemd 254; the packaged unit sets it for older ones).
+        `$FDSTORE` says whether it does (systemd 254; the packaged unit sets it for earlier versions).
         """
         if self._sender is None or not sockets or not self._stores:
             return False
@@ -108,7 +112,7 @@ class ServiceNotifier:
         return True
 
     def stopping(self, status: str = "") -> None:
-        """Say that the daemon is about to end."""
+        """Report that the daemon is about to end."""
         self._send("STOPPING=1", *_status(status))
 
     def alive(self) -> None:
@@ -135,11 +139,11 @@ class ServiceNotifier:
 
 
 def _connected() -> SystemdNotifier | None:
-    """Return a connection to NOTIFY_SOCKET; None, with a line in the log, when nobody answers there."""
+    """Return a connection to NOTIFY_SOCKET; None, with a log line, if nothing listens there."""
     from sdnotify import SystemdNotifier  # only the daemon needs it
 
     try:
-        sender = SystemdNotifier(debug=True)  # without `debug` it keeps its errors to itself
+        sender = SystemdNotifier(debug=True)  # without `debug` it does not report errors
     except OSError as exc:
         logger.warning("cannot reach the service manager at %s: %s", os.environ["NOTIFY_SOCKET"], exc)
         return None
@@ -148,24 +152,24 @@ def _connected() -> SystemdNotifier | None:
 
 
 def _for_latin_1(text: str) -> str:
-    """Return a text whose Latin-1 bytes are the UTF-8 bytes of `text`: the library encodes so, systemd wants UTF-8."""
+    """Return the UTF-8 bytes of `text` decoded as Latin-1, since the library encodes with that."""
     return text.encode("utf-8", "replace").decode("latin-1")
 
 
 def _status(text: str) -> tuple[str, ...]:
-    """A line break would begin another assignment."""
+    """Return the text in one line, since a line break would begin another assignment."""
     return (f"STATUS={redactor(' '.join(text.split()))}",) if text else ()
 
 
 async def feed_watchdog(
     notifier: ServiceNotifier, interval_s: float | None, is_alive: Callable[[], bool] | None = None
 ) -> None:
-    """Feed the watchdog until cancelled; return at once when there is none.
+    """Feed the watchdog until cancelled; return immediately without a watchdog.
 
     Args:
-        interval_s: seconds between two beats: `notifier.beat_interval_s`; None means no watchdog.
-        is_alive: asked before each beat; while it says false (or raises), the watchdog is not fed. It must be
-            quick. None means that a loop that runs is proof enough.
+        interval_s: seconds between two pings: `notifier.beat_interval_s`; None without a watchdog.
+        is_alive: called before each ping; while it returns False or raises, the watchdog is not fed. It must be fast.
+            None takes the running loop as proof.
     """
     if interval_s is None:
         return
@@ -184,9 +188,9 @@ async def feed_watchdog(
 
 
 def trace_hangs() -> None:
-    """Have the place of every thread written to stderr when the watchdog's SIGABRT (or a crash) ends the process.
+    """Write the stacks of all threads to stderr when the watchdog's SIGABRT (or a crash) ends the process.
 
-    Names of functions and lines only, no values.
+    They have names of functions and lines, no values.
     """
     if sys.stderr is not None:
         faulthandler.enable(sys.stderr, all_threads=True)
@@ -205,7 +209,7 @@ def _check_alive(is_alive: Callable[[], bool] | None) -> bool:
 FIRST_FD = 3
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 RESTARTED_FOR = "HERMES_RESTARTED_FOR"
-"""Variable in which a restart tells the next process who waits to hear of it."""
+"""Variable with the target that the next process notifies of the restart."""
 
 
 @dataclass
@@ -213,35 +217,35 @@ class _Kept:
     sockets: Sequence[socket.socket]
     path: Path | None
     stored: bool = False
-    """Whether the service manager has them, too."""
+    """Whether the service manager keeps them, too."""
 
 
 class SocketHandover:
-    """What this process got, and what the next one gets. Make it before anything opens a file.
+    """The sockets from the previous process and for the next one; create it before any file is opened.
 
     Args:
-        environ: loses the variables of the protocol, so that no child takes the sockets for its own.
+        environ: loses the variables of the protocol, so that no child takes the sockets.
     """
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         self._environ = dict(environ)
-        """As the process was started: what is added later are secrets, which must not show in `/proc`."""
-        self.told = environ.pop(RESTARTED_FOR, "")
+        """The environment at the start: later additions are secrets, which must not show in `/proc`."""
+        self.restarted_for = environ.pop(RESTARTED_FOR, "")
         self.wanted = False
-        """Whether the end of this process is to be the begin of the next."""
+        """Whether the next process follows the end of this one."""
         self.tell = ""
         self._kept: dict[str, _Kept] = {}
         self._passed = _passed(environ)
         self.follows = bool(self._passed)
-        """Whether there was a process before this one."""
+        """Whether there was a previous process."""
 
     @property
     def has_successor(self) -> bool:
-        """Whether who connects while this process ends waits for the next one."""
+        """Whether new connections at the end of this process wait for the next one."""
         return self.wanted or any(kept.stored for kept in self._kept.values())
 
     def take(self, fits: Callable[[socket.socket], bool]) -> socket.socket | None:
-        """Return a listening socket that was passed on and fits."""
+        """Return a listening socket of the previous process that fits, or None."""
         found = next((one for one in self._passed if fits(one)), None)
         if found is not None:
             self._passed.remove(found)
@@ -251,14 +255,14 @@ class SocketHandover:
         """Keep listening sockets of this process for the next.
 
         Args:
-            path: where they are in the file system; removed when nobody comes after.
+            path: their path in the file system; removed if no process follows.
         """
         self._kept[name] = _Kept([one.dup() for one in sockets], path)
 
     def store(self, notifier: ServiceNotifier) -> None:
-        """Have the service manager keep the sockets, too; what was passed on and is of no use is closed.
+        """Have the service manager keep the sockets, too; close useless ones of the previous process.
 
-        One with a path is of use to a next process where the manager keeps the directory: the unit's own.
+        One with a path is useful to a next process if the manager keeps the directory of the unit.
         """
         for one in self._passed:
             one.close()
@@ -269,16 +273,16 @@ class SocketHandover:
                 kept.stored = notifier.keep(kept.sockets, name)
 
     def request_restart(self, tell: str = "") -> None:
-        """Ask the running daemon (this process) to end and to begin anew.
+        """Request the restart of the daemon (this process).
 
         Args:
-            tell: the next process finds it as `told`.
+            tell: the next process finds it as `restarted_for`.
         """
         self.tell = tell
         os.kill(os.getpid(), signal.SIGUSR1)
 
     def close(self) -> None:
-        """Let the sockets go: nobody comes after, but for whom the manager starts."""
+        """Close the sockets: no process follows, except one that the manager starts."""
         for kept in self._kept.values():
             for one in kept.sockets:
                 one.close()
@@ -287,10 +291,10 @@ class SocketHandover:
         self._kept.clear()
 
     def become_next(self) -> None:
-        """Replace the program by itself, as it is on disk now; does not return.
+        """Replace the program by its current version on disk; does not return.
 
         Raises:
-            OSError: the program is not there any more.
+            OSError: the program no longer exists.
         """
         logging.shutdown()
         sockets = [one for kept in self._kept.values() for one in kept.sockets]

@@ -1,6 +1,6 @@
-"""SQLite in WAL mode: one writer at a time in a process, and readers that wait for nobody.
+"""SQLite in WAL mode: one writer at a time in a process, and readers that do not wait.
 
-Looking after a database: is it whole, how big is it, what is too old.
+Integrity, size, expiry.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.store.migrations import Schema, migrate, split_sql, versions
 
 BUSY_MS = 10_000
-"""How long a statement waits for another process's write, in milliseconds."""
+"""Longest wait of a statement for the write of another process, in milliseconds."""
 
 
 class Database:
-    """One connection. Every write is a transaction of its own; use it from one thread at a time.
+    """One connection; each write is one transaction. Use it from one thread at a time.
 
     Raises:
-        UserError: the file is not a database, or a newer release wrote it.
+        UserError: the file is no database, or a newer release wrote it.
     """
 
     def __init__(self, path: Path, schemas: Sequence[Schema]) -> None:
@@ -33,7 +33,7 @@ class Database:
         self._writer = _writer_of(path)
         self._durable: bool | None = None
         try:
-            with contextlib.suppress(FileExistsError):  # made private from its first moment
+            with contextlib.suppress(FileExistsError):  # private from its creation
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as exc:
@@ -42,7 +42,7 @@ class Database:
             self._connection.row_factory = sqlite3.Row
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
             with self._writer:
-                self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has effect in a new file alone
+                self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect only in a new file
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA foreign_keys = ON")
                 migrate(self._connection, path, schemas, self.write)
@@ -55,13 +55,13 @@ class Database:
 
     @contextlib.contextmanager
     def write(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """A transaction: committed at the end, rolled back when an error leaves the block.
+        """Run a transaction: commit at the end of the block, roll back on an error.
 
         Args:
-            durable: it is on the disk when the block is left; otherwise a power cut (not a crash) may undo it.
+            durable: it is on disk at the end of the block; otherwise a power failure (not a crash) may undo it.
         """
         with self._writer:
-            if durable is not self._durable:  # each statement waits for the interpreter's lock, twice
+            if durable is not self._durable:  # each statement waits twice for the interpreter lock
                 self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._durable = durable
             self._connection.execute("BEGIN IMMEDIATE")
@@ -75,7 +75,7 @@ class Database:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """Several queries that see one state; no writer waits for it."""
+        """Run several queries on one state; no writer waits."""
         self._connection.execute("BEGIN")
         try:
             yield self._connection
@@ -87,9 +87,9 @@ class Database:
         return self._connection.execute(sql, parameters).fetchall()
 
     def shrink(self) -> None:
-        """Give free pages back to the file system, and empty the log."""
+        """Return free pages to the file system, and empty the log."""
         with self._writer:
-            # as a script: `execute` would let it free one page
+            # as a script: `execute` would free only one page
             self._connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);")
 
     def close(self) -> None:
@@ -102,9 +102,9 @@ _writers_lock = threading.Lock()
 
 
 def _writer_of(path: Path) -> threading.RLock:
-    """Return the lock that every connection of this process to the file takes to write.
+    """Return the lock that all connections of this process to the file take to write.
 
-    Of two connections that want to write, SQLite lets one sleep and try again, which under load never gets its turn.
+    If two connections write, SQLite lets one sleep and retry, which under load never succeeds.
     """
     with _writers_lock:
         return _writers.setdefault(os.path.realpath(path), threading.RLock())
@@ -113,17 +113,17 @@ def _writer_of(path: Path) -> threading.RLock:
 DAY_S = 86400.0
 MIB = 1024 * 1024
 SHORTEST_S, LONGEST_S = DAY_S, 3650 * DAY_S
-"""What was used within the first stays, however big the database is; where it begins when nothing goes for its age."""
+"""Rows used within the first stay however large the database is; `expire_rows` starts at the second without an age."""
 
 
 class IntegrityReport(NamedTuple):
-    """What `check` found.
+    """The result of `check_database`.
 
     Attributes:
-        faults: one line each; none when the database is whole.
-        versions: by owner the version of its tables, and the oldest version whose code can work with them.
-        rows: by table, how many there are.
-        size: bytes of the file, and those of them that are free.
+        faults: one line each; none if the database is intact.
+        versions: for each owner the version of its tables, and the oldest version with code that can use them.
+        rows: number of rows of each table.
+        size: bytes of the file, and its free bytes.
     """
 
     faults: list[str]
@@ -133,7 +133,11 @@ class IntegrityReport(NamedTuple):
 
 
 def check_database(path: Path) -> IntegrityReport:
-    """Read every page of a database, while others use it or not. Raises UserError: it cannot be read at all."""
+    """Read every page of a database, which may be in use.
+
+    Raises:
+        UserError: it cannot be read at all.
+    """
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
             faults = [row[0] for row in db.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
@@ -157,10 +161,10 @@ def check_database(path: Path) -> IntegrityReport:
 def expire_rows(
     path: Path, schemas: Sequence[Schema], keep_days: float, max_mb: float, now: float | None = None
 ) -> int:
-    """Remove what was not used for `keep_days` (0: nothing for its age); return how many rows went.
+    """Remove rows that were not used for `keep_days` (0: no age limit); return the number of removed rows.
 
     Args:
-        max_mb: size in MiB (0: none) beyond which more goes, the oldest first, but nothing of the last day.
+        max_mb: size in MiB (0: none) above which the oldest rows are removed, but none of the last day.
         now: seconds since the epoch.
     """
     now = time.time() if now is None else now

@@ -1,9 +1,7 @@
-"""Copies of the database from before a migration, a few of them, beside it.
+"""Migrations of tables, one transaction for each version, and restore points before them.
 
-The tables of one owner, and how they come from one version to the next, in one transaction each.
-
-A release reads its own schema and the next one, so that the release before can be put back: a step only adds (tables,
-indexes, columns with a default). What it replaces is removed by a later release, in a step that sets `min_reader`.
+A release reads its own schema and the next one, so that the previous release can run again. A step only adds tables,
+indexes, or columns with a default. A later release removes what it replaced, in a step that sets `min_reader`.
 """
 
 from __future__ import annotations
@@ -21,19 +19,19 @@ from pathlib import Path
 from hermes_agent.core.errors import UserError
 
 MAX_RESTORE_POINTS = 5
-"""Copies that are kept; the oldest go."""
+"""Restore points to keep; the oldest are removed."""
 
 
 def list_restore_points(path: Path) -> list[Path]:
-    """Return the copies of a database, the newest first."""
+    """Return the restore points of a database, newest first."""
     return sorted(_folder(path).glob("*.db"), reverse=True)
 
 
 def create_restore_point(connection: sqlite3.Connection, path: Path, why: str) -> Path:
-    """Copy the database as it is now, and remove the oldest copies.
+    """Copy the database, and remove the oldest copies.
 
     Raises:
-        UserError: there is no room, or no right to.
+        UserError: there is no space or no permission.
     """
     folder = _folder(path)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
@@ -44,7 +42,7 @@ def create_restore_point(connection: sqlite3.Connection, path: Path, why: str) -
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         with contextlib.closing(sqlite3.connect(unfinished)) as copy:
             connection.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a write-ahead log
         unfinished.rename(target)
     except (OSError, sqlite3.Error) as exc:
         with contextlib.suppress(OSError):
@@ -59,10 +57,10 @@ def create_restore_point(connection: sqlite3.Connection, path: Path, why: str) -
 
 
 def restore_from_point(path: Path, point: Path) -> Path:
-    """Let a copy take the place of the database, which nobody may have open; return where the present one is now.
+    """Replace the database by a copy while no process has it open; return the new path of the present one.
 
     Raises:
-        UserError: the copy is damaged, or cannot be put there.
+        UserError: the copy is damaged, or cannot be written.
     """
     try:
         with contextlib.closing(sqlite3.connect(f"file:{point}?mode=ro", uri=True)) as copy:
@@ -88,10 +86,9 @@ class Schema:
 
     Attributes:
         owner: the package that owns them (`sessions`).
-        steps: SQL scripts; step N takes the tables from version N to N+1. A released step is never changed.
-        min_reader: the oldest version whose code can work with the tables that the steps make; None: the one before.
-        expire: SQL that removes what was last used before `:before` (seconds since the epoch); empty: nothing is ever
-            removed for its age.
+        steps: SQL scripts; step N migrates the tables from version N to N+1. A released step never changes.
+        min_reader: the oldest version with code that can use the migrated tables; None: the previous one.
+        expire: SQL that removes rows last used before `:before` (seconds since the epoch); empty: no age limit.
     """
 
     owner: str
@@ -111,7 +108,7 @@ class Schema:
 
 
 def split_sql(script: str) -> Iterator[str]:
-    """Split a script into statements (`executescript` would end the transaction)."""
+    """Split a script into statements; `executescript` would end the transaction."""
     statement = ""
     for piece in re.split(r"(?<=;)", script):
         statement += piece
@@ -131,10 +128,10 @@ CREATE TABLE IF NOT EXISTS schema_min_reader (owner TEXT PRIMARY KEY, version IN
 
 
 def migrate(connection: sqlite3.Connection, path: Path, schemas: Sequence[Schema], write: Write) -> None:
-    """Run the steps that are missing; before the first that changes tables with something in them, copy the file.
+    """Run the missing steps; copy the file before the first that changes tables with content.
 
     Raises:
-        UserError: a release wrote the file whose tables this one cannot read, or the copy cannot be made.
+        UserError: a newer release wrote the file, and this one cannot read it; or the copy failed.
     """
     behind = [schema for schema in schemas if _is_behind(versions(connection), schema, path)]
     if not behind:
@@ -151,13 +148,13 @@ def migrate(connection: sqlite3.Connection, path: Path, schemas: Sequence[Schema
 
 
 def versions(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
-    """Return by owner the version of its tables, and the oldest version whose code can work with them."""
+    """Return for each owner the version of its tables, and the oldest version with code that can use them."""
     tables = {
         row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE name LIKE 'schema!_%' ESCAPE '!'")
     }
     if "schema_version" not in tables:
         return {}
-    if "schema_min_reader" not in tables:  # written before there was one
+    if "schema_min_reader" not in tables:  # written by a release without `min_reader`
         return {owner: (version, version) for owner, version in connection.execute("SELECT * FROM schema_version")}
     rows = connection.execute(
         "SELECT v.owner, v.version, coalesce(r.version, v.version) FROM schema_version v"
@@ -179,7 +176,7 @@ def _is_behind(found: dict[str, tuple[int, int]], schema: Schema, path: Path) ->
 
 def _step(db: sqlite3.Connection, schema: Schema, path: Path) -> None:
     found = versions(db)
-    if not _is_behind(found, schema, path):  # another process was quicker
+    if not _is_behind(found, schema, path):  # another process was faster
         return
     for step in schema.steps[found.get(schema.owner, (0, 0))[0] :]:
         for statement in split_sql(step):

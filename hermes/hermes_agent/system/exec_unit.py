@@ -1,20 +1,19 @@
-"""How many commands one caller of the exec socket may run at once, and the places that are left for root.
+"""Both ends of the socket that runs a command in its own systemd unit.
 
-systemd 256 counts the connections of a user by itself (`MaxConnectionsPerSource=`), earlier ones do not. Each unit
-therefore looks at the control groups of the others: systemd calls them `NAME@NUMBER-PID-UID.service` by the
-connection, and a command can change neither the groups nor their names. Imports little.
-
-A command in a unit of its own: both ends of the socket that starts one. Imports little.
-
-systemd starts a unit for each connection (`packaging/systemd/hermes-exec@.service`), whose standard input is the
-connection: `serve` there runs one command and nothing else. `main` is the other end, a program for the agent's side
-that acts as if it were the command. Frames go both ways: a letter, a length (4 bytes, network order), data.
+systemd starts a unit for each connection (`packaging/systemd/hermes-exec@.service`); the connection is its standard
+input. `serve` runs one command there. `main` is the agent's end, a program that behaves like the command. Each frame
+has a letter, a length (4 bytes, network order) and data:
 
     agent  n  with a connection to the broker (`unit_network`)     unit  o  output
     agent  h  JSON: argv, cwd, env (over the unit's own), tty      unit  x  JSON: code, or error before it ran
-    agent  i  input        e  the input has ended
+    agent  i  input        e  end of the input
 
-A connection that is closed ends the command: the unit ends, and systemd ends everything that is in it.
+A closed connection ends the command: the unit ends, and systemd ends all of its processes.
+
+`find_refusal` limits how many commands one user may run at a time; some slots stay free for root. systemd 256 counts
+the connections of a user itself (`MaxConnectionsPerSource=`), earlier versions do not. So each unit reads the control
+groups of the others: their names end in `@NUMBER-PID-UID.service` with the ids of the connection, and a command can
+change neither the groups nor their names. This module imports little, since each command starts it.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ from hermes_agent.system.process_keeper import take_terminal
 from hermes_agent.system.unit_network import READ_BYTES, BufferedPipe, wait_ready
 
 CALLER_LIMIT, TOTAL_LIMIT = "HERMES_EXEC_PER_CALLER", "HERMES_EXEC_MOST"
-"""Variables of the unit: most commands of one user, and of all users but root together."""
+"""Variables of the unit: most commands of one user, and of all users except root together."""
 DEFAULTS = {CALLER_LIMIT: 48, TOTAL_LIMIT: 60}
 _ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup/systemd"))
 
 
 class _Instance(NamedTuple):
     number: int
-    """Of the connection, in the order in which they came."""
+    """Number of the connection, in the order of arrival."""
     uid: int
 
 
 def find_refusal() -> str:
-    """Return why the caller of this unit may run no further command now; empty when it may."""
+    """Return why the user of this unit may not run another command now; empty if it may."""
     most = {name: int(os.environ.pop(name, "") or value) for name, value in DEFAULTS.items()}
     own, others = _find_instances()
     if own is None or own.uid == 0:
@@ -66,7 +65,7 @@ def find_refusal() -> str:
 
 
 def _find_instances() -> tuple[_Instance | None, list[_Instance]]:
-    """Return the instance that this process is in, None where it is in none, and those that are there with it."""
+    """Return the instance of this process, None if it has none, and all running instances."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, kind, path = line.split(":", 2)
         group = Path(path)
@@ -89,7 +88,7 @@ def _read(prefix: str, names: Iterable[str]) -> Iterable[_Instance]:
 
 
 def _instance(unit: str) -> _Instance | None:
-    """Read `NAME@NUMBER-PID-UID.service`; None for anything else."""
+    """Read an instance from the name of its unit; None for another name."""
     words = unit.partition("@")[2].removesuffix(".service").split("-")
     if not unit.endswith(".service") or len(words) != 3 or not all(word.isdigit() for word in words):
         return None
@@ -97,20 +96,20 @@ def _instance(unit: str) -> _Instance | None:
 
 
 EXIT_UNREACHABLE = 125
-"""Status of the agent's side when there is no unit."""
+"""Exit status of the agent's end if there is no unit."""
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes_agent.system.exec_unit import main; main()"
-"""What an interpreter with `-I -S -c` runs: source directory, and the arguments of `main`."""
+"""Code for an interpreter with `-I -S -c`; the source directory and the arguments of `main` follow."""
 
 MOST_HEADER = 8_000_000
 HEADER_S = 10.0
-"""How long a connection may hold a unit without saying what is to run."""
+"""Seconds that a connection may hold a unit without a request."""
 _HEAD = struct.Struct("!cI")
 _HOMES = ("HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "HERMES_CALL")
-"""Variables that are the unit's own affair; those of the agent's home would lead nowhere."""
+"""Variables that the unit sets itself; the paths of the agent's home do not exist there."""
 
 
 class _Frames:
-    """Frames out of a socket, as their bytes come."""
+    """Frames of a socket, decoded as their bytes arrive."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -133,13 +132,13 @@ class _FrameConnection(BufferedPipe):
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
         self.broker: int | None = None
-        """A connection to the broker of networks, that the agent's end handed over."""
+        """A connection to the network broker from the agent's end, or None."""
 
     def frame(self, kind: bytes, data: bytes = b"") -> None:
         self.waiting += _HEAD.pack(kind, len(data)) + data
 
     def begin(self) -> bytes | None:
-        """Read as `read` does, and take a descriptor that comes with it."""
+        """Read like `read`, and accept a descriptor."""
         return unit_network.receive(self.fd, READ_BYTES, self._keep)
 
     def _keep(self, fd: int) -> None:
@@ -153,7 +152,7 @@ class _FrameConnection(BufferedPipe):
 
 
 def serve() -> None:
-    """Run the one command that the connection at standard input asks for."""
+    """Run the command that the connection at standard input requests."""
     agent, frames = _FrameConnection(os.dup(0)), _Frames()
     if problem := find_refusal():
         _refuse(agent, problem)
@@ -171,10 +170,10 @@ def serve() -> None:
 
 
 def _receive_request(agent: _FrameConnection, frames: _Frames, waiting: list[tuple[bytes, bytes]]) -> bool:
-    """Wait for what is to run; false when the agent hung up.
+    """Wait for the request; return False if the agent disconnected.
 
     Raises:
-        ValueError: it did not come in time, or is too large.
+        ValueError: it is late or too large.
     """
     limit = time.monotonic() + HEADER_S
     while not waiting:
@@ -194,7 +193,7 @@ def _refuse(agent: _FrameConnection, problem: str) -> None:
 
 
 class _Command:
-    """One process, its input and output, and the connection."""
+    """One process with its input, its output and the connection."""
 
     def __init__(self, agent: _FrameConnection, request: dict[str, Any]) -> None:
         self._agent = agent
@@ -216,14 +215,14 @@ class _Command:
                 stdout=theirs,
                 stderr=theirs,
                 start_new_session=True,
-                preexec_fn=take_terminal if self._tty else None,  # there are no threads here
+                preexec_fn=take_terminal if self._tty else None,  # this process has no threads
             )
         finally:
             for fd in {theirs, stdin}:
                 os.close(fd)
 
     def run(self, frames: _Frames, waiting: list[tuple[bytes, bytes]]) -> None:
-        """Pass input and output on until the command ends, then say how."""
+        """Forward input and output until the command ends, then send its exit code."""
         agent, output = self._agent, self._output
         ended = os.pidfd_open(self._process.pid)
         while agent.open:
@@ -260,7 +259,7 @@ class _Command:
         return ready
 
     def _forward(self) -> bool:
-        """Send what the command printed; false when there is nothing now."""
+        """Send output of the command; return False if there is none now."""
         data = self._output.read()
         if data:
             self._agent.frame(b"o", data)
@@ -282,10 +281,10 @@ class _Command:
 
 
 def main() -> None:
-    """Run a command in a unit; end as it ends.
+    """Run a command in a unit, and end with its exit code.
 
-    `sys.argv[1:]`: socket, `tty` or `-`, socket of the broker or `-`, whose network, whether it leads out (`out` or
-    `-`), cwd, program, arguments.
+    `sys.argv[1:]`: socket, `tty` or `-`, socket of the broker or `-`, key of the network, whether it reaches hosts
+    outside (`out` or `-`), cwd, program, arguments.
     """
     path, tty, broker, key, way, cwd, *argv = sys.argv[1:]
     connection = socket.socket(socket.AF_UNIX)
@@ -301,12 +300,12 @@ def main() -> None:
     unit = _FrameConnection(connection.fileno())
     header = {"argv": argv, "cwd": cwd, "env": env, "tty": tty == "tty", "way_out": way == "out"}
     unit.frame(b"h", json.dumps(header).encode())
-    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(128 + number))  # closing is the message
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(128 + number))  # the closed connection is the message
     raise SystemExit(_relay(unit))
 
 
 def _relay(unit: _FrameConnection) -> int:
-    """Pass input to the unit and output from it; return how the command ended."""
+    """Forward input to the unit and output from it; return the exit code of the command."""
     frames, given = _Frames(), BufferedPipe(0)
     while unit.open:
         ready = wait_ready([unit] + ([given] if given.open and not unit.is_full else []), [unit])

@@ -1,10 +1,8 @@
-"""Files that are whole or not there: atomic writes, JSON files of several processes, stamps that tell a change.
+"""Atomic writes, shared JSON files, stamps of files, and opening without following symbolic links.
 
-Open files and directories without following a symbolic link anywhere on the way.
-
-Who may write to a directory can exchange any name in it between a check and a use. What is opened here by file
-descriptors stays below the directory that was opened first: by `openat2` (Linux 5.6), else by one `openat` for each
-part of the path.
+Code that may write to a directory can exchange any name in it between a check and a use. Files that are opened here by
+descriptors stay below the directory that was opened first: by openat2 (Linux 5.6), else by one openat for each part
+of the path.
 """
 
 from __future__ import annotations
@@ -25,12 +23,12 @@ PRIVATE = 0o600
 
 
 def write_atomic(path: Path, data: str | bytes, *, mode: int | None = None) -> None:
-    """Replace the file at `path` by `data`; a reader sees the old file or the new one, never a part.
+    """Replace the file at `path`; a reader sees the old or the new content, never a part.
 
-    A symbolic link is followed: its target is replaced. The directory must exist.
+    The target of a symbolic link is replaced. The directory must exist.
 
     Args:
-        mode: permission bits; None keeps those of the present file, or takes 0644 for a new one.
+        mode: permission bits; None keeps those of the present file, or uses 0644 for a new one.
     """
     target = path.resolve()
     if mode is None and not target.exists():
@@ -43,17 +41,19 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int | None = None) -> N
 
 
 def replace_at(directory: int, name: str, data: bytes, *, mode: int | None = None) -> None:
-    """Replace the file `name` of an open directory; a symbolic link of that name is replaced, not followed.
+    """Replace the file `name` of an open directory.
+
+    A symbolic link of that name is replaced, not followed.
 
     Args:
-        directory: file descriptor, `O_PATH` is enough.
-        mode: permission bits; None keeps permissions and owner of the present file, or lets the umask decide.
+        directory: file descriptor; `O_PATH` is enough.
+        mode: permission bits; None keeps permissions and owner of the present file, or leaves them to the umask.
     """
     present = None
     if mode is None:
         with contextlib.suppress(FileNotFoundError):
             present = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    # not `secrets`: it imports hashlib, 4 ms of every command
+    # not `secrets`: it imports hashlib, 4 ms of each command
     fresh = f".{name[:32]}.{os.urandom(6).hex()}"
     first = 0o666 if mode is None and present is None else PRIVATE
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -84,11 +84,11 @@ def _keep_owner(handle: int, present: os.stat_result) -> None:
 
 
 class JsonFile:
-    """A JSON object in a file that several processes change: an adapter in the daemon, a command beside it.
+    """A JSON object in a file that several processes change, such as the daemon and a command.
 
     Args:
-        mode: permissions of the file.
-        timeout_s: how long `change` waits for another process.
+        mode: permission bits of the file.
+        timeout_s: longest wait of `change` for another process, in seconds.
     """
 
     def __init__(self, path: Path, *, mode: int = PRIVATE, timeout_s: float = TIMEOUT_S) -> None:
@@ -97,7 +97,7 @@ class JsonFile:
         self._timeout_s = timeout_s
 
     def read(self) -> dict[str, Any]:
-        """Return the object; an empty one if the file is missing, or broken (which is logged)."""
+        """Return the object; an empty one if the file is missing, or invalid (which is logged)."""
         try:
             return self._object()
         except (OSError, ValueError) as exc:
@@ -106,16 +106,16 @@ class JsonFile:
 
     @contextmanager
     def change(self) -> Iterator[dict[str, Any]]:
-        """Yield the object under a lock, and write it back if it was changed.
+        """Yield the object under a lock, and write it if it was changed.
 
-        Missing directories are made (0700). A change that raises writes nothing. A broken file is kept beside it as
+        Missing directories are created (0700). A block that raises writes nothing. An invalid file is copied to
         `NAME.broken`, so that the next write does not lose its content.
 
         Raises:
             OSError: the file cannot be locked (`LockTimeout`), read or written.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with FileLock.beside(self.path, timeout_s=self._timeout_s):
+        with FileLock.for_file(self.path, timeout_s=self._timeout_s):
             value = self._repaired()
             before = json.dumps(value)
             yield value
@@ -142,13 +142,13 @@ class JsonFile:
 
 
 def _warn(message: str, *args: object) -> None:
-    import logging  # the process that searches files opens them with this module, and logs nothing
+    import logging  # the search process uses this module, and logs nothing
 
     logging.getLogger(__name__).warning(message, *args)
 
 
 class FileStamp(NamedTuple):
-    """What changes when a file does."""
+    """Values that change when a file changes."""
 
     mtime_ns: int
     ctime_ns: int
@@ -160,7 +160,7 @@ class FileStamp(NamedTuple):
         """Return the stamp of a file, or None if it cannot be read.
 
         Args:
-            file: its path; or its status, where the caller has it already.
+            file: its path, or its status if the caller has it.
         """
         if not isinstance(file, os.stat_result):
             try:
@@ -171,35 +171,35 @@ class FileStamp(NamedTuple):
 
     @property
     def content(self) -> Self:
-        """The stamp without `ctime_ns`, which permissions and links change too."""
+        """The stamp without `ctime_ns`, which changes of permissions and links change as well."""
         return self._replace(ctime_ns=0)
 
 
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Flags for a directory that other names are opened in."""
+"""Flags for a directory in which other names are opened."""
 
 _NUMBER = 437
-"""Of the system call `openat2`, on every architecture but alpha."""
+"""Number of the system call `openat2`, on every architecture except alpha."""
 _RESOLVE = 0x08 | 0x04 | 0x02
-"""`RESOLVE_BENEATH`, `RESOLVE_NO_SYMLINKS`, `RESOLVE_NO_MAGICLINKS`."""
+"""RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS."""
 _TRIES = 8
 _LONGEST = 4_000
-"""Bytes of a path that the kernel takes at once, with room for its last name."""
+"""Bytes of a path that the kernel accepts, with room for a last name."""
 
 Opener = Callable[[int, str, int, int], int]
 _opener: Opener | None = None
 
 
 def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
-    """Open a path below an open directory; return the descriptor, which `exec` closes.
+    """Open a path below an open directory; return a descriptor that `exec` closes.
 
     Args:
-        directory: `O_PATH` is enough.
-        path: relative and without `..`; empty or `.` is the directory itself.
-        flags: of `open`; a link as the last part is opened itself with `O_PATH`, and refused without.
+        directory: file descriptor; `O_PATH` is enough.
+        path: relative, without `..`; empty or `.` is the directory itself.
+        flags: of `open`; a link as the last part is opened itself with `O_PATH`, and rejected without.
 
     Raises:
-        OSError: `ELOOP` where a part is a link, `EXDEV` where the path leads out, or whatever `open` says.
+        OSError: `ELOOP` if a part is a link, `EXDEV` if the path leads out, or another error of `open`.
     """
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.startswith("/") or ".." in parts:
@@ -220,10 +220,10 @@ def open_directory(path: str, *, make: bool = False) -> int:
     """Open an absolute, resolved directory with `DIRECTORY`.
 
     Args:
-        make: whether those that are missing are made.
+        make: create missing directories.
 
     Raises:
-        OSError: as of `open_beneath`; a part that became a link meanwhile is `ELOOP`.
+        OSError: as `open_beneath`; `ELOOP` for a part that became a link in the meantime.
     """
     top = os.open("/", DIRECTORY)
     try:
@@ -239,7 +239,7 @@ def open_directory(path: str, *, make: bool = False) -> int:
 
 @contextlib.contextmanager
 def hold_directory(path: str, *, make: bool = True) -> Iterator[int]:
-    """Hold an absolute, resolved directory open, as `open_directory` does."""
+    """Hold an absolute, resolved directory open, as `open_directory`."""
     handle = open_directory(path, make=make)
     try:
         yield handle
@@ -254,7 +254,7 @@ def _make_directories(top: int, path: str) -> int:
             try:
                 deeper = open_beneath(handle, name, DIRECTORY)
             except FileNotFoundError:
-                with contextlib.suppress(FileExistsError):  # another call made it
+                with contextlib.suppress(FileExistsError):  # another call created it
                     os.mkdir(name, dir_fd=handle)
                 deeper = open_beneath(handle, name, DIRECTORY)
             os.close(handle)
@@ -273,8 +273,8 @@ def _open_resolved(directory: int, path: str, flags: int, mode: int) -> int:
 
 
 def load_openat2() -> Opener | None:
-    """Return `openat2` of this kernel; None where there is none, or a filter of system calls refuses it."""
-    import ctypes  # for the first file alone
+    """Return `openat2`; None if the kernel has none, or a filter of system calls denies it."""
+    import ctypes  # only for the first file
 
     class How(ctypes.Structure):
         _fields_ = [(name, ctypes.c_uint64) for name in ("flags", "mode", "resolve")]
@@ -327,7 +327,7 @@ def _open_by_parts(directory: int, path: str, flags: int, mode: int) -> int:
 def _open_part(directory: int, name: str, flags: int, mode: int) -> int:
     try:
         return os.open(name, flags, mode, dir_fd=directory)
-    except NotADirectoryError:  # what the kernel says of a link, too, when a directory is wanted
+    except NotADirectoryError:  # the kernel's error for a link, also if a directory is required
         if _is_link(directory, name):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
         raise

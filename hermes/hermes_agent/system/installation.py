@@ -1,6 +1,6 @@
-"""How this agent was installed: its bundled plugins, its extras, and the command that adds one.
+"""How this program is installed: its bundled plugins, its extras, and the command that adds an extra.
 
-No command names the distribution alone: on a package index another program has its name.
+No command contains the bare distribution name, since another program has it on a package index.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _EXTRA = re.compile(r"""(.*?)\s*;\s*extra\s*==\s*["']([\w-]+)["']\s*""")
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 BUNDLED_PLUGINS = Path(__file__).resolve().parent.parent / "_bundled"
-"""Where the package has its plugins."""
+"""Folder of the bundled plugins in the package."""
 
 
 @functools.cache
 def bundled_plugin(category: str, name: str) -> ModuleType:
-    """Return the module of one bundled plugin; its file is imported once, when it is first asked for."""
+    """Return the module of one bundled plugin, imported at its first use."""
     import importlib.util
 
     module_name = "hermes_plugins_bundled_" + re.sub(r"\W", "_", f"{category}_{name}")
@@ -35,17 +35,17 @@ def bundled_plugin(category: str, name: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"cannot import {file}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module  # dataclasses look their module up
+    sys.modules[module_name] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     return module
 
 
 def extras() -> dict[str, list[str]]:
-    """Return the requirements of each extra by its name, as the installed metadata declares them.
+    """Return the requirements of each extra, as the installed metadata declares them.
 
-    Empty where the agent runs without metadata, from a source tree on the module path.
+    Empty if the program runs from a source tree without metadata.
     """
-    from importlib import metadata  # costs a start 20 ms; few commands need it
+    from importlib import metadata  # takes 20 ms of a start, and few commands need it
 
     try:
         declared = metadata.requires(NAME) or ()
@@ -58,7 +58,7 @@ def extras() -> dict[str, list[str]]:
 
 
 def missing_packages(requirements: Iterable[str]) -> list[str]:
-    """Return the requirements whose distribution is not installed; versions are not compared."""
+    """Return the requirements without an installed distribution; versions are not compared."""
     return [text for text in requirements if not _is_installed(text)]
 
 
@@ -73,7 +73,7 @@ def _is_installed(requirement: str) -> bool:
 
 
 def install_hint(extra: str) -> str:
-    """Return, in backticks, what adds an extra to this installation: a command, or a setting where Nix built it."""
+    """Return, in backticks, how to add an extra to this installation: a command, or a setting of Nix."""
     if sys.prefix.startswith("/nix/store/"):
         return f'`services.hermes-agent.extraDependencyGroups = [ "{extra}" ];`'
     target = _target(_origin(), extra)
@@ -82,7 +82,7 @@ def install_hint(extra: str) -> str:
 
 
 def _origin() -> Mapping[str, Any]:
-    """Return what the installer recorded of where the agent came from (PEP 610); else the source tree that runs."""
+    """Return the source that the installer recorded (PEP 610), else the source tree."""
     from importlib import metadata
 
     try:
@@ -94,13 +94,13 @@ def _origin() -> Mapping[str, Any]:
         return {"url": tree.as_uri()} if (tree / "pyproject.toml").is_file() else {}
     try:
         value = json.loads(text)
-    except ValueError:  # cut off
+    except ValueError:  # truncated
         value = None
     return value if isinstance(value, dict) else {}
 
 
 def _target(origin: Mapping[str, Any], extra: str) -> str:
-    """Return what pip installs the agent from, with an extra; empty when that is gone or was not recorded."""
+    """Return the pip requirement of the program with an extra; empty if its source is unknown or missing."""
     url = str(origin.get("url") or "")
     parts = urlsplit(url)
     if parts.scheme == "file":

@@ -1,4 +1,4 @@
-"""Locks between processes (`FileLock`) and between the threads of one process (`KeyedLocks`)."""
+"""Locks between processes (`FileLock`) and between threads of one process (`KeyedLocks`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Self
 from hermes_agent.core.errors import UserError
 
 TIMEOUT_S = 10.0
-"""How long a lock is waited for: whoever changes a file holds it for milliseconds."""
+"""Longest wait for a lock in seconds; changes of a file hold it for milliseconds."""
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.001, 0.02
 
 
@@ -27,17 +27,16 @@ class LockTimeout(UserError, TimeoutError):
 class FileLock:
     """`flock` on a file, held from `acquire` to `release`; also a context manager.
 
-    The lock ends with its process, and no child inherits it. The file stays: to remove it would let two processes
+    The lock ends with its process, and no child inherits it. The file stays: if it were removed, two processes could
     lock two files of one name.
 
     Args:
-        path: lock file, made if it is missing; or a directory, in which nothing is left behind.
+        path: lock file, created if it is missing; or a directory, which stays unchanged.
         shared: allow other shared locks at the same time; the file must exist and is only read.
-        timeout_s: how long `acquire` waits; 0 tries once.
-        mode: permissions of a new file.
-        subject: what the lock protects, for the error; the path unless given.
-        names_holder: whether the file has the id of the process that holds the lock. False for a file with content
-            of its own.
+        timeout_s: longest wait of `acquire` in seconds; 0 tries once.
+        mode: permission bits of a new file.
+        subject: what the lock protects, for the error; the path by default.
+        names_holder: write the process id of the holder into the file. False for a file with other content.
     """
 
     def __init__(
@@ -60,19 +59,19 @@ class FileLock:
         self._is_named = False
 
     @classmethod
-    def beside(cls, path: Path, *, timeout_s: float = TIMEOUT_S, mode: int = 0o600) -> Self:
-        """Return the lock for a file that is replaced by each write: `.NAME.lock` beside it."""
+    def for_file(cls, path: Path, *, timeout_s: float = TIMEOUT_S, mode: int = 0o600) -> Self:
+        """Return the lock for a file that each write replaces: `.NAME.lock` in its directory."""
         return cls(path.with_name(f".{path.name}.lock"), timeout_s=timeout_s, mode=mode, subject=str(path))
 
     @property
     def fd(self) -> int:
-        """The open file of a lock that is held."""
+        """The open file of a held lock."""
         if self._fd is None:
             raise RuntimeError(f"the lock {self.path} is not held")
         return self._fd
 
     def acquire(self) -> None:
-        """Take the lock; nothing happens when it is held already.
+        """Take the lock; no effect if it is already held.
 
         Raises:
             LockTimeout: another process holds it for longer than `timeout_s`.
@@ -103,19 +102,19 @@ class FileLock:
             fcntl.flock(fd, (fcntl.LOCK_SH if self._shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BaseException as exc:
             os.close(fd)
-            if isinstance(exc, BlockingIOError | PermissionError):  # EACCES: what some network file systems say
+            if isinstance(exc, BlockingIOError | PermissionError):  # EACCES: the error of some network file systems
                 return False
             raise
         self._fd = fd
         if self._names_holder and not self.path.is_dir():
-            with contextlib.suppress(OSError):  # a full disk must not keep anybody from the lock
+            with contextlib.suppress(OSError):  # a full disk must not prevent the lock
                 os.ftruncate(fd, 0)
                 os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
                 self._is_named = True
         return True
 
     def release(self) -> None:
-        """Give the lock back; nothing happens when it is not held."""
+        """Release the lock; no effect if it is not held."""
         if self._fd is not None:
             fd, self._fd = self._fd, None
             if self._is_named:
@@ -125,7 +124,7 @@ class FileLock:
             os.close(fd)
 
     def holder(self) -> int | None:
-        """Return the id of the process that the lock file names, or None if it names none."""
+        """Return the process id in the lock file, or None if it has none."""
         try:
             with self.path.open("rb") as file:
                 text = file.read(32).strip()
@@ -152,12 +151,14 @@ class FileLock:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold the lock beside a file that the operator edits (`FileLock.beside`), which its group may use too.
+    """Hold the lock of a file that the operator edits (`FileLock.for_file`).
+
+    The file's group may use it, too.
 
     Raises:
         UserError: another process holds it for longer than `TIMEOUT_S`, or the directory is read-only.
     """
-    lock = FileLock.beside(path, mode=0o660)
+    lock = FileLock.for_file(path, mode=0o660)
     try:
         lock.acquire()
     except LockTimeout:
@@ -171,7 +172,7 @@ def hold_lock(path: Path) -> Iterator[None]:
 
 
 class KeyedLocks:
-    """A lock for each key, among the threads of this process; a key that nothing holds takes no memory."""
+    """One lock for each key among the threads of this process; a key without a holder takes no memory."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -179,7 +180,7 @@ class KeyedLocks:
 
     @contextmanager
     def hold(self, key: str) -> Iterator[None]:
-        """Hold the lock of `key`; one thread at a time, and not twice in one thread."""
+        """Hold the lock of `key`: one thread at a time, and only once in a thread."""
         with self._guard:
             lock, count = self._held.get(key, (threading.Lock(), 0))
             self._held[key] = (lock, count + 1)

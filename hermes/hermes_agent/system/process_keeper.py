@@ -1,11 +1,11 @@
-"""The keeper of one background process: a program of its own, so that the process outlives the agent.
+"""The keeper of one background process: a separate program, so that the process outlives the agent.
 
-It starts a command, keeps the end of its output in a few files, passes input on, ends the whole tree when it is told
-to, and writes down how the command ended. Imports the standard library and `processtree` alone. In its directory:
+It starts a command, stores the end of its output, forwards input, ends the process tree on request, and records how the
+command ended. It imports the standard library and `process_tree` alone. Its directory has these files:
 
-    out-N        output from byte N on; at most two such files of `SEGMENT` bytes
-    input        a named pipe; what is written there the command reads
-    ended.json   {"code", "killed", "at", "error"}, once it has ended
+    out-N        output from byte N on; at most two such files of SEGMENT bytes
+    input        a named pipe to the input of the command
+    ended.json   {"code", "killed", "at", "error"}, after the end
 
 SIGTERM ends the command, SIGUSR1 ends its input.
 """
@@ -28,7 +28,7 @@ from typing import Any
 from hermes_agent.system.process_tree import ProcessTree
 
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes_agent.system.process_keeper import main; main()"
-"""What an interpreter with `-I -S -c` runs; the source directory follows, and the request comes on standard input."""
+"""Code for an interpreter with `-I -S -c`; the source directory follows, the request comes on standard input."""
 
 GRACE_S = 2.0
 SETTLE_S = 0.5
@@ -37,9 +37,9 @@ MOST_INPUT = 1_000_000
 
 
 def main() -> None:
-    """Read the request (`background._launch`), answer `{"pid", "keeper"}` or `{"error"}`, and stay."""
+    """Read the request, answer `{"pid", "keeper"}` or `{"error"}`, and keep running."""
     request = json.load(sys.stdin)
-    if os.fork():  # nobody has to wait for an orphan
+    if os.fork():  # no process has to wait for an orphan
         os._exit(0)
     os.setsid()
     os.chdir(request["directory"])
@@ -72,7 +72,7 @@ class _Keeper:
         self._input: int | None = ours
         self._tty = tty
         mark = str(request["mark"])
-        self._told = {signal.SIGTERM: False, signal.SIGUSR1: False}
+        self._requested = {signal.SIGTERM: False, signal.SIGUSR1: False}
         self._wake, wake = os.pipe()
         for fd in (output, ours, self._wake, wake):
             os.set_blocking(fd, False)
@@ -85,25 +85,25 @@ class _Keeper:
                 stdout=theirs,
                 stderr=theirs,
                 start_new_session=True,
-                preexec_fn=take_terminal if tty else None,  # there are no threads here
+                preexec_fn=take_terminal if tty else None,  # this process has no threads
             )
         finally:
             for fd in {theirs, stdin}:
                 os.close(fd)
         self._tree = ProcessTree(self.process.pid, f"HERMES_CALL={mark}".encode())
-        for number in self._told:
+        for number in self._requested:
             signal.signal(number, self._on_signal)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def _on_signal(self, number: int, frame: Any) -> None:
-        self._told[signal.Signals(number)] = True
+        self._requested[signal.Signals(number)] = True
 
     def run(self) -> None:
-        """Stay until the command has ended."""
+        """Run until the command has ended."""
         ended = os.pidfd_open(self.process.pid)
-        while not self._told[signal.SIGTERM] and not self._turn(ended):
+        while not self._requested[signal.SIGTERM] and not self._turn(ended):
             pass
-        killed = self._told[signal.SIGTERM]
+        killed = self._requested[signal.SIGTERM]
         if not killed:
             self._drain(SETTLE_S)
         self._end(signal.SIGTERM, GRACE_S)
@@ -116,7 +116,7 @@ class _Keeper:
         part.rename("ended.json")
 
     def _turn(self, ended: int) -> bool:
-        """Wait for something and do it; true when the command has ended."""
+        """Wait for an event and handle it; return True after the end of the command."""
         poll = select.poll()
         poll.register(ended, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
@@ -141,16 +141,16 @@ class _Keeper:
     def _feed(self) -> None:
         if self._input is None:
             return
-        ends = self._told[signal.SIGUSR1]
+        ends = self._requested[signal.SIGUSR1]
         if ends and self._tty and not self._pending:
-            self._told[signal.SIGUSR1] = False
+            self._requested[signal.SIGUSR1] = False
             self._pending += b"\x04"
         try:
             if self._pending:
                 del self._pending[: os.write(self._input, self._pending)]
         except BlockingIOError:
             return
-        except OSError:  # the command reads no more
+        except OSError:  # the command no longer reads
             self._pending.clear()
             ends = True
         if ends and not self._pending and not self._tty:
@@ -158,14 +158,14 @@ class _Keeper:
             self._input = None
 
     def _forward(self) -> bool:
-        """Keep what was printed; false when there is nothing now."""
+        """Store output; return False if there is none now."""
         if self._output is None:
             return False
         try:
             data = os.read(self._output, READ_BYTES)
         except BlockingIOError:
             return False
-        except OSError:  # a terminal that nobody has open any more
+        except OSError:  # a terminal that no process has open
             data = b""
         if not data:
             self._output = None
@@ -177,13 +177,13 @@ class _Keeper:
         return bool(data)
 
     def _open(self, start: int) -> int:
-        """Open the file for output from byte `start` on; of the earlier ones the last stays."""
+        """Open the file for output from byte `start` on; of the earlier files only the last stays."""
         for earlier in sorted(Path().glob("out-*"), key=lambda path: int(path.name[4:]))[:-1]:
             earlier.unlink()
         return os.open(f"out-{start}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _drain(self, limit_s: float) -> None:
-        """Read on while members of the tree that are just ending print, at most so long, and what is in the pipe."""
+        """Read while ending processes of the tree write, for at most `limit_s` seconds, and empty the pipe."""
         limit = time.monotonic() + limit_s
         while self._tree.members() and time.monotonic() < limit:
             if not self._forward():
@@ -199,6 +199,6 @@ class _Keeper:
 
 def take_terminal() -> None:
     """Make standard input the controlling terminal of a child."""
-    import fcntl  # in the child alone
+    import fcntl  # only in the child
 
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

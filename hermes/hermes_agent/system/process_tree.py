@@ -1,6 +1,6 @@
-"""Which start of the machine this is.
+"""Processes in /proc: the tree of a command, state and start time of one process, the boot id.
 
-Everything that a command started, found in /proc: by session, descent, a mark in the environment, its scope.
+The tree is found by session, descent, a mark in the environment, and the scope of the command.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 def boot_id() -> str:
-    """Return the kernel's id of this start of the machine; empty where it gives none."""
+    """Return the kernel's id of this boot, or "" if it has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -22,7 +22,7 @@ def boot_id() -> str:
 
 
 SCOPE = "hermes-command-"
-"""How the scope of a command begins, where it has one (`workspace.scope`)."""
+"""Beginning of the name of a command's scope (`workspace.sandbox`)."""
 
 _PROC = Path("/proc")
 _CGROUPS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
@@ -38,14 +38,14 @@ class ProcessStat(NamedTuple):
     parent: int
     session: int
     started: int
-    """Ticks since boot."""
+    """Clock ticks since boot."""
 
 
 class ProcessTree:
     """The processes of a command.
 
     Args:
-        leader: the command's first process, which has a session of its own and is not reaped yet.
+        leader: the first process of the command, in its own session and not reaped yet.
         mark: `NAME=value` in the environment of the leader.
     """
 
@@ -56,12 +56,12 @@ class ProcessTree:
         self._since = own.started if own is not None else 0
         self._scope: Path | None = None
         self._known: dict[int, int] = {}
-        """Members seen so far with their start: one that lost its parent since is still ours."""
+        """Members seen so far, with their start: a process that lost its parent stays a member."""
 
     def members(self) -> set[int]:
-        """Return who is alive; zombies are not.
+        """Return the living members, without zombies.
 
-        Nobody means nobody twice: a process that is started while /proc is read stands in the second reading.
+        The list is empty only if two readings are: a process that starts while /proc is read appears in the second one.
         """
         return self._scan() or self._scan()
 
@@ -78,13 +78,13 @@ class ProcessTree:
         return {pid for pid in found if table[pid].state not in "ZX"}
 
     def signal(self, number: signal.Signals) -> set[int]:
-        """Signal everybody; return whom."""
+        """Send a signal to all members; return them."""
         found = self.members()
         if number == signal.SIGKILL and self._scope is not None:
-            with contextlib.suppress(OSError):  # a kernel before 5.14; or the scope is gone
+            with contextlib.suppress(OSError):  # a kernel before 5.14, or the scope is gone
                 (self._scope / "cgroup.kill").write_text("1")
         for pid in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or another user's (sudo)
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or of another user (sudo)
                 os.kill(pid, number)
         if not _PROC.is_dir():
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -92,18 +92,18 @@ class ProcessTree:
         return found
 
     def reap(self) -> None:
-        """Collect those that became children of ours (where we are process 1 of a container), but not the leader."""
+        """Reap members that became children of this process (process 1 of a container), but not the leader."""
         for pid in self._known.keys() - {self.leader}:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 
     def _in_scope(self) -> set[int]:
-        """Return who is in the scope of the leader, which has one of its own, or none."""
+        """Return the processes in the scope of the leader, or none."""
         if self._scope is None:
             self._scope = _scope(self.leader)
         found: set[int] = set()
         if self._scope is not None:
-            with contextlib.suppress(OSError):  # it goes with its last process
+            with contextlib.suppress(OSError):  # the scope ends with its last process
                 found = {int(pid) for pid in (self._scope / "cgroup.procs").read_text().split()}
         return found
 
@@ -112,12 +112,12 @@ class ProcessTree:
             return False
         try:
             return self._mark in _environ(pid).split(b"\0")
-        except OSError:  # gone, or another user's
+        except OSError:  # gone, or of another user
             return False
 
 
 def _scope(leader: int) -> Path | None:
-    """Return the directory of a command's scope; None where it has none, or the agent is itself in it."""
+    """Return the directory of a command's scope; None without one, or if this process is in it."""
     try:
         groups, own = ((_PROC / str(pid) / "cgroup").read_text().split("\n") for pid in (leader, os.getpid()))
     except OSError:
@@ -130,7 +130,7 @@ def _scope(leader: int) -> Path | None:
 
 
 def _environ(pid: int) -> bytes:
-    """Read the environment of a process; it is empty for a moment while another program takes its place."""
+    """Read the environment of a process; it is briefly empty while another program replaces it."""
     for _ in range(EXEC_TRIES):
         text = (_PROC / str(pid) / "environ").read_bytes()
         if text:
@@ -159,6 +159,6 @@ def process_stat(pid: int) -> ProcessStat | None:
         text = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
-    # `pid (name) state ppid pgrp session …`; the name may hold blanks and parentheses
+    # `pid (name) state ppid pgrp session …`; the name may contain blanks and parentheses
     fields = text[text.rindex(b")") + 2 :].split()
     return ProcessStat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))

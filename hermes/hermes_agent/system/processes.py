@@ -1,11 +1,9 @@
-"""The environment of processes that work for the model: a list of names, so that no key gets into it by accident.
+"""Run a command to its end: listed environment, bounded output, no processes left behind.
 
-Run a command to its end: a listed environment, bounded output, and nothing left behind.
-
-A command gets a session of its own. When it ends, and when it is stopped, everything that it started is ended
-too: whoever is in its session, descends from it, or carries its mark in the environment, which is inherited by
-children that made a session of their own and lost their parent. What clears its environment *and* detaches
-itself escapes, as does what runs as another user; a unit of its own per command is the answer to that.
+The environment is built from a list of names, so that no key gets into it by accident. A command gets its own session.
+At its end every process is ended that is in its session, descends from it, or has its mark in the environment. A child
+inherits the mark even if it makes its own session and loses its parent. A process escapes if it clears its environment
+and detaches itself, or runs as another user; a systemd unit for each command prevents that.
 """
 
 from __future__ import annotations
@@ -44,11 +42,11 @@ _NEVER_STARTS = ("WATCHDOG_", "LISTEN_", "MEMORY_PRESSURE_")
 
 
 def tool_environment(environ: Mapping[str, str], *, passthrough: Iterable[str] = ()) -> dict[str, str]:
-    """Return the environment of a process that works for the model: what is listed, and nothing else.
+    """Return the environment of a process that works for the model: only listed variables.
 
     Args:
-        passthrough: further names, from `terminal.env_passthrough`. What ties a process to the service manager
-            (the notify socket, the credential directory, …) is left out even when it is named.
+        passthrough: additional names, from `terminal.env_passthrough`. Variables of the service manager (notify socket,
+            credential directory, …) are left out even if they are named.
     """
     wanted = set(passthrough)
     for name in sorted(wanted):
@@ -65,7 +63,7 @@ def _is_allowed(name: str, value: str) -> bool:
 
 
 def find_shell(environ: Mapping[str, str]) -> str:
-    """Return the shell for command lines: bash, or sh where there is none."""
+    """Return the shell for command lines: bash, or sh without it."""
     for path in ("/bin/bash", shutil.which("bash", path=environ.get("PATH")), "/bin/sh"):
         if path and Path(path).exists():
             return path
@@ -73,18 +71,18 @@ def find_shell(environ: Mapping[str, str]) -> str:
 
 
 MARK = "HERMES_CALL"
-"""Variable by which a command's processes are known; its value is random and no secret."""
+"""Variable that marks the processes of a command; its value is random and no secret."""
 
 HEAD_SHARE = 0.4
-"""Part of the output limit that goes to the beginning; the rest is the end."""
+"""Share of the output limit for the beginning; the rest is for the end."""
 GRACE_S = 2.0
-"""Between SIGTERM and SIGKILL."""
+"""Seconds between SIGTERM and SIGKILL."""
 TICK_S = 0.1
-"""How soon a cancellation is seen."""
+"""Seconds until a cancellation is noticed."""
 LINGER_S = 0.5
-"""How long output is still read after the command has ended, while a child of it keeps the pipe open."""
+"""Seconds of reading after the end of the command, while a child keeps the pipe open."""
 SETTLE_S = 0.1
-"""How long children that are just ending (a process substitution) have after the command."""
+"""Seconds for children that end with the command (a process substitution)."""
 READ_BYTES = 65_536
 
 
@@ -93,11 +91,11 @@ class CommandResult:
     """How a command ended."""
 
     exit_code: int
-    """0 to 255; 128 + N when signal N ended it."""
+    """0 to 255; 128 + N after signal N."""
     head: bytes
-    """Output and errors as they came: all of it, or its beginning."""
+    """Output and errors in order: all, or the beginning."""
     tail: bytes = b""
-    """The end of the output, when a part was left out before it."""
+    """The end of the output, if a part before it was left out."""
     omitted: int = 0
     """Bytes left out between `head` and `tail`."""
     timed_out: bool = False
@@ -105,9 +103,9 @@ class CommandResult:
     ended_children: int = 0
     """Processes that outlived the command and were ended."""
     held: tuple[str, ...] = ()
-    """What the command left that other programs would obey, and what became of it."""
+    """Files of the command that would steer other programs, and what happened to them."""
     limits: tuple[str, ...] = ()
-    """The limits that it reached, in words, as far as they are known."""
+    """The limits that the command reached, in words, as far as they are known."""
 
     @property
     def truncated(self) -> bool:
@@ -116,15 +114,15 @@ class CommandResult:
 
     @property
     def output(self) -> bytes:
-        """Everything that was kept."""
+        """The stored output."""
         return self.head + self.tail
 
 
 class OutputFilter(Protocol):
-    """Takes a part out of the output before it is kept."""
+    """Removes a part of the output before it is stored."""
 
     def feed(self, data: bytes) -> bytes:
-        """Take a piece and return what is kept of it."""
+        """Take a piece and return the part to store."""
         ...
 
     def rest(self) -> bytes:
@@ -150,17 +148,17 @@ def run(
 
     Args:
         command: a line for the shell, or a program and its arguments.
-        output_limit_bytes: how much output is kept: its beginning and its end. Memory does not grow beyond it.
+        output_limit_bytes: bytes of output to store, from its beginning and its end; memory does not grow beyond it.
         cancelled: ends the command soon after it is set.
-        stdin: an open file, or the bytes that the command reads.
-        head_only: keep the beginning alone, and end the command as soon as there is that much.
-        on_output: is given the output as it comes, for a progress display.
-        sieve: what it leaves is the output.
+        stdin: an open file, or bytes that the command reads.
+        head_only: store only the beginning, and end the command when the limit is reached.
+        on_output: called with the output as it arrives, for a progress display.
+        sieve: filters the output.
         pass_fds: descriptors that the command inherits under their numbers.
 
     Raises:
         OSError: the program cannot be started, or `cwd` cannot be entered.
-        ValueError: the command holds a NUL character, or what cannot be encoded.
+        ValueError: the command has a NUL character, or text that cannot be encoded.
     """
     argv = [find_shell(env), "-c", command] if isinstance(command, str) else list(command)
     mark = secrets.token_hex(8)
@@ -194,7 +192,7 @@ def run(
             raise
         finally:
             watch.close()
-    # The leader is reaped last: until then its number, which names the session, cannot be somebody else's.
+    # The leader is reaped last: until then no other process can get its id, which names the session.
     code = process.wait()
     return CommandResult(
         128 - code if code < 0 else code,
@@ -207,11 +205,14 @@ def run(
 
 @contextlib.contextmanager
 def _open_input(stdin: IO[bytes] | int | bytes) -> Iterator[IO[bytes] | int]:
-    """Yield what a process can read; bytes go through a file without a name, so that nobody waits for a reader."""
+    """Yield input for a process.
+
+    Bytes go through an unnamed file, so that writing does not wait for a reader.
+    """
     if not isinstance(stdin, bytes):
         yield stdin
         return
-    import tempfile  # few commands are handed so much
+    import tempfile  # few commands get so much input
 
     with tempfile.TemporaryFile() as file:
         file.write(stdin)
@@ -220,7 +221,7 @@ def _open_input(stdin: IO[bytes] | int | bytes) -> Iterator[IO[bytes] | int]:
 
 
 def _end(tree: ProcessTree, watch: _Watch, *, settle_s: float) -> int:
-    """End what is left of the tree; return how many there were beside the leader."""
+    """End the rest of the tree; return the number of its processes besides the leader."""
     if _wait_gone(tree, watch, settle_s):
         tree.reap()
         return 0
@@ -237,7 +238,10 @@ def _end(tree: ProcessTree, watch: _Watch, *, settle_s: float) -> int:
 
 
 def _wait_gone(tree: ProcessTree, watch: _Watch, limit_s: float) -> bool:
-    """Wait until the tree has ended by itself, reading on, so that nobody waits for room in the pipe."""
+    """Wait until the tree has ended.
+
+    Output is read meanwhile, so that no process waits for room in the pipe.
+    """
     limit = time.monotonic() + limit_s
     while alive := tree.members():
         if time.monotonic() >= limit:
@@ -280,7 +284,7 @@ class _OutputEnds:
 
 
 class _Watch:
-    """Reads a command's output and sees it end, without reaping it."""
+    """Reads the output of a command and detects its end, without reaping it."""
 
     def __init__(
         self,
@@ -298,7 +302,7 @@ class _Watch:
         self._poll = select.poll()
         self._poll.register(pipe, select.POLLIN)
         self._pidfd: int | None = None
-        with contextlib.suppress(OSError, AttributeError):  # without pidfd the end is seen at the next tick
+        with contextlib.suppress(OSError, AttributeError):  # without a pidfd the end is detected at the next tick
             self._pidfd = os.pidfd_open(pid)
             self._poll.register(self._pidfd, select.POLLIN)
 
@@ -331,11 +335,11 @@ class _Watch:
             if fd == self._pipe:
                 got = self._read(fd)
             else:
-                self._poll.unregister(fd)  # it stays readable once the command has ended
+                self._poll.unregister(fd)  # it stays readable after the end of the command
         return got
 
     def drain(self) -> None:
-        """Read what is in the pipe, at most about 2 MiB: a process that escaped may write for ever."""
+        """Read what is in the pipe, at most about 2 MiB: an escaped process may write forever."""
         for _ in range(32):
             if self._pipe is None or not self.read_some(0):
                 return
@@ -357,5 +361,5 @@ class _Watch:
     def _has_ended(self) -> bool:
         try:
             return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:  # somebody else in this process waits for every child
+        except ChildProcessError:  # other code of this process waits for all children
             return True

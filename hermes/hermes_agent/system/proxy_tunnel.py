@@ -1,7 +1,7 @@
-"""A program for `ProxyCommand`: it connects standard input and output to a host, through an HTTP proxy.
+"""A program for `ProxyCommand` of ssh, which connects to a host through an HTTP proxy.
 
-`python through.py PROXY_PORT HOST PORT`. ssh knows no proxies; in a unit of a command there is no name server either.
-Imports little: it runs for each connection.
+Its arguments are the port of the proxy, host and port. ssh supports no proxies, and the unit of a command has no name
+server. It imports little, since it runs for each connection.
 """
 
 import os
@@ -10,12 +10,12 @@ import socket
 import sys
 
 LIMIT_S = 600
-"""How long the proxy may take: it may ask a person."""
+"""Seconds that the proxy may take: it may ask the user."""
 _PIECE = 65_536
 
 
 def main() -> int:
-    """Connect, and pass bytes on until one side ends."""
+    """Connect, and forward bytes until one side closes."""
     proxy, host, port = sys.argv[1:]
     name = f"[{host}]" if ":" in host else host
     try:

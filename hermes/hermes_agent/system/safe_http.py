@@ -1,7 +1,7 @@
-"""Ask a stranger's address over HTTP without being led to where strangers have no business.
+"""HTTP requests to URLs from untrusted text, without access to private addresses and metadata.
 
-A host is resolved once for each hop, every address of it is judged, and the connection goes to the very address that
-was judged: a name that answers differently a moment later leads nowhere else.
+The host is resolved once for each redirect. Each of its addresses is checked, and the connection goes to the checked
+address. So a name that resolves differently a moment later has no effect.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ TIMEOUT_S = 30.0
 USER_AGENT = "Mozilla/5.0 (compatible; hermes-agent)"
 MAX_HOPS = 5
 METADATA_NAMES = frozenset({"metadata.google.internal", "metadata", "instance-data"})
-"""Services that give a machine its credentials; never opened."""
+"""Services that give a machine its credentials; never requested."""
 METADATA_ADDRESSES = frozenset({"100.100.100.200", "fd00:ec2::254"})
-"""Those of them that are not link-local."""
+"""Their addresses that are not link-local."""
 
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 AddressPolicy = Callable[[str, int], bool]
-"""Says whether an IP address and port may be asked."""
+"""Returns whether an IP address and port may be requested."""
 
 
 class AddressRejected(ValueError):
-    """An address is not opened; the text says which and why."""
+    """An address that is not requested, with the reason."""
 
 
 class HostNotFound(AddressRejected):
-    """A host has no address."""
+    """A host without an address."""
 
 
 def safe_url_for_log(url: str, max_len: int = 80) -> str:
-    """Return an address for the log: without user, password, query and fragment, and no longer than `max_len`."""
+    """Return a URL for the log, without user, password, query and fragment, at most `max_len` characters."""
     if not url:
         return ""
     try:
@@ -59,10 +59,10 @@ def safe_url_for_log(url: str, max_len: int = 80) -> str:
 
 
 def parse_http_url(url: str) -> SplitResult:
-    """Return the parts of an HTTP address.
+    """Return the parts of an HTTP URL.
 
     Raises:
-        AddressRejected: it is none, or names a metadata service.
+        AddressRejected: it is no HTTP URL, or names a metadata service.
     """
     try:
         parts = urlsplit(url)
@@ -78,7 +78,7 @@ def parse_http_url(url: str) -> SplitResult:
 
 
 def is_public(address: str) -> bool:
-    """Say whether an IP address is one of the public Internet, also inside an IPv6 address that stands for it."""
+    """Return whether an IP address is public, also an IPv4 address inside an IPv6 address."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -87,10 +87,10 @@ def is_public(address: str) -> bool:
 
 
 def is_allowed_address(address: str, private: bool) -> bool:
-    """Say whether an IP address may be asked.
+    """Return whether an IP address may be requested.
 
     Args:
-        private: addresses of private networks and of this machine may be; those of metadata services never.
+        private: allow private networks and this machine; metadata services are never allowed.
     """
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
@@ -113,13 +113,13 @@ def _embedded_addresses(found: ipaddress.IPv4Address | ipaddress.IPv6Address) ->
 
 
 async def resolve_host(host: str, port: int, may: Callable[[str], bool]) -> list[str]:
-    """Return the IP addresses of a host; each may be asked.
+    """Return the IP addresses of a host, all of them allowed.
 
     Args:
-        may: says whether an IP address may be asked.
+        may: returns whether an IP address may be requested.
 
     Raises:
-        AddressRejected: one may not, there is none, or the host gives a machine its credentials.
+        AddressRejected: an address is not allowed or missing, or the host is a metadata service.
     """
     if host.rstrip(".").lower() in METADATA_NAMES:
         raise AddressRejected(f"{host} serves the machine's own credentials")
@@ -135,13 +135,13 @@ async def resolve_host(host: str, port: int, may: Callable[[str], bool]) -> list
 
 
 async def check_host(url: str, *, private: bool | AddressPolicy) -> list[str]:
-    """Return the IP addresses of the host of `url`; each may be asked.
+    """Return the IP addresses of the host of `url`, all of them allowed.
 
     Args:
-        private: whether private addresses may be, too; or what says of each whether it may.
+        private: allow private addresses, or a function that decides for each address.
 
     Raises:
-        AddressRejected: one may not, or there is none.
+        AddressRejected: an address is not allowed or missing.
     """
     parts = parse_http_url(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
@@ -165,16 +165,16 @@ async def open_url(
     proxy_for: Callable[[str], str | None] | None = None,
     check: Callable[[str], None] | None = None,
 ) -> AsyncIterator[tuple[str, httpx.Response]]:
-    """Ask `url`, follow what it leads to, and yield the last address with its response; the body is not read yet.
+    """Request `url`, follow redirects, and yield the last URL with its response before the body is read.
 
     Args:
-        private: see `check_host`.
-        proxy_for: the proxy for a host, None for none. A proxy resolves names itself, so that what is judged and what
-            is asked may differ; it is the operator's.
-        check: called with each address before it is asked; raises what refuses it.
+        private: as for `check_host`.
+        proxy_for: returns the proxy for a host, or None. A proxy resolves names itself, so the checked address may
+            differ from the requested one; the operator chose it.
+        check: called with each URL before its request; raises to reject it.
 
     Raises:
-        AddressRejected: an address on the way may not be asked, or leads on more than `MAX_HOPS` times.
+        AddressRejected: a URL on the way may not be requested, or there are more than `MAX_HOPS` redirects.
         httpx.HTTPError: the network or the server failed.
     """
     for _ in range(MAX_HOPS + 1):

@@ -1,16 +1,14 @@
-"""Connections and ends of pipes that are never waited for, and two connections that are made one. Imports little.
+"""The network of a command in a systemd unit: ways out, and to other units of the session.
 
-The network of a command in a unit: what leads out of its loopback, and to the session's other units.
+The agent's end of the exec socket connects to the broker in the daemon, names the session, and hands the connection to
+the unit. Over it go JSON messages, one in a packet, some with a descriptor:
 
-The agent's end of the exec socket connects to the broker in the daemon, says whose command it is, and hands that
-connection to the unit (`joined`). Over it, in JSON, one message a packet, some with a descriptor:
+    unit    proxy    whether it hands over a socket for connections that lead out
+    unit    ports    where its command listens           broker  listen   where other units of the session listen
+    unit    reach    a connection to one of those        broker  connect  a connection of another unit to forward
 
-    unit    proxy    whether it hands over a socket, at which the broker takes connections that lead out
-    unit    ports    where its command listens           broker  listen   where the session's other units listen
-    unit    reach    a connection to one of those        broker  connect  a connection of another unit, to be passed on
-
-So a unit reaches ports of other units, and the broker passes descriptors on without a byte of what they carry. Imports
-little.
+So a unit reaches ports of other units, and the broker passes descriptors without a byte of the data. `BufferedPipe` and
+`JoinedConnections` never block. This module imports little, since each command starts it.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ MAX_BUFFERED = 1_000_000
 
 
 class BufferedPipe:
-    """A connection, or one end of a pipe, that is never waited for: what cannot be written yet is kept."""
+    """A connection or one end of a pipe that never blocks; data that cannot be written yet is buffered."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -44,20 +42,20 @@ class BufferedPipe:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more should be added."""
+        """Whether the buffer should not grow."""
         return len(self.waiting) > MAX_BUFFERED
 
     def read(self) -> bytes | None:
-        """Return what came; nothing at the end, None when there is nothing now."""
+        """Return data; b"" at the end, None if there is none now."""
         try:
             return os.read(self.fd, READ_BYTES)
         except BlockingIOError:
             return None
-        except OSError:  # a terminal whose other end is closed says EIO
+        except OSError:  # a terminal with a closed other end reports EIO
             return b""
 
     def write(self) -> None:
-        """Write what can be written now; to who does not listen any more nothing is."""
+        """Write what can be written now; data for a closed end is dropped."""
         try:
             del self.waiting[: os.write(self.fd, self.waiting)]
         except BlockingIOError:
@@ -70,7 +68,7 @@ class BufferedPipe:
 def wait_ready(
     reading: list[BufferedPipe], writing: list[BufferedPipe], others: tuple[int, ...] = (), limit_s: float | None = None
 ) -> set[int]:
-    """Wait until one of them can go on, at most `limit_s`; return the descriptors that can be read."""
+    """Wait at most `limit_s` seconds until an end is ready; return the readable descriptors."""
     poll = select.poll()
     wanted: dict[int, int] = dict.fromkeys(others, select.POLLIN)
     for line in reading:
@@ -88,15 +86,15 @@ def wait_ready(
 
 
 class JoinedConnections:
-    """Two connections that are one: what comes at either goes to the other."""
+    """Two connections that forward data to each other."""
 
     def __init__(self, one: socket.socket, other: socket.socket) -> None:
         self._ends = (one, other)
         self._lines = (BufferedPipe(one.fileno()), BufferedPipe(other.fileno()))
         self._ended = [False, False]
-        """By end: nothing more comes from it."""
+        """Whether the data of each end is over."""
         self._passed = [False, False]
-        """By end: the end of its data was passed on."""
+        """Whether the end of each end's data was forwarded."""
 
     @property
     def reading(self) -> list[BufferedPipe]:
@@ -109,7 +107,7 @@ class JoinedConnections:
         return list(self._lines)
 
     def step(self, ready: set[int]) -> bool:
-        """Pass on what came; false when both have ended, or one broke off."""
+        """Forward data; return False after both have ended or one failed."""
         for at in (0, 1):
             line, to = self._lines[at], self._lines[1 - at]
             if not self._ended[at] and line.fd in ready and (data := line.read()) is not None:
@@ -122,7 +120,7 @@ class JoinedConnections:
         return not all(self._passed) and all(line.open for line in self._lines)
 
     def close(self) -> None:
-        """Close both."""
+        """Close both connections."""
         for end in self._ends:
             end.close()
 
@@ -131,17 +129,17 @@ HostPort = tuple[str, int]
 """An address of the loopback, and a port."""
 
 PORT = 3128
-"""Where programs in a unit find the broker."""
+"""Port of the broker inside a unit."""
 PACKET = 16_384
 """Bytes of the longest message."""
 MOST_PORTS = 64
-"""Of one unit that others reach, and of others that one reaches."""
+"""Most ports of one unit that others reach, and of others that one reaches."""
 MOST_JOINED = 64
-"""Connections of other units that one has at once."""
+"""Most connections of other units to one unit at a time."""
 BEGIN_S = 5.0
-"""How long a command waits for the places where other units listen."""
+"""Seconds that a command waits for the ports of other units."""
 SHORTEST_S, LONGEST_S = 0.1, 2.0
-"""How often it is looked where the command listens, while there are other units: the less has changed, the seldomer."""
+"""Seconds between looks at the listening ports, while there are other units; longer if little changes."""
 _BACKLOG = 64
 _LISTENS = "0A"
 _TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
@@ -151,7 +149,7 @@ _TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 
 
 def connect_broker(path: str, key: str) -> socket.socket | None:
-    """Return a connection to the broker at `path` for a command of the session `key`; None where there is none."""
+    """Return a connection to the broker at `path` for the session `key`, or None without a broker."""
     broker = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         broker.connect(path)
@@ -164,13 +162,13 @@ def connect_broker(path: str, key: str) -> socket.socket | None:
 
 
 def is_listening(one: socket.socket) -> bool:
-    """Say whether a socket takes connections of TCP."""
+    """Return whether a socket listens for TCP connections."""
     kind = one.family == socket.AF_INET and one.type == socket.SOCK_STREAM
     return kind and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
 
 
 def reset_connection(connection: socket.socket) -> None:
-    """Reset a connection: an end would look like an empty answer."""
+    """Reset a connection: a normal close would look like an empty answer."""
     with connection, contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -179,7 +177,7 @@ def reset_connection(connection: socket.socket) -> None:
 
 
 def receive(connection: int, size: int, keep: Callable[[int], None]) -> bytes | None:
-    """Read as `os.read` does, None when there is nothing now; `keep` is given a descriptor that came with it."""
+    """Read like `os.read`; None if there is nothing now. `keep` is called with a received descriptor."""
     with socket.socket(fileno=os.dup(connection)) as agent:
         try:
             data, fds, _, _ = socket.recv_fds(agent, size, 1)
@@ -194,22 +192,22 @@ def receive(connection: int, size: int, keep: Callable[[int], None]) -> bytes | 
 
 
 class UnitNetwork:
-    """The unit's end of the connection to the broker. Nothing in it waits but `begin`."""
+    """The unit's end of the connection to the broker; only `begin` blocks."""
 
     def __init__(self, broker: int) -> None:
         self._broker: socket.socket | None = socket.socket(fileno=broker)
         self._proxy = -1
         self._others: dict[HostPort, socket.socket] = {}
-        """Where other units listen, so that the command finds them there."""
+        """Listening sockets for the ports of other units."""
         self._joined: list[JoinedConnections] = []
-        self._told: list[HostPort] | None = None
+        self._reported: list[HostPort] | None = None
         self._watches, self._changed, self._next = False, 0.0, 0.0
 
     def begin(self, env: dict[str, str], *, way_out: bool) -> None:
-        """Make ready for the command, whose environment is `env`.
+        """Prepare the network for the command with the environment `env`.
 
         Args:
-            way_out: whether the broker leads to hosts outside.
+            way_out: the broker leads to hosts outside.
         """
         assert self._broker is not None
         self._broker.settimeout(BEGIN_S)
@@ -232,7 +230,7 @@ class UnitNetwork:
 
     @property
     def other_descriptors(self) -> tuple[int, ...]:
-        """Descriptors that `act` wants to know about, besides `reading` and `writing`."""
+        """Descriptors for `advance`, besides `reading` and `writing`."""
         own = () if self._broker is None else (self._broker.fileno(),)
         return (*own, *(one.fileno() for one in self._others.values()))
 
@@ -248,11 +246,11 @@ class UnitNetwork:
 
     @property
     def limit_s(self) -> float | None:
-        """When `act` is to be called at the latest, in seconds from now; None: when there is something."""
+        """Seconds until `advance` must be called at the latest; None without a limit."""
         return max(self._next - time.monotonic(), 0) if self._watches and self._broker is not None else None
 
     def advance(self, ready: set[int]) -> None:
-        """Do what there is to do, with the descriptors that can be read."""
+        """Handle the readable descriptors and what is due."""
         for one in [one for one in self._joined if not one.step(ready)]:
             self._joined.remove(one)
             one.close()
@@ -284,7 +282,7 @@ class UnitNetwork:
             socket.send_fds(self._broker, [json.dumps([kind, value]).encode()], fds)
 
     def _take(self) -> None:
-        """Do what one message of the broker says."""
+        """Handle one message of the broker."""
         assert self._broker is not None
         data, fds, _, _ = socket.recv_fds(self._broker, PACKET, 1)
         given = [socket.socket(fileno=fd) for fd in fds]
@@ -294,14 +292,14 @@ class UnitNetwork:
         kind, value = json.loads(data)
         if kind == "listen":
             self._listen([(str(address), int(port)) for address, port in value["at"]])
-            self._watches, self._told = bool(value["others"]), None
+            self._watches, self._reported = bool(value["others"]), None
             if self._watches:
                 self._report_listening()
         elif kind == "connect" and given:
             self._connect((value[0], value[1]), given[0])
 
     def _listen(self, places: list[HostPort]) -> None:
-        """Listen where other units do, and nowhere else."""
+        """Listen at the ports of other units, and at no others."""
         for place in [place for place in self._others if place not in places]:
             self._others.pop(place).close()
         for place in places:
@@ -317,7 +315,7 @@ class UnitNetwork:
             self._send("reach", place, connection.fileno())
 
     def _connect(self, place: HostPort, other: socket.socket) -> None:
-        """Lead a connection of another unit to where the command listens."""
+        """Connect another unit to the port of the command."""
         if place in self._others or len(self._joined) >= MOST_JOINED:
             reset_connection(other)
             return
@@ -330,18 +328,18 @@ class UnitNetwork:
             reset_connection(other)
 
     def _report_listening(self) -> None:
-        """Tell the broker where the command listens, when that has changed."""
+        """Send the listening ports of the command to the broker if they have changed."""
         mine = {self._proxy, *(os.fstat(one.fileno()).st_ino for one in self._others.values())}
         found = sorted({place for inode, place in _listening() if inode not in mine})[:MOST_PORTS]
         now = time.monotonic()
-        if found != self._told:
+        if found != self._reported:
             self._send("ports", found)
-            self._told, self._changed = found, now
+            self._reported, self._changed = found, now
         self._next = now + min(max((now - self._changed) / 8, SHORTEST_S), LONGEST_S)
 
 
 def _listening() -> Iterator[tuple[int, HostPort]]:
-    """Yield the sockets of this network that take connections, by their inode, and where on the loopback."""
+    """Yield the listening sockets on the loopback: inode, address and port."""
     for path in _TABLES:
         try:
             lines = Path(path).read_text(encoding="ascii").splitlines()[1:]
@@ -355,7 +353,7 @@ def _listening() -> Iterator[tuple[int, HostPort]]:
 
 
 def _of_loopback(text: str) -> tuple[str, ...]:
-    """Return the addresses of the loopback that an address stands for; the kernel writes words of 32 bits."""
+    """Return the loopback addresses that an address stands for; the kernel writes words of 32 bits."""
     words = struct.pack(f"={len(text) // 8}I", *(int(text[at : at + 8], 16) for at in range(0, len(text), 8)))
     if len(words) == 16 and words.startswith(bytes(10) + b"\xff\xff"):
         words = words[12:]

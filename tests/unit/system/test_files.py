@@ -155,7 +155,7 @@ def test_a_broken_json_file_counts_as_empty_and_is_kept_aside(tmp_path, text, ca
 
 def test_a_json_file_that_another_holds_too_long_is_an_os_error(tmp_path):
     change = JsonFile(tmp_path / "a.json", timeout_s=0.01).change()
-    with FileLock.beside(tmp_path / "a.json"), pytest.raises(OSError, match=r"a\.json is locked by process"):
+    with FileLock.for_file(tmp_path / "a.json"), pytest.raises(OSError, match=r"a\.json is locked by process"):
         change.__enter__()
 
 

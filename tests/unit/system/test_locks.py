@@ -112,10 +112,10 @@ def test_a_link_is_no_lock_file(tmp_path: Path) -> None:
 
 
 def test_the_lock_beside_a_file_is_of_that_file(tmp_path: Path) -> None:
-    with FileLock.beside(tmp_path / "a.json"):
+    with FileLock.for_file(tmp_path / "a.json"):
         assert os.listdir(tmp_path) == [".a.json.lock"]
         with pytest.raises(LockTimeout, match=rf"a\.json is locked by process {os.getpid()}\n"):
-            FileLock.beside(tmp_path / "a.json", timeout_s=0).acquire()
+            FileLock.for_file(tmp_path / "a.json", timeout_s=0).acquire()
 
 
 def test_a_file_in_a_directory_that_is_missing_cannot_be_edited(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
     if settings.enabled:
         settings = with_key(settings, host.home)
 
-    gateway = host.gateway(restart=handover.request_restart, restarted_for=handover.told)
+    gateway = host.gateway(restart=handover.request_restart, restarted_for=handover.restarted_for)
     plugins = PluginStatus(host, gateway.reload)
     reloads = ReloadSignal(plugins, notifier)
     webhooks = None
