@@ -47,7 +47,7 @@ def call_mcp(
     call = partial(dispatch_tool, services, manifest.key, name, dict(arguments or {}), {})
     limit_s = _clamped(timeout)
     try:
-        text = services.bridge.run_beside_limit(call, limit_s)
+        text = services.bridge.run_with_limit(call, limit_s)
     except (TimeoutError, TimeLimitExceeded):
         return {"ok": False, "error": f"MCP server '{server}' did not answer '{tool}' within {limit_s:g} s"}
     return _result(text)
