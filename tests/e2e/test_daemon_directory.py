@@ -86,7 +86,7 @@ def address() -> Iterator[str]:
 
 def test_a_chat_user_s_commands_write_without_a_question_and_the_file_is_sent(tmp_path: Path, address: str) -> None:
     if shutil.which("bwrap") is None:
-        pytest.skip("bwrap (package bubblewrap) is not there")
+        pytest.skip("bwrap (package bubblewrap) is not installed")
     home = tmp_path / ".hermes"
     place = home / "workspace"
     with daemon(home, address) as chat:

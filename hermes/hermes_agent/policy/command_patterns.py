@@ -77,11 +77,11 @@ class CommandPatterns(StoreGroup):
         return sorted(self._added.listeners_for(which), key=lambda pattern: pattern.place)
 
     def add(self, pattern: CommandPattern) -> None:
-        """Apply a pattern from now on."""
+        """Add a pattern."""
         self._added.add(pattern.list, pattern)
 
     def drop(self, pattern: CommandPattern) -> None:
-        """Stop to apply a pattern."""
+        """Remove a pattern."""
         self._added.remove(pattern.list, pattern)
 
     def hide(self, which: PatternList, given: tuple[Any, str], owner: str) -> None:

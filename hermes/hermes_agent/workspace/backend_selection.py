@@ -176,7 +176,7 @@ class LocalBackend(HostBackend):
         root = call.root or call.cwd
         if sandbox.is_hidden(call.cwd, root, call.work_dir):
             raise ToolFailed(
-                f"{call.cwd} is not there in the sandbox: it shows {root}, a list of places (`terminal.sandbox_paths`"
+                f"{call.cwd} does not exist in the sandbox: it shows {root}, a list of places (`terminal.sandbox_paths`"
                 " adds to it) and a /tmp of its own"
             )
         bounds = None if sandbox.bounded else self.bounds

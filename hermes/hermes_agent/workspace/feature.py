@@ -116,7 +116,7 @@ class ProcessNotices:
                 self._inbox.open(session_id)
 
     async def drain(self, timeout_s: float) -> None:
-        """Do nothing: the watcher ends with its threads."""
+        """Return at once: the watcher ends with its threads."""
 
     def _wake_watcher(self, session_id: str) -> None:
         if self._has_processes():

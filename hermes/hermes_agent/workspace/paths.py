@@ -263,7 +263,7 @@ class PathRules:
         if self.is_writable(target):
             return None
         if cwd == self.user_home:
-            return WriteConcern("in the home directory, which is no project", False)
+            return WriteConcern("in the home directory, which is not a project", False)
         if cwd == "/" or not is_inside(target, cwd):
             return WriteConcern("outside the working directory", False)
         return None

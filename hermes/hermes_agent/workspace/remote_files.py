@@ -68,7 +68,7 @@ class RemoteFiles:
         if done.exit_code == DIRECTORY:
             raise IsDirectory(f"{path} is a directory")
         if done.exit_code == SPECIAL:
-            raise ToolFailed(f"{path} is no regular file")
+            raise ToolFailed(f"{path} is not a regular file")
         size, _, text = done.output.partition(b"\n")
         try:
             if done.exit_code or done.truncated:

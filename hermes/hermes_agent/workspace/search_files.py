@@ -196,7 +196,7 @@ class SearchFilesTool:
             return root, ""
         if stat.S_ISREG(mode):
             return os.path.split(root)
-        raise ToolFailed(f"{path} is no file or directory")
+        raise ToolFailed(f"{path} is neither a file nor a directory")
 
     def _candidates(self, query: _Query) -> list[str] | None:
         """Return the files in which `rg` finds a required text, or None to search all."""

@@ -1,4 +1,4 @@
-"""Shell hooks as a feature: registered after the plugins; their programs can run in the sandbox of commands."""
+"""The feature of shell hooks, registered after the plugins; programs can run in the sandbox."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ShellHookDeps(NamedTuple):
 
 
 class ShellHookLoader:
-    """Registers the shell hooks of the config as it is now; without any, nothing of them is imported."""
+    """Register the shell hooks of the current config; without hooks, nothing of them is imported."""
 
     def __init__(self, deps: ShellHookDeps) -> None:
         self._deps = deps

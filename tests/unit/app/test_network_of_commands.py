@@ -19,7 +19,7 @@ def boxed() -> str:
     program = shutil.which("bwrap")
     words = [program or "bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
     if program is None:
-        pytest.skip("the program bwrap (package bubblewrap) is not there")
+        pytest.skip("the program bwrap (package bubblewrap) is not installed")
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no sandbox can be made here: {done.stderr.strip()}")

@@ -553,7 +553,7 @@ def test_where_no_namespace_can_be_made_commands_run_without_a_network(place_wit
     shells.networks._path = str(tmp_path)
     result = place.call("terminal", command="python3 -c \"import os; print(os.listdir('/sys/class/net'))\"; echo ran")
     assert result["output"].endswith("ran\n") and "no network" in result["note"]
-    assert re.search("unshare and nsenter .* are not there", caplog.text)
+    assert re.search("unshare and nsenter .* are not installed", caplog.text)
 
 
 def test_an_idle_connection_and_a_long_head_end(networked, monkeypatch):

@@ -308,7 +308,7 @@ def places(tmp_path: Path) -> PathRules:
 def test_without_the_program_auto_asks_and_bwrap_refuses_with_the_way_out(tmp_path):
     auto = SandboxSelector([nowhere(tmp_path), BubblewrapSandbox(places(tmp_path), path=str(tmp_path))])
     assert (auto.works, auto.refusal) == (False, "")
-    missing = "the program bwrap (package bubblewrap) is not there"
+    missing = "the program bwrap (package bubblewrap) is not installed"
     assert auto.problem == f"there is no socket {tmp_path}/exec.sock (hermes-exec.socket); {missing}"
     strict = SandboxSelector(auto.sandboxes, mode="bwrap")
     assert f"made: {missing}. `terminal.sandbox: bwrap` runs nothing without one; install" in strict.refusal

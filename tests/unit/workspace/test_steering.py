@@ -285,7 +285,7 @@ def test_the_home_as_working_directory_is_no_project(boxed) -> None:
     home = boxed.home.parent
     boxed.outcome("write_file", {"path": "notes.txt", "content": "x"}, cwd=home)
     assert [request.summary for request in boxed.person.asked] == [
-        "write a file in the home directory, which is no project"
+        "write a file in the home directory, which is not a project"
     ]
 
 

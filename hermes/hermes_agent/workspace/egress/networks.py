@@ -99,7 +99,7 @@ def make_namespace(path: str | None, *, sockets: bool) -> Namespace:
     """
     unshare, nsenter = (shutil.which(name, path=path) for name in ("unshare", "nsenter"))
     if unshare is None or nsenter is None:
-        raise NoNamespace("the programs unshare and nsenter (package util-linux) are not there")
+        raise NoNamespace("the programs unshare and nsenter (package util-linux) are not installed")
     spaces = ["--user", "--map-current-user", "--net", "--keep-caps"]
     fds = _run_helper([unshare, *spaces, "--"], ["open"] if sockets else [], len(PORTS) + 3)
     opened = [socket.socket(fileno=fd) for fd in fds[2:]]

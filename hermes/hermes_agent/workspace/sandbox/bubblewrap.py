@@ -174,7 +174,7 @@ class BubblewrapSandbox(Sandbox):
     def probe(self) -> str:
         program = shutil.which("bwrap", path=self._path)
         if program is None:
-            return "the program bwrap (package bubblewrap) is not there"
+            return "the program bwrap (package bubblewrap) is not installed"
         self._program = program
         if self._size != "0" and not _has_sizes(program):
             logger.warning("`terminal.sandbox_tmp_mb` has no effect: bubblewrap before 0.7 lacks --size: %s", program)

@@ -137,7 +137,7 @@ class Mounts:
             if not Path(path).exists():
                 yield False, "terminal.sandbox_paths, writable_paths", f"{path} does not exist: no effect"
         for entry in places.refused:
-            text = f"{entry!r} is no absolute path, or would show a whole home: no effect; name what is needed of it"
+            text = f"{entry!r} is not an absolute path, or would show a whole home: no effect; name a folder in it"
             yield False, "terminal.sandbox_paths, writable_paths", text
 
     def final_options(self) -> Iterator[str]:
