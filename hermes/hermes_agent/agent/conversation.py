@@ -419,7 +419,7 @@ class Conversation:
         if not self.is_stored:
             services.injected.close(self.session_id)
         if services.memory is not None and services.memory.provider_of(self.session_id) is not None:
-            services.memory.on_leave(self.session_id, [m.to_dict() for m in self.history], for_good=is_final)
+            services.memory.on_leave(self.session_id, [m.to_dict() for m in self.history], is_final=is_final)
         if not self._history.is_started:
             return
         await services.context_engines.leave(self.session_id, self.history, is_final=is_final)

@@ -1,4 +1,4 @@
-"""The agent of this process with its router of slash commands; `/compress`, `/context`, `/undo`, `/usage`."""
+"""The agent of this process, its router of slash commands, and the commands of a session."""
 
 from __future__ import annotations
 

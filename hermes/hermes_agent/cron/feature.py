@@ -1,4 +1,4 @@
-"""Register the tool `cronjob`. Source: plugin contract §4.12."""
+"""The tool `cronjob`, and the scheduled jobs of this process. Source: plugin contract §4.12."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class CronJobTool:
-    """The handler.
+    """The handler of `cronjob`.
 
     Attributes:
-        seen_by: returns whose jobs a principal may see (`sessions.people`).
-        changed: called after a change, from a worker.
-        no_platform: returns what is wrong with the platform of a target; empty for nothing.
+        visible_to: returns the principals that a principal may see the jobs of (`Principals.visible_to`).
+        on_change: called after a change, in a worker.
+        find_problem: returns the problem of the platform of a target, or "".
     """
 
     home: Path
     visible_to: Callable[[str], frozenset[str]]
     on_change: Callable[[], None]
-    no_platform: Fault = lambda target: ""
+    find_problem: Fault = lambda target: ""
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return `success` with `job` or `jobs` in upstream's shape, or `error`."""
+        """Return `success` with `job` or `jobs` in upstream's form, or `error`."""
         action = args.get("action")
         if action not in ACTIONS:
             return tool_error(f"`action` is {action!r}: expected one of {', '.join(ACTIONS)}")
@@ -82,11 +82,11 @@ class CronJobTool:
         return tool_result(success=True, **result)
 
     def _act(self, action: str, args: Mapping[str, Any], store: JobStore, principal: str) -> dict[str, Any]:
-        seen = sorted(self.visible_to(principal))
+        principals = sorted(self.visible_to(principal))
         if action == "list":
-            return {"jobs": [job.to_dict() for job in store.jobs(seen)]}
+            return {"jobs": [job.to_dict() for job in store.jobs(principals)]}
         now = time.time()
-        others = {job.id: job for job in store.jobs(seen)}
+        others = {job.id: job for job in store.jobs(principals)}
         attach = _attach_key(args.get("attach_to_session"))
         if action == "create":
             if not args.get("schedule"):
@@ -95,7 +95,7 @@ class CronJobTool:
             job = Job("", "", Schedule("once", ""), origin=origin, principal=principal, created=now)
             job = replace(job, deliver="origin" if origin else "local", attach=attach or "")
             return {"job": self._put(store, job, args, now, others).to_dict()}
-        job = store.find(str(args.get("job_id") or ""), seen)
+        job = store.find(str(args.get("job_id") or ""), principals)
         if action == "update":
             job = replace(job, attach=job.attach if attach is None else attach)
             job = self._put(store, job, args, now, others)
@@ -110,9 +110,9 @@ class CronJobTool:
         return {"job": job.to_dict()}
 
     def _put(self, store: JobStore, job: Job, args: Mapping[str, Any], now: float, others: Mapping[str, Job]) -> Job:
-        made = edit_job(job, args, home=self.home, now=now, others=others)
-        check_platforms(made, args, self.no_platform)
-        return store.put(made)
+        changed = edit_job(job, args, home=self.home, now=now, others=others)
+        check_platforms(changed, args, self.find_problem)
+        return store.put(changed)
 
     @contextlib.contextmanager
     def _store(self) -> Iterator[JobStore]:
@@ -120,7 +120,7 @@ class CronJobTool:
             yield store
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
-        """Ask before a program, or a message to somewhere else, is scheduled: nobody is there when it happens."""
+        """Return an approval request for a scheduled program or message, since no user is present then."""
         if args.get("action") not in ("create", "update"):
             return None
         places = {part.strip() for part in str(args.get("deliver") or "").split(",")} - {"", "local", "origin"}
@@ -138,17 +138,17 @@ class CronJobTool:
         )
 
 
-def _attach_key(said: Any) -> str | None:
-    """Return the session's key that answers are attached to; empty for none, None when nothing was said.
+def _attach_key(value: Any) -> str | None:
+    """Return the key of the session that gets the answers, "" for none, or None without a value.
 
     Raises:
         UserError: this is no chat.
     """
-    if said is None:
+    if value is None:
         return None
-    key = get_session_env("HERMES_SESSION_KEY") if said is True else ""
-    if said is True and not (key and _origin()):
-        raise UserError("`attach_to_session` means the chat that makes the job, and this is no chat")
+    key = get_session_env("HERMES_SESSION_KEY") if value is True else ""
+    if value is True and not (key and _origin()):
+        raise UserError("`attach_to_session` means the chat that creates the job, and this is no chat")
     return key
 
 

@@ -1,4 +1,4 @@
-"""All servers of the config: started in the background, their tools registered, brought to what the config says."""
+"""All MCP servers of the config: their start in the background, their tools, and their reload."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TICK_S = 0.1
-"""How soon a call sees that its turn was interrupted."""
+"""Seconds after which a call notices that its turn was interrupted."""
 CLOSES_WITHIN_S = 40.0
 
 
 class McpServerStatus(NamedTuple):
-    """How a server does."""
+    """The state of a server."""
 
     name: str
     state: str
@@ -52,8 +52,8 @@ class McpServers:
     """The servers of a host.
 
     Args:
-        get: returns what a key of the config says now.
-        sample: asks a model for a server.
+        get: returns the present value of a config key.
+        sample: sends a model request of a server.
         tables: the operator's lists of hosts.
     """
 
@@ -87,12 +87,12 @@ class McpServers:
         return servers_of(self._get("mcp_servers"))
 
     def _selected(self) -> dict[str, McpServerSettings]:
-        return {n: one for n, one in self.settings.items() if (n == self._only if self._only else one.enabled)}
+        return {n: each for n, each in self.settings.items() if (n == self._only if self._only else each.enabled)}
 
-    # -- living ------------------------------------------------------------------------------------------------
+    # -- life cycle --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to connect, in the background; from any thread. Nothing is loaded where the config names no server."""
+        """Start to connect in the background, from any thread; without a server nothing is imported."""
         with self._lock:
             self._is_requested = True
             if self._first is not None or self._closed or not self._selected():
@@ -111,44 +111,44 @@ class McpServers:
         await self._wait_first_attempts()
 
     async def _wait_first_attempts(self) -> None:
-        await asyncio.gather(*(one.first_attempt.wait() for one in self._connections.values()))
+        await asyncio.gather(*(each.first_attempt.wait() for each in self._connections.values()))
 
-    def reload(self, *, anew: bool = False) -> list[str]:
-        """Bring the servers to what the config says now, in a worker; return those that changed.
+    def reload(self, *, reconnect: bool = False) -> list[str]:
+        """Apply the present config, in a worker; return the names of the changed servers.
 
         Args:
-            anew: those that did not change are connected again, too.
+            reconnect: whether unchanged servers are connected again, too.
         """
         self._missing = False
-        if not anew and not self._is_requested:  # a command of the terminal, which has none
+        if not reconnect and not self._is_requested:  # a command of the terminal, which uses no server
             return []
         with self._reloading:
             if self._loop is None:
                 self.start()
                 return []
-            changed = self._loop.run(self._apply(anew=anew), timeout_s=CLOSES_WITHIN_S)
+            changed = self._loop.run(self._apply(reconnect=reconnect), timeout_s=CLOSES_WITHIN_S)
             self._first = self._loop.begin(self._wait_first_attempts())
             return changed
 
-    async def _apply(self, *, anew: bool = False) -> list[str]:
+    async def _apply(self, *, reconnect: bool = False) -> list[str]:
         from hermes_agent.mcp.connection import McpConnection
-        from hermes_agent.mcp.server_requests import ServerRequests  # here and below: only where there are servers
+        from hermes_agent.mcp.server_requests import ServerRequests  # here and below: needed only with servers
 
-        wanted = self._selected()
-        old = {n: c for n, c in self._connections.items() if anew or wanted.get(n) != c.settings}
+        selected = self._selected()
+        old = {n: c for n, c in self._connections.items() if reconnect or selected.get(n) != c.settings}
         await asyncio.gather(*(connection.close() for connection in old.values()))
         for name in old:
             del self._connections[name]
-        fresh = [one for name, one in wanted.items() if name not in self._connections]
-        for one in fresh:
-            asking = ServerRequests(one, self._bridge, self._sample)
-            self._connections[one.name] = McpConnection(
-                one, self._home, asking, partial(self._publish, one), self._tables
+        new = [settings for name, settings in selected.items() if name not in self._connections]
+        for settings in new:
+            requests = ServerRequests(settings, self._bridge, self._sample)
+            self._connections[settings.name] = McpConnection(
+                settings, self._home, requests, partial(self._publish, settings), self._tables
             )
-        return sorted({*old, *(one.name for one in fresh)})
+        return sorted({*old, *(settings.name for settings in new)})
 
     async def wait_discovered(self) -> None:
-        """Wait, before the first turn, until each server was tried, at most `mcp_discovery_timeout`."""
+        """Wait before the first turn for the first attempt of each server, at most `mcp_discovery_timeout`."""
         self.start()
         if self._first is None or self._has_waited:
             return
@@ -159,10 +159,10 @@ class McpServers:
             self._has_waited = True
 
     def wait_connected(self, limit_s: float, *, only: str = "") -> None:
-        """Start, and wait until each server was tried once; not on a loop.
+        """Start, and wait for the first attempt of each server; not on a loop.
 
         Args:
-            only: the one server that is started, even where it is not enabled; empty for all that are.
+            only: the only server that starts, even if it is disabled; "" starts all enabled ones.
         """
         self._only = only
         self.start()
@@ -170,7 +170,7 @@ class McpServers:
             try:
                 self._first.result(limit_s)
             except TimeoutError:
-                logger.warning("not every MCP server was there within %g s", limit_s)
+                logger.warning("MCP servers: not all connected within %g s", limit_s)
 
     async def aclose(self) -> None:
         """End every connection and program."""
@@ -186,21 +186,21 @@ class McpServers:
         try:
             loop.run(end(), timeout_s=CLOSES_WITHIN_S)
         except TimeoutError:
-            logger.warning("not every MCP server ended within %g s", CLOSES_WITHIN_S)
+            logger.warning("MCP servers: not all ended within %g s", CLOSES_WITHIN_S)
         loop.close()
 
-    # -- telling -----------------------------------------------------------------------------------------------
+    # -- status ------------------------------------------------------------------------------------------------
 
     def status(self) -> list[McpServerStatus]:
-        """Return how each server of the config does, by name."""
+        """Return the state of each server of the config, ordered by name."""
         found = []
-        for name, one in sorted(self.settings.items()):
+        for name, settings in sorted(self.settings.items()):
             connection = self._connections.get(name)
-            tools = tuple(self._registry.get_tool_names_for_toolset(one.toolset))
-            state, error = ("idle" if one.enabled else "off"), one.problem
+            tools = tuple(self._registry.get_tool_names_for_toolset(settings.toolset))
+            state, error = ("idle" if settings.enabled else "off"), settings.problem
             if connection is not None:
                 state, error = connection.state, connection.error
-            elif one.enabled and not sdk.is_installed():
+            elif settings.enabled and not sdk.is_installed():
                 error = sdk.mcp_install_hint()
             found.append(McpServerStatus(name, state, tools, error))
         return found
@@ -208,7 +208,7 @@ class McpServers:
     # -- tools -------------------------------------------------------------------------------------------------
 
     def _publish(self, settings: McpServerSettings, tools: list[Json] | None, capabilities: Json) -> None:
-        """Register the tools that a server has now, and those alone."""
+        """Register exactly the present tools of a server."""
         from hermes_agent.mcp.tools import offered_tools
 
         before = self._published.pop(settings.name, None)
@@ -224,7 +224,7 @@ class McpServers:
                     registry.deregister(name)
         for offer in offered.values():
             if (present := registry.get(offer.name)) is not None and present.toolset != settings.toolset:
-                text = "MCP server %s: %s is left out, %s has that name"
+                text = "MCP server %s: tool %s left out: %s has that name"
                 logger.warning(text, settings.name, offer.name, present.toolset)
                 continue
             registry.register(
@@ -246,17 +246,17 @@ class McpServers:
 
         connection, scope = self._connections.get(settings.name), current_scope.get()
         if connection is None or self._loop is None:
-            raise ToolFailed(f"the MCP server {settings.name} was taken away")
+            raise ToolFailed(f"the MCP server {settings.name} was removed")
         work = connection.call(lambda session: offer.work(session, args), scope)
         cancelled = None if scope is None else scope.cancelled
         return result_of(settings.name, _wait_result(self._loop, work, cancelled))
 
 
 def _wait_result(loop: LoopThread, work: Coroutine[Any, Any, T], cancelled: threading.Event | None) -> T:
-    """Return what comes of `work`; it is cancelled soon after the turn is interrupted.
+    """Return the result of `work`, which is cancelled soon after an interrupt of the turn.
 
     Raises:
-        ToolFailed: it was.
+        ToolFailed: the turn was interrupted.
     """
     future = loop.begin(work)
     while True:
@@ -267,14 +267,14 @@ def _wait_result(loop: LoopThread, work: Coroutine[Any, Any, T], cancelled: thre
                 raise
             if cancelled is not None and cancelled.is_set():
                 future.cancel()
-                raise ToolFailed("the call was given up: the user interrupted the turn") from None
+                raise ToolFailed("the call was abandoned: the user interrupted the turn") from None
         except BaseException:
             future.cancel()
             raise
 
 
 WAIT_S = 15.0
-"""How long `/reload-mcp` waits for the servers to connect."""
+"""Seconds that `/reload-mcp` waits for the servers."""
 
 
 class McpDeps(NamedTuple):
@@ -321,7 +321,7 @@ def _run_reload_command(servers: McpServers, reread_config: Callable[[], object]
         reread_config()
     except UserError as error:
         return str(error)
-    servers.reload(anew=True)
+    servers.reload(reconnect=True)
     servers.wait_connected(WAIT_S)
     lines = [_status_line(*status) for status in servers.status()]
     return "\n".join(lines) or "The config names no MCP server (mcp_servers)."

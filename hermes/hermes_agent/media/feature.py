@@ -1,4 +1,4 @@
-"""Register the tools of this package: `vision_analyze`, `image_generate`, `text_to_speech`. Source: contract §4.12."""
+"""The tools `vision_analyze`, `image_generate`, `text_to_speech`. Source: plugin contract §4.12."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _MediaTools:
     media: MediaService
 
     def describe_image(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return `success` and `analysis`, which is data."""
+        """Return `success` and `analysis`, which is untrusted text."""
         image, question = _text(args, "image_url"), _text(args, "question")
         found = self.media.describe_image(image, question)
         if found["success"]:
@@ -62,13 +62,13 @@ class _MediaTools:
         return tool_result(found)
 
     def generate_image(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return what the provider answered, with `media_tag` for a file."""
+        """Return the result of the provider, with `media_tag` for a file."""
         names = ("image_url", "reference_image_urls")
         pictures = {name: args[name] for name in names if args.get(name)}
         if "image_url" in pictures:
             pictures["image_url"] = self._image_argument(pictures["image_url"])
         if "reference_image_urls" in pictures:
-            pictures["reference_image_urls"] = [self._image_argument(one) for one in pictures["reference_image_urls"]]
+            pictures["reference_image_urls"] = [self._image_argument(url) for url in pictures["reference_image_urls"]]
         found = self.media.generate_image(_text(args, "prompt"), args.get("aspect_ratio"), **pictures)
         image = str(found.get("image") or "")
         return tool_result({**found, "media_tag": f"MEDIA:{image}"} if image.startswith("/") else found)
@@ -78,34 +78,34 @@ class _MediaTools:
         text = _text(args, "text")
         if len(text) > MAX_SPEECH_CHARS:
             return tool_error(f"`text` has {len(text):,} characters: at most {MAX_SPEECH_CHARS:,} are spoken at once")
-        found = self.media.synthesize(text, self._place(args.get("output_path")))
+        found = self.media.synthesize(text, self._output_path(args.get("output_path")))
         if found["success"]:
             tag = f"MEDIA:{found['file_path']}"
             found["media_tag"] = f"[[audio_as_voice]]\n{tag}" if found.pop("voice_compatible") else tag
         return tool_result(found)
 
     def _image_argument(self, picture: Any) -> Any:
-        """Return what the provider is given for a picture: it opens files by itself, so it gets a copy.
+        """Return the image argument for a provider: a copy of a file, because the provider opens it itself.
 
         Raises:
-            ToolFailed: a file is not for tools, with the reason.
+            ToolFailed: tools may not read the file.
         """
         local = isinstance(picture, str) and not picture.startswith(("http://", "https://", "data:"))
         return self.media.copy_picture(picture.removeprefix("file://")) if local else picture
 
-    def _place(self, wanted: Any) -> str | None:
-        if not wanted:
+    def _output_path(self, given: Any) -> str | None:
+        if not given:
             return None
         scope = current_scope.get()
-        here = Path().resolve() if scope is None else scope.cwd
-        place = (here / str(wanted)).expanduser().resolve()
-        if not (place.is_relative_to(here) or place.is_relative_to(self.media.home / "cache")):
-            raise ToolFailed(f"`output_path` is {wanted!r}: it must be below {here}")
-        if why := self.media.secret_reason(str(place)):
-            raise ToolFailed(f"`output_path` is {wanted!r}: {why}")
-        if where := self.media.controlled_place(str(place)):
-            raise ToolFailed(f"`output_path` is {wanted!r}: it lies {where}")
-        return str(place)
+        cwd = Path().resolve() if scope is None else scope.cwd
+        path = (cwd / str(given)).expanduser().resolve()
+        if not (path.is_relative_to(cwd) or path.is_relative_to(self.media.home / "cache")):
+            raise ToolFailed(f"`output_path` is {given!r}: it must be below {cwd}")
+        if why := self.media.secret_reason(str(path)):
+            raise ToolFailed(f"`output_path` is {given!r}: {why}")
+        if where := self.media.controlled_place(str(path)):
+            raise ToolFailed(f"`output_path` is {given!r}: it lies {where}")
+        return str(path)
 
 
 def _text(args: dict[str, Any], name: str) -> str:

@@ -1,4 +1,4 @@
-"""The memory of this process: the tools `memory` and `session_search`, and the memory provider of the config."""
+"""The tools `memory` and `session_search`, and the memory provider of the config."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class MemoryTool:
     """The handler of `memory`.
 
     Args:
-        notes_of: returns the notes of the person whose session it is; None for a session that nobody knows.
-        written: told of every change.
+        notes_of: returns the notes of the user of a session, or None for an unknown session.
+        on_change: called after every change.
     """
 
-    def __init__(self, notes_of: Callable[[str], Notes | None], written: ChangeListener) -> None:
+    def __init__(self, notes_of: Callable[[str], Notes | None], on_change: ChangeListener) -> None:
         self._notes_of = notes_of
-        self._notify_change = written
+        self._notify_change = on_change
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `success`, `target`, the `entries` and the `usage` as JSON text.
@@ -74,9 +74,9 @@ class MemoryTool:
         session_id, target = str(kwargs.get("session_id") or ""), str(args.get("target") or "")
         notes = self._notes_of(session_id)
         if notes is None:
-            raise ToolFailed("it is not known whose session this is, so there are no notes of theirs to change")
+            raise ToolFailed("the user of this session is unknown, so it has no notes to change")
         if target not in notes.limits:
-            raise ToolFailed(f"target {target!r} is not kept here: expected {' or '.join(notes.limits)}")
+            raise ToolFailed(f"target {target!r} is not in use: expected {' or '.join(notes.limits)}")
         operations = args.get("operations") or [args]
         if not isinstance(operations, list) or not all(isinstance(o, dict) for o in operations):
             raise ToolFailed("operations is no list of mappings with action, content and old_text")
@@ -131,7 +131,7 @@ class SessionSearch:
 
     Args:
         open_transcript: opens `state.db`; closed after each call.
-        summarise: returns what the auxiliary model answers to a prompt, at most so many tokens long.
+        summarise: returns the auxiliary model's answer to a prompt, of at most that many tokens.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class SessionSearch:
             here = str(kwargs.get("session_id") or "")
             principal = transcript.principal(here)
             if principal is None:
-                raise ToolFailed("this session is not stored, so it is not known whose sessions may be searched")
+                raise ToolFailed("this session is not stored, so it is unknown which sessions it may search")
             of = self._people.visible_to(principal)
             if args.get("around_message_id") or args.get("session_id"):
                 return self._around(transcript, args, of)
@@ -223,14 +223,14 @@ class SessionSearch:
 
 
 def quoted_sessions(args: Mapping[str, Any], result: str) -> list[str]:
-    """Return the sessions that a result quotes: titles, answers and summaries say what strangers said there."""
+    """Return the sessions that a result quotes; titles, answers and summaries may have untrusted text."""
     found = json.loads(result)
     rows = [found, *found.get("sessions", ())] if isinstance(found, dict) else []
     return [f"session:{row['session_id']}" for row in rows if "session_id" in row]
 
 
 def _mark_message(session_id: str, role: str, text: str) -> str:
-    """Return what was said, the results of tools as a stranger's: of a piece of one nobody knows whose words it has."""
+    """Return the text of a message; a piece of a tool result is marked, because its source is unknown."""
     return mark_untrusted(text, f"a tool in session {session_id}") if role == "tool" else text
 
 

@@ -1,6 +1,6 @@
-"""The tools `skill_view` (open a skill, or a file of one) and `skills_list`. They are shown where there is a skill.
+"""The tools `skill_view`, which opens a skill or a file of it, and `skills_list`.
 
-Source: plugin contract §6.2, §6.4, §14.1 row 13.
+The tools are shown if a skill exists. Source: plugin contract §6.2, §6.4, §14.1 row 13.
 """
 
 from __future__ import annotations
@@ -247,11 +247,11 @@ _OWN_FIELDS = frozenset(
         *("required_environment_variables", "setup_needed", "setup_note", "setup_skipped", "skill_dir", "success"),
     )
 )
-"""Fields of an opened skill that no text of its document is in: its places, and names of variables."""
+"""Fields of an opened skill without text of its document: paths, and names of variables."""
 
 
 def _mark_untrusted(value: Any, source: str) -> Any:
-    """Return a value whose texts stand between marks when others wrote them."""
+    """Return a value with its texts marked as untrusted if it has a source."""
     if not source:
         return value
     if isinstance(value, str):
@@ -273,9 +273,9 @@ LIST_SCHEMA: dict[str, Any] = {
 
 
 def skills_list(library: SkillLibrary, args: dict[str, Any], **kwargs: Any) -> str:
-    """Return `skills`, `categories`, `count` and a `hint` as JSON text. Skills of plugins are in no list.
+    """Return `skills`, `categories`, `count` and a `hint` as JSON text, without skills of plugins.
 
-    What others wrote stands between marks.
+    Untrusted text is marked.
     """
     scope = current_scope.get()
     offered = library.offered("" if scope is None else scope.platform)
@@ -296,7 +296,7 @@ def skills_list(library: SkillLibrary, args: dict[str, Any], **kwargs: Any) -> s
         ],
         categories=[*own, *(_mark_untrusted(name, source) for name, source in sorted(others.items()))],
         count=len(chosen),
-        hint="Open one with skill_view(name)." if chosen else "There is none; `categories` has those that there are.",
+        hint="Open one with skill_view(name)." if chosen else "There is none; `categories` lists those that exist.",
     )
 
 
@@ -320,7 +320,7 @@ class SkillServices(NamedTuple):
 
 
 def register(ctx: Registrar, deps: SkillDeps) -> SkillServices:
-    """Register both tools and return the library; the tools are shown where there is a skill."""
+    """Register both tools and return the library."""
     library = SkillLibrary(
         deps.home,
         SkillSettings.of(deps.config.get),

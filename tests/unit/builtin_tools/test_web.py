@@ -307,7 +307,7 @@ def test_without_anybody_who_searches_the_tool_is_not_there(
 ) -> None:
     host = build("plugins: {disabled: [web/ddgs]}\n")
     assert "web_search" not in [d["function"]["name"] for d in host.agent.definitions("cli")]
-    assert "nobody searches the web" in call(host, "web_search", query="x")["error"]
+    assert "no provider searches the web" in call(host, "web_search", query="x")["error"]
     monkeypatch.setenv("SEARXNG_URL", "http://127.0.0.1:1")
     host.tools.checks.forget()
     assert "web_search" in [d["function"]["name"] for d in host.agent.definitions("cli")]

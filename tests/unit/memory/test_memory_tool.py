@@ -52,7 +52,7 @@ def test_entries_are_added_replaced_and_removed() -> None:
     ("args", "said"),
     [
         ({"action": "add", "target": "memory", "content": ""}, "content is empty"),
-        ({"action": "add", "target": "diary", "content": "x"}, "target 'diary' is not kept here"),
+        ({"action": "add", "target": "diary", "content": "x"}, "target 'diary' is not in use"),
         ({"action": "sing", "target": "memory"}, "unknown action 'sing'"),
         ({"action": "remove", "target": "memory", "old_text": "one"}, "'one' is in 2 entries"),
         ({"action": "remove", "target": "memory", "old_text": "gone"}, "no entry has 'gone'"),
