@@ -14,8 +14,8 @@ STREAM = "core/messages.py"
 PRODUCERS = ("agent/conversation.py", "agent/turn.py", "agent/tool_step.py")
 EVENTS = frozenset({"TextDelta", "StopSentence", "ToolStarted", "ToolOutput", "ToolFinished", "Notice"})
 """Events before the end; `TurnFinished` is also the value that ends what is no turn, such as a command over HTTP."""
-EXCEPT = ("console/output.py", "testing/host.py")
-"""One question still reads the stream itself; the test kit looks for tool calls among the events of an `Answer`."""
+EXCEPT = ("testing/host.py",)
+"""The test kit looks for tool calls among the events of an `Answer`."""
 STREAMS = frozenset({"turn", "turn_once", "resume_turn"})
 """Methods of a conversation that return the stream."""
 

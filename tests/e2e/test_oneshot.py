@@ -21,7 +21,7 @@ def test_the_prompts_of_the_guide_reach_the_tool_and_come_back(prompt: Prompt, t
         assert (done.returncode, done.stdout) == (0, answer(prompt) + "\n"), done.stderr
         assert prompt.result in results_seen(model)[0]
     assert prompt.tool in done.stderr
-    assert prompt.result in done.stderr
+    assert prompt.result.split()[0] in done.stderr
 
 
 def test_a_question_on_standard_input_is_answered_too(tmp_path: Path, scripted) -> None:

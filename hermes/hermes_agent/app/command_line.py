@@ -47,7 +47,8 @@ Plugins bring commands of their own: `hermes PLUGIN-COMMAND --help`. Those that 
 
 MODULES = {
     "auth": "cli.model:add_auth",
-    "completion": "cli.home:add_completion",
+    "chat": "cli.chat:add_chat",
+    "completion": "cli.completion:add_completion",
     "config": "cli.config:add_config",
     "cron": "cli.features:add_cron",
     "doctor": "cli.home:add_doctor",
@@ -93,6 +94,7 @@ def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str =
     )
     parser.add_argument("-r", "--resume", metavar="ID", help="go on with this session (see `hermes sessions list`)")
     parser.add_argument("-p", "--profile", metavar="NAME", help="work in this profile (`hermes profile`); comes first")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error; comes first")
     parser.add_argument("-m", "--model", metavar="NAME", help="use this model instead of the configured one")
     parser.set_defaults(run=_open_conversation)
     # prog: without it argparse makes a help formatter, which imports shutil
@@ -106,6 +108,8 @@ def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str =
 
 def run(argv: Sequence[str]) -> int:
     """Run one command line and return its exit status."""
+    is_debugged = list(argv[:1]) == ["--debug"]
+    argv = argv[1:] if is_debugged else argv
     try:
         argv = selected_profile(argv, os.environ)
         name = argv[0] if argv and not argv[0].startswith("-") else None
@@ -119,6 +123,10 @@ def run(argv: Sequence[str]) -> int:
         args = parser.parse_args(argv)
         return cast("Callable[[argparse.Namespace], int]", args.run)(args)
     except UserError as error:
+        if is_debugged:
+            import traceback  # only for --debug
+
+            traceback.print_exc()
         print(f"{_journal_prefix()}hermes: {error}", file=sys.stderr)
         return error.exit_status
 
@@ -152,5 +160,5 @@ def _open_conversation(args: argparse.Namespace) -> int:
     from hermes_agent.app import conversation  # asyncio, the model and the plugins
 
     return conversation.run(
-        oneshot=args.oneshot, first=args.first, continue_last=args.continue_last, resume=args.resume, model=args.model
+        conversation.ChatRequest(args.oneshot, args.first, args.continue_last, args.resume, args.model)
     )

@@ -3,51 +3,129 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 from hermes_agent.app.start import start_host, start_warnings
-from hermes_agent.console import answer_once
+from hermes_agent.console import OneShotOptions, answer_once
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
+from hermes_agent.core.text import nearest_name
 from hermes_agent.host import Host
 from hermes_agent.mcp.servers import McpServers
 from hermes_agent.sessions import LOCAL
 
 
-def run(*, oneshot: str | None, first: str | None, continue_last: bool, resume: str | None, model: str | None) -> int:
+class ChatRequest(NamedTuple):
+    """What the command line asks of a conversation."""
+
+    question: str | None = None
+    """A question to answer on stdout; `-` reads it from standard input."""
+    first: str | None = None
+    """A question to ask before the prompt; without a terminal the conversation ends after it."""
+    continue_last: bool = False
+    resume: str | None = None
+    model: str | None = None
+    toolsets: Sequence[str] = ()
+    skills: Sequence[str] = ()
+    images: Sequence[Path] = ()
+    directory: Path | None = None
+    max_turns: int | None = None
+    form: Literal["text", "json", "jsonl"] = "text"
+    approve: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+
+def run(request: ChatRequest) -> int:
     """Open the conversation that the command line asks for and return the exit status.
 
-    Args:
-        oneshot: a question to answer on stdout; `-` reads it from standard input.
-        first: a question to ask before the prompt; without a terminal the conversation ends after it.
+    Raises:
+        UserError: an option names what does not exist, or no model is available.
     """
-    question = oneshot
-    if oneshot == "-" or (oneshot is None and first is None and not sys.stdin.isatty()):
+    question = request.question
+    if question == "-" or (question is None and request.first is None and not sys.stdin.isatty()):
         question = sys.stdin.read()
     if question is not None and not question.strip():
         print("hermes: there is no question, and no terminal to open a conversation in", file=sys.stderr)
         return EXIT_USAGE
+    if question is None and (given := _one_question_option(request)):
+        raise UserError(f"{given} is for one question", hint="Add -q QUESTION.", exit_status=EXIT_USAGE)
+    if request.directory is not None:
+        _enter(request.directory)
     try:
         host = start_host()
     except ConfigError as error:
         # 78 is the daemon's; a user or a script at a terminal knows 2
         raise UserError(error.message, hint=error.hint, exit_status=EXIT_USAGE) from error
-    session_id = _find_session(host, continue_last=continue_last, resume=resume)
+    _check_toolsets(host, request.toolsets)
+    if request.max_turns is not None:
+        host.agent.settings = replace(host.agent.settings, max_turns=request.max_turns)
+    session_id = _find_session(host, continue_last=request.continue_last, resume=request.resume)
     if question is not None:
-        return asyncio.run(_ask_once(host, question.strip(), session_id, model))
+        text = " ".join([*(f"/{name.lstrip('/')}" for name in request.skills), question.strip()])
+        return asyncio.run(_ask_once(host, text, session_id, request))
     from hermes_agent.app.chat import run_chat  # one question needs none of it
 
-    return asyncio.run(run_chat(host, first, session_id, model))
+    return asyncio.run(run_chat(host, request.first, session_id, request.model))
 
 
-async def _ask_once(host: Host, question: str, session_id: str | None, model: str | None) -> int:
+def _one_question_option(request: ChatRequest) -> str:
+    """Return the name of a given option that a chat does not have, or ""."""
+    options = {
+        "--json": request.form == "json",
+        "--jsonl": request.form == "jsonl",
+        "--image": bool(request.images),
+        "--approve": request.approve,
+        "--quiet": request.quiet,
+        "--toolsets": bool(request.toolsets),
+        "--skills": bool(request.skills),
+        "--verbose": request.verbose,
+    }
+    return next((name for name, is_given in options.items() if is_given), "")
+
+
+def _enter(directory: Path) -> None:
+    """Work in a directory, whatever the config says."""
+    try:
+        os.chdir(directory)
+    except OSError as exc:
+        raise UserError(f"{directory}: {exc.strerror or exc}", exit_status=EXIT_USAGE) from exc
+    os.environ["TERMINAL_CWD"] = str(Path.cwd())
+
+
+def _check_toolsets(host: Host, names: Sequence[str]) -> None:
+    """Raise UserError for a toolset that does not exist."""
+    for name in names:
+        if not host.toolsets.exists(name):
+            near = nearest_name(name, host.toolsets.names())
+            hint = f"Did you mean {near}?" if near else f"There are: {', '.join(sorted(host.toolsets.names()))}."
+            raise UserError(f"there is no toolset {name!r}", hint=hint, exit_status=EXIT_USAGE)
+
+
+async def _ask_once(host: Host, question: str, session_id: str | None, request: ChatRequest) -> int:
     """Answer one question on stdout; everything else goes to stderr."""
-    for warning in start_warnings(host):
+    warnings = () if request.quiet else start_warnings(host)
+    for warning in warnings:
         print(f"hermes: {warning}", file=sys.stderr)
     host.service(McpServers).start()
-    for line in host.plugins.missed():
+    for line in () if request.quiet else host.plugins.missed():
         print(f"hermes: {line}", file=sys.stderr)
+    options = OneShotOptions(
+        session_id,
+        request.model,
+        list(request.toolsets) or None,
+        request.images,
+        request.form,
+        request.quiet,
+        request.verbose,
+        request.approve,
+    )
     try:
-        return await answer_once(host.agent, host.slash, question, session_id=session_id, model=model)
+        return await answer_once(host.agent, host.slash, question, options)
     finally:
         await host.aclose()
 

@@ -127,7 +127,7 @@ def _chat(door: Path, first: str | None, session: str) -> int:
 
 
 def _answer(door: Path, question: str, session: str) -> tuple[int, str]:
-    from hermes_agent.console.output import printable
+    from hermes_agent.console.styled import printable
 
     if not question.strip():
         raise UserError("there is no question", exit_status=EXIT_USAGE)

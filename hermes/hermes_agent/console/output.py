@@ -1,136 +1,166 @@
-"""What the events of a turn look like in a terminal. Writes to one stream; colour only where it may be coloured.
-
-Asking the person at the terminal.
-
-One question: the answer on stdout, everything else on stderr.
-"""
+"""The answer to one question: the answer on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from hermes_agent.agent import Agent
 from hermes_agent.agent.command_router import CommandCall, CommandRouter, RunSkill, UnknownCommand
+from hermes_agent.console.event_records import RecordSink
+from hermes_agent.console.styled import Line, Piece, Theme, plain, printable, wrap
+from hermes_agent.console.tool_lines import finished_line, result_lines
 from hermes_agent.contracts.tool import ApprovalRequest
-from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
 from hermes_agent.core.messages import (
-    Event,
+    Content,
     Notice,
-    StopSentence,
-    TextDelta,
     ToolFinished,
     ToolStarted,
+    TurnEvent,
     TurnFinished,
+    TurnSink,
+    fold,
     new_session_id,
 )
 from hermes_agent.core.redaction import redactor
-from hermes_agent.core.text import has_colour, nearest_name, shorten
+from hermes_agent.core.text import has_colour, nearest_name
 from hermes_agent.policy import Approver, Choice, NoApprover, Refusal
 
-LINE_LIMIT = 160
+if TYPE_CHECKING:
+    from hermes_agent.console.markdown_view import MarkdownView
 
-_DIM, _BOLD, _YELLOW, _RED, _CYAN, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[33m", "\x1b[31m", "\x1b[36m", "\x1b[0m"
-_CLEAR = "\x1b[H\x1b[2J"
-
-
-def printable(text: str) -> str:
-    """Return `text` without control characters: what a model or a tool wrote must not steer the terminal."""
-    return "".join(
-        c if c in "\n\t" or (ord(c) >= 32 and not 127 <= ord(c) < 160) else "\N{REPLACEMENT CHARACTER}" for c in text
-    )
+PLATFORM = "cli"
+NOTE_WIDTH = 160
+"""Columns of a line on stderr that is no terminal."""
 
 
-def tool_line(name: str, arguments: dict[str, Any]) -> str:
-    """Return `name {"arg": …}` on one line."""
-    return _one_line(f"{name} {json.dumps(arguments, ensure_ascii=False)}")
+class OneShotOptions(NamedTuple):
+    """How one question is asked and its answer written."""
+
+    session_id: str | None = None
+    model: str | None = None
+    toolsets: Collection[str] | None = None
+    """Toolsets that the model is shown; None allows all."""
+    images: Sequence[Path] = ()
+    form: Literal["text", "json", "jsonl"] = "text"
+    quiet: bool = False
+    """Whether stderr gets neither tool calls nor notices."""
+    verbose: bool = False
+    """Whether stderr gets tool results, too."""
+    approve: bool = False
+    """Whether approval requests are allowed unless the user must decide each time."""
 
 
-def _one_line(text: str) -> str:
-    return shorten(" ".join(printable(text).split()), LINE_LIMIT)
+class AnswerSink(TurnSink):
+    """Writes the answer to stdout, and tool calls and notices to stderr.
 
-
-class Renderer:
-    """Shows events as they come.
-
-    Args:
-        answers: where the answer goes.
-        notes: where tool lines and notices go; the same stream in a conversation.
+    On a terminal the answer is rendered while it grows, block by block. Elsewhere its whole text is written at the end.
     """
 
-    def __init__(self, answers: TextIO, notes: TextIO) -> None:
-        self._answers = answers
-        self._notes = notes
-        self._coloured = has_colour(notes)
-        self._at_line_start = True
-        self._wrote_text = False
+    def __init__(self, options: OneShotOptions) -> None:
+        self.sentence = ""
+        """The sentence of the agent that ended the turn, or ""."""
+        self._options = options
+        self._streams = options.form == "text" and sys.stdout.isatty()
+        self._theme = Theme(has_colour=has_colour(sys.stdout))
+        self._notes = Theme(has_colour=has_colour(sys.stderr))
+        self._markdown = _markdown_view() if self._streams else None
+        self._has_text = False
+        self._calls: dict[str, ToolStarted] = {}
 
-    def show(self, event: Event) -> None:
-        """Write one event."""
-        match event:
-            case TextDelta(text):
-                self._text(printable(text))
-            case ToolStarted(_, name, arguments):
-                self._note(f"⚡ {tool_line(name, arguments)}", _CYAN)
-            case ToolFinished(_, _, result, status, duration_ms):
-                mark = "→" if status == "ok" else f"✗ {status}:"
-                self._note(f"  {mark} {_one_line(result)}  ({duration_ms} ms)", _DIM if status == "ok" else _RED)
-            case Notice(text, level):
-                self._note(text, _YELLOW if level == "warning" else _DIM)
-            case TurnFinished(text, reason, _, _):
-                if not self._wrote_text and text:
-                    self._text(printable(text))
-                self._end_line()
-                if reason == "interrupted":
-                    self._note("(interrupted)", _DIM)
+    def text(self, delta: str) -> None:
+        """Write what is finished of the answer."""
+        if self._markdown is not None:
+            self._has_text = self._has_text or bool(delta.strip())
+            self._markdown.feed(delta if self._has_text else delta.lstrip("\n"))
+            for lines in self._markdown.finished(_columns(sys.stdout)):
+                self._write(lines)
 
-    def note(self, text: str) -> None:
-        """Write a line that is not part of an answer."""
-        self._note(text, "")
+    def stop_sentence(self, text: str) -> None:
+        """Keep the sentence for stderr."""
+        self.sentence = text.strip()
 
-    def error(self, text: str) -> None:
-        """Write an error."""
-        self._note(text, _RED)
+    def tool_started(self, event: ToolStarted) -> None:
+        """Remember the arguments."""
+        self._calls[event.call_id] = event
 
-    def clear(self) -> None:
-        """Clear the screen, where there is one."""
-        if self._answers.isatty():
-            self._answers.write(_CLEAR)
-            self._answers.flush()
-            self._at_line_start = True
+    def tool_finished(self, event: ToolFinished) -> None:
+        """Write the line of a call."""
+        self._finish_text()
+        started, width = self._calls.pop(event.call_id, None), _columns(sys.stderr)
+        arguments = started.arguments if started is not None else {}
+        lines = [finished_line(event.name, arguments, event.result, event.status, event.duration_ms, width)]
+        self.note([*lines, *(result_lines(event.result, width) if self._options.verbose else ())])
 
-    def _text(self, text: str) -> None:
-        if not self._wrote_text:
-            text = text.lstrip("\n")
-        if not text:
-            return
-        self._answers.write(text)
-        self._answers.flush()
-        self._wrote_text = True
-        self._at_line_start = text.endswith("\n")
+    def notice(self, event: Notice) -> None:
+        """Write a notice."""
+        self._finish_text()
+        text = redactor.mask_known(printable(event.text))
+        self.note(wrap([Piece("warning" if event.level == "warning" else "dim", text)], max(_columns(sys.stderr), 40)))
 
-    def _end_line(self) -> None:
-        if not self._at_line_start:
-            self._answers.write("\n")
-            self._answers.flush()
-            self._at_line_start = True
+    def finished(self, event: TurnFinished) -> None:
+        """Write the rest of the answer."""
+        if self._markdown is not None:
+            if event.text and not self._has_text:
+                self._markdown.feed(without_sentence(event.text, self.sentence))
+            self._finish_text()
+        elif self._options.form == "text":
+            text = without_sentence(event.text, self.sentence)
+            if text or not self.sentence:
+                print(text)
 
-    def _note(self, text: str, colour: str) -> None:
-        text = redactor.mask_known(text)
-        if self._notes is self._answers or self._notes.isatty():
-            self._end_line()
-        line = f"{colour}{text}{_RESET}" if colour and self._coloured else text
-        self._notes.write(line + "\n")
-        self._notes.flush()
+    def note(self, lines: Sequence[Line]) -> None:
+        """Write lines to stderr, unless it is to be quiet."""
+        if not self._options.quiet:
+            for each in lines:
+                print(self._notes.ansi(each) if self._notes.has_colour else plain(each), file=sys.stderr)
+
+    def _finish_text(self) -> None:
+        if self._markdown is not None:
+            for lines in self._markdown.finish(_columns(sys.stdout)):
+                self._write(lines)
+            self._markdown = _markdown_view()
+
+    def _write(self, lines: Sequence[Line]) -> None:
+        for each in lines:
+            print(self._theme.ansi(each) if self._theme.has_colour else plain(each))
+        sys.stdout.flush()
+
+
+class _BothSinks(TurnSink):
+    """Gives each event to two sinks."""
+
+    def __init__(self, first: TurnSink, second: TurnSink) -> None:
+        self._sinks = first, second
+
+    def event(self, event: TurnEvent) -> None:
+        """Handle an event in both."""
+        for sink in self._sinks:
+            sink.event(event)
+
+
+def _markdown_view() -> MarkdownView:
+    from hermes_agent.console.markdown_view import MarkdownView  # only for a terminal
+
+    return MarkdownView()
+
+
+def _columns(stream: object) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or NOTE_WIDTH  # type: ignore[attr-defined]
+    except (AttributeError, ValueError, OSError):
+        return NOTE_WIDTH
 
 
 PromptReader = Callable[[str], Awaitable[str]]
-"""Shows a prompt and returns the line that was typed; raises EOFError when the person left."""
+"""Shows a prompt and returns the line that was typed; raises EOFError at the end of input."""
 
 ANSWERS: dict[str, Choice] = {
     "o": "once",
@@ -186,14 +216,14 @@ class TerminalApprover:
             line = ""
         if line.isdecimal() and 0 < int(line) <= len(choices):
             return choices[int(line) - 1]
-        return line or Refusal("the person gave no answer")
-
-
-PLATFORM = "cli"
+        return line or Refusal("the user gave no answer")
 
 
 async def answer_once(
-    agent: Agent, slash: CommandRouter, question: str, *, session_id: str | None = None, model: str | None = None
+    agent: Agent,
+    slash: CommandRouter,
+    question: str,
+    options: OneShotOptions = OneShotOptions(),  # noqa: B008 - frozen
 ) -> int:
     """Ask, print the answer, and return the exit status; a line `/name …` runs a command as everywhere.
 
@@ -201,13 +231,14 @@ async def answer_once(
     it, 2 when there is no such command.
 
     Raises:
-        UserError: no model can be had, or it failed.
+        UserError: no model is available, or it failed.
     """
-    session_id = session_id or new_session_id()
-    meaning = await slash.resolve(question, where="terminal", session_id=session_id, platform=PLATFORM)
-    match meaning:
+    session_id = options.session_id or new_session_id()
+    options = options._replace(session_id=session_id)
+    found = await slash.resolve(question, where="terminal", session_id=session_id, platform=PLATFORM)
+    match found:
         case CommandCall():
-            return await _command(agent, slash, meaning, session_id, model)
+            return await _command(agent, slash, found, options)
         case UnknownCommand(name, known):
             near = nearest_name(name, known)
             hint = f" Did you mean /{near}?" if near else f" There are: {', '.join(f'/{n}' for n in known)}."
@@ -215,27 +246,28 @@ async def answer_once(
             return EXIT_USAGE
         case RunSkill(message):
             question = message
-    return await _turn(agent, question, session_id, model)
+    return await _turn(agent, question, options)
 
 
 class _InjectedTexts:
-    """What plugins say into the session while a command runs (`agent.inbox.Front`)."""
+    """Messages that plugins inject while a command runs (`agent.injected_messages.PromptedFrontEnd`)."""
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self.texts: list[str] = []
 
     def push(self, text: str) -> bool:
-        """Keep it for after the command."""
+        """Keep a message until the command has ended."""
         self.texts.append(text)
         return True
 
 
-async def _command(agent: Agent, slash: CommandRouter, called: CommandCall, session_id: str, model: str | None) -> int:
-    """Run a command, and answer what it says into the session."""
-    spoken = agent.injected.front_end = _InjectedTexts(session_id)
+async def _command(agent: Agent, slash: CommandRouter, called: CommandCall, options: OneShotOptions) -> int:
+    """Run a command, and answer the messages that it injects."""
+    session_id = options.session_id or ""
+    injected = agent.injected.front_end = _InjectedTexts(session_id)
     try:
-        scope = slash.scope(session_id, PLATFORM, _approver())
+        scope = slash.scope(session_id, PLATFORM, _approver(options))
         with _on_sigint(scope.cancelled.set):
             await slash.announce(called, scope)
             answer = await slash.run(called, scope)
@@ -243,32 +275,52 @@ async def _command(agent: Agent, slash: CommandRouter, called: CommandCall, sess
         agent.injected.front_end = None
     if answer:
         print(printable(answer) if sys.stdout.isatty() else answer)
-    statuses = [await _turn(agent, text, session_id, model) for text in spoken.texts]
+    statuses = [await _turn(agent, text, options) for text in injected.texts]
     return max(statuses, default=EXIT_OK)
 
 
-async def _turn(agent: Agent, question: str, session_id: str, model: str | None) -> int:
-    renderer = Renderer(sys.stdout, sys.stderr)
-    talk = await agent.open(session_id, platform=PLATFORM, approver=_approver(), model=model)
-    streamed, sentence, why = sys.stdout.isatty(), "", ""
+async def _turn(agent: Agent, question: str, options: OneShotOptions) -> int:
+    conversation = await agent.open(
+        options.session_id,
+        platform=PLATFORM,
+        approver=_approver(options),
+        model=options.model,
+        toolsets=options.toolsets,
+    )
+    sink = AnswerSink(options)
+    records = RecordSink(conversation.session_id, print if options.form == "jsonl" else None)
+    if options.form != "text":
+        records.record(
+            "session",
+            session_id=conversation.session_id,
+            model=conversation.model,
+            provider=conversation.provider,
+        )
     try:
-        with _on_sigint(talk.interrupt):
-            async for event in talk.turn(question):
-                if isinstance(event, StopSentence):
-                    sentence = event.text.strip()
-                elif isinstance(event, TurnFinished):
-                    why = sentence or incomplete_reason(event)
-                    if streamed:
-                        renderer.show(event)
-                    elif (text := without_sentence(event.text, sentence)) or not sentence:
-                        print(text)
-                elif streamed or not isinstance(event, TextDelta):
-                    renderer.show(event)
+        with _on_sigint(conversation.interrupt):
+            content = await agent.bridge.run(_content, question, options.images)
+            end = await fold(conversation.turn(content), _BothSinks(sink, records))
+    except UserError as error:
+        records.record("error", message=error.message, hint=error.hint or "")
+        raise
     finally:
-        await talk.close("cli_close")
+        await conversation.close("cli_close")
+    if options.form == "json" and end is not None:
+        print(records.result())
+    why = "" if end is None else sink.sentence or incomplete_reason(end)
     if why:
         print(f"hermes: {printable(why)}", file=sys.stderr)
     return EXIT_FAILED if why else EXIT_OK
+
+
+def _content(question: str, images: Sequence[Path]) -> Content:
+    """Return the content of the message. Raises UserError if an image cannot be sent."""
+    from hermes_agent.console.input import content_with_images
+
+    content, warnings = content_with_images(question, list(images))
+    if warnings:
+        raise UserError(warnings[0], exit_status=EXIT_USAGE)
+    return content
 
 
 def incomplete_reason(end: TurnFinished) -> str:
@@ -300,7 +352,19 @@ def _on_sigint(stop: Callable[[], None]) -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-def _approver() -> Approver:
+class _AllowingApprover:
+    """Allows what asks, except what the user must decide each time (`--approve`)."""
+
+    async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
+        """Allow once, or refuse."""
+        if request.mandatory:
+            return await NoApprover("with --approve, which leaves this decision to the user").ask(request)
+        return "once"
+
+
+def _approver(options: OneShotOptions) -> Approver:
+    if options.approve:
+        return _AllowingApprover()
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return NoApprover("without a terminal")
 

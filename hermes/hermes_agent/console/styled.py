@@ -13,8 +13,6 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from rich.cells import cell_len, set_cell_size
-
 
 class Piece(NamedTuple):
     """Text of one style."""
@@ -50,9 +48,28 @@ def plain(pieces: Iterable[Piece]) -> str:
     return "".join(piece.text for piece in pieces)
 
 
+_NARROW = re.compile(
+    r"[\x20-\u02ff\u2010-\u2027\u2190-\u22ff\u2500-\u25fc\u2713\u2717\u276f\u2800-\u28ff\u2212\u2022]*"
+)
+"""Characters of one cell; others are looked up in a table."""
+
+
 def width_of(text: str) -> int:
     """Return the number of terminal cells of a text."""
-    return len(text) if text.isascii() else cell_len(text)
+    if _NARROW.fullmatch(text):
+        return len(text)
+    from rich.cells import cell_len  # only for other scripts and emoji
+
+    return cell_len(text)
+
+
+def _cut(text: str, width: int) -> str:
+    """Return the beginning of a text that is wider than `width` cells."""
+    if _NARROW.fullmatch(text):
+        return text[:width]
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width)
 
 
 def cells(pieces: Iterable[Piece]) -> int:
@@ -64,7 +81,7 @@ def fit(text: str, width: int) -> str:
     """Return a text of at most `width` cells; `…` stands for what is left out."""
     if width_of(text) <= width:
         return text
-    return set_cell_size(text, max(width - 1, 0)).rstrip() + "…" if width > 0 else ""
+    return _cut(text, max(width - 1, 0)).rstrip() + "…" if width > 0 else ""
 
 
 def crop(pieces: Iterable[Piece], width: int) -> Line:
@@ -77,7 +94,7 @@ def crop(pieces: Iterable[Piece], width: int) -> Line:
     for piece in pieces:
         size = width_of(piece.text)
         if size > room:
-            kept.append(Piece(piece.style, set_cell_size(piece.text, max(room, 0))))
+            kept.append(Piece(piece.style, _cut(piece.text, max(room, 0))))
             break
         kept.append(piece)
         room -= size
@@ -136,7 +153,7 @@ def _wrap_line(pieces: Line, width: int, first_indent: int, indent: int) -> Iter
             start, used, room = match.start(), 0, max(width - indent, 1)
         place = match.start()
         while size > room:  # a word that is longer than a line
-            count = max(len(set_cell_size(text[place : match.end()], room).rstrip()), 1)
+            count = max(len(_cut(text[place : match.end()], room).rstrip()), 1)
             yield _slice(pieces, ends, place, place + count)
             place += count
             start, room = place, max(width - indent, 1)

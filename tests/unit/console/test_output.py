@@ -1,56 +1,94 @@
+"""The answer to one question, its records for programs, and the page that describes them; run this file to write it."""
+
 from __future__ import annotations
 
 import asyncio
-import io
+import json
+from pathlib import Path
 
-from hermes_agent.console.output import Renderer, TerminalApprover, printable, tool_line
+import jsonschema
+import pytest
+
+from hermes_agent.console.event_records import RecordSink, records_schema, reference_page, result_schema
+from hermes_agent.console.output import AnswerSink, OneShotOptions, TerminalApprover
 from hermes_agent.contracts.tool import ApprovalRequest
-from hermes_agent.core.messages import Notice, TextDelta, ToolFinished, ToolStarted, TurnFinished, Usage
+from hermes_agent.core.messages import (
+    Notice,
+    StopSentence,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnFinished,
+    Usage,
+)
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "events.md"
+
+EVENTS: tuple[TurnEvent, ...] = (
+    TextDelta("Let me see."),
+    ToolStarted("c1", "calculate", {"expression": "2**16"}),
+    ToolFinished("c1", "calculate", '{"result": 65536}', "ok", 3),
+    TextDelta("\n\nIt is "),
+    TextDelta("65536."),
+    Notice("be careful", "warning"),
+    TurnFinished("It is 65536.", "answered", Usage(12, 3), "m", "turn_1"),
+)
 
 
-def test_a_turn_reads_as_tool_line_result_and_answer() -> None:
-    out = io.StringIO()
-    renderer = Renderer(out, out)
-    for event in (
-        TextDelta("Let me see."),
-        ToolStarted("c1", "calculate", {"expression": "2**16"}),
-        ToolFinished("c1", "calculate", '{"result": 65536}', "ok", 3),
-        TextDelta("\n\nIt is "),
-        TextDelta("65536."),
-        Notice("be careful", "warning"),
-        TurnFinished("It is 65536.", "answered", Usage(), "m"),
-    ):
-        renderer.show(event)
-    assert out.getvalue() == (
-        "Let me see.\n"
-        '⚡ calculate {"expression": "2**16"}\n'
-        '  → {"result": 65536}  (3 ms)\n'
-        "\n\nIt is 65536.\n"
-        "be careful\n"
-    )
+def test_the_answer_is_on_stdout_and_everything_else_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    sink = AnswerSink(OneShotOptions())
+    for event in EVENTS:
+        sink.event(event)
+    shown = capsys.readouterr()
+    assert shown.out == "It is 65536.\n"
+    assert shown.err == "● calculate 2**16 → 65536, 3 ms\nbe careful\n"
 
 
-def test_an_answer_that_was_not_streamed_is_shown_at_the_end() -> None:
-    out = io.StringIO()
-    Renderer(out, out).show(TurnFinished("all at once", "answered", Usage(), "m"))
-    assert out.getvalue() == "all at once\n"
+def test_quiet_leaves_the_answer_alone_and_verbose_adds_results(capsys: pytest.CaptureFixture[str]) -> None:
+    for options, told in ((OneShotOptions(quiet=True), ""), (OneShotOptions(verbose=True), '  │ {"result": 65536}\n')):
+        sink = AnswerSink(options)
+        for event in EVENTS:
+            sink.event(event)
+        shown = capsys.readouterr()
+        assert shown.out == "It is 65536.\n"
+        assert told in shown.err and bool(told) is bool(shown.err)
 
 
-def test_what_a_tool_returns_cannot_steer_the_terminal() -> None:
-    out = io.StringIO()
-    Renderer(out, out).show(ToolFinished("c", "t", "\x1b]0;owned\x07\x1b[2J\r\x9b31m", "ok", 1))
-    assert not set(out.getvalue()) & {"\x1b", "\x07", "\r", "\x9b"}
-    assert printable("a\tb\nc\x1b") == "a\tb\nc\N{REPLACEMENT CHARACTER}"
+def test_the_sentence_that_ends_a_turn_is_no_part_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    sink = AnswerSink(OneShotOptions())
+    sink.event(TextDelta("A part."))
+    sink.event(StopSentence("\n\nI stop here."))
+    sink.event(TurnFinished("A part.\n\nI stop here.", "stopped", Usage(), "m"))
+    assert sink.sentence == "I stop here."
+    assert capsys.readouterr().out == "A part.\n"
 
 
-def test_a_long_call_is_one_line_with_its_end_marked() -> None:
-    line = tool_line("write_file", {"content": "x\n" * 500})
-    assert "\n" not in line
-    assert len(line) == 160
-    assert line.endswith("…")
+def test_records_are_what_their_schema_says() -> None:
+    lines: list[str] = []
+    sink = RecordSink("s1", lines.append)
+    sink.record("session", session_id="s1", model="m", provider="p")
+    for event in EVENTS:
+        sink.event(event)
+    sink.record("error", message="m", hint="")
+    records = [json.loads(line) for line in lines]
+    for record in records:
+        jsonschema.validate(record, records_schema())
+    assert [record["event"] for record in records] == [
+        *("session", "text", "tool_started", "tool_finished", "text", "text", "notice", "finished", "error")
+    ]
+    result = json.loads(sink.result())
+    jsonschema.validate(result, result_schema())
+    assert result["text"] == "It is 65536."
+    assert result["usage"] == {"input_tokens": 12, "output_tokens": 3, "cached_tokens": 0}
+    assert result["tool_calls"][0]["arguments"] == {"expression": "2**16"}
 
 
-def test_the_answers_of_a_person_mean_what_they_say() -> None:
+def test_the_page_says_what_is_declared() -> None:
+    assert PAGE.read_text(encoding="utf-8") == reference_page() + "\n"
+
+
+def test_the_answers_of_a_user_mean_what_they_say() -> None:
     shown: list[str] = []
     answers = iter(["what?", "S"])
 
@@ -88,3 +126,7 @@ def test_an_empty_line_and_the_end_of_input_deny() -> None:
     request = ApprovalRequest("terminal", "run a command", "ls", "rule")
     for ask in (nothing, gone):
         assert asyncio.run(TerminalApprover(ask, lambda text: None).ask(request)) == "deny"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference_page() + "\n", encoding="utf-8")

@@ -1,0 +1,171 @@
+"""`hermes completion`: completion scripts and man pages, made from the parser itself."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from hermes_agent import __version__
+from hermes_agent.app.cli.command import Args, CliSubcommand, argument
+from hermes_agent.core.errors import EXIT_OK, UserError
+from hermes_agent.system.files import write_atomic
+
+INSTALL_HINTS = {
+    "bash": 'eval "$(hermes completion bash)" in ~/.bashrc',
+    "zsh": 'eval "$(hermes completion zsh)" in ~/.zshrc, after compinit',
+    "fish": "hermes completion fish > ~/.config/fish/completions/hermes.fish",
+}
+
+BASH = """\
+_hermes() {{
+  local current="${{COMP_WORDS[COMP_CWORD]}}" path="" word candidates
+  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+    [[ $word == -* ]] || path="${{path:+$path }}$word"
+  done
+  while :; do
+    case "$path" in
+{cases}
+      *) [[ $path == *" "* ]] && path="${{path% *}}" && continue; candidates="" ;;
+    esac
+    break
+  done
+  COMPREPLY=($(compgen -W "$candidates" -- "$current"))
+}}
+complete -o default -F _hermes hermes
+"""
+
+
+completion_command = CliSubcommand(
+    "completion",
+    "print a completion script for the shell, or install it with the man pages",
+    epilog="`hermes completion install` writes the script where the shell finds it, and man pages of all commands.\n"
+    + "\n".join(f"{shell}: {text}" for shell, text in INSTALL_HINTS.items()),
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+)
+add_completion = completion_command.add
+
+
+@completion_command.default(
+    argument("shell", choices=[*sorted(INSTALL_HINTS), "install"]),
+    argument("for_shell", nargs="?", metavar="FOR", help="with `install`: the shell; default: $SHELL"),
+)
+def _complete(args: Args) -> int:
+    from hermes_agent.app.command_line import build_parser  # it imports this module
+
+    if args.shell == "install":
+        for line in install(args.for_shell or Path(os.environ.get("SHELL", "bash")).name, build_parser(), os.environ):
+            print(line)
+    else:
+        print(completion_script(args.shell, build_parser()), end="")
+    return EXIT_OK
+
+
+def install(shell: str, parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> list[str]:
+    """Write the completion of a shell and the man pages, and return what to tell the user.
+
+    Raises:
+        UserError: the shell has no completion here, or a file cannot be written.
+    """
+    if shell not in INSTALL_HINTS:
+        known = ", ".join(sorted(INSTALL_HINTS))
+        raise UserError(f"there is no completion for {shell}", hint=f"Name a shell: hermes completion install {known}.")
+    home = Path.home()
+    data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    script = {
+        "bash": data / "bash-completion" / "completions" / "hermes",
+        "zsh": data / "hermes" / "completion.zsh",
+        "fish": config / "fish" / "completions" / "hermes.fish",
+    }[shell]
+    files = {script: completion_script(shell, parser)}
+    files |= {data / "man" / "man1" / f"{name}.1": page for name, page in man_pages(parser).items()}
+    for file, text in files.items():
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(file, text, mode=0o644)
+        except OSError as exc:
+            raise UserError(f"{file}: {exc.strerror or exc}", hint="Nothing else was changed.") from exc
+    lines = [f"completion for {shell}: {script}", f"man pages: {data / 'man' / 'man1'}/hermes*.1"]
+    if shell == "zsh":
+        lines.append(f"Add this line to ~/.zshrc, after compinit: source {script}")
+    else:
+        lines.append("It works in the next shell.")
+    return lines
+
+
+def man_pages(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Return the man pages in roff by name: `hermes`, and `hermes-config` for each subcommand."""
+    pages = {"hermes": _man_page("hermes", parser, parser.description or "")}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            about = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for name, child in action.choices.items():
+                pages[f"hermes-{name}"] = _man_page(f"hermes {name}", child, about.get(name, ""))
+    return pages
+
+
+def _man_page(name: str, parser: argparse.ArgumentParser, about: str) -> str:
+    title = name.replace(" ", "-")
+    lines = [f'.TH {title.upper()} 1 "" "hermes-agent {__version__}"', ".SH NAME", f"{title} \\- {_roff(about)}"]
+    lines += [".SH SYNOPSIS", ".B " + _roff(name), "[\\fIoption\\fR ...]"]
+    lines += [".SH OPTIONS", *_man_options(parser, name)]
+    epilog = (parser.epilog or "").strip()
+    if epilog:
+        lines += [".SH NOTES", ".nf", *(_roff(line) or ".sp" for line in epilog.split("\n")), ".fi"]
+    return "\n".join(lines) + "\n"
+
+
+def _man_options(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            about = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for word, child in action.choices.items():
+                yield from (f".SS {_roff(f'{name} {word}')}", _roff(about.get(word, "")))
+                if name != "hermes":  # they have pages of their own
+                    yield from _man_options(child, f"{name} {word}")
+        elif action.help is not argparse.SUPPRESS:
+            value = action.metavar or ("" if action.nargs == 0 else action.dest.upper())
+            value = value if isinstance(value, str) else " ".join(value)
+            names = ", ".join(f"\\fB{_roff(option)}\\fR" for option in action.option_strings)
+            yield from (".TP", f"{names} \\fI{_roff(value)}\\fR".strip() if action.nargs != 0 else names)
+            yield _roff((action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%"))
+
+
+def _roff(text: str) -> str:
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{text}" if text.startswith((".", "'")) else text
+
+
+def completion_script(shell: str, parser: argparse.ArgumentParser) -> str:
+    """Return the script for `bash`, `zsh` or `fish`."""
+    commands = dict(_walk_parser(parser, ""))
+    if shell == "fish":
+        return "".join(_fish(path, words) for path, words in commands.items())
+    cases = "\n".join(f'      "{path}") candidates="{" ".join(words)}" ;;' for path, words in commands.items())
+    text = BASH.format(cases=cases)
+    return f"autoload -U +X bashcompinit && bashcompinit\n{text}" if shell == "zsh" else text
+
+
+def _walk_parser(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield every command (`""`, `config`, `config set`) with the words that may follow it."""
+    words: list[str] = []
+    below: list[tuple[str, argparse.ArgumentParser]] = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            below += action.choices.items()
+            words += action.choices
+        elif action.option_strings:
+            words += [o for o in action.option_strings if o.startswith("--")]
+        elif action.choices:
+            words += [str(c) for c in action.choices]
+    yield path, words
+    for name, child in below:
+        yield from _walk_parser(child, f"{path} {name}".strip())
+
+
+def _fish(path: str, words: list[str]) -> str:
+    names = path.split()
+    seen = " and ".join(f"__fish_seen_subcommand_from {n}" for n in names) or "__fish_use_subcommand"
+    return f"complete -c hermes -n '{seen.replace(' and ', '; and ')}' -f -a '{' '.join(words)}'\n"
