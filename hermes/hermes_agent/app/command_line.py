@@ -160,5 +160,5 @@ def _open_conversation(args: argparse.Namespace) -> int:
     from hermes_agent.app import conversation  # asyncio, the model and the plugins
 
     return conversation.run(
-        conversation.ChatRequest(args.oneshot, args.first, args.continue_last, args.resume, args.model)
+        conversation.ConversationRequest(args.oneshot, args.first, args.continue_last, args.resume, args.model)
     )

@@ -19,7 +19,7 @@ from hermes_agent.mcp.servers import McpServers
 from hermes_agent.sessions import LOCAL
 
 
-class ChatRequest(NamedTuple):
+class ConversationRequest(NamedTuple):
     """What the command line asks of a conversation."""
 
     question: str | None = None
@@ -40,7 +40,7 @@ class ChatRequest(NamedTuple):
     verbose: bool = False
 
 
-def run(request: ChatRequest) -> int:
+def run(request: ConversationRequest) -> int:
     """Open the conversation that the command line asks for and return the exit status.
 
     Raises:
@@ -73,7 +73,7 @@ def run(request: ChatRequest) -> int:
     return asyncio.run(run_chat(host, request.first, session_id, request.model))
 
 
-def _one_question_option(request: ChatRequest) -> str:
+def _one_question_option(request: ConversationRequest) -> str:
     """Return the name of a given option that a chat does not have, or ""."""
     options = {
         "--json": request.form == "json",
@@ -106,7 +106,7 @@ def _check_toolsets(host: Host, names: Sequence[str]) -> None:
             raise UserError(f"there is no toolset {name!r}", hint=hint, exit_status=EXIT_USAGE)
 
 
-async def _ask_once(host: Host, question: str, session_id: str | None, request: ChatRequest) -> int:
+async def _ask_once(host: Host, question: str, session_id: str | None, request: ConversationRequest) -> int:
     """Answer one question on stdout; everything else goes to stderr."""
     warnings = () if request.quiet else start_warnings(host)
     for warning in warnings:

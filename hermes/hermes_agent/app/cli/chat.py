@@ -68,7 +68,7 @@ def _chat(args: Args) -> int:
     from hermes_agent.app import conversation  # asyncio, the model and the plugins
 
     return conversation.run(
-        conversation.ChatRequest(
+        conversation.ConversationRequest(
             args.query,
             args.first,
             args.continue_last,
