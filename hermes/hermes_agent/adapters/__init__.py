@@ -181,109 +181,41 @@ __all__ = [
 
 _MODULES = {
     "adapter_state": (
-        "MessageDeduplicator",
-        "ReadPositions",
-        "ThreadParticipationTracker",
-        "acquire_scoped_lock",
-        "adapter_file",
-        "release_scoped_lock",
+        "MessageDeduplicator ReadPositions ThreadParticipationTracker acquire_scoped_lock adapter_file "
+        "release_scoped_lock"
     ),
-    "base": ("BasePlatformAdapter",),
-    "config": (
-        "HomeChannel",
-        "Platform",
-        "PlatformConfig",
-    ),
+    "base": "BasePlatformAdapter",
+    "config": "HomeChannel Platform PlatformConfig",
     "events": (
-        "CHAT_TYPES",
-        "ERROR_KINDS",
-        "EphemeralReply",
-        "MessageEvent",
-        "MessageType",
-        "ProcessingOutcome",
-        "SendResult",
-        "SessionSource",
-        "build_session_key",
-        "classify_send_error",
-        "get_session_env",
-        "merge_pending_message_event",
+        "CHAT_TYPES ERROR_KINDS EphemeralReply MessageEvent MessageType ProcessingOutcome SendResult "
+        "SessionSource build_session_key classify_send_error get_session_env merge_pending_message_event"
     ),
-    "markdown": (
-        "MATRIX",
-        "PLAIN",
-        "TELEGRAM",
-        "XMPP",
-        "Dialect",
-        "render",
-    ),
+    "markdown": "MATRIX PLAIN TELEGRAM XMPP Dialect render",
     "media": (
-        "MAX_INBOUND_BYTES",
-        "SUPPORTED_DOCUMENT_TYPES",
-        "SUPPORTED_IMAGE_DOCUMENT_TYPES",
-        "SUPPORTED_VIDEO_TYPES",
-        "TEXT_INJECT_EXTENSIONS",
-        "CachedMedia",
-        "cache_audio_from_bytes",
-        "cache_audio_from_url",
-        "cache_document_from_bytes",
-        "cache_image_from_bytes",
-        "cache_image_from_url",
-        "cache_media_bytes",
-        "cache_video_from_bytes",
-        "fetch_media",
-        "looks_like_image",
-        "validate_inbound_media_size",
+        "MAX_INBOUND_BYTES SUPPORTED_DOCUMENT_TYPES SUPPORTED_IMAGE_DOCUMENT_TYPES SUPPORTED_VIDEO_TYPES "
+        "TEXT_INJECT_EXTENSIONS CachedMedia cache_audio_from_bytes cache_audio_from_url cache_document_from_bytes "
+        "cache_image_from_bytes cache_image_from_url cache_media_bytes cache_video_from_bytes fetch_media "
+        "looks_like_image validate_inbound_media_size"
     ),
     "media_references": (
-        "AUDIO_EXTENSIONS",
-        "IMAGE_EXTENSIONS",
-        "VIDEO_EXTENSIONS",
-        "extract_images",
-        "extract_local_files",
-        "extract_media",
-        "filter_local_delivery_paths",
-        "filter_media_delivery_paths",
-        "is_animation_url",
-        "local_path",
-        "validate_media_delivery_path",
+        "AUDIO_EXTENSIONS IMAGE_EXTENSIONS VIDEO_EXTENSIONS extract_images extract_local_files extract_media "
+        "filter_local_delivery_paths filter_media_delivery_paths is_animation_url local_path "
+        "validate_media_delivery_path"
     ),
-    "options": (
-        "Option",
-        "Options",
-        "send_standalone",
-        "standalone_attempt",
-        "standalone_sender",
-    ),
-    "proxies": (
-        "is_host_excluded_by_no_proxy",
-        "proxy_kwargs_for_aiohttp",
-        "proxy_kwargs_for_bot",
-        "resolve_proxy_url",
-    ),
+    "options": "Option Options send_standalone standalone_attempt standalone_sender",
+    "proxies": ("is_host_excluded_by_no_proxy proxy_kwargs_for_aiohttp proxy_kwargs_for_bot resolve_proxy_url"),
     "questions": (
-        "APPROVALS",
-        "CHOICE",
-        "ReactionQuestions",
-        "answer_text",
-        "approval_buttons",
-        "approval_text",
-        "confirmation_buttons",
-        "may_answer",
+        "APPROVALS CHOICE ReactionQuestions answer_text approval_buttons approval_text confirmation_buttons may_answer"
     ),
-    "registry": ("PlatformEntry",),
-    "sender": ("MessageSender",),
+    "registry": "PlatformEntry",
+    "sender": "MessageSender",
     "text": (
-        "as_command",
-        "convert_table_to_bullets",
-        "prefix_within_utf16_limit",
-        "redact_phone",
-        "split_message",
-        "strip_markdown",
-        "strip_mention",
-        "utf16_len",
+        "as_command convert_table_to_bullets prefix_within_utf16_limit redact_phone split_message strip_markdown "
+        "strip_mention utf16_len"
     ),
 }
-_WHERE = {name: module for module, names in _MODULES.items() for name in names}
+"""Public names by module."""
+_WHERE = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

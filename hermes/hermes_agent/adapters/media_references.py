@@ -146,7 +146,7 @@ class TextReferences(NamedTuple):
 
 
 def extract_references(text: str, adapter: Any) -> TextReferences:
-    """Take all files and images out of a text with the methods of an adapter; one that fails leaves them in."""
+    """Take files and images out of a text with an adapter's methods; a failing method leaves them in."""
     media, text = _extract(text, adapter, "extract_media", extract_media)
     images, text = _extract(text, adapter, "extract_images", extract_images)
     files, text = _extract(text, adapter, "extract_local_files", extract_local_files)

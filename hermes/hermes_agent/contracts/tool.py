@@ -206,7 +206,7 @@ class Registrar(Protocol):
         ...
 
     def on_plugins_loaded(self, apply: Callable[[], object]) -> None:
-        """Call `apply` after the plugins of the start were loaded, so that what it registers comes after theirs."""
+        """Call `apply` after the start's plugins were loaded, so that its registrations come after theirs."""
         ...
 
     def every_day(self, prune: Callable[[], int]) -> None:

@@ -38,7 +38,7 @@ def tables() -> str:
         purpose = (ast.get_docstring(tree) or "").partition("\n")[0]
         texts = first_lines(tree)
         lines += ["", f"## `{module}`", "", purpose, "", "| name | purpose |", "| --- | --- |"]
-        lines += [f"| `{name}` | {texts[name].replace('|', chr(92) + '|')} |" for name in names]
+        lines += [f"| `{name}` | {texts[name].replace('|', chr(92) + '|')} |" for name in names.split()]
     return "\n".join([*lines[1:], ""])
 
 
