@@ -169,7 +169,7 @@ def test_b6_a_prompt_section_is_rendered_once_for_a_session(tmp_path: Path) -> N
         assert set(seen[0]) == {"session_id", "model", "provider", "platform", "profile_name", "cwd"}
         host.ask("again")
         assert system_prompt(host) == before
-        stored = host._run(host.host.agent.call_transcript("kept", host.conversation.session_id))
+        stored = host._run(host.host.agent.call_transcript("load", host.conversation.session_id))
         assert stored.system_prompt == before
         assert len(seen) == 1
 

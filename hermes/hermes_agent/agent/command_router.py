@@ -29,6 +29,8 @@ class CommandCall:
 
     command: SlashCommand
     arguments: str
+    typed: str = ""
+    """The name or alias that the user typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class CommandRouter:
         name, arguments = parsed
         command = self.commands.find(name, where)
         if command is not None:
-            return CommandCall(command, arguments)
+            return CommandCall(command, arguments, name)
 
         def message(chosen: str) -> str | None:
             return self.skills.message(chosen, arguments, session_id=session_id, platform=platform)
@@ -95,7 +97,7 @@ class CommandRouter:
             longer = self.commands.find_by_prefix(name, where, slugs)
             command = None if longer is None else self.commands.find(longer, where)
             if command is not None:
-                return CommandCall(command, arguments)
+                return CommandCall(command, arguments, name)
             text = None if longer is None else await self.bridge.run(message, longer)
         if text is not None:
             return RunSkill(text)
@@ -129,8 +131,10 @@ class CommandRouter:
         hooks = self.hooks
         if not hooks.has("pre_command"):
             return
-        keywords = {"command": called.command.name, "args": called.arguments}
-        keywords |= {"session_id": scope.session_id, "platform": scope.platform}
+        keywords = {"command": called.command.name, "alias_used": called.typed or called.command.name}
+        keywords |= {"args": called.arguments, "args_raw": called.arguments, "session_id": scope.session_id}
+        keywords |= {"session_key": f"{scope.platform}:{scope.session_id}", "platform": scope.platform}
+        keywords["surface"] = "cli" if scope.platform == "cli" else "gateway"
         # tools that a callback calls, and messages that it injects, belong to this session
         token = current_scope.set(scope)
         try:

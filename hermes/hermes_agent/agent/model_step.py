@@ -300,7 +300,8 @@ class ModelStep:
         began = time.time()
         if context.hooks.has("pre_api_request"):
             await context.call_hook("pre_api_request", **self._before(request, body, shown, trace, began))
-        observers = _StreamObservers(context.hooks, self._keywords())
+        stream_keywords = {**self._keywords(), "iteration": self.number, "surface": context.session.platform}
+        observers = _StreamObservers(context.hooks, stream_keywords)
         self.began_at = began
         try:
             async with contextlib.aclosing(self.context.interrupt.iterate(stream)) as items:
@@ -420,8 +421,7 @@ class _StreamObservers:
     def __init__(self, hooks: HookBus, keywords: dict[str, Any]) -> None:
         self._hooks = hooks
         self._keywords = keywords
-        self._pieces = 0
-        self._chars = 0
+        self._pieces: list[str] = []
         self._finish_reason = ""
         self._begun = self._ended = False
 
@@ -433,16 +433,23 @@ class _StreamObservers:
             self._finish_reason, self._ended = item.finish_reason, True
             self.end()
             return
-        self._post("on_stream_delta", delta=item.text, index=self._pieces)
-        self._pieces += 1
-        self._chars += len(item.text)
+        self._post("on_stream_delta", delta=item.text, kind="text", index=len(self._pieces))
+        self._pieces.append(item.text)
 
     def end(self) -> None:
         """Report the end once, if the stream had begun."""
         if self._begun:
             self._begun = False
-            keywords = {"chars": self._chars, "finish_reason": self._finish_reason, "completed": self._ended}
-            self._post("on_stream_end", **keywords)
+            text = "".join(self._pieces)
+            self._post(
+                "on_stream_end",
+                final_text=text,
+                finished=self._ended,
+                error=None if self._ended else "the stream ended before the answer was complete",
+                chars=len(text),
+                finish_reason=self._finish_reason,
+                completed=self._ended,
+            )
 
     def _post(self, hook: str, **more: Any) -> None:
         if self._hooks.has(hook):

@@ -1,10 +1,7 @@
-"""Every hook: when it fires, what its callbacks are given, and whether their answer counts.
+"""The catalog of hooks: when each fires, the keywords of its callbacks, and the meaning of their answers.
 
-The one place where this stands: the pages in docs/plugins/hooks/ are written from it (`hermes_agent.hooks.reference`),
-and a test compares it with what is really sent. Whoever fires a hook sends all of its keywords, always.
-Source: plugin contract §3.1 to §3.8.
-
-The names of the hooks, out of the table. Source: plugin contract §3.1.
+The pages in docs/plugins/hooks/ are written from it (`hermes_agent.hooks.reference`), and a test compares it with the
+calls. Every call of a hook has all of its keywords. Source: plugin contract §3.1 to §3.8; contract of 0.23 §7.2, §7.3.
 """
 
 from __future__ import annotations
@@ -12,21 +9,21 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 HookStatus = Literal["fired", "never"]
-"""`never`: it will not be here. Callbacks are kept all the same."""
+"""`never`: this program has no such event. Callbacks are stored all the same."""
 
 
 class Hook(NamedTuple):
-    """What there is to know about a hook."""
+    """The description of a hook."""
 
     when: str
     """Half a sentence: when it fires."""
     keywords: tuple[str, ...]
-    """All that a callback is given, beside `telemetry_schema_version`."""
+    """All keywords of a callback, besides `telemetry_schema_version`."""
     answer: str = ""
-    """What an answer does; empty when nobody looks at it, which makes the callback an observer."""
+    """The effect of an answer; empty if answers are ignored, so that the callback is an observer."""
     status: HookStatus = "fired"
     is_own: bool = False
-    """Beyond the contract's 23; published plugins register it."""
+    """Whether it is none of the 23 of 0.19."""
 
 
 _CALL = ("task_id", "session_id", "tool_call_id", "turn_id", "api_request_id")
@@ -46,10 +43,13 @@ _APPROVAL = (
     *("turn_id", "tool_call_id"),
 )
 _KANBAN = ("task_id", "profile_name", "board", "assignee", "run_id")
-_AUXILIARY = (
-    *("plugin_id", "purpose", "provider", "model", "session_id", "turn_id"),
-    *("message_count", "max_tokens", "temperature", "started_at"),
+_AUXILIARY_CALL = (
+    *("aux_task", "plugin_id", "purpose", "session_id", "task_id", "turn_id", "platform", "api_request_id"),
+    *("retry_count", "api_call_count", "model", "provider", "base_url", "api_mode", "streaming", "started_at"),
+    *("message_count", "tool_count", "approx_input_tokens", "request_char_count", "max_tokens", "temperature"),
 )
+_STREAM = (*_REQUEST, "iteration", "surface")
+_NO_BOARD = "there is no kanban board here"
 
 HOOKS: dict[str, Hook] = {
     "pre_tool_call": Hook(
@@ -147,52 +147,78 @@ HOOKS: dict[str, Hook] = {
     "kanban_task_claimed": Hook("there is no kanban board here", _KANBAN, status="never"),
     "kanban_task_completed": Hook("there is no kanban board here", (*_KANBAN, "summary"), status="never"),
     "kanban_task_blocked": Hook("there is no kanban board here", (*_KANBAN, "reason"), status="never"),
-    "on_stream_start": Hook("when the first piece of an answer comes", _REQUEST, is_own=True),
-    "on_stream_delta": Hook("for each piece of an answer's text", (*_REQUEST, "delta", "index"), is_own=True),
+    "on_stream_start": Hook("when the first piece of an answer comes", _STREAM, is_own=True),
+    "on_stream_delta": Hook("for each piece of an answer's text", (*_STREAM, "delta", "kind", "index"), is_own=True),
     "on_stream_end": Hook(
         "when the stream has ended, also when it failed or was interrupted",
-        (*_REQUEST, "chars", "finish_reason", "completed"),
+        (*_STREAM, "final_text", "finished", "error", "chars", "finish_reason", "completed"),
         is_own=True,
     ),
     "pre_command": Hook(
-        "before a slash command runs",
-        ("command", "args", "session_id", "platform"),
+        "before a slash command runs; `command` is its name, also for an alias",
+        ("surface", "command", "alias_used", "args_raw", "args", "session_id", "session_key", "platform"),
         is_own=True,
     ),
     "on_session_resume": Hook(
-        "in the first turn after a stored session was taken up",
+        "in the first turn after a stored session was resumed",
         (*_SESSION, "message_count"),
         is_own=True,
     ),
-    "pre_auxiliary_call": Hook("before a plugin asks the model with `ctx.llm`", _AUXILIARY, is_own=True),
+    "pre_auxiliary_call": Hook(
+        "before a model request of an auxiliary task, or of a plugin with `ctx.llm`",
+        (*_AUXILIARY_CALL, "request_messages", "system_prompt", "request"),
+        is_own=True,
+    ),
     "post_auxiliary_call": Hook(
-        "after that, answered or not",
-        (*_AUXILIARY, "duration_ms", "status", "error", "usage"),
+        "after that request, answered or not",
+        (
+            *(*_AUXILIARY_CALL, "ended_at", "api_duration", "finish_reason", "response_model", "usage", "response"),
+            *("assistant_content_chars", "assistant_tool_call_count", "error", "error_type", "duration_ms", "status"),
+        ),
         is_own=True,
     ),
     "on_skill_lifecycle": Hook(
         "when the model opens a skill (`loaded`), a slash command does (`used`), or its file is gone (`removed`)",
-        ("name", "action", "path", "plugin"),
+        (
+            *("name", "skill_name", "action", "provenance", "path", "plugin", "task_id", "session_id"),
+            *("use_count", "reused", "reuse_after_patch"),
+        ),
         is_own=True,
     ),
+    "on_kanban_dispatch_tick": Hook(
+        _NO_BOARD, ("board", "profile_name", "dry_run", "outcome", "result"), status="never", is_own=True
+    ),
+    "on_kanban_worker_spawned": Hook(
+        _NO_BOARD, (*_KANBAN, "worker_pid", "workspace_path"), status="never", is_own=True
+    ),
+    "on_kanban_worker_exited": Hook(
+        _NO_BOARD,
+        (*_KANBAN, "worker_pid", "exit_kind", "exit_code", "outcome", "retry_status"),
+        status="never",
+        is_own=True,
+    ),
+    "on_kanban_worker_stale_claim": Hook(
+        _NO_BOARD, (*_KANBAN, "worker_pid", "heartbeat_stale", "retry_status"), status="never", is_own=True
+    ),
+    "on_kanban_task_updated": Hook(_NO_BOARD, (*_KANBAN, "changed_fields"), status="never", is_own=True),
 }
-"""By name: those of the contract in its order, then ours."""
+"""Hooks by name: those of 0.19 in the contract's order, then the others."""
 
 
 TELEMETRY_SCHEMA = "hermes.observer.v1"
-"""Value of `telemetry_schema_version`, which every callback is given."""
+"""Value of the keyword `telemetry_schema_version` of every callback."""
 
 VALID_HOOKS: tuple[str, ...] = tuple(name for name, hook in HOOKS.items() if not hook.is_own)
-"""The 23 names of the contract."""
+"""The 23 names of 0.19."""
 
 ACCEPTED_HOOKS = set(VALID_HOOKS)
 """The same, for plugins to add names to that they call themselves: `hermes_cli.plugins.VALID_HOOKS` (§1.11)."""
 
 OWN_HOOKS: tuple[str, ...] = tuple(name for name, hook in HOOKS.items() if hook.is_own)
-"""Names beyond the contract that published plugins register."""
+"""Names that came later, or that are extensions."""
 
 FIRED: frozenset[str] = frozenset(name for name, hook in HOOKS.items() if hook.status == "fired")
-"""Names that this release calls; a callback for another known name is kept and not called."""
+"""Names that this program calls; a callback for another known name is stored and not called."""
 
 OBSERVERS: frozenset[str] = frozenset(name for name, hook in HOOKS.items() if not hook.answer)
-"""Names whose answers nobody looks at: their callbacks hold up nothing."""
+"""Names with callbacks that delay nothing, since their answers are ignored."""

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from hermes_agent.agent.settings import UsageCap, UsageLimits, find_unpriced, price_refusal, read_limits, usage_caps
 from hermes_agent.contracts.model_client import ModelAnswer, ModelClient, ModelRequest
 from hermes_agent.core.errors import ModelError, UserError
+from hermes_agent.core.messages import new_id
+from hermes_agent.core.redaction import mask_arguments, redactor
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.client_pool import ChosenModel, ClientPool, fallback_selections
 from hermes_agent.models.fallback import RequestAttempts
@@ -300,51 +302,119 @@ def answer_usage(answer: ModelAnswer, provider: str) -> PluginLlmUsage:
 
 
 AUXILIARY_HOOKS = ("pre_auxiliary_call", "post_auxiliary_call")
-"""What observers of the calls of `ctx.llm` are told with; ours."""
+"""Hooks around each model request of an auxiliary task and of `ctx.llm`."""
+
+
+async def request_with_hooks(
+    ground: ModelServices,
+    hooks: HookBus | None,
+    caller: ModelCaller,
+    purpose: str,
+    route: ModelRoute,
+    request: ModelRequest,
+    timeout_s: float,
+) -> ModelAnswer:
+    """Request an answer as `request_answer` does, between the calls of the hooks of auxiliary requests."""
+    work = request_answer(ground, route, request, timeout_s, caller)
+    if hooks is None or not any(map(hooks.has, AUXILIARY_HOOKS)):
+        return await work
+    return await call_with_hooks(hooks, caller, purpose, route.selection, request, work)
 
 
 async def call_with_hooks(
     hooks: HookBus,
-    plugin: str,
+    caller: ModelCaller,
     purpose: str,
     selection: ModelSelection,
     request: ModelRequest,
     work: Coroutine[Any, Any, ModelAnswer],
 ) -> ModelAnswer:
-    """Await `work`, and tell the observers before and after; nobody is waited for."""
-    scope = current_scope.get()
-    keywords: dict[str, Any] = {
-        "plugin_id": plugin,
-        "purpose": purpose,
-        "provider": selection.provider,
-        "model": request.model,
-        "session_id": scope.session_id if scope is not None else "",
-        "turn_id": scope.turn_id if scope is not None else "",
-        "message_count": len(request.messages),
-        "max_tokens": request.max_tokens,
-        "temperature": request.temperature,
-        "started_at": time.time(),
-    }
+    """Await `work`, and call the observers before and after it without waiting for them."""
+    messages = [message.to_dict() for message in request.messages]
+    keywords = _call_keywords(caller, purpose, selection, request, messages)
+    system = next((str(m.get("content") or "") for m in messages if m.get("role") == "system"), "")
+    body = {"model": request.model, "messages": messages, "max_tokens": request.max_tokens}
     before, after = AUXILIARY_HOOKS
-    hooks.post(before, **keywords)
+    masked = mask_arguments(body)
+    shown = {"method": "POST", "body": masked}
+    hooks.post(before, **keywords, request_messages=masked["messages"], system_prompt=system, request=shown)
     began = time.monotonic()
-    ended: dict[str, Any] = {"status": "error", "error": "cancelled", "usage": {}}
+    ended: dict[str, Any] = {"status": "error", "error": "cancelled", "error_type": "CancelledError"}
     try:
         answer = await work
-        usage = answer.usage
-        ended = {
-            "status": "ok",
-            "error": "",
-            "usage": {
-                "input_tokens": usage.input_tokens,
-                "output_tokens": usage.output_tokens,
-                "total_tokens": usage.total_tokens,
-                "cache_read_tokens": usage.cached_tokens,
-            },
-        }
+        ended = _answer_keywords(answer)
         return answer
     except Exception as exc:
-        ended["error"] = str(exc)
+        ended |= {"error": str(exc), "error_type": type(exc).__name__}
         raise
     finally:
-        hooks.post(after, **keywords, **ended, duration_ms=round((time.monotonic() - began) * 1000))
+        seconds = time.monotonic() - began
+        timing = {"ended_at": time.time(), "api_duration": seconds, "duration_ms": round(seconds * 1000)}
+        hooks.post(after, **keywords, **_NO_ANSWER | ended, **timing)
+
+
+_NO_ANSWER: dict[str, Any] = {
+    "finish_reason": None,
+    "response_model": None,
+    "usage": None,
+    "response": None,
+    "assistant_content_chars": 0,
+    "assistant_tool_call_count": 0,
+}
+
+
+def _call_keywords(
+    caller: ModelCaller,
+    purpose: str,
+    selection: ModelSelection,
+    request: ModelRequest,
+    messages: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return the keywords that both hooks have."""
+    scope = current_scope.get()
+    characters = sum(len(str(message.get("content") or "")) for message in messages)
+    return {
+        "aux_task": caller.cause,
+        "plugin_id": caller.plugin,
+        "purpose": purpose,
+        "session_id": scope.session_id if scope is not None else "",
+        "task_id": scope.task_id if scope is not None else "",
+        "turn_id": scope.turn_id if scope is not None else "",
+        "platform": scope.platform if scope is not None else "",
+        "api_request_id": new_id("request"),
+        "retry_count": 0,
+        "api_call_count": 1,
+        "model": request.model,
+        "provider": selection.provider,
+        "base_url": selection.endpoint.base_url,
+        "api_mode": selection.endpoint.provider.api_mode,
+        "streaming": True,
+        "started_at": time.time(),
+        "message_count": len(messages),
+        "tool_count": len(request.tools),
+        "approx_input_tokens": characters // 4,
+        "request_char_count": characters,
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+    }
+
+
+def _answer_keywords(answer: ModelAnswer) -> dict[str, Any]:
+    """Return the keywords of an answered request."""
+    usage = answer.usage
+    return {
+        "status": "ok",
+        "error": None,
+        "error_type": None,
+        "finish_reason": answer.finish_reason,
+        "response_model": answer.model,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "total_tokens": usage.total_tokens,
+            "cache_read_tokens": usage.cached_tokens,
+        },
+        "response": {"model": answer.model, "content": redactor(answer.message.text)},
+        "assistant_content_chars": len(answer.message.text),
+        "assistant_tool_call_count": len(answer.message.tool_calls),
+    }

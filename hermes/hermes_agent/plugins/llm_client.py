@@ -23,16 +23,14 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.models.openai_format import Response, to_response
 from hermes_agent.plugins.host_services import HostServices, ModelServices
 from hermes_agent.plugins.llm_access import (
-    AUXILIARY_HOOKS,
     MAIN_MODEL,
     TIMEOUT_S,
     ModelCaller,
     ModelRoute,
     answer_usage,
-    call_with_hooks,
     find_route,
     find_task_route,
-    request_answer,
+    request_with_hooks,
 )
 from hermes_agent.plugins.llm_types import (
     LlmPermissions,
@@ -79,6 +77,7 @@ class _Call:
     timeout_s: float
     purpose: str | None
     profile: str | None
+    task: str | None = None
 
 
 class PluginLlm:
@@ -263,7 +262,7 @@ class PluginLlm:
             temperature=shape.temperature,
             extra={**way.extra, **extra},
         )
-        return _Call(wanted, way, request, timeout_s or way.timeout_s, shape.purpose, profile)
+        return _Call(wanted, way, request, timeout_s or way.timeout_s, shape.purpose, profile, task)
 
     def _task_route(self, task: str, wanted: Overrides) -> ModelRoute | None:
         """Return the route of an auxiliary task, or None if the call names none.
@@ -292,14 +291,10 @@ class PluginLlm:
         return await self._services.bridge.on_core(self._ask(call))
 
     async def _ask(self, call: _Call) -> ModelAnswer:
-        """Ask, and tell who listens before and after."""
-        work = request_answer(
-            self._services, call.route, call.request, call.timeout_s, ModelCaller("plugin", self.plugin_id)
-        )
-        if self._hooks is None or not any(map(self._hooks.has, AUXILIARY_HOOKS)):
-            return await work
-        return await call_with_hooks(
-            self._hooks, self.plugin_id, call.purpose or "", call.route.selection, call.request, work
+        caller = ModelCaller(call.task or "plugin", self.plugin_id)
+        purpose = call.purpose or ""
+        return await request_with_hooks(
+            self._services, self._hooks, caller, purpose, call.route, call.request, call.timeout_s
         )
 
     def _completed(self, call: _Call, answer: ModelAnswer) -> PluginLlmCompleteResult:
@@ -430,7 +425,9 @@ def call_auxiliary(ground: HostServices, call: AuxiliaryCall) -> Response:
         call,
         way,
         ground.bridge.wait_core(
-            request_answer(ground, way, request, way.timeout_s, ModelCaller(call.task or AUXILIARY_PURPOSE))
+            request_with_hooks(
+                ground, ground.hooks, ModelCaller(call.task or AUXILIARY_PURPOSE), "", way, request, way.timeout_s
+            )
         ),
     )
 
@@ -442,7 +439,9 @@ async def call_auxiliary_async(ground: HostServices, call: AuxiliaryCall) -> Res
         call,
         way,
         await ground.bridge.on_core(
-            request_answer(ground, way, request, way.timeout_s, ModelCaller(call.task or AUXILIARY_PURPOSE))
+            request_with_hooks(
+                ground, ground.hooks, ModelCaller(call.task or AUXILIARY_PURPOSE), "", way, request, way.timeout_s
+            )
         ),
     )
 

@@ -259,6 +259,7 @@ class SkillLibrary:
         self.directory = home / "skills"
         self._folder = SkillFolder((self.directory, *settings.external))
         self._hooks = hooks
+        self._uses: dict[str, int] = {}
 
     def all_skills(self) -> list[LocalSkill]:
         """Return every local skill, including disabled ones and those for other systems."""
@@ -306,8 +307,29 @@ class SkillLibrary:
             action: `loaded` (the model opened it), `used` (as a slash command), `removed` (its file does not exist).
             plugin: name of its plugin, or "" for a local skill.
         """
-        if self._hooks.has(LIFECYCLE):
-            self._hooks.fire(LIFECYCLE, name=name, action=action, path=str(path), plugin=plugin)
+        if not self._hooks.has(LIFECYCLE):
+            return
+        count = self._uses[name] = self._uses.get(name, 0) + (action != "removed")
+        scope = current_scope.get()
+        self._hooks.fire(
+            LIFECYCLE,
+            name=name,
+            skill_name=name,
+            action=action,
+            provenance=self._provenance(path, plugin),
+            path=str(path),
+            plugin=plugin,
+            task_id=scope.task_id if scope is not None else "",
+            session_id=scope.session_id if scope is not None else "",
+            use_count=count,
+            reused=count > 1,
+            reuse_after_patch=None,
+        )
+
+    def _provenance(self, path: Path, plugin: str) -> str:
+        if plugin:
+            return "installed"
+        return "external" if any(path.is_relative_to(folder) for folder in self.settings.external) else "local"
 
     def categories(self, skills: Sequence[LocalSkill]) -> list[str]:
         """Return the categories of `skills`, sorted."""

@@ -174,7 +174,8 @@ def test_a_call_of_a_plugin_s_own(told: Witness) -> None:
     (before,), (after,) = told.seen["pre_auxiliary_call"], told.seen["post_auxiliary_call"]
 
     assert (before["plugin_id"], before["purpose"], before["message_count"]) == ("under-test", "test", 1)
-    assert (after["status"], after["error"], after["usage"]["output_tokens"] > 0) == ("ok", "", True)
+    assert (after["status"], after["error"], after["usage"]["output_tokens"] > 0) == ("ok", None, True)
+    assert before["api_request_id"] == after["api_request_id"]
 
 
 def test_a_command_is_announced(told: Witness) -> None:
