@@ -87,13 +87,3 @@ def test_h17_the_first_use_of_a_skill_is_reported_with_its_provenance() -> None:
     first, second = listener.of("on_skill_lifecycle")
     assert (first["skill_name"], first["provenance"], first["use_count"], first["reused"]) == ("tea", "local", 1, False)
     assert (second["use_count"], second["reused"]) == (2, True)
-
-
-def test_h19_the_answer_that_a_plugin_changed_is_what_the_store_has() -> None:
-    def change(response_text: str, **kw: Any) -> str:
-        return response_text.upper()
-
-    with plugin_host(lambda ctx: ctx.register_hook("transform_llm_output", change), model=["fine"]) as host:
-        assert host.ask("hi").text == "FINE"
-        stored = host._run(host.host.agent.call_transcript("load", host.conversation.session_id))
-        assert stored.messages[-1].text == "FINE"

@@ -1,4 +1,4 @@
-"""The bus of hooks: it calls the listeners of a hook in order, each within its deadline, and reads guards' answers.
+"""The bus of hooks: calls of the listeners of a hook, and the verdict of guards.
 
 A guard that fails blocks the call (docs/architecture.md, decisions) with a text that names it, unless the operator
 relaxed this for its plugin: a guard fails if it raises, or if it answers `block` without a message. Long texts that
@@ -80,7 +80,7 @@ def decide_verdict(results: Iterable[HookResult], tool: str, *, fails_open: Call
 
 
 def argument_changes(results: Iterable[HookResult]) -> dict[str, Any]:
-    """Return the arguments that guards change (`{"action": "modify", "args": {…}}`); a later guard wins per key."""
+    """Return the arguments that guards change (answer `modify`); a later guard wins per key."""
     changes: dict[str, Any] = {}
     for result in results:
         answer = result.value
@@ -90,7 +90,7 @@ def argument_changes(results: Iterable[HookResult]) -> dict[str, Any]:
 
 
 def _rule_of(plugin: str, tool: str, reason: str) -> str:
-    """Return the scope of an approval "for this session" if the guard names none: this tool for this reason."""
+    """Return the default scope of an approval "for this session": this tool for this reason."""
     return f"{plugin}:{tool}:{hashlib.sha256(reason.encode()).hexdigest()[:12]}"
 
 
@@ -221,7 +221,7 @@ class HookBus(StoreGroup):
         self._caller.deadlines = deadlines
 
     def add(self, hook: str, callback: HookCallback, plugin: str) -> Listener:
-        """Append `callback` and return its listener; the same callback added twice is called twice, as upstream.
+        """Append `callback` and return its listener; a callback that is added twice is called twice.
 
         Raises:
             TypeError: `callback` is not callable.
@@ -248,7 +248,7 @@ class HookBus(StoreGroup):
     # -- calling -----------------------------------------------------------------------------------------------
 
     def suspended(self) -> dict[str, str]:
-        """Return the plugins whose hooks are suspended, with the reason."""
+        """Return the plugins with suspended hooks, with the reason."""
         return dict(self._caller.overruns.suspended)
 
     def fire(self, hook: str, /, **payload: Any) -> list[HookResult]:
@@ -291,7 +291,7 @@ class HookBus(StoreGroup):
             self._observers.post(hook, listener, payload)
 
     def wait_idle(self, limit_s: float) -> bool:
-        """Wait until the observers in the background are done, at most `limit_s` seconds; return whether they are."""
+        """Wait for the observers in the background, at most `limit_s` seconds; return whether all are done."""
         if self._observers.wait_idle(limit_s):
             return True
         names = ", ".join(self._observers.running)
@@ -306,7 +306,7 @@ class HookBus(StoreGroup):
     def call_inline(
         self, hook: str, payload: dict[str, Any], after_each: AfterEach | None = None
     ) -> list[HookResult] | None:
-        """Call the listeners as `steps` does, in this thread; return None if one of them was not fast the last time.
+        """Call the listeners in this thread as `steps` does, or return None if one was not fast last time.
 
         For a thread that waits anyway: another thread for each step would cost as much as a whole tool call. A callback
         that takes long now holds this thread.

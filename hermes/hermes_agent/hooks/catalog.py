@@ -1,4 +1,4 @@
-"""The catalog of hooks: when each fires, the keywords of its callbacks, and the meaning of their answers.
+"""The catalog of hooks: when each fires, its keywords, and the meaning of answers.
 
 The pages in docs/plugins/hooks/ are written from it (`hermes_agent.hooks.reference`), and a test compares it with the
 calls. Every call of a hook has all of its keywords. Source: plugin contract §3.1 to §3.8; contract of 0.23 §7.2, §7.3.

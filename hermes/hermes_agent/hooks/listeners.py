@@ -1,4 +1,4 @@
-"""Listeners: callbacks of plugins, their calls within a deadline, and the suspension of plugins that exceed it.
+"""Listeners: callbacks of plugins, their calls within a deadline, and suspensions.
 
 Callbacks get copies of the dicts and lists, so that changes that they make later have no effect. After a call that
 exceeded its deadline the callback rests; after several such calls its plugin is suspended.

@@ -1,4 +1,7 @@
-"""Middleware: which callbacks of which kind, and going through them. Source: plugin contract §3.9, §14.1 row 7."""
+"""Middleware: callbacks that change or wrap tool calls and model requests.
+
+Source: plugin contract §3.9, §14.1 row 7.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,16 @@ logger = logging.getLogger(__name__)
 
 
 class Trace(list[dict[str, str]]):
-    """What request middleware changed, in order: `source`, `reason` and `name` as far as it gave them."""
+    """The changes of request middleware in order, with the `source`, `reason` and `name` given."""
 
     def __init__(self) -> None:
         super().__init__()
         self.plugins: dict[str, None] = {}
-        """Plugins that changed something, in order."""
+        """Plugins that made changes, in order."""
 
 
 OffLoop = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""From the plugin loop: runs sync work in another thread."""
+"""Runs sync work of the plugin loop in another thread."""
 NextCall = Callable[[Any], Any]
 
 _WORD = "Middleware"
@@ -38,7 +41,7 @@ class MiddlewareChain(StoreGroup):
     """Callbacks by kind, in order of registration.
 
     Args:
-        off_loop: without it what an async callback awaits blocks the loop that it runs on.
+        off_loop: without it the next step that an async callback awaits blocks its loop.
     """
 
     _parts = ("store",)
@@ -59,7 +62,7 @@ class MiddlewareChain(StoreGroup):
         return listener
 
     def has(self, kind: str) -> bool:
-        """Say whether anybody is there; costs a dictionary look-up."""
+        """Return whether a kind has a callback; costs a dictionary look-up."""
         return kind in self.store.entries
 
     def listeners(self, kind: str) -> list[tuple[str, Callable[..., Any]]]:
@@ -67,16 +70,16 @@ class MiddlewareChain(StoreGroup):
         return [(item.plugin, item.callback) for item in self.store.listeners_for(kind)]
 
     def names(self) -> list[str]:
-        """Return the kinds that somebody registered."""
+        """Return the kinds that have a callback."""
         return self.store.names()
 
     def request_steps(
         self, kind: str, value: dict[str, Any], keywords: dict[str, Any]
     ) -> Steps[tuple[dict[str, Any], Trace]]:
-        """Let each callback of a request kind replace `value`, in their order; return what it came to, and the trace.
+        """Let each callback of a request kind replace `value`, in order; return the last value and the trace.
 
-        Each is given copies: of the value as it is by now, and of what it was first. One that raises or overruns its
-        plugin's deadline leaves it as it is. `value` itself is returned when nobody replaced it.
+        Each callback gets copies of the present and of the first value. A callback that raises or misses its deadline
+        changes nothing. `value` itself is returned if no callback replaced it.
         """
         key = REQUEST_KINDS[kind]
         first, trace = value, Trace()
@@ -94,14 +97,14 @@ class MiddlewareChain(StoreGroup):
         return value, trace
 
     def collect_answers(self, kind: str, keywords: dict[str, Any]) -> Steps[list[Any]]:
-        """Call each callback of a request kind, in order, and return what those answered that did not answer None.
+        """Call each callback of a request kind in order, and return the answers that are not None.
 
-        Each is given what the one before made of the value, so that the last answer that replaces it is the whole; one
-        that raises or overruns its plugin's deadline is left out. Source: plugin contract §1.11.
+        Each callback gets the value of the one before, so that the last answer that replaces it is complete. A callback
+        that raises or misses its deadline is skipped. Source: plugin contract §1.11.
 
         Args:
-            keywords: as a plugin that calls the kind itself gives them, with `args` or `request`; what the kind calls
-                `original_…` is what that is at first, unless they say otherwise.
+            keywords: the keywords of a plugin that calls the kind itself, with `args` or `request`; `original_…` is the
+                first value unless they contain it.
         """
         key = REQUEST_KINDS.get(kind)
         payload, answers = _versioned(keywords), []
@@ -120,16 +123,16 @@ class MiddlewareChain(StoreGroup):
         return answers
 
     def execute(self, kind: str, value: Any, original: Any, keywords: dict[str, Any], do: NextCall) -> Any:
-        """Run `do(value)` inside the callbacks of an execution kind, the first registered outermost, in this thread.
+        """Run `do(value)` inside the callbacks of an execution kind; the first one is the outermost.
 
-        There is no deadline: a callback may take as long as what it stands around.
+        There is no deadline: a callback takes as long as the call that it wraps.
 
         Args:
-            value: what `next_call` passes on when it is given nothing else.
-            original: what it was before request middleware.
+            value: the value that `next_call` passes on if it is given none.
+            original: the value before request middleware.
 
         Raises:
-            Exception: whatever `do` raised, unless a callback answered in its place.
+            Exception: the exception of `do`, unless a callback answered in its place.
         """
         key = EXECUTION_KINDS[kind]
         fixed = {**keywords, f"original_{key}": original}
@@ -157,14 +160,14 @@ class MiddlewareChain(StoreGroup):
             log_failure(_WORD, kind, listener, exc)
             if next_call.succeeded:
                 return next_call.value
-            if next_call.called:  # by a thread of its own that is not done: to run it again could do it twice
+            if next_call.called:  # by another thread that is not done: a second run could have its effect twice
                 raise
             return below(value)
         return answer
 
 
 class _Next:
-    """`next_call`: what comes after a callback, once."""
+    """`next_call`: the rest of the chain after a callback; it runs once."""
 
     def __init__(self, kind: str, callback: str, default: Any, below: NextCall, off_loop: OffLoop) -> None:
         self.called = False
@@ -178,7 +181,7 @@ class _Next:
         self._lock = threading.Lock()
 
     def __call__(self, value: Any = None, /, *, args: Any = None, request: Any = None) -> Any:
-        """Go on with the value, or with that of the callback when it is None; in a coroutine, to be awaited."""
+        """Continue with the value, or with the present one for None; awaitable in a coroutine."""
         with self._lock:
             if self.called:
                 raise RuntimeError(
@@ -211,7 +214,7 @@ async def _run_inline(work: Callable[[], Any]) -> Any:
 
 
 async def _finished(answer: Any) -> Any:
-    """Await the answer, and what it leads to: `return next_call()` in a coroutine is one more to await."""
+    """Await the answer until it is no awaitable: `return next_call()` in a coroutine gives another one."""
     while inspect.isawaitable(answer):
         answer = await answer
     return answer

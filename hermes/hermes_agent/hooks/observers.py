@@ -1,9 +1,9 @@
-"""What observers of model requests are shown of a payload: without secrets, and not without end. Source: §3.3.
+"""Observers: hook callbacks with an ignored result; they continue in the background after 30 ms.
 
-Callbacks whose answer nobody looks at: they are waited for a moment, and then go on alone.
-
-Those of one plugin in one session run one after another, in the order in which their hooks fired. The first one runs in
-the thread of what it tells of; when that goes on without it, the same thread also runs what came meanwhile.
+The observers of one plugin in one session run one after another, in the order in which their hooks fired. The first
+call runs in the thread of the event; if the event goes on without it, the same thread also runs the calls that are
+queued meanwhile. Payloads of model requests are shown to them without secrets and within a size limit.
+Source: plugin contract §3.3.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SECRET = re.compile(r"(?:.*_)?api_key|authorization|proxy_authorization|cookie|
 def redact_payload(payload: Any) -> Any:
     """Return a copy of plain values: at most 8 deep, strings of 8,000 characters, sequences of 200 items.
 
-    Values under the names of secrets, and secrets that the agent knows, are masked. A payload whose JSON is longer
+    Values under the names of secrets, and secrets that the agent knows, are masked. A payload with a JSON text longer
     than `HERMES_PLUGIN_PAYLOAD_MAX_CHARS` (50,000) becomes `{"truncated": True, "chars": N, "preview": text}`.
     """
     clean = _clean(payload, MAX_DEPTH)
@@ -61,7 +61,7 @@ def _clean(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
-        # cut before and after: the masks are found in what is shown, and a text without end is not searched
+        # cut before and after: masks are looked for in the shown part, and a very long text is not searched
         text = redactor(value[: 2 * MAX_STRING])
         return text if len(text) <= MAX_STRING else text[:MAX_STRING] + f"… ({len(value)} characters)"
     if depth == 0:
@@ -81,14 +81,14 @@ def _clean(value: Any, depth: int) -> Any:
 logger = logging.getLogger(__name__)
 
 WAIT_S = 0.03
-"""How long anything waits for an observer."""
+"""Seconds for which an event waits for an observer."""
 BACKLOG = 1_000
-"""Calls that may wait for their turn, of one plugin in one session; one more is dropped, with a warning."""
+"""Queued calls of one plugin in one session; one more is dropped, with a warning."""
 
 Later = Callable[[float, Callable[[], None]], None]
-"""Calls something after so many seconds, from any thread."""
+"""Calls a function after a number of seconds, from any thread."""
 Spawn = Callable[[Callable[[], None]], None]
-"""Runs something in a thread that nobody waits for."""
+"""Runs a function in a background thread."""
 _Key = tuple[str, str]
 
 
@@ -98,7 +98,7 @@ class _Call(NamedTuple):
     given: dict[str, Any]
     key: _Key
     context: contextvars.Context | None = None
-    """Where it was fired, when it waited for its turn: how deep tools call tools is counted there."""
+    """The context of the event, for a queued call: the nesting of tool calls is counted there."""
 
 
 class _CallQueue:
@@ -108,18 +108,18 @@ class _CallQueue:
 
     def __init__(self, running: _Call) -> None:
         self.running: _Call | None = running
-        """None: the line is at its end."""
+        """None if the queue has ended."""
         self.since = time.monotonic()
         self.waiting: deque[_Call] | None = None
-        """None: no call ever waited."""
+        """None if no call was ever queued."""
 
 
 class Observers:
-    """Calls observers.
+    """The calls of observers.
 
     Args:
-        later: without it a call that hangs is noticed when the next one of its line comes.
-        spawn: without it what `post` is given runs in the calling thread.
+        later: without it a call that hangs is noticed when the next call of its queue comes.
+        spawn: without it the calls of `post` run in the calling thread.
     """
 
     def __init__(self, caller: ListenerCaller, later: Later | None = None, spawn: Spawn | None = None) -> None:
@@ -131,15 +131,15 @@ class Observers:
         self._lock = threading.Lock()
         self._change = threading.Condition(self._lock)
         self._settling = False
-        """Whether anybody ever waited for the end of them all."""
+        """Whether `wait_idle` was ever called."""
 
     def notify(
         self, hook: str, listener: Listener, payload: dict[str, Any], patience_s: float = WAIT_S
     ) -> Steps[HookResult]:
-        """Call an observer, or let it wait for its turn.
+        """Call an observer, or queue the call.
 
-        When its answer does not come within `patience_s` seconds the call goes on alone: then the dicts and lists in
-        `payload` are replaced by copies, and the result is empty.
+        After `patience_s` seconds the call continues in the background: the dicts and lists in `payload` are replaced
+        by copies, and the result is empty.
         """
         if (suspended := self._caller.suspension(listener.plugin)) is not None:
             return HookResult(listener.plugin, error=suspended)
@@ -159,7 +159,7 @@ class Observers:
         return result  # type: ignore[no-any-return]
 
     def notify_inline(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
-        """Call an observer, which is not suspended, in this thread, however long it takes, or let it wait its turn."""
+        """Call an observer, which is not suspended, in this thread without a deadline, or queue the call."""
         given = payload if listener.keywords is None else listener.keywords_for(payload)
         call = _Call(hook, listener, given, _key(listener, payload))
         fresh = _CallQueue(call)
@@ -173,7 +173,7 @@ class Observers:
         return result
 
     def post(self, hook: str, listener: Listener, payload: dict[str, Any]) -> None:
-        """Let an observer be called in its turn, and wait for nothing."""
+        """Queue a call of an observer, without waiting."""
         if self._caller.suspension(listener.plugin) is not None or self._caller.is_resting(listener):
             return
         call = _Call(
@@ -188,22 +188,22 @@ class Observers:
             self._continue_alone(line, call)
 
     def wait_idle(self, limit_s: float) -> bool:
-        """Wait until no observer runs, at most `limit_s` seconds; say whether that is so."""
+        """Wait until no observer runs, at most `limit_s` seconds; return whether none runs."""
         with self._change:
             self._settling = True
             return self._change.wait_for(lambda: not self._lines, limit_s)
 
     @property
     def running(self) -> list[str]:
-        """The plugins whose observers run."""
+        """The plugins with running observers."""
         with self._change:
             return list(dict.fromkeys(plugin for plugin, _ in self._lines))
 
     def _begin(self, call: _Call) -> _CallQueue | None:
-        """Return the line when the call is its first; else the call waits in it."""
+        """Return the queue if the call is its first; else queue the call and return None."""
         with self._lock:
             fresh = _CallQueue(call)
-            line = self._lines.setdefault(call.key, fresh)  # in one step: `tell_here` does it without the lock
+            line = self._lines.setdefault(call.key, fresh)  # one step: `notify_inline` takes no lock
             if line is fresh:
                 return line
             overdue = time.monotonic() - line.since >= self._caller.deadlines.limit_of(call.listener.plugin)
@@ -221,7 +221,7 @@ class Observers:
         return None
 
     def _run_calls(self, line: _CallQueue, call: _Call) -> HookResult:
-        """Run a call and those that wait behind it, in this thread, until somebody else took the line over."""
+        """Run a call and the queued calls behind it in this thread, until another thread takes over the queue."""
         first: HookResult | None = None
         current: _Call | None = call
         while current is not None:
@@ -236,7 +236,7 @@ class Observers:
         return first
 
     def _ended(self, line: _CallQueue, call: _Call, result: HookResult) -> _Call | None:
-        """Look at what a call came to, and return the one whose turn it is (`_next`)."""
+        """Record the result of a call, and return the next call (`_next`)."""
         if line.running is call:
             if not call.listener.is_fast and result.seconds >= self._caller.deadlines.limit_of(call.listener.plugin):
                 self._caller.overran("Hook", call.hook, call.listener)
@@ -245,13 +245,13 @@ class Observers:
         return self._next(line, call)
 
     def _next(self, line: _CallQueue, done: _Call) -> _Call | None:
-        """Return the call whose turn it is after `done`; None when there is none, or another thread goes on."""
+        """Return the call after `done`, or None if there is none or another thread continues the queue."""
         with self._lock:
             if line.running is not done:
                 return None
             if not line.waiting or self._caller.suspension(done.key[0]) is not None:
                 del self._lines[done.key]
-                line.running = None  # whoever looks at `done` later finds it ended
+                line.running = None  # a later check of `done` finds it ended
                 if self._settling and not self._lines:
                     self._change.notify_all()
                 return None
@@ -261,11 +261,11 @@ class Observers:
         return current
 
     def _check_overrun(self, line: _CallQueue, call: _Call) -> None:
-        """Count a call that still runs at its deadline, and go on without it."""
+        """Count a call that still runs at its deadline, and continue the queue without it."""
         with self._lock:
             if line.running is not call:
                 return
-            line.running = call._replace()  # another object: the thread that hangs finds the line taken
+            line.running = call._replace()  # another object: the thread that hangs finds that it lost the queue
             taken = line.running
         self._caller.overran("Hook", call.hook, call.listener)
         following = self._next(line, taken)

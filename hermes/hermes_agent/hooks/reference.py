@@ -1,4 +1,4 @@
-"""The pages of the hooks, written from the table: `python -m hermes_agent.hooks.reference docs/plugins/hooks`."""
+"""Generator of the hooks' pages: `python -m hermes_agent.hooks.reference docs/plugins/hooks`."""
 
 from __future__ import annotations
 

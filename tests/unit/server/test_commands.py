@@ -117,7 +117,16 @@ def test_observers_are_told_of_a_command_before_it_runs_and_of_nothing_else(tmp_
     assert (session, asked_before, world.asked) == ("s1", [], [("the house", "s1", "api_server")])
     schema = keywords.pop("telemetry_schema_version")
     assert (keywords, schema) == (
-        {"command": "scan-it", "args": "the house", "session_id": "s1", "platform": "api_server"},
+        {
+            "command": "scan-it",
+            "alias_used": "scan_it",
+            "args": "the house",
+            "args_raw": "the house",
+            "session_id": "s1",
+            "session_key": "api_server:s1",
+            "platform": "api_server",
+            "surface": "gateway",
+        },
         "hermes.observer.v1",
     )
 
