@@ -91,6 +91,6 @@ class PendingConfirmations:
             if inspect.isawaitable(reply):
                 reply = await reply
         except Exception as exc:  # the adapter that delivers the answer must continue
-            logger.exception("/%s failed after it was confirmed", found[1])
+            logger.exception("/%s: failed after its confirmation", found[1])
             return f"/{found[1]} failed: {exc}"
         return None if reply is None else str(reply)

@@ -101,7 +101,7 @@ class CheckCache:
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - a plugin's function, SystemExit included
-            logger.warning("the check %r failed: %r", check, exc)
+            logger.warning("tool check: failed: %r: %r", check, exc)
             if isinstance(exc, TimeoutError) and check in self._asked:
                 self._stuck.add(check)
                 self._stuck &= self._asked  # a check may have ended meanwhile

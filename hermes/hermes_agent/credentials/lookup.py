@@ -159,7 +159,7 @@ class Credentials:
         except FileNotFoundError:
             return {}
         except (OSError, UnicodeDecodeError) as exc:
-            logger.warning("cannot read %s: %s; its values are missing", path, _reason(exc))
+            logger.warning("credentials: cannot read %s, its values are missing: %s", path, _reason(exc))
             return {}
         return known[1]
 
@@ -180,7 +180,7 @@ def _read(path: Path) -> str | None:
     except (FileNotFoundError, IsADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as exc:
-        logger.warning("cannot read the credential %s: %s", path, _reason(exc))
+        logger.warning("credentials: cannot read %s: %s", path, _reason(exc))
         return None
 
 

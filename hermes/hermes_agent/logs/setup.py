@@ -221,7 +221,7 @@ def _log_crash(kind: type[BaseException], error: BaseException, traceback: Any) 
     """Log an uncaught exception; Python's own hook would write its secrets to stderr."""
     if issubclass(kind, KeyboardInterrupt):
         return
-    logger.critical("the daemon ends with an error that nothing caught", exc_info=(kind, error, traceback))
+    logger.critical("daemon: uncaught error", exc_info=(kind, error, traceback))
 
 
 def _log_thread_crash(args: threading.ExceptHookArgs) -> None:

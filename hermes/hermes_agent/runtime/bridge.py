@@ -205,7 +205,7 @@ class Bridge:
             try:
                 context.run(work)
             except BaseException:
-                logger.exception("background call failed")
+                logger.exception("background call: failed")
             self._steps.return_worker(worker)
 
         worker.do(job)
@@ -344,7 +344,7 @@ def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
             loop.run_forever()
             break
         except BaseException as exc:  # noqa: BLE001 - a plugin's task; the others go on
-            logger.error("a plugin's task ended with %r", exc)
+            logger.error("plugin loop: task ended: %r", exc)
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()

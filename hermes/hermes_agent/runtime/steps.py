@@ -76,7 +76,7 @@ class StepWalk(Generic[T]):
                 taken = not self._take(running)
             if taken:
                 level = logging.DEBUG if step.quiet else logging.INFO
-                logger.log(level, "%s ended after its deadline; its answer is dropped", step.name)
+                logger.log(level, "%s: ended after its deadline, result dropped", step.name)
                 return None
             if time.monotonic() >= until:  # no check happened in time: the clock decides nevertheless
                 answer = OVERRUN
@@ -259,7 +259,7 @@ class StepRunner:
                 error = exc
             if time.monotonic() >= until:
                 level = logging.DEBUG if step.quiet else logging.INFO
-                logger.log(level, "%s ended after its deadline; its answer is dropped", step.name)
+                logger.log(level, "%s: ended after its deadline, result dropped", step.name)
                 answer, error = OVERRUN, None
             outcome.put((answer, error))
 

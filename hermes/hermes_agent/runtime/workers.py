@@ -266,4 +266,4 @@ class WorkerPool:
 def _log_result(future: asyncio.Future[Any]) -> None:
     """Retrieve the result of an abandoned call, so that its error is logged once."""
     if not future.cancelled() and (error := future.exception()) is not None:
-        logger.warning("abandoned call failed: %r", error)
+        logger.warning("abandoned call: failed: %r", error)

@@ -159,7 +159,7 @@ def raise_file_limit() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError) as exc:
-        logger.warning("the limit of open files stays at %d: %s", soft, exc)
+        logger.warning("open files: the limit stays at %d: %s", soft, exc)
         return soft
     return wanted
 

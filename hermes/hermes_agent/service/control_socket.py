@@ -269,7 +269,7 @@ class ControlSocket:
                 async with asyncio.timeout(ANSWER_S):
                     await writer.drain()
         except (OSError, ValueError, TimeoutError) as exc:
-            logger.info("control: a peer went away or said nothing useful: %r", exc)
+            logger.info("control socket: request failed, peer disconnected or sent no request: %r", exc)
         finally:
             if writer.transport.get_write_buffer_size():
                 writer.transport.abort()
@@ -307,7 +307,7 @@ class ControlSocket:
         except UserError as exc:
             return {"ok": False, "error": exc.message, "hint": exc.hint}
         except Exception as exc:
-            logger.exception("control: %s failed", name)
+            logger.exception("control socket: operation failed: %s", name)
             return {"ok": False, "error": f"{name} failed: {exc!r}"}
 
 
@@ -376,7 +376,7 @@ def _connect(one: socket.socket, path: str) -> None:
 
 
 def _refused(who: str, why: str) -> dict[str, Any]:
-    logger.warning("control: %s was refused: %s", who, why)
+    logger.warning("control socket: %s was refused: %s", who, why)
     return {"ok": False, "error": why}
 
 

@@ -90,7 +90,7 @@ def own_unit(environ: Mapping[str, str] | None = None) -> SystemdUnit | None:
     try:
         return unit_of(Path("/proc/self/cgroup").read_text(encoding="utf-8"))
     except OSError as exc:
-        logger.debug("cannot tell this process's unit: %s", exc)
+        logger.debug("own unit: unknown: %s", exc)
         return None
 
 

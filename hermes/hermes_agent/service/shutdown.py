@@ -60,7 +60,7 @@ class Shutdown:
     def request(self, reason: str) -> None:
         """Request the shutdown from this process; no effect after an earlier request."""
         if not self.requested.is_set():
-            logger.info("%s: stopping, running turns may finish", reason)
+            logger.info("shutdown: %s, running turns may finish", reason)
             self.reason = reason
             self.requested.set()
 
@@ -74,7 +74,7 @@ class Shutdown:
             self.request(number.name)
         elif not self.hurry.is_set():
             self.reason = number.name  # an immediate end is no restart
-            logger.warning("%s again: stopping at once", number.name)
+            logger.warning("shutdown: %s again, running turns are cancelled", number.name)
             self.hurry.set()
             for each in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(each)
@@ -86,7 +86,7 @@ class Shutdown:
         try:
             self._on_reload()
         except Exception:
-            logger.exception("SIGHUP: the reload failed, what ran before goes on")
+            logger.exception("SIGHUP: reload failed, the previous state continues")
 
 
 class TurnDrain:
@@ -152,5 +152,5 @@ class TurnDrain:
                 wait.cancel()
         if self._running:
             why = "the stop was hurried" if hurry is not None and hurry.is_set() else f"{timeout_s:g} s are over"
-            logger.warning("%d turns still run: %s", self._running, why)
+            logger.warning("shutdown: %d turns still run: %s", self._running, why)
         return not self._running

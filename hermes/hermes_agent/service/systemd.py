@@ -107,7 +107,7 @@ class ServiceNotifier:
             message = f"FDSTORE=1\nFDNAME={name}".encode()
             self._sender.socket.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         except OSError as exc:
-            logger.warning("the service manager does not keep the listening sockets: %s", exc)
+            logger.warning("service manager: listening sockets are not kept: %s", exc)
             return False
         return True
 
@@ -181,7 +181,7 @@ async def feed_watchdog(
         if alive != fed:
             logger.log(
                 logging.INFO if alive else logging.ERROR,
-                "progress again, the watchdog is fed" if alive else "no progress, the watchdog is not fed any more",
+                "watchdog: progress again, it is fed" if alive else "watchdog: no progress, it is no longer fed",
             )
             fed = alive
         await asyncio.sleep(interval_s)
@@ -202,7 +202,7 @@ def _check_alive(is_alive: Callable[[], bool] | None) -> bool:
     try:
         return is_alive()
     except Exception:
-        logger.exception("the question whether the daemon makes progress failed; the watchdog is not fed")
+        logger.exception("watchdog: check of progress failed, it is not fed")
         return False
 
 
@@ -320,7 +320,7 @@ def _passed(environ: MutableMapping[str, str]) -> list[socket.socket]:
         try:
             one = socket.socket(fileno=fd)
         except OSError as exc:
-            logger.warning("file descriptor %d, which was passed on, is no socket: %s", fd, exc)
+            logger.warning("inherited descriptor %d: no socket: %s", fd, exc)
             continue
         if one.type == socket.SOCK_STREAM and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             one.setblocking(False)

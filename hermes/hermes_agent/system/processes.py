@@ -51,7 +51,7 @@ def tool_environment(environ: Mapping[str, str], *, passthrough: Iterable[str] =
     wanted = set(passthrough)
     for name in sorted(wanted):
         if name in _NEVER or name.startswith(_NEVER_STARTS):
-            logger.warning("terminal.env_passthrough names %s: it is the service manager's and is not passed on", name)
+            logger.warning("terminal.env_passthrough: variable of the service manager is not passed on: %s", name)
             wanted.discard(name)
     return {name: value for name, value in environ.items() if name in wanted or _is_allowed(name, value)}
 
@@ -232,7 +232,7 @@ def _end(tree: ProcessTree, watch: _Watch, *, settle_s: float) -> int:
             break
         watch.read_some(0.02)
     else:
-        logger.warning("processes of a command could not be ended: %s", sorted(tree.members()))
+        logger.warning("command: some processes cannot be ended: %s", sorted(tree.members()))
     tree.reap()
     return len(left - {tree.leader})
 

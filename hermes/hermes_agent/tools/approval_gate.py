@@ -228,7 +228,7 @@ class ApprovalGate:
         try:
             return self._destinations.check(entry, arguments)
         except Exception:
-            logger.exception("tool call: destinations unknown, its function failed: %s", entry.name)
+            logger.exception("tool %s: destinations unknown, its function failed", entry.name)
             return f"BLOCKED: the destinations of {entry.name} are unknown, since its own check of them failed"
 
     def _note(self, entry: ToolEntry | None, arguments: dict[str, Any], session: str, verdict: str) -> None:
@@ -238,7 +238,7 @@ class ApprovalGate:
         try:
             self._destinations.log_destinations(entry, arguments, session, verdict)
         except Exception:
-            logger.exception("tool call: destinations unknown, its function failed: %s", entry.name)
+            logger.exception("tool %s: destinations unknown, its function failed", entry.name)
 
     def _effect(self, provenance: TaintTracker, entry: ToolEntry) -> Effect:
         return provenance.resolve_effect(entry.name, entry.effect, own=self._registry.owner(entry.name) == BUILTIN)
@@ -298,7 +298,7 @@ class ApprovalGate:
             )
             scope.approvals.save_always()
         except Exception:
-            logger.exception("asking for approval of %s failed", request.tool)
+            logger.exception("tool %s: approval request failed", request.tool)
             return f"BLOCKED: plugin approval gate failed for {request.tool}"
         if isinstance(refused, Refusal):
             return refused.reason or f"BLOCKED: plugin approval required for {request.tool}"
@@ -314,7 +314,7 @@ def _tool_question(entry: ToolEntry | None, args: dict[str, Any]) -> ApprovalReq
     try:
         return entry.approval(args)
     except Exception:
-        logger.exception("the approval rule of tool %s failed", entry.name)
+        logger.exception("tool %s: approval rule failed", entry.name)
         return f"BLOCKED: the approval rule of {entry.name} failed"
 
 

@@ -205,7 +205,7 @@ def batch_limit_s() -> float:
     try:
         return max(1.0, float(text)) if text else BATCH_LIMIT_S
     except ValueError:
-        logger.warning("%s=%r is no number of seconds; %g is used", LIMIT_VARIABLE, text, BATCH_LIMIT_S)
+        logger.warning("%s: no number of seconds, %g is used: %r", LIMIT_VARIABLE, BATCH_LIMIT_S, text)
         return BATCH_LIMIT_S
 
 
@@ -224,5 +224,5 @@ def _changed_file(registry: ToolRegistry, name: str, arguments: dict[str, Any]) 
     try:
         return str(safe(arguments)) or None
     except Exception as exc:  # noqa: BLE001 - a plugin's function; running alone is always right
-        logger.warning("parallel_safe of tool %s failed, it runs alone: %r", name, exc)
+        logger.warning("tool %s: `parallel_safe` failed, it runs alone: %r", name, exc)
         return None

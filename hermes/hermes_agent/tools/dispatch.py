@@ -105,7 +105,7 @@ class Dispatcher:
             if entry is not None:
                 coerce_arguments(arguments, entry.schema.get("parameters") or {})
         except Exception as exc:  # noqa: BLE001 - a plugin's schema; the handler gets what the caller wrote
-            logger.warning("the arguments of %s stay as they are, its schema cannot be read: %r", name, exc)
+            logger.warning("tool %s: arguments not coerced, the schema is invalid: %r", name, exc)
 
     async def run(
         self,
@@ -270,7 +270,7 @@ class Dispatcher:
             keywords = {"tool_name": name, **ids}
             return result_text(name, self._middleware.execute("tool_execution", arguments, original, keywords, run))
         except Exception as exc:
-            logger.warning("the dispatch of tool %s failed: %r", name, exc, exc_info=True)
+            logger.warning("tool %s: dispatch failed: %r", name, exc, exc_info=True)
             return failure(f"Error executing {name}: {exc}")
         finally:
             current_clearance.reset(token)

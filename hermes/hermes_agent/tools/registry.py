@@ -450,7 +450,7 @@ def _function(entry: ToolEntry) -> dict[str, Any]:
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - a plugin's function; the static schema stands in
-            logger.warning("the schema overrides of tool %s failed: %s", entry.name, exc)
+            logger.warning("tool %s: schema overrides failed: %s", entry.name, exc)
     parameters = schema.get("parameters") or {}
     if not isinstance(parameters.get("properties"), dict):
         parameters = {**parameters, "type": "object", "properties": {}}

@@ -186,7 +186,7 @@ class ResultStore:
             on_stored(path)
             place = f"Full output saved to: {path}"
         except OSError as exc:
-            logger.error("the result of call %s could not be kept in %s: %s", call_id, self.home, exc)
+            logger.error("result of call %s: cannot be stored in %s: %s", call_id, self.home, exc)
             place = f"The rest is lost, it could not be saved: {exc.strerror or exc}"
         preview = text[:PREVIEW_CHARS]
         return "\n".join(

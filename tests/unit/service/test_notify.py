@@ -198,7 +198,7 @@ def test_a_question_for_progress_that_raises_counts_as_none(tmp_path: Path, capl
         manager.setblocking(False)
         with pytest.raises(BlockingIOError):
             manager.recv(64)
-    assert "the watchdog is not fed" in caplog.text
+    assert "it is not fed" in caplog.text
 
 
 def test_without_a_watchdog_the_beat_ends_at_once() -> None:
