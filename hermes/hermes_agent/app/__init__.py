@@ -1,1 +1,1 @@
-"""Entry points: build a host and start a front door."""
+"""Entry points: the command line, the daemon, and the administration of plugins."""

@@ -1,7 +1,4 @@
-"""The parser of the command line: `argparse`, told how wide a line may be.
-
-Read the command line, find the subcommand, show errors.
-"""
+"""The command line: find the subcommand, parse its arguments, show errors."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from hermes_agent.core.text import SUBCOMMANDS
 
 
 class Parser(argparse.ArgumentParser):
-    """Finds the width itself: argparse imports `shutil` for it, with every compressor, whenever an option is added."""
+    """A parser that measures the terminal itself: `argparse` would import `shutil` with every compressor."""
 
     def __init__(self, *, formatter_class: Any = argparse.HelpFormatter, **options: Any) -> None:
         super().__init__(formatter_class=functools.partial(formatter_class, width=_columns() - 2), **options)
@@ -70,15 +67,15 @@ MODULES = {
     "state": "cli.home:add_state",
     "tools": "cli.tools:add_tools",
 }
-"""Module of this package and its function for each subcommand, imported when it is asked for."""
+"""Module and function of each subcommand; the module is imported when its subcommand is used."""
 
 
 def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str = "") -> argparse.ArgumentParser:
-    """Return the parser of everything but plugin commands.
+    """Return the parser of all commands except those of plugins.
 
     Args:
-        subcommands: those that are to be known; one that is asked for needs not wait for the others.
-        plugins_action: the same for the subcommands of `plugins`, which are many; empty for all.
+        subcommands: the subcommands to add; a used subcommand need not import the others.
+        plugins_action: the same for the many subcommands of `plugins`; empty adds all of them.
     """
     parser = Parser(
         prog="hermes",
@@ -114,7 +111,9 @@ def run(argv: Sequence[str]) -> int:
         argv = selected_profile(argv, os.environ)
         name = argv[0] if argv and not argv[0].startswith("-") else None
         if name is not None and name not in SUBCOMMANDS:
-            from hermes_agent.app import plugin_subcommands  # loads plugins: only for a name that is not ours
+            from hermes_agent.app import (
+                plugin_subcommands,
+            )  # loads plugins: only for a name that no built-in subcommand has
 
             return plugin_subcommands.run_plugin_command(name, argv[1:], SUBCOMMANDS)
         parser = build_parser(SUBCOMMANDS) if name is None else build_parser((name,), "".join(argv[1:2]))
@@ -132,19 +131,19 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _add_plugin_commands(parser: argparse.ArgumentParser) -> None:
-    """Let the help name the commands of plugins in a section of their own; without any there is none."""
-    from hermes_agent.app import plugin_subcommands  # looks for plugins: only for somebody who reads the help
+    """Add the commands of plugins to the help, in a section of their own; no command adds no section."""
+    from hermes_agent.app import plugin_subcommands  # scans plugins: only when the help is shown
 
-    text = plugin_subcommands.help_text(SUBCOMMANDS).replace("%(", "% (")  # argparse would fill it in
+    text = plugin_subcommands.help_text(SUBCOMMANDS).replace("%(", "% (")  # otherwise argparse fills it in
     if text:
         parser.add_argument_group("commands of plugins", text.removeprefix("  "))
 
 
 def _journal_prefix() -> str:
-    """Return what makes a line an error where stderr is the journal; empty elsewhere."""
+    """Return the priority prefix of an error line if stderr is the journal, or ""."""
     if "JOURNAL_STREAM" not in os.environ:
         return ""
-    from hermes_agent.logs.handlers import stderr_is_journal  # of no use to anybody at a terminal
+    from hermes_agent.logs.handlers import stderr_is_journal  # a terminal shows no priorities
 
     return "<3>" if stderr_is_journal(os.environ) else ""
 

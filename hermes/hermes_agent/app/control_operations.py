@@ -1,17 +1,9 @@
-"""Slash commands of the daemon's group members: which there are, and for whom one runs.
+"""Operations of the control socket, for commands and for members of the daemon's group.
 
-Members may give commands of plugins, and those that work on their own session. What changes the agent for others is
-its operator's.
-
-What is wrong with the plugins of a running process: not loaded, suspended, failed or stalled threads.
-
-The plugins of a host, as the server asks for them.
-
-What can be asked of the running daemon over its control socket: by the commands, and by people of its group.
-
-Members talk to the agent, and see what they said themselves. The kernel does not tell the daemon which member asks,
-where the unit has users of its own. So each brings a key that lies in their own home (`app.daemon_client`), and their
-sessions are those of `member:` and the key's hash.
+Members send messages to the agent and see their own sessions. The kernel does not identify the calling member if the
+unit has users of its own. Therefore each member sends a key from their own home (`app.daemon_client`). The principal of
+their sessions is `member:` with the hash of that key. Members may run commands of plugins and those that act on their
+own session. Commands that change the agent for others belong to its operator.
 """
 
 from __future__ import annotations
@@ -57,7 +49,7 @@ MAX_NEW_SESSIONS = 512
 
 
 class MemberCommand(NamedTuple):
-    """A command to run."""
+    """A command of a member."""
 
     source: CommandAnswer
     during_turn: bool
@@ -65,7 +57,7 @@ class MemberCommand(NamedTuple):
 
 
 class MemberCommands:
-    """Resolves the command lines of members; declares the commands that only they have."""
+    """The commands of members; those that only members have are declared here."""
 
     def __init__(self, slash: CommandRouter) -> None:
         self._slash, self._table = slash, slash.commands
@@ -77,20 +69,20 @@ class MemberCommands:
         ):
             self._table.register(command)
         self._new_sessions: LruDict[str, str] = LruDict(MAX_NEW_SESSIONS)
-        """Sessions in which commands were given before anything was said, with their principals."""
+        """Sessions with a command before their first message, with their principals."""
 
     def is_new_session(self, session: str, principal: str) -> bool:
-        """Say whether a member began a session with a command."""
+        """Say whether the first line of a session was a command."""
         return self._new_sessions.get(session) == principal
 
     async def parse_line(self, text: str, session: str, principal: str) -> MemberCommand | str:
-        """Return the command to run, or what is to be said in a turn.
+        """Return the command to run, or the text of a turn.
 
         Args:
-            session: empty for a new one.
+            session: empty for a new session.
 
         Raises:
-            UserError: there is no such command, or a member may not give it.
+            UserError: the command is unknown, or a member may not run it.
         """
         own = session or new_session_id()
         parsed = parse_command(text)
@@ -121,7 +113,7 @@ class MemberCommands:
         return MemberCommand(CommandAnswer(self._slash, found, scope, ""), command.during_turn)
 
     def _help(self, arguments: str) -> str:
-        """Return what members may run, with descriptions; in a worker."""
+        """Return the commands of members with their descriptions; in a worker."""
         rows = self._table.help_rows("socket")
         names = {row.name for row in rows}
         skills = self._slash.skills.offered(PLATFORM)
@@ -140,7 +132,7 @@ CHECK = "`hermes plugins check {}`"
 
 
 class PluginTrouble(NamedTuple):
-    """One thing that is wrong with one plugin."""
+    """One problem of one plugin."""
 
     plugin: str
     state: str
@@ -152,10 +144,12 @@ class PluginTrouble(NamedTuple):
 def find_plugin_troubles(
     plugins: PluginManager, account: UsageAccount, bridge: Bridge, suspended: Mapping[str, str]
 ) -> list[PluginTrouble]:
-    """Return every trouble, by plugin. Not for the core loop: a blocked plugin loop is waited for, for a second.
+    """Return the problems of each plugin.
+
+    Do not call it on the core loop: it waits up to one second for a blocked plugin loop.
 
     Args:
-        suspended: why the hooks of a plugin are called no more, by its key.
+        suspended: why the hooks of a plugin are suspended, by its key.
     """
     found = [PluginTrouble(r.name, "refused", f"{r.path} is not used: {r.reason}") for r in plugins.rejected]
     for record in plugins.records:
@@ -179,17 +173,20 @@ def find_plugin_troubles(
 
 
 def troubles_as_json(host: Host) -> list[dict[str, str]]:
-    """Return what is wrong with plugins: `plugin`, `state`, `reason`, `remedy` each. Not for the core loop."""
+    """Return the problems of plugins as mappings with `plugin`, `state`, `reason` and `remedy`.
+
+    Do not call it on the core loop.
+    """
     return [
         one._asdict() for one in find_plugin_troubles(host.plugins, host.account, host.bridge, host.hooks.suspended())
     ]
 
 
 class PluginStatus:
-    """`server.PluginDoor` over a host.
+    """The plugins of a host, as the HTTP server requests them.
 
     Args:
-        after_reload: takes over what plugins and config say now; returns what changed, by platform.
+        after_reload: applies the settings of plugins and config after a reload; returns the changes by platform.
     """
 
     def __init__(self, host: Host, after_reload: Callable[[], Awaitable[Mapping[str, str]]] | None = None) -> None:
@@ -197,7 +194,7 @@ class PluginStatus:
         self._after_reload = after_reload
 
     def report(self) -> list[dict[str, Any]]:
-        """Return each plugin: what it is, whether it runs and why not, what it did; refused ones at the end."""
+        """Return the state, the reason and the usage of each plugin; rejected plugins come last."""
         found = [self._describe(record) for record in self._host.plugins.records]
         return found + [
             {"key": r.name, "source": r.source, "path": r.path, "status": "refused", "error": r.reason}
@@ -205,17 +202,17 @@ class PluginStatus:
         ]
 
     def metrics(self) -> str:
-        """Return the account of all plugins in Prometheus' text format."""
+        """Return the usage of all plugins in the text format of Prometheus."""
         return metrics_text(self._host.account.usage_by_plugin())
 
     async def reload(self, name: str | None) -> list[dict[str, str]]:
-        """Reload in a worker: a plugin that hangs delays nobody."""
+        """Reload in a worker, so that a plugin that hangs delays no other request."""
         done = await self._host.bridge.run(self._host.plugins.reload, name)
         platforms = await self._after_reload() if self._after_reload is not None else {}
         later = self._host.needs_restart if name is None else []
-        told = [{"key": one.key, "outcome": one.outcome, "reason": one.reason} for one in done]
-        told += [{"key": f"platform {n}", "outcome": what, "reason": ""} for n, what in platforms.items()]
-        return told + [{"key": f"config {one}", "outcome": "needs a restart", "reason": ""} for one in later]
+        rows = [{"key": result.key, "outcome": result.outcome, "reason": result.reason} for result in done]
+        rows += [{"key": f"platform {n}", "outcome": what, "reason": ""} for n, what in platforms.items()]
+        return rows + [{"key": f"config {key}", "outcome": "needs a restart", "reason": ""} for key in later]
 
     def _describe(self, record: LoadedPlugin) -> dict[str, Any]:
         return record.summary() | {
@@ -231,14 +228,18 @@ class PluginStatus:
 
 
 FOR_MEMBERS = frozenset({"status", "send", "talk", "sessions", "session"})
-"""What is no question of running the daemon, nor of somebody else's sessions."""
+"""Operations for members: they neither control the daemon nor show sessions of others."""
 KEY_LENGTH = 32
-"""Characters of a key at least."""
+"""Smallest number of characters of a key."""
 SESSIONS_MAX = 500
 
 
 def make_operations(host: Host, gateway: Gateway, reloads: ReloadSignal, *, at_once: int) -> dict[str, Operation]:
-    """Return what can be asked, by name. `at_once`: turns of members that run at once."""
+    """Return the operations by name.
+
+    Args:
+        at_once: turns of members that may run at the same time.
+    """
     members = GroupOperations(host.agent, host.slash, at_once=at_once)
 
     async def status(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,7 +290,7 @@ def make_operations(host: Host, gateway: Gateway, reloads: ReloadSignal, *, at_o
         return {"revived": [str(target) for target in found]}
 
     own = {"status": status, "stop": stop, "restart": _restart, "reload": reload, "send": send, "revive": revive}
-    return own | {"talk": members.talk, "sessions": members.sessions, "session": members.session}
+    return own | {"talk": members.converse, "sessions": members.sessions, "session": members.session}
 
 
 async def _restart(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -298,7 +299,11 @@ async def _restart(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class GroupOperations:
-    """Answers what members of the group ask. `at_once`: turns that run at once; more wait."""
+    """Answers the requests of members of the group.
+
+    Args:
+        at_once: turns that may run at the same time; further turns wait.
+    """
 
     def __init__(self, agent: Agent, slash: CommandRouter, *, at_once: int) -> None:
         self._agent = agent
@@ -306,9 +311,11 @@ class GroupOperations:
         self._slots = asyncio.Semaphore(at_once)
         self._busy: set[str] = set()
 
-    async def talk(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Run a turn, or a slash command: `{text, session?}`, an id or `last`. The answer has `text`, `session`,
-        `notices`, `reason`, `incomplete_reason` (why the text is not the whole answer)."""
+    async def converse(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a turn or a slash command: `{text, session?}`; the session is an id or `last`.
+
+        The answer has `text`, `session`, `notices`, `reason` and `incomplete_reason` (why the text is incomplete).
+        """
         principal = _principal(question)
         session = str(question.get("session") or "")
         if session == "last":
@@ -322,7 +329,7 @@ class GroupOperations:
         return await self._turn(asked, session, principal)
 
     async def _command(self, asked: MemberCommand, session: str, principal: str) -> dict[str, Any]:
-        """Run a command, beside a turn of its session if it may, and then what it says into the session."""
+        """Run a command, during a turn of its session if it may; its text then becomes a turn."""
         source = asked.source
         async with self._alone("" if asked.during_turn else session):
             try:
@@ -333,7 +340,7 @@ class GroupOperations:
         texts, notices = [end["text"]] if end["text"] else [], end["notices"]
         waiting = (
             () if session in self._busy else self._agent.injected.take(source.session_id)
-        )  # else its turn takes them
+        )  # otherwise its turn adds them
         for said in waiting:
             end = await self._turn(said, source.session_id, principal)
             texts.append(end["text"])
@@ -342,10 +349,10 @@ class GroupOperations:
 
     @contextlib.asynccontextmanager
     async def _alone(self, session: str) -> AsyncIterator[None]:
-        """Keep others out of a session; empty is none in particular.
+        """Hold a session while the block runs; an empty id holds none.
 
         Raises:
-            UserError: somebody is in it.
+            UserError: another request holds the session.
         """
         if session in self._busy:
             raise UserError(f"the session {session} answers something else now", hint="Wait, or begin another one.")
@@ -364,7 +371,7 @@ class GroupOperations:
         return {"sessions": [asdict(session) for session in found]}
 
     async def session(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Return one session with what was said: `{id}`."""
+        """Return one session with its messages: `{id}`."""
         found = await self._find(str(question.get("id") or ""), _principal(question))
         messages = await self._agent.call_transcript("messages", found.id)
         return {"session": asdict(found), "messages": [m.to_dict() | {"tool_name": m.tool_name} for m in messages]}
@@ -380,11 +387,13 @@ class GroupOperations:
 
     async def _turn(self, text: str, session: str, principal: str) -> dict[str, Any]:
         async with self._alone(session), self._slots:
-            talk = await self._agent.open(session or None, platform=PLATFORM, approver=APPROVER, principal=principal)
-            return await self._answer(TurnAnswer(talk), text)
+            conversation = await self._agent.open(
+                session or None, platform=PLATFORM, approver=APPROVER, principal=principal
+            )
+            return await self._answer(TurnAnswer(conversation), text)
 
     async def _answer(self, source: AnswerSource, text: str) -> dict[str, Any]:
-        from hermes_agent.console.output import (  # a daemon that is not asked needs none
+        from hermes_agent.console.output import (  # only needed for a request
             incomplete_reason,
             without_sentence,
         )
@@ -422,5 +431,5 @@ class _TurnNotes(TurnSink):
 def _principal(question: Mapping[str, Any]) -> str:
     key = str(question.get("key") or "")
     if len(key) < KEY_LENGTH:
-        raise UserError(f"a member's question needs `key`, {KEY_LENGTH} characters or more that nobody else knows")
+        raise UserError(f"a member's request needs `key`: a secret of at least {KEY_LENGTH} characters")
     return f"member:{hashlib.sha256(key.encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""`hermes` and `hermes -z`: a conversation in the terminal, or one question."""
+"""`hermes` and `hermes -z`: a conversation in the terminal, or the answer to one question."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(request: ConversationRequest) -> int:
     try:
         host = start_host()
     except ConfigError as error:
-        # 78 is the daemon's; a user or a script at a terminal knows 2
+        # 78 is for service managers; users and scripts expect 2
         raise UserError(error.message, hint=error.hint, exit_status=EXIT_USAGE) from error
     _check_toolsets(host, request.toolsets)
     if request.max_turns is not None:

@@ -1,7 +1,4 @@
-"""SIGHUP: plugins and what else can be loaded while the daemon runs; the service manager is told.
-
-The daemon: serve until a signal ends it, and keep the service manager informed.
-"""
+"""The daemon: serve until a signal ends it, reload on SIGHUP, and notify the service manager."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReloadSignal:
-    """The reloads of a daemon, one after another.
+    """The reloads of a daemon; they run one after another.
 
     Args:
         line: the status line of a daemon that serves.
@@ -51,16 +48,16 @@ class ReloadSignal:
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Start one; called in the loop."""
+        """Start a reload; called on the loop."""
         task = asyncio.ensure_future(self._reload())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     async def run(self) -> list[str]:
-        """Reload, and return what changed, a line each.
+        """Reload, and return a line for each change.
 
         Raises:
-            UserError: the config is wrong; what ran before goes on.
+            UserError: the config is wrong; the previous settings stay in effect.
         """
         async with self._lock:
             self._notifier.reloading("reloading: plugins and config")
@@ -68,9 +65,9 @@ class ReloadSignal:
                 done = await self._plugins.reload(None)
             finally:
                 self._notifier.ready(self.status_line())
-        told = [f"{one['key']} {one['outcome']}" for one in done if one["outcome"] != "unchanged"]
-        logger.info("reloaded: %s", ", ".join(told) or "nothing changed")
-        return told
+        changes = [f"{result['key']} {result['outcome']}" for result in done if result["outcome"] != "unchanged"]
+        logger.info("reloaded: %s", ", ".join(changes) or "nothing changed")
+        return changes
 
     async def _reload(self) -> None:
         try:
@@ -82,14 +79,14 @@ class ReloadSignal:
 
 
 class DaemonComponent(Protocol):
-    """A part of the daemon beside the HTTP server: the inbox and outbox, the gateway."""
+    """A component that the daemon starts and drains, such as the gateway."""
 
     async def start(self) -> None:
-        """Begin to work."""
+        """Start."""
         ...
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no new work and end; what runs may finish within `timeout_s`."""
+        """Accept no new work; running work may finish within `timeout_s`."""
         ...
 
 
@@ -103,7 +100,7 @@ async def run_daemon(
     plugins: PluginStatusProtocol | None = None,
     slash: CommandRouterProtocol | None = None,
     on_listen: Callable[[str], None] | None = None,
-    beside: Sequence[DaemonComponent] = (),
+    components: Sequence[DaemonComponent] = (),
     reloads: ReloadSignal | None = None,
     webhooks: App | None = None,
     once: IdempotentRequests | None = None,
@@ -113,27 +110,27 @@ async def run_daemon(
     """Serve until SIGTERM, SIGINT or SIGUSR1; running turns may finish. Only in the main thread.
 
     Args:
-        models: names that the agent's model answers to, the default first.
-        counts: numbers for the status line and `/health`; `plugins` and `tools` among them.
-        plugins: what is asked about plugins, and reloads them (SIGHUP, HTTP); None means that there are none.
-        slash: what lines that begin with `/` mean in a session.
+        models: names of the agent's model, the default first.
+        counts: returns numbers for the status line and `/health`, with `plugins` and `tools`.
+        plugins: reports on plugins and reloads them (SIGHUP, HTTP); None serves no plugins.
+        slash: runs lines that begin with `/`.
         on_listen: called with `host:port` when connections are accepted.
-        reloads: who reloads; None makes one.
+        reloads: runs the reloads; None makes one.
         webhooks, once: as `server.app.build` takes them.
-        handover: listening sockets of the process before and for the one after; its `wanted` says at the end whether
-            there is one. None: nobody is before or after.
-        on_ready: called once the service manager was told.
-        beside: what lives as long as the daemon serves: started in this order, drained in the other one.
+        handover: passes listening sockets from the previous process to the next one; its `wanted` says at the end
+            whether there is a next one. None passes none.
+        on_ready: called after the service manager was notified.
+        components: live as long as the daemon serves: started in this order, drained in reverse.
 
     Raises:
-        UserError: it cannot listen where it should.
+        UserError: the address cannot be used.
     """
     door = plugins or NoPlugins()
     reloads = reloads or ReloadSignal(door, notifier)
     reloads.status_line = lambda: _status_line("ready", counts, 0, "off")
     handover = handover or SocketHandover({})
     with Shutdown(reloads.start).signals() as shutdown:
-        async with _fed_watchdog(notifier), _started_components(beside, shutdown, settings.drain_timeout_s):
+        async with _fed_watchdog(notifier), _started_components(components, shutdown, settings.drain_timeout_s):
             if settings.enabled:
                 parts = (agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen, webhooks)
                 await _serve(*parts, once, handover, on_ready)
@@ -207,7 +204,7 @@ async def _serve(
 
 
 def _notify_stopping(notifier: ServiceNotifier, shutdown: Shutdown, text: str) -> None:
-    """Tell the service manager; a restart in place is a reload to it."""
+    """Notify the service manager; a restart in place is a reload for it."""
     if shutdown.reason == RESTART:
         notifier.reloading("restarting: running turns finish")
     else:
@@ -216,7 +213,7 @@ def _notify_stopping(notifier: ServiceNotifier, shutdown: Shutdown, text: str) -
 
 @contextlib.asynccontextmanager
 async def _fed_watchdog(notifier: ServiceNotifier) -> AsyncIterator[None]:
-    """Feed the watchdog while the block runs. No task group: it would wrap the errors of the block."""
+    """Feed the watchdog while the block runs. A task group would wrap the errors of the block."""
     task = asyncio.create_task(feed_watchdog(notifier, notifier.beat_interval_s))
     try:
         yield
@@ -227,9 +224,9 @@ async def _fed_watchdog(notifier: ServiceNotifier) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _started_components(
-    beside: Sequence[DaemonComponent], shutdown: Shutdown, timeout_s: float
+    components: Sequence[DaemonComponent], shutdown: Shutdown, timeout_s: float
 ) -> AsyncIterator[None]:
-    """Start what lives beside the server; drain it when the end is asked for, while running turns may still finish."""
+    """Start the components, and drain them at the end while running turns may still finish."""
     started: list[DaemonComponent] = []
 
     async def drain(*, at_end: bool) -> None:
@@ -240,9 +237,9 @@ async def _started_components(
             await _drain(started.pop(), until, shutdown.hurry)
 
     try:
-        for one in beside:
-            await one.start()
-            started.append(one)
+        for component in components:
+            await component.start()
+            started.append(component)
         draining = asyncio.create_task(drain(at_end=False))
         try:
             yield
@@ -265,7 +262,7 @@ async def _drain(one: DaemonComponent, until: float, hurry: asyncio.Event) -> No
             await one.drain(0.0)
         else:
             await ending[0]
-    except Exception:  # the others are to be drained, too
+    except Exception:  # the other components are drained, too
         logger.exception("%s did not end in order", type(one).__name__)
     finally:
         ending[1].cancel()

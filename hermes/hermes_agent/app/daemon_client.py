@@ -1,7 +1,7 @@
-"""`hermes` as a client of the machine's daemon, for members of its group: chat, `send`, `sessions`, `gateway status`.
+"""`hermes` as a client of the machine's daemon, for members of the daemon's group.
 
-`$HERMES_DAEMON_SOCKET` names the daemon's control socket. Whoever may not write to it, and whoever sets `HERMES_HOME`,
-has an agent of their own instead.
+A client can chat, and run `send`, `sessions` and `gateway status`. `$HERMES_DAEMON_SOCKET` names the control socket of
+the daemon. A user without write access to it, or with `HERMES_HOME` set, has an agent of their own instead.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ EXIT_WORDS, NEW_SESSION_WORDS = ("/exit", "/quit", "exit", "quit"), ("/new", "/r
 
 
 def daemon_socket(environ: Mapping[str, str]) -> Path | None:
-    """Return the socket of the daemon whose client this command is; None: it works in a home of its own."""
+    """Return the socket of the daemon of this client, or None for a command on a home of its own."""
     named = environ.get(VARIABLE, "")
     return Path(named) if named and not environ.get("HERMES_HOME") and os.access(named, os.W_OK) else None
 
 
 def refuse_remote(environ: Mapping[str, str], instead: str) -> None:
-    """Refuse what the daemon is not asked for: what is in a home here is not what was meant.
+    """Refuse a command that a client cannot run: it would act on the wrong home.
 
     Raises:
         UserError: this command is a client.
@@ -45,18 +45,21 @@ def refuse_remote(environ: Mapping[str, str], instead: str) -> None:
 
 
 def ask_daemon(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30.0) -> dict[str, Any]:
-    """Ask the daemon that a command is for: the machine's, or that of the home.
+    """Send a request to the daemon of this command: the machine's daemon, or that of the home.
 
     Raises:
-        UserError: none runs, or it refuses.
+        UserError: no daemon runs, or it refuses.
     """
-    from hermes_agent.service.control_socket import request, request_at  # asyncio: not for a command that asks nobody
+    from hermes_agent.service.control_socket import (
+        request,
+        request_at,
+    )  # asyncio: not for a command that sends no request
     from hermes_agent.service.daemon_state import lock_holder
 
     if (door := daemon_socket(os.environ)) is not None:
         return request_at(door, question, timeout_s=timeout_s)
     try:
-        return request(home, question, timeout_s=timeout_s)  # first: while one restarts nobody holds the home
+        return request(home, question, timeout_s=timeout_s)  # first: a daemon that restarts does not hold the home
     except UserError:
         if lock_holder(home) is None:
             raise UserError(f"no daemon runs with the home {home}", hint="`hermes gateway run` starts one.") from None
@@ -72,8 +75,8 @@ def list_sessions(door: Path, limit: int, source: str | None) -> list[SessionInf
 
 
 def load_session(door: Path, session_id: str) -> tuple[SessionInfo, list[Message]]:
-    """Return a session, by the beginning of its id, and what was said in it."""
-    from dataclasses import replace  # with `inspect`: the help lists every command
+    """Return a session and its messages, by the beginning of its id."""
+    from dataclasses import replace  # imports `inspect`, which the help does not need
 
     from hermes_agent.core.messages import Message
     from hermes_agent.sessions import SessionInfo
@@ -84,7 +87,7 @@ def load_session(door: Path, session_id: str) -> tuple[SessionInfo, list[Message
 
 
 def converse(door: Path, args: argparse.Namespace) -> int:
-    """Ask what the command line asks, or line by line; return the exit status."""
+    """Ask the question of the command line, or each line of input; return the exit status."""
     if args.model:
         raise UserError(
             "the daemon's model is its operator's choice", hint="Leave --model out.", exit_status=EXIT_USAGE
@@ -120,7 +123,7 @@ def _chat(door: Path, first: str | None, session: str) -> int:
             except UserError as error:
                 print(f"hermes: {error}", file=sys.stderr)
                 status = EXIT_FAILED
-            except KeyboardInterrupt:  # the daemon stops the turn when nobody waits for it
+            except KeyboardInterrupt:  # the daemon stops a turn without a waiting client
                 print("\nstopped")
         if not sys.stdin.isatty():
             return status
@@ -150,13 +153,13 @@ def _ask(door: Path, question: Mapping[str, Any], *, timeout_s: float | None) ->
 
 
 def _key(environ: Mapping[str, str]) -> str:
-    """Return what tells the daemon whose sessions are asked for; made when there is none."""
+    """Return the key that identifies the sessions of this user; a missing key is created."""
     state = environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     file = Path(state, "hermes", "daemon-key")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not file.exists():
-            import secrets  # once, and with every hash
+            import secrets  # imports every hash; needed only once
 
             write_atomic(file, secrets.token_urlsafe(32) + "\n", mode=0o600)
         return file.read_text(encoding="utf-8").strip()

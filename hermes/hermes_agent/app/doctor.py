@@ -1,8 +1,7 @@
-"""What `hermes doctor` finds about the model: installed, reachable, key accepted, and with `--ask` answering.
+"""`hermes doctor`: checks of the home, the plugins, the terminal, the model and the daemon.
 
-A list of models proves nothing where it is open: many servers list their models without a key and refuse chat requests.
-
-What `hermes doctor` checks: config, plugins, stored state, secrets, terminal, model, extras, daemon.
+A list of models proves nothing about an API key: many servers list their models without a key and refuse chat requests.
+Therefore the check of the model sends a chat request without messages.
 """
 
 from __future__ import annotations
@@ -54,20 +53,20 @@ from hermes_agent.workspace.task_shells import TaskShells
 
 QUESTION = "This is a test of the connection. Answer with the word ready and nothing else."
 ASK_S = 120.0
-"""Seconds in which a server has to answer the question of `--ask`."""
+"""Seconds that a server has for the question of `--ask`."""
 PROBE_S = 20.0
 LONGEST_ANSWER = 80
 AUTHORISED = (400, 413, 422)
-"""Statuses of a server that read a request without messages, and refuses it for that."""
+"""Statuses of a server that accepts the key and refuses a request without messages."""
 CAUSE = "doctor"
 
 
 def check_model(host: Host, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
-    """Yield what is found.
+    """Yield the findings about the model.
 
     Args:
-        offline: nothing is asked.
-        ask: the model is asked a question. It costs what a short question costs.
+        offline: no request is sent.
+        ask: the model gets a question, at the price of a short question.
     """
     try:
         selection = host.select_model()
@@ -86,7 +85,7 @@ def check_model(host: Host, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
 
 
 def _check_client_profiles(host: Host) -> Iterator[Diagnosis]:
-    """Yield what keeps the models of providers that bring their own client from answering."""
+    """Yield the findings about providers that bring their own client."""
     for profile in host.model_providers.client_profiles():
         for fault in profile.check(configured_services(profile, host.config.get)):
             yield Diagnosis("wrong", "model", fault.text, fault.remedy)
@@ -108,7 +107,7 @@ def _check_server(host: Host, selection: ModelSelection, name: str, *, ask: bool
 
 
 def probe_model(selection: ModelSelection, name: str) -> Diagnosis:
-    """Return what comes of a chat request without messages: a server refuses it after it looked at the key."""
+    """Return the finding of a chat request without messages: servers check the key before they refuse it."""
     url = selection.endpoint.public_url
     request = ModelRequest(selection.model, (), max_tokens=1)
     try:
@@ -124,7 +123,7 @@ def probe_model(selection: ModelSelection, name: str) -> Diagnosis:
 
 
 def _ask_model(host: Host, selection: ModelSelection, name: str) -> Iterator[Diagnosis]:
-    """Yield how long the model took for a question, and its answer; or the error that a turn would show."""
+    """Yield the time and the answer of a question to the model, or the error that a turn would show."""
     if refusal := request_refusal(host, selection):
         yield Diagnosis("wrong", "model", refusal, "Change `limits` in the config, or wait until tomorrow.")
         return
@@ -144,10 +143,10 @@ def _ask_model(host: Host, selection: ModelSelection, name: str) -> Iterator[Dia
 
 
 async def _answer(selection: ModelSelection, request: ModelRequest, limit_s: float) -> ModelAnswer:
-    """Ask this model alone, once.
+    """Return the answer of this model to one question, without fallbacks.
 
     Raises:
-        ModelError: there is no answer, or none in time.
+        ModelError: there is no answer in time.
     """
     client: Any = selection.new_client()
     answer: ModelAnswer | None = None
@@ -162,7 +161,7 @@ async def _answer(selection: ModelSelection, request: ModelRequest, limit_s: flo
         raise ModelError("unreachable", text, hint=hint) from None
     finally:
         await client.aclose()
-    assert answer is not None  # the last item of every stream
+    assert answer is not None  # every stream ends with it
     return answer
 
 
@@ -173,20 +172,20 @@ def _record(host: Host, selection: ModelSelection, answer: ModelAnswer, seconds:
 
 
 SERVERS_S = 20.0
-"""Seconds that MCP servers have to answer."""
+"""Seconds that MCP servers have to connect."""
 COMMAND_S = 30.0
-"""Seconds that the command may take that is run to see whether one can be."""
+"""Seconds that the test command in the terminal may take."""
 
 
 def run_checks(*, offline: bool, ask: bool = False) -> Iterator[Diagnosis]:
-    """Yield every finding as it is made: of the home, or, for a member of the daemon's group, of the daemon alone.
+    """Yield each finding when it is made. A member of the daemon's group gets findings of the daemon only.
 
     Args:
-        offline: the model's server is not asked.
-        ask: the model is asked a question.
+        offline: no request is sent to the model's server.
+        ask: the model gets a question.
     """
     quiet_or_debug(os.environ)
-    if (door := daemon_socket(os.environ)) is not None:  # the rest is its administrator's
+    if (door := daemon_socket(os.environ)) is not None:  # its administrator checks the rest
         yield from _describe_running(collect_from_socket(door))
         if ask:
             yield Diagnosis("note", "model", "is the daemon's, and not asked from here", "`hermes -z hello` asks it.")
@@ -199,14 +198,14 @@ def run_checks(*, offline: bool, ask: bool = False) -> Iterator[Diagnosis]:
         for line in _guard_check("start", lambda: _check_loaded(home, offline=offline, ask=ask)):
             is_started = is_started or line.subject != "start"
             yield line
-    if not is_started:  # what can be checked without
+    if not is_started:  # checks that need no host
         yield from _guard_check("plugins", lambda: _plugins(home))
         yield from _guard_check("state", lambda: _state(home))
         yield from _extras()
 
 
 def _check_loaded(home: Path, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
-    """Yield what is found with plugins loaded, as they are when a user asks something."""
+    """Yield the findings that need loaded plugins."""
     with loaded_host() as host:
         yield from _guard_check("plugins", lambda: _plugins(home))
         yield from _guard_check("state", lambda: _state(home))
@@ -223,7 +222,7 @@ def _check_loaded(home: Path, *, offline: bool, ask: bool) -> Iterator[Diagnosis
 
 
 def _guard_check(subject: str, look: Callable[[], Iterable[Diagnosis]]) -> Iterator[Diagnosis]:
-    """Yield what a look finds; its failure is a finding, and the others go on."""
+    """Yield the findings of a check; a failed check is a finding, and the other checks run."""
     try:
         yield from look()
     except UserError as exc:
@@ -243,12 +242,12 @@ def _config(home: Path) -> Iterator[Diagnosis]:
 
 def _names(host: Host) -> Iterator[Diagnosis]:
     for finding in find_unknown_names(host):
-        if not finding.key_path.startswith("plugins."):  # `_plugins` says it
+        if not finding.key_path.startswith("plugins."):  # `_plugins` reports it
             yield Diagnosis("wrong", "config", str(finding))
 
 
 def _jobs(host: Host) -> Iterator[Diagnosis]:
-    """Yield the scheduled jobs whose answers go to a platform that there is not."""
+    """Yield the scheduled jobs with answers for an unknown platform."""
     if not (host.home / "state.db").exists():
         return
     with contextlib.closing(JobStore(host.home / "state.db")) as store:
@@ -261,10 +260,10 @@ def _jobs(host: Host) -> Iterator[Diagnosis]:
 
 
 def _plugins(home: Path) -> Iterator[Diagnosis]:
-    """Yield what is wrong with plugins, and how many run."""
+    """Yield the problems of plugins, and the number of those that run."""
     lines = plugin_findings(home, os.environ, Path.cwd(), LazySecrets(home))
     for line in lines:
-        if line.level == "wrong" and line.subject != "config":  # `_config` says it better
+        if line.level == "wrong" and line.subject != "config":  # `_config` reports it with the line
             yield Diagnosis("wrong", "plugins", f"{line.subject}: {line.text}", line.remedy)
     running = sum(line.level == "ok" for line in lines)
     yield Diagnosis("ok", "plugins", f"{running} run (`hermes plugins doctor` says more)")
@@ -291,7 +290,7 @@ def _secrets(host: Host) -> Iterator[Diagnosis]:
 
 
 def terminal_findings(host: Host) -> Iterator[Diagnosis]:
-    """Yield where commands run, after one did."""
+    """Yield the place where commands run, after a test command."""
     remedy = "docs/operator/commands.md says what each backend needs."
     try:
         backend = host.service(TaskShells).backend
@@ -318,7 +317,7 @@ def terminal_findings(host: Host) -> Iterator[Diagnosis]:
 
 
 def _network(host: Host, backend: TerminalBackend) -> Diagnosis:
-    """Return what commands reach of the network, and whether what leads there works."""
+    """Return the network access of commands, and whether its parts work."""
     mode, listed = host.config.get("terminal.network"), host.config.get("network.hosts") or ()
     said, remedy = f"network of commands: `{mode}`", "docs/operator/network.md says what each backend can do."
     if why := explain_unruled(host.service(TaskShells).name, host.config.get):
@@ -339,7 +338,7 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 def _extras() -> Iterator[Diagnosis]:
-    """Yield which extras are installed, and how each of the others is."""
+    """Yield the installed extras, and how to install each of the others."""
     declared = extras()
     lacking = {name: missing_packages(requirements) for name, requirements in declared.items()}
     if there := [name for name, missing in lacking.items() if not missing]:
@@ -350,21 +349,21 @@ def _extras() -> Iterator[Diagnosis]:
 
 
 def _check_troubles(host: Host) -> Iterator[Diagnosis]:
-    """Yield what went wrong with plugins since they were loaded; why one did not load is among the findings before."""
+    """Yield problems of plugins since they were loaded; other findings report failed loads."""
     for one in troubles_as_json(host):
         if one["state"] in ("suspended", "stalled", "errors"):
             yield Diagnosis("wrong", "plugins", f"{one['plugin']} ({one['state']}): {one['reason']}", one["remedy"])
 
 
 def _limits(host: Host) -> Iterator[Diagnosis]:
-    """Yield caps in dollars that cannot be kept."""
+    """Yield caps in dollars that cannot be enforced."""
     level: Level = "note" if host.config.get("limits.unknown_price") == "warn" else "wrong"
     for sentence in unpriced_models(host):
         yield Diagnosis(level, "limits", sentence)
 
 
 def _servers(host: Host, *, offline: bool) -> Iterator[Diagnosis]:
-    """Yield how each MCP server does, connected as at a start."""
+    """Yield the state of each MCP server, connected as at a start."""
     if not offline:
         host.service(McpServers).wait_connected(SERVERS_S)
     for name, state, tools, error in host.service(McpServers).status():

@@ -1,7 +1,4 @@
-"""What `hermes gateway status` says.
-
-`hermes gateway setup`: choose a platform, answer its questions, say who may talk. Source: plugin contract §8.2.1.
-"""
+"""`hermes gateway status` and `hermes gateway setup`. Source: plugin contract §8.2.1."""
 
 from __future__ import annotations
 
@@ -36,20 +33,24 @@ CONTROL_KEYS = ("cwd", "delivery", "parked", "platforms", "plugins")
 
 
 def collect_status(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
-    """Return what can be told of the daemon of `home`.
+    """Return the status of the daemon of `home`.
 
     Args:
-        own_key: returns the key of the HTTP server as it is set for this command.
+        own_key: returns the key of the HTTP server as this command has it.
     """
     pid, said = lock_holder(home), _control(home)
-    if pid is None and "control" in said:  # one that restarts answers when it is back
+    if pid is None and "control" in said:  # a daemon that restarts answers afterwards
         return {"running": False, "home": str(home)}
     found = {"running": True, "home": str(home), "pid": pid or lock_holder(home)}
     return found | _state_since(home) | _http(home, own_key) | said
 
 
 def collect_from_socket(socket: Path) -> dict[str, Any]:
-    """Return what the daemon that listens there tells a member of its group. Raises UserError: it does not answer."""
+    """Return the status that a daemon gives a member of its group.
+
+    Raises:
+        UserError: the daemon does not answer.
+    """
     answer = request_at(socket, {"op": "status"}, timeout_s=10)
     found = {"running": True, **{name: answer[name] for name in ("home", "pid")}, **_select_control_keys(answer)}
     return found | _health(answer["address"] or None, lambda: None)
@@ -61,7 +62,7 @@ def _state_since(home: Path) -> dict[str, Any]:
 
 
 def _http(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
-    """What the server says, or why it says nothing; the key's file is read but not made."""
+    """Return the status of the HTTP server, or why it gives none; the file of its key is never created."""
     return _health(
         read_note(home, "http"), lambda: own_key() or (file_key(home) if (home / KEY_NAME).exists() else None)
     )
@@ -77,7 +78,7 @@ def _health(address: str | None, key: Callable[[], str | None]) -> dict[str, Any
 
 
 def _control(home: Path) -> dict[str, Any]:
-    """What the control socket says; nothing when it does not answer."""
+    """Return the answer of the control socket, or an empty mapping without one."""
     try:
         answer = request(home, {"op": "status"}, timeout_s=5)
     except UserError as exc:
@@ -86,12 +87,12 @@ def _control(home: Path) -> dict[str, Any]:
 
 
 def _select_control_keys(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a daemon's answer; one of an older release does not tell of plugins, nor where it works."""
+    """Return the known parts of an answer; daemons of older releases leave out plugins and directory."""
     return {"plugins": [], **{name: answer[name] for name in CONTROL_KEYS if name in answer}}
 
 
 def status_text(found: Mapping[str, Any]) -> str:
-    """Return the lines for a person."""
+    """Return the status as lines of text."""
     if not found["running"]:
         return f"not running (home {found['home']}); `hermes gateway run` starts it"
     who = f"pid {found['pid']}" if found["pid"] else "pid unknown"
@@ -134,17 +135,17 @@ def _time(seconds: float) -> str:
 
 
 CONNECT_LIMIT_S = 20.0
-"""Longest attempt to connect with the answers."""
+"""Longest attempt to connect with the answers, in seconds."""
 
 
 def set_up(host: Host, name: str | None) -> int:
-    """Set a platform up, and return the exit status.
+    """Set up a platform, and return the exit status.
 
     Args:
-        name: None lets the person choose.
+        name: None lets the user choose.
 
     Raises:
-        UserError: there is no such platform, or nobody can be asked.
+        UserError: the platform is unknown, or there is no terminal for questions.
     """
     states = _states(host)
     if name is None:
@@ -183,15 +184,15 @@ def set_up(host: Host, name: str | None) -> int:
 
 
 def _needed(host: Host, entry: PlatformEntry) -> str:
-    """Return the keys and variables without which a platform cannot be connected, with commas between them."""
+    """Return the required keys and variables of a platform, separated by commas."""
     keys = {spec.get("env"): key for key, spec in _options(host, entry.name).items() if not spec.get("secret")}
     names = [f"platforms.{entry.name}.{keys[env]}" if env in keys else env for env in entry.required_env]
     return ", ".join(names)
 
 
 def _try_connection(host: Host, entry: PlatformEntry) -> str:
-    """Connect with the answers, and disconnect; return why that failed, empty where it went well or cannot be tried."""
-    host.reread_config()  # and masks the new secrets
+    """Connect and disconnect; return the reason of a failure, or "" for success or no possible test."""
+    host.reread_config()  # also masks the new secrets
     state = _states(host)[entry.name]
     config, attempt = state.config, entry.attempt_fn
     if attempt is None or config is None or not host.platforms.availability(entry.name).ok:
@@ -203,7 +204,7 @@ def _try_connection(host: Host, entry: PlatformEntry) -> str:
         notice = host.bridge.wait_plugin(attempt(config), deadline_s=CONNECT_LIMIT_S)
     except TimeoutError as exc:
         return redactor(str(exc) or f"no answer within {CONNECT_LIMIT_S:g} seconds")
-    except Exception as exc:  # noqa: BLE001 - whatever the platform raises is the reason
+    except Exception as exc:  # noqa: BLE001 - any error of the platform is the reason
         return redactor(f"{exc}" or type(exc).__name__)
     print(f"  Connected. {printable(notice)}" if isinstance(notice, str) and notice else "  Connected.")
     return ""
@@ -234,7 +235,11 @@ def _choose_platform(names: list[str]) -> str:
 
 
 def _run_plugin_setup(host: Host, entry: PlatformEntry) -> None:
-    """Let the plugin ask. Raises UserError: its setup failed."""
+    """Run the setup of the plugin.
+
+    Raises:
+        UserError: it failed.
+    """
     assert entry.setup_fn is not None
     try:
         value = entry.setup_fn()
@@ -250,16 +255,16 @@ def _ask_variables(host: Host, entry: PlatformEntry) -> None:
     described = _described(host, entry.name)
     for name in dict.fromkeys((*entry.required_env, *described)):
         about = described.get(name, {})
-        told = " ".join(str(about[key]) for key in ("description", "url") if about.get(key))
-        if told:
-            print(f"  {printable(told)}")
+        help_text = " ".join(str(about[key]) for key in ("description", "url") if about.get(key))
+        if help_text:
+            print(f"  {printable(help_text)}")
         present = "keep what it is" if host.credentials.get(name) else "later"
         hidden = bool(about.get("secret", about.get("password", looks_like_secret_name(name))))
         _store(host, name, ask_text(f"  {name} (empty: {present})", hidden=hidden))
 
 
 def _described(host: Host, platform: str) -> dict[str, dict[str, Any]]:
-    """Return what the manifest of the platform's plugin says of its variables."""
+    """Return the descriptions of the variables in the manifest of the platform's plugin."""
     manifest = _manifest(host, platform)
     given = manifest.requires_env if manifest is not None else ()
     return {str(one["name"]): one for one in given if isinstance(one, dict) and one.get("name")}
@@ -287,7 +292,7 @@ def _ask_allowed_users(host: Host, entry: PlatformEntry) -> None:
     where = _writable(host, f"platforms.{entry.name}.allow_from")
     path = set_value(host.home, ("platforms", entry.name, "allow_from"), people)
     print(f"  platforms.{entry.name}.allow_from is stored in {path}.")
-    if variable in read_env_file(where.env):  # of an earlier setup; both would count
+    if variable in read_env_file(where.env):  # of an earlier setup; otherwise both apply
         write_env_value(where.env, variable, None)
         os.environ.pop(variable, None)
         print(f"  {variable} is removed from {where.env}.")
@@ -297,7 +302,7 @@ def _ask_allowed_users(host: Host, entry: PlatformEntry) -> None:
 
 
 def _enable(host: Host, name: str) -> None:
-    """Say what became of it; what its check alone does not enable is enabled in the config."""
+    """Report the result, and enable the platform in the config if its own check does not."""
     host.credentials.export(os.environ)
     state = _states(host)[name]
     if not state.enabled and state.config is not None and "enabled is false" in state.reason:
@@ -312,7 +317,11 @@ def _enable(host: Host, name: str) -> None:
 
 
 def _store(host: Host, name: str, value: str) -> None:
-    """Write a variable into `.env`. Raises UserError: the home is Nix's."""
+    """Write a variable into `.env`.
+
+    Raises:
+        UserError: Nix manages the home.
+    """
     if not value:
         return
     where = _writable(host, name)
@@ -321,7 +330,11 @@ def _store(host: Host, name: str, value: str) -> None:
 
 
 def _writable(host: Host, name: str) -> HomePaths:
-    """Return the files of the home. Raises UserError: the home is Nix's."""
+    """Return the files of the home.
+
+    Raises:
+        UserError: Nix manages the home.
+    """
     where = home_paths(host.home)
     if where.declared is not None:
         raise UserError(

@@ -13,17 +13,17 @@ from hermes_agent import __version__
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `hermes ARGV…` and return its exit status: 0, 1, 2 (usage, no model), 75 (lock), 78 (config)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments in (["--version"], ["-V"]):  # before anything is imported
+    if arguments in (["--version"], ["-V"]):  # before other imports
         print(f"hermes-agent {__version__}")
         return 0
-    gc.disable()  # nothing that an import makes is garbage
-    from hermes_agent.app import command_line  # argparse and the rest cost more than the version does
+    gc.disable()  # imports create no garbage
+    from hermes_agent.app import command_line  # `--version` needs no argparse
 
     gc.freeze()
     gc.enable()
     try:
         status = command_line.run(arguments)
-        sys.stdout.flush()  # here, where a reader that is gone can be told from a fault
+        sys.stdout.flush()  # here a closed pipe differs from another error
         return status
     except KeyboardInterrupt:
         return 130

@@ -1,12 +1,11 @@
-"""Where the loader's log goes in commands that configure no log: nowhere, or, with HERMES_PLUGINS_DEBUG=1, to stderr.
+"""Cache of the manifests and settings that a listing reads: `plugins_seen.json` in the home.
 
-Source of the format: plugin contract §1.10. The variable is read at each call.
+An entry is valid while the size, times and inode of its file are unchanged and the program is the same. With it a
+listing imports neither PyYAML nor the rules of the config, which cost more than the rest of the listing. The settings
+under `plugins` contain no secret. Settings that name a variable are not cached, since they depend on it.
 
-What a listing has read, kept so that the next one parses nothing that is as it was: `plugins_seen.json` in the home.
-
-What came of a file counts while its size, times and inode are those that were seen, and while this is the program that
-read it. PyYAML and the rules of the config, which cost more than all else of a listing, are then not even imported.
-The settings under `plugins` hold no secret; those of a config that names a variable depend on more, and are not kept.
+`quiet_or_debug` sends the log of the plugin loader to stderr with HERMES_PLUGINS_DEBUG=1, and nowhere otherwise. Source
+of that format: plugin contract §1.10.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ PLUGIN_LOGGERS = ("hermes_agent.plugins", "hermes_agent.app.plugins", "hermes_ag
 
 
 def quiet_or_debug(environ: Mapping[str, str]) -> None:
-    """Keep the package's log out of the command's output, unless the user debugs plugins."""
+    """Keep the log out of the output of a command, unless the user debugs plugins."""
     if is_on(environ.get("HERMES_PLUGINS_DEBUG")):
         handler: logging.Handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("[plugins] %(levelname)s %(message)s"))
         for name in PLUGIN_LOGGERS:
             _add_handler(name, handler, logging.DEBUG)
-    else:  # without any handler Python prints warnings to stderr
+    else:  # without a handler Python prints warnings to stderr
         _add_handler("hermes_agent", logging.NullHandler(), logging.NOTSET)
 
 
@@ -55,11 +54,11 @@ def _add_handler(name: str, handler: logging.Handler, level: int) -> None:
 
 CACHE_NAME = "plugins_seen.json"
 SETTLED_NS = 2_000_000_000
-"""A file that was changed less than this before it was read may change again without a new time: it is not kept."""
+"""A file that changed less than this before it was read is not cached: its next change may keep the time."""
 
 
 class ManifestCache:
-    """What was read in one home."""
+    """The cached reads of one home."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -68,11 +67,11 @@ class ManifestCache:
         self._current: dict[str, Any] = {}
 
     def manifest(self, file: str, *, source: str, category: str = "") -> PluginManifest:
-        """Return what `read_manifest` would."""
+        """Return the manifest as `read_manifest` does."""
 
         def read() -> tuple[PluginManifest, bool]:
             manifest = read_manifest(file, source=source, category=category)
-            return manifest, not manifest.notes  # what is odd is said each time
+            return manifest, not manifest.notes  # notes are logged each time
 
         files = (file, f"{os.path.dirname(file)}/__init__.py")  # noqa: PTH120 - the kind is in one of them
         return PluginManifest(*self._recall("\0".join((source, category, file)), files, read))
@@ -81,7 +80,7 @@ class ManifestCache:
         """Return the settings of the home.
 
         Raises:
-            ConfigError: one is wrong.
+            ConfigError: a setting is wrong.
         """
 
         def read() -> tuple[PluginSettings, bool]:
@@ -94,10 +93,10 @@ class ManifestCache:
         return PluginSettings(*values)
 
     def save(self) -> None:
-        """Write what is new; a home that cannot be written goes without."""
+        """Write new entries; a home without write access keeps none."""
         if self._current == self._stored:
             return
-        from hermes_agent.system.files import PRIVATE, write_atomic  # a listing like the one before writes nothing
+        from hermes_agent.system.files import PRIVATE, write_atomic  # an unchanged listing writes nothing
 
         try:
             text = json.dumps({"program": self._program, "seen": self._current})
@@ -119,7 +118,7 @@ class ManifestCache:
     def _recall(
         self, name: str, files: Sequence[str], read: Callable[[], tuple[tuple[Any, ...], bool]]
     ) -> Sequence[Any]:
-        """Return what came of the files: as it was kept, or as `read` gives it, which also says whether to keep it."""
+        """Return the cached value, or that of `read`, which also says whether it may be cached."""
         stamps = [_stamp(file) for file in files]
         entry = self._stored.get(name)
         if entry is None or entry[0] != stamps:
@@ -145,7 +144,7 @@ def _stamp(file: str) -> list[int] | None:
 
 
 def _is_json(value: list[Any]) -> bool:
-    """Say whether JSON gives it back as it is: YAML has dates, and keys that are no text."""
+    """Say whether JSON keeps a value unchanged: YAML has dates, and keys that are not text."""
     try:
         return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError):
@@ -153,16 +152,16 @@ def _is_json(value: list[Any]) -> bool:
 
 
 def find_plugins(home: Path) -> Discovery:
-    """Return every plugin that is there, enabled or not; nothing is loaded."""
+    """Return all plugins of a home, also disabled ones; nothing is loaded."""
     quiet_or_debug(os.environ)
     return discover(home, os.environ, Path.cwd(), read=ManifestCache(home).manifest)
 
 
 def declared_schema(home: Path, found: Discovery | None = None) -> Node:
-    """Return the whole schema with the options of every plugin that is there.
+    """Return the schema with the options of all plugins of a home.
 
     Args:
-        found: the plugins; None looks for them.
+        found: the plugins; None scans for them.
     """
     from hermes_agent.plugins.config_schema import schema_with_options  # a listing does not need it
 

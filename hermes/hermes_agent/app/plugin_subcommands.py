@@ -1,7 +1,7 @@
-"""Commands that plugins bring: `hermes NAME …`, and their part of `hermes --help`. Source: plugin contract §7.4.
+"""Subcommands of plugins, and their part of `hermes --help`. Source: plugin contract §7.4.
 
-For the help nothing is loaded: the last load noted what each plugin registered (`plugins.state`), and it counts while
-the plugin's files are those that were loaded and it would run at the next start.
+The help loads no plugin: the last load recorded the commands of each plugin (`plugins.plugin_state`). A record is valid
+while the files of the plugin are unchanged and the plugin would run at the next start.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hermes_agent.plugins.plugin_state import last_load, read_state
 
 
 def run_plugin_command(name: str, argv: Sequence[str], built_in: Collection[str]) -> int:
-    """Load the plugins and run their command `name`; an unknown one is a usage error with the nearest name.
+    """Load the plugins and run their command `name`; an unknown name is an error with the nearest name.
 
     Args:
-        built_in: our own commands, for the nearest name.
+        built_in: the built-in subcommands, for the nearest name.
     """
     with loaded_host() as host:
-        from hermes_agent.plugins.registration import run_cli_command  # with the plugins: no part of the help
+        from hermes_agent.plugins.registration import run_cli_command  # with the plugins; the help does not need it
 
         command = host.cli_commands.get(name)
         if command is not None:
@@ -34,7 +34,7 @@ def run_plugin_command(name: str, argv: Sequence[str], built_in: Collection[str]
             print(f"hermes: the command `{name}` is not there: {why}", file=sys.stderr)
             return EXIT_FAILED
         known = [*host.cli_commands.names(), *built_in]
-    import difflib  # for a slip alone
+    import difflib  # only for a suggestion
 
     near = difflib.get_close_matches(name, known, n=1)
     meant = f" (did you mean `{near[0]}`?)" if near else ""
@@ -44,7 +44,7 @@ def run_plugin_command(name: str, argv: Sequence[str], built_in: Collection[str]
 
 
 class PluginCommand(NamedTuple):
-    """A terminal command that an enabled plugin registered when it was last loaded."""
+    """A subcommand that an enabled plugin registered at its last load."""
 
     name: str
     plugin: str
@@ -56,15 +56,15 @@ def known_commands(built_in: Collection[str]) -> list[PluginCommand]:
     """Return the commands of plugins that would run, by name.
 
     Args:
-        built_in: our own commands: no plugin has one of these.
+        built_in: the built-in subcommands; no plugin can have one of these names.
 
     Raises:
-        ConfigError: a setting is wrong, so that nobody can say which plugins would run.
+        ConfigError: a setting is wrong, so that the enabled plugins are unknown.
     """
     state = read_state(hermes_home())
     if not any(_commands(entry) for entry in state.values()):
-        return []  # mostly: then no plugin is looked for, either
-    from hermes_agent.app.plugins.home import InstalledPlugins  # where a plugin has a command
+        return []  # the common case, which scans for no plugin
+    from hermes_agent.app.plugins.home import InstalledPlugins  # only if a plugin has a command
 
     here = InstalledPlugins()
     found: dict[str, PluginCommand] = {}

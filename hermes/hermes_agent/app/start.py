@@ -1,4 +1,4 @@
-"""What every front door does first: build the host, configure the log, serve upstream's names, load the plugins."""
+"""The start of a process with an agent: host, log, compat names, plugins, warnings about the config."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
     """Return a host with its plugins loaded.
 
     Args:
-        mode: where the log goes, and whether the host is a daemon's.
-        log_level: None means what the config says.
+        mode: where the log goes, and whether the process is a daemon.
+        log_level: None takes the level of the config.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -49,14 +49,14 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
 
 
 def _sandbox_warning(config: Config) -> list[str]:
-    """Return what the log of a start says of a sandbox that the operator turned off."""
+    """Return the warning about a disabled sandbox."""
     if config.get("terminal.backend") != "local" or config.get("terminal.sandbox") != "off":
         return []
     return ["terminal.sandbox is off: commands run outside a sandbox, and each is asked about"]
 
 
 def start_warnings(host: Host) -> list[str]:
-    """Return what the config asks for and does not get: a sentence each, for the log and for users.
+    """Return a sentence for each setting without effect, for the log and for users.
 
     The loader of plugins warns of unknown names in `plugins.enabled`.
     """
@@ -67,7 +67,7 @@ def start_warnings(host: Host) -> list[str]:
 
 
 def _network(host: Host) -> list[str]:
-    """Return what `terminal.network` asks for and commands do not have where they run."""
+    """Return the rules of `terminal.network` that the backend of commands does not apply."""
     config = host.config
     written = any((layer.document.value.get("terminal") or {}).get("network") is not None for layer in config.layers)
     why = explain_unruled(host.service(TaskShells).name, config.get)
@@ -76,10 +76,10 @@ def _network(host: Host) -> list[str]:
 
 
 def _check_unprotected(config: Config) -> None:
-    """Say which keys of the config do nothing.
+    """Log the keys of the config that have no effect.
 
     Raises:
-        ConfigError: one asks for a protection without which nothing may run.
+        ConfigError: a key demands a protection that is not available.
     """
     found = _log_without_effect(config)
     if errors := [finding for finding in found if finding.level == "error"]:
@@ -94,7 +94,7 @@ def _log_without_effect(config: Config) -> list[ConfigFinding]:
 
 
 def unpriced_models(host: Host) -> list[str]:
-    """Return a sentence for each configured model that a cap in dollars cannot count: its price is unknown."""
+    """Return a sentence for each configured model that a cap in dollars cannot count for lack of a price."""
     limits = read_limits(host.config.get("limits"))
     key = next((f"limits.{name}" for name in ("session_usd", "job_usd", "day_usd") if getattr(limits, name)), "")
     if not key or not isinstance(limits.unknown_price, str):

@@ -1,4 +1,4 @@
-"""The object graph of one process: built here, passed on as arguments everywhere else."""
+"""The host builds the objects of one process; all other packages get them as arguments."""
 
 from hermes_agent.host.host import Host, current, use_host
 

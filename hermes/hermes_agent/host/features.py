@@ -1,4 +1,4 @@
-"""Built-in features: `register(ctx, deps)` of each module in `features.txt`, in the order of that file.
+"""Loading of the built-in features: `register(ctx, deps)` of each module in `features.txt`, in order.
 
 `deps` is a NamedTuple. Its fields name the services that the feature needs: attributes of the host, or services that an
 earlier feature provided. A feature provides services by returning a NamedTuple. So the host names no feature.
@@ -30,7 +30,7 @@ TABLE = Path(hermes_agent.__file__).with_name("features.txt")
 
 
 class BuiltinContext(PluginContext):
-    """The context of built-in features: that of a plugin, for the owner `builtin` (`contracts.tool.Registrar`)."""
+    """The context of built-in features, a `Registrar`: the context of a plugin with the owner `builtin`."""
 
     def __init__(self, services: HostServices, plugins: PluginLookup) -> None:
         record = LoadedPlugin(PluginManifest(BUILTIN, source="bundled", key=BUILTIN), "enabled")

@@ -1,4 +1,4 @@
-"""The host: the objects of one process that outlive a conversation, and the order in which they are made."""
+"""The host: the objects of one process that outlive a conversation, made in order."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class Host:
         return self._features.find(kind)
 
     def load_plugins(self) -> None:
-        """Find the plugins and load those that are enabled. A plugin that fails is recorded; the others are loaded."""
+        """Find the plugins and load the enabled ones. A plugin that fails is recorded; the others are loaded."""
         self.credentials.export(os.environ)
         self.plugins.discover_and_load()
         self._learn_secrets()

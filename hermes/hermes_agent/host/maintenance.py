@@ -1,8 +1,7 @@
-"""How much memory the daemon uses: beyond a first limit idle sessions are let go, beyond a second it restarts.
+"""Maintenance of a daemon: limits of its memory, and daily removal of old data.
 
-`gateway.memory_soft_mb` and `gateway.memory_hard_mb`; looked at twice a minute.
-
-Once a day the daemon removes sessions and files that nobody used for long, and checkpoints over their limits.
+Above `gateway.memory_soft_mb` the daemon releases the memory of idle sessions; above `gateway.memory_hard_mb` it
+restarts. Once a day it removes sessions and files that were not used for long, and checkpoints over their limits.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 30.0
 RELIEF_INTERVAL_S = 300.0
-"""How long nothing more is let go after the first limit was met: what is left then is in use."""
+"""Shortest time between two releases of memory; what remains after a release is in use."""
 GRACE_PERIOD_S = 600.0
-"""A process this young does not restart: the next one would use as much."""
+"""A younger process does not restart: the next one would use as much memory."""
 MB = 1024 * 1024
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process that is not swapped out; 0 where the system does not tell."""
+    """Return the resident memory of this process in bytes, or 0 if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):  # no Linux, or no /proc
@@ -43,21 +42,22 @@ def resident_bytes() -> int:
 
 
 class MemoryWatch:
-    """Lives beside the daemon's server.
+    """A component of the daemon that checks the memory twice a minute.
 
     Args:
-        get: returns the effective value of a dotted key of the config.
-        relieve: lets go of what idle sessions keep.
-        restart: begins the end of this process and the next one.
-        run: runs a sync call away from the loop.
-        used: returns bytes.
-        sleep, clock: those of the loop and of the machine.
+        get: returns the value in effect of a dotted key of the config.
+        release: releases the memory of idle sessions.
+        restart: ends this process and starts the next one.
+        run: runs a sync call in a worker.
+        used: returns the resident memory in bytes.
+        sleep: waits for some seconds.
+        clock: returns a time in seconds that never goes back.
     """
 
     def __init__(
         self,
         get: Callable[[str], Any],
-        relieve: Callable[[], Awaitable[None]],
+        release: Callable[[], Awaitable[None]],
         restart: Callable[[], None],
         run: Callable[[Callable[[], None]], Awaitable[None]],
         *,
@@ -65,19 +65,19 @@ class MemoryWatch:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._get, self._relieve, self._restart, self._run = get, relieve, restart, run
+        self._get, self._release, self._restart, self._run = get, release, restart, run
         self._used, self._sleep, self._clock = used, sleep, clock
         self._began = clock()
-        self._relieved: float | None = None
+        self._released_at: float | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to look, when there is a limit."""
+        """Start the checks if the config sets a limit."""
         if self._get("gateway.memory_soft_mb") or self._get("gateway.memory_hard_mb"):
             self._task = asyncio.create_task(self._watch(), name="memory")
 
     async def drain(self, timeout_s: float) -> None:
-        """Look no more."""
+        """Stop the checks."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -89,33 +89,37 @@ class MemoryWatch:
                 if await self._check_memory():
                     return
             except Exception:
-                logger.exception("the look at the memory failed; the next one in %g s", CHECK_INTERVAL_S)
+                logger.exception("memory check failed, next one in %g s", CHECK_INTERVAL_S)
 
     async def _check_memory(self) -> bool:
-        """Act when it is needed; true when the process is about to end."""
+        """Enforce the limits and return whether the process restarts."""
         used, now = self._used() / MB, self._clock()
         soft, hard = (int(self._get(f"gateway.memory_{name}_mb")) for name in ("soft", "hard"))
         over = [limit for limit in (soft, hard) if limit and used > limit]
-        if over and (self._relieved is None or now - self._relieved > RELIEF_INTERVAL_S):
-            self._relieved = now
-            logger.warning("%.0f MB are used, more than %d MB: idle sessions are let go", used, over[0])
-            await self._relieve()
+        if over and (self._released_at is None or now - self._released_at > RELIEF_INTERVAL_S):
+            self._released_at = now
+            logger.warning("memory: idle sessions are released: %.0f MB used, limit %d MB", used, over[0])
+            await self._release()
             await self._run(_release_memory)
             used = self._used() / MB
         if not hard or used <= hard:
             return False
         if now - self._began < GRACE_PERIOD_S:
-            logger.error("%.0f MB are used so soon, gateway.memory_hard_mb is %d: it is too low", used, hard)
+            logger.error(
+                "memory: no restart so soon after the start: %.0f MB used; `gateway.memory_hard_mb` is too low: %d",
+                used,
+                hard,
+            )
             return False
-        logger.error("%.0f MB are used, gateway.memory_hard_mb is %d: restarting", used, hard)
+        logger.error("memory: restart: %.0f MB used, `gateway.memory_hard_mb` is %d", used, hard)
         self._restart()
         return True
 
 
 def _release_memory() -> None:
-    """Collect what nobody refers to, and return free memory to the system where the C library can."""
+    """Collect garbage, and return free memory to the system if the C library can."""
     gc.collect()
-    import ctypes  # for a daemon that met its limit
+    import ctypes  # only a daemon above its limit needs it
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -123,34 +127,38 @@ def _release_memory() -> None:
 
 
 EXPIRING = (SESSIONS, FOREIGN_TEXT)
-"""Whose rows go with their age, in this order."""
+"""Tables with rows that expire, in this order."""
 FOLDERS = ("audio", "documents", "images", "people", "results", "videos")
-"""Below `HERMES_HOME/cache`: what came with messages or was made for them, and long results of tools."""
+"""Folders of `HERMES_HOME/cache` with files of messages, generated files, and long results of tools."""
 FIRST_DELAY_S, DAY_S = 300.0, 86400.0
-"""When after the start, and how often."""
+"""Delay of the first run after the start, and the interval of the others."""
 
 
 SENT_DAYS = 30.0
-"""Copies of files that were sent into chats are kept so long, for what could not be delivered yet."""
+"""Copies of sent files are kept for so many days, since their delivery may still be retried."""
 
 
 def expire_files(home: Path, days: float) -> int:
-    """Remove what is in `FOLDERS` and was written so many days ago, 0 keeps all; return how many files went."""
+    """Remove files of `FOLDERS` that are older than `days`, and return the number of removed files.
+
+    Args:
+        days: 0 keeps the files of `FOLDERS`; copies of sent files expire after `SENT_DAYS`.
+    """
     removed, before = 0, time.time() - days * 86400
     for name in FOLDERS if days else ():
-        removed += _removed(home / "cache" / name, before)
+        removed += _remove_older(home / "cache" / name, before)
     sent = home / "cache" / SENT
-    removed += _removed(sent, time.time() - SENT_DAYS * 86400)
-    for place in sent.iterdir() if sent.is_dir() else ():
-        with suppress(OSError):  # its file is still there
-            place.rmdir()
+    removed += _remove_older(sent, time.time() - SENT_DAYS * 86400)
+    for directory in sent.iterdir() if sent.is_dir() else ():
+        with suppress(OSError):  # a directory with a file stays
+            directory.rmdir()
     return removed
 
 
-def _removed(folder: Path, before: float) -> int:
+def _remove_older(folder: Path, before: float) -> int:
     count = 0
-    for place, _, names in os.walk(folder):
-        for path in (Path(place, one) for one in names):
+    for directory, _, names in os.walk(folder):
+        for path in (Path(directory, name) for name in names):
             with suppress(OSError):
                 if path.lstat().st_mtime < before:
                     path.unlink()
@@ -159,12 +167,13 @@ def _removed(folder: Path, before: float) -> int:
 
 
 class DailyMaintenance:
-    """Lives beside the daemon's server.
+    """A component of the daemon that removes old data once a day.
 
     Args:
-        get: returns the effective value of a dotted key of the config.
-        run: runs a sync call away from the loop.
-        prune: removes checkpoints.
+        path: the database `state.db`; files of its home expire, too.
+        get: returns the value in effect of a dotted key of the config.
+        run: runs a sync call in a worker.
+        prune: removes old data of the features and returns the number of removed items.
     """
 
     def __init__(
@@ -181,17 +190,17 @@ class DailyMaintenance:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to wait for the first time."""
+        """Start the timer of the first run."""
         self._task = asyncio.create_task(self._daily(), name="upkeep")
 
     async def drain(self, timeout_s: float) -> None:
-        """End; a removal that runs is finished by its thread."""
+        """Stop the timer; a running removal is finished by its thread."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     async def once(self) -> int:
-        """Remove what is too old now; return how many rows and files went."""
+        """Remove expired rows and files, and return their number."""
         days, size = float(self._get("sessions.retention_days")), float(self._get("sessions.max_size_mb"))
         files = await self._run(expire_files, self._path.parent, days)
         return files + await self._run(expire_rows, self._path, EXPIRING, days, size)
@@ -201,8 +210,8 @@ class DailyMaintenance:
         while True:
             try:
                 if removed := await self.once():
-                    logger.info("%d rows and files that nobody used for long were removed", removed)
+                    logger.info("maintenance: expired rows and files removed: %d", removed)
                 await self._run(self._prune)
             except (UserError, sqlite3.Error, OSError) as exc:
-                logger.warning("old sessions and checkpoints stay: %s", exc)
+                logger.warning("maintenance: old sessions and checkpoints are kept: %s", exc)
             await asyncio.sleep(DAY_S)

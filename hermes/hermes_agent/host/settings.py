@@ -1,4 +1,4 @@
-"""What a config says, in the words of those who are told."""
+"""Values of the config as the settings objects of other packages, and the secrets that are masked."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ LIVE = frozenset(
         "web",
     }
 )
-"""Blocks of the config that are looked up where they are used, so that a reload takes effect."""
+"""Blocks of the config that are read at each use, so that a reload takes effect."""
 
 
 def working_directory(config: configuration.Config, home: Path, *, of_daemon: bool = False) -> Path:
-    """Return where tools work, resolved: `terminal.cwd`; where it is not set, `$TERMINAL_CWD` (contract §2.3).
+    """Return the resolved working directory of tools; no directory is created.
 
-    Where neither is, it is the directory that the process was started in; of a daemon that is no service with a
-    directory of its own it is `WORKSPACE` in the agent's home (docs/decisions/0008). Nothing is made.
+    It is `terminal.cwd` or, if that is not set, `$TERMINAL_CWD` (contract §2.3). Without both it is the directory in
+    which the process was started. A daemon that is no service with a directory of its own uses `WORKSPACE` in the
+    agent's home (docs/decisions/0008).
     """
     given: str = config.get("terminal.cwd")
     place = os.environ.get("TERMINAL_CWD") or given if given == "." else given
@@ -66,10 +67,10 @@ def working_directory(config: configuration.Config, home: Path, *, of_daemon: bo
 
 
 def ensure_working_directory(config: configuration.Config, home: Path, *, of_daemon: bool) -> Path:
-    """Return what `working_directory` does; the one in the agent's home is made where it is missing, 0700.
+    """Return `working_directory`; a missing one in the agent's home is created with mode 0700.
 
     Raises:
-        UserError: it cannot be made.
+        UserError: it cannot be created.
     """
     found = working_directory(config, home, of_daemon=of_daemon)
     if found == (home / WORKSPACE).resolve():
@@ -77,19 +78,19 @@ def ensure_working_directory(config: configuration.Config, home: Path, *, of_dae
             found.mkdir(mode=0o700, exist_ok=True)
         except OSError as exc:
             hint = "Make it a directory that you may write, or name another one in `terminal.cwd`."
-            raise UserError(f"cannot make the working directory {found}: {exc.strerror}", hint=hint) from exc
+            raise UserError(f"cannot create the working directory {found}: {exc.strerror}", hint=hint) from exc
     return found
 
 
 def _is_home(directory: Path, home: Path) -> bool:
-    """Say whether it is the user's home, the agent's, or above one of them: no directory that commands write in."""
+    """Say whether a directory contains the home of the user or of the agent, where no command may write."""
     return any(place.resolve().is_relative_to(directory) for place in (Path.home(), home))
 
 
 def register_secrets(
     credentials: Credentials, config: configuration.Config, records: Iterable[LoadedPlugin] = ()
 ) -> None:
-    """Have the redactor mask every known secret of credentials and config; secrets of earlier calls stay masked.
+    """Have the redactor mask every known secret of credentials and config, besides those of earlier calls.
 
     Args:
         records: the plugins that were found. A value that was masked only for its name or form is unmasked when an
@@ -119,7 +120,7 @@ def _declared_secrets(records: Iterable[LoadedPlugin]) -> dict[str, bool]:
 
 
 def agent_settings(config: configuration.Config, cwd: Path) -> AgentSettings:
-    """Return what the operator set for every conversation. `cwd`: as `working_directory` says."""
+    """Return the settings of every conversation. `cwd`: the working directory of tools."""
     return section(
         AgentSettings,
         config.get,
@@ -137,12 +138,12 @@ def agent_settings(config: configuration.Config, cwd: Path) -> AgentSettings:
 
 
 def compression_settings(config: configuration.Config) -> CompressionSettings:
-    """Return when and how conversations are made shorter."""
+    """Return when and how conversations are compacted."""
     return section(CompressionSettings, config.get, "compression")
 
 
 def taint_tracker(home: Path, config: Callable[[], configuration.Config]) -> TaintTracker:
-    """Return who knows whose words are whose; `config` returns the config as it is now."""
+    """Return the tracker of untrusted text. `config`: returns the config in effect."""
     known: tuple[configuration.Config | None, TaintSettings] = (None, TaintSettings())
 
     def now() -> TaintSettings:
@@ -157,13 +158,13 @@ def taint_tracker(home: Path, config: Callable[[], configuration.Config]) -> Tai
 
 
 def is_fail_open(get: Callable[[str], Any], plugin: str) -> bool:
-    """Say whether a guard of a plugin that fails lets calls run (`on_guard_error: allow`)."""
+    """Say whether calls run when a guard of the plugin fails (`on_guard_error: allow`)."""
     entries: dict[str, Any] = get("plugins.entries") or {}
     return (entries.get(plugin) or {}).get("on_guard_error") == "allow"
 
 
 def platform_hints(platforms: PlatformRegistry, get: Callable[[str], Any]) -> Callable[[str], str]:
-    """Return what says what the model is told about a platform."""
+    """Return the function that gives the hint about a platform for the system prompt."""
 
     def hint(platform: str) -> str:
         entry, own = platforms.get(platform), get("platform_hints") or {}
@@ -173,17 +174,20 @@ def platform_hints(platforms: PlatformRegistry, get: Callable[[str], Any]) -> Ca
 
 
 def network_table(config: configuration.Config, get: Callable[[str], Any], home: Path) -> HostTables:
-    """Return the table of hosts; `get` returns what the config says from then on.
+    """Return the table of hosts.
+
+    Args:
+        get: returns the value in effect of a key of the config, after each reload, too.
 
     Raises:
-        ConfigError: an entry names nothing.
+        ConfigError: an entry names no host.
     """
     HostTable.of(config.get)
     return HostTables(get, home)
 
 
 def answer_spill(config: configuration.Config, home: Path) -> AnswerSpill:
-    """Return where long texts of hooks go."""
+    """Return the spill for long texts of hooks."""
     directory = config.get("hooks.output_spill.directory")
     return section(
         AnswerSpill,
@@ -195,7 +199,7 @@ def answer_spill(config: configuration.Config, home: Path) -> AnswerSpill:
 
 
 def hook_deadlines(config: configuration.Config) -> HookDeadlines:
-    """Return the time limits of hooks; 0 sets none, which is a day."""
+    """Return the time limits of hooks. A limit of 0 stands for a day."""
     entries: dict[str, Any] = config.get("plugins.entries", {}) or {}
     own = {plugin: entry["hook_timeout_s"] for plugin, entry in entries.items() if entry and "hook_timeout_s" in entry}
     upstream = config.get("plugins.hook_callback_timeout", None)
@@ -204,20 +208,20 @@ def hook_deadlines(config: configuration.Config) -> HookDeadlines:
 
 
 def disabled_plugins(config: configuration.Config, home: Path) -> Sequence[str]:
-    """Return `plugins.disabled` as it is now: a plugin that was disabled since the start serves no skills.
+    """Return `plugins.disabled` of the config file: a plugin disabled since the start serves no skills.
 
     Args:
-        config: counts where what is there now cannot be read.
+        config: used if the file cannot be read.
     """
     try:
         config = configuration.load(home)
     except ConfigError as exc:
-        logger.warning("the config of %s is broken, what it said at the start counts: %s", home, exc)
+        logger.warning("config: invalid, the values of the start stay in effect: %s: %s", home, exc)
     return [str(name) for name in config.get("plugins.disabled") or ()]
 
 
 def reload_config(config: configuration.Config, home: Path) -> tuple[configuration.Config, list[str]]:
-    """Read the config anew. Return it as it counts while the process lives, and the blocks that need a restart.
+    """Read the config again; return the config in effect after it, and the blocks that need a restart.
 
     Raises:
         ConfigError: a setting is wrong.

@@ -38,7 +38,7 @@ def test_a_code_is_listed_approved_and_taken_back(capsys: pytest.CaptureFixture[
 
 def test_mistakes_are_named_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pairing", "approve", "irc", "NOTACODE"]) == 1
-    assert "nobody of irc waits with this code" in capsys.readouterr().err
+    assert "no user of irc has a pending request with this code" in capsys.readouterr().err
     assert main(["pairing", "revoke", "irc", "bob"]) == 1
     assert "was not let in" in capsys.readouterr().err
     assert main(["pairing", "approve", "../x", "A"]) == 1

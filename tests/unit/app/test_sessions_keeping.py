@@ -70,7 +70,7 @@ def test_rename_gives_a_title(home: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_delete_asks_and_takes_everything(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, said = run(capsys, "delete", "a1")
-    assert status != 0 and "nobody is there to ask" in said and "a1" in ids(home)
+    assert status != 0 and "there is no terminal for the confirmation" in said and "a1" in ids(home)
     assert run(capsys, "delete", "a1", "--yes")[0] == 0
     assert ids(home) == {"b2", "c3"}
     assert run(capsys, "delete", "c3", "--yes")[0] != 0  # somebody else's

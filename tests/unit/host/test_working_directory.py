@@ -67,7 +67,7 @@ def test_each_profile_has_its_own(home: Path) -> None:
 
 def test_what_is_no_directory_is_told(home: Path) -> None:
     (home / "workspace").write_text("")
-    with pytest.raises(UserError, match="cannot make the working directory"):
+    with pytest.raises(UserError, match="cannot create the working directory"):
         Host.build(home, is_daemon=True)
 
 

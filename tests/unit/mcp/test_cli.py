@@ -48,7 +48,7 @@ def test_what_cannot_be_used_says_why(tmp_path: Path) -> None:
     tested = hermes(tmp_path, "mcp", "test", "wiki")
     assert tested.returncode == 1
     assert tested.stderr.startswith("hermes: wiki cannot be used: ")
-    assert "nobody signs in at wiki" in hermes(tmp_path, "mcp", "login", "wiki").stderr
+    assert "the server wiki has no sign-in" in hermes(tmp_path, "mcp", "login", "wiki").stderr
     assert "Name an address (--url), or a program (--command)" in hermes(tmp_path, "mcp", "add", "both").stderr
 
 

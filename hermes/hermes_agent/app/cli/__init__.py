@@ -1,1 +1,1 @@
-"""The subcommands of `hermes`, a module each; `add` declares the arguments, the work is imported when it runs."""
+"""The subcommands of `hermes`; each module declares its arguments and imports its work when it runs."""

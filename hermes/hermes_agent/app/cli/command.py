@@ -1,4 +1,4 @@
-"""What the commands of `hermes` are made of: how one is declared, what it works with, how it answers."""
+"""Declaration of subcommands, the home and the host that they use, and their output."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 Args = argparse.Namespace
 Run = Callable[[Args], int | None]
-"""Returns the exit status; None is success."""
+"""Returns the exit status; None stands for success."""
 Argument = Callable[[argparse._ActionsContainer], object]
-"""Adds itself to a parser."""
+"""Adds an argument to a parser."""
 
 
 def argument(*names: str, **settings: Any) -> Argument:
-    """Return an argument; as for `ArgumentParser.add_argument`."""
+    """Return an argument; the parameters are those of `ArgumentParser.add_argument`."""
     return lambda parser: parser.add_argument(*names, **settings)
 
 
@@ -45,10 +45,10 @@ YES = argument("-y", "--yes", action="store_true", help="do not ask")
 
 
 class CliSubcommand:
-    """One word after `hermes`. Its module decorates the functions that run it.
+    """A subcommand of `hermes`. Its module decorates the functions that run it.
 
     Args:
-        settings: of the parser (`description`, `epilog`, …).
+        settings: arguments of the parser (`description`, `epilog`, …).
     """
 
     def __init__(self, name: str, about: str, **settings: Any) -> None:
@@ -58,7 +58,11 @@ class CliSubcommand:
         self._actions: list[tuple[str, dict[str, Any], Sequence[Argument], Run]] = []
 
     def default(self, *arguments: Argument, **defaults: Any) -> Callable[[Run], Run]:
-        """Declare what the command does without an action. `defaults`: of arguments that only actions have."""
+        """Declare the function that runs without an action.
+
+        Args:
+            defaults: values of arguments that only actions have.
+        """
 
         def declare(run: Run) -> Run:
             self._default = arguments, {**defaults, "run": lambda args: run(args) or EXIT_OK}
@@ -86,7 +90,7 @@ class CliSubcommand:
         self.action(command.name, command.help, setup)(lambda args: handler(args) if handler is not None else None)
 
     def add(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-        """Add it to the command line."""
+        """Add the subcommand to the command line."""
         parser = subparsers.add_parser(self._name, **self._settings)
         if self._default is not None:
             _set(parser, self._default[0], **self._default[1])
@@ -104,8 +108,8 @@ def _set(parser: argparse.ArgumentParser, arguments: Sequence[Argument], **defau
 
 
 def ensure_home() -> Path:
-    """Return the home, made when it is not there."""
-    from hermes_agent.config import hermes_home, make_home  # with YAML, for those who work with it
+    """Return the home; a missing one is created."""
+    from hermes_agent.config import hermes_home, make_home  # imports YAML, which few commands need
 
     home = hermes_home()
     make_home(home)
@@ -114,8 +118,8 @@ def ensure_home() -> Path:
 
 @contextmanager
 def loaded_host() -> Iterator[Host]:
-    """Give a host whose plugins are loaded as at a start, and end it afterwards."""
-    import asyncio  # most commands need neither it nor the plugins
+    """Yield a host with loaded plugins, and close it afterwards."""
+    import asyncio  # most commands need neither host nor plugins
 
     from hermes_agent.app.start import start_host
 
@@ -129,13 +133,13 @@ def loaded_host() -> Iterator[Host]:
 def print_json(value: Any) -> int:
     """Print a value as JSON, and return the exit status."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    # half a surrogate pair, as undecodable file names have, cannot be printed; so written it is an escape of JSON
+    # undecodable file names have lone surrogates, which cannot be printed; JSON escapes them
     print(text.encode("utf-8", "backslashreplace").decode())
     return EXIT_OK
 
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows in columns; the last one is as wide as it is."""
+    """Print rows in columns; the last column is not padded."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip())

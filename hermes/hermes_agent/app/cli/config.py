@@ -57,11 +57,11 @@ def _check(args: Args) -> int:
 
 
 def _find_certain_unknown_names(found: Discovery, values: dict[str, Any] | None = None) -> list[ConfigFinding] | None:
-    """Return the names of the home that nothing answers to; None where plugins have to be loaded for it.
+    """Return the names in the config that are certainly unknown, or None if only loaded plugins can tell.
 
     Args:
         found: the plugins of the home.
-        values: what is checked in place of the home.
+        values: checked in place of the config of the home.
     """
     from hermes_agent.config import hermes_home, load  # as in _check
     from hermes_agent.plugins.activation import PluginSettings
@@ -74,10 +74,10 @@ def _find_certain_unknown_names(found: Discovery, values: dict[str, Any] | None 
 
 
 def _add_unknown_names(report: ConfigReport, file: Path | None = None, label: str = "") -> None:
-    """Add names that nothing answers to; plugins are loaded, since they bring names.
+    """Add unknown names to the findings; plugins are loaded, since they bring names.
 
     Args:
-        file: what is checked in place of the home.
+        file: checked in place of the config of the home.
         label: its name in the findings, which then have no lines.
     """
     from hermes_agent.config import ConfigFinding, hermes_home, home_paths  # as in _check
@@ -97,8 +97,8 @@ def _add_unknown_names(report: ConfigReport, file: Path | None = None, label: st
                 found = find_unknown_names_in_file(host, read_file(file, label or str(file)))
             if label:
                 found = [finding._replace(file=label, line=None, column=None) for finding in found]
-    except UserError as error:  # another home than the one that is configured, or one that cannot be written
-        if isinstance(error, ConfigError) and (file is None or own):  # the daemon would not start with it
+    except UserError as error:  # the home is not the configured one, or is read-only
+        if isinstance(error, ConfigError) and (file is None or own):  # the daemon does not start with it
             report.errors.append(ConfigFinding("", None, None, "", error.message, "error"))
         else:
             report.notes.append(ConfigFinding("", None, None, "", f"names are not checked: {error.message}", "warning"))
@@ -113,7 +113,7 @@ def _add(report: ConfigReport, found: list[ConfigFinding]) -> None:
 
 @contextlib.contextmanager
 def _host_of_home() -> Iterator[Host]:
-    """Give a host with the plugins of the home; where there is no home, with the bundled ones, and none is made."""
+    """Yield a host with the plugins of the home, or with the bundled ones if the home is missing."""
     import asyncio  # as in _check
     import tempfile
 
@@ -142,10 +142,10 @@ def _items(value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _check_names(path: tuple[str | int, ...], values: dict[str, Any]) -> None:
-    """Refuse a value that has a name that nothing answers to.
+    """Reject a value with an unknown name.
 
     Raises:
-        ConfigError: it has.
+        ConfigError: a name is unknown.
     """
     from hermes_agent.app.manifest_cache import find_plugins  # as in _check
     from hermes_agent.config import hermes_home
@@ -325,10 +325,10 @@ def _key(text: str) -> tuple[str | int, ...]:
 
 
 def _is_variable(key: str) -> bool:
-    """Say whether a key is the name of an environment variable: OPENAI_API_KEY."""
+    """Say whether a key is the name of an environment variable, such as OPENAI_API_KEY."""
     return key.isupper() and key.replace("_", "").isalnum() and not key[:1].isdigit()
 
 
 def _flow(value: Any) -> str:
-    """Return a value in one line, as it may be typed for `set`."""
+    """Return a value in one line, in the form that `set` accepts."""
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str)

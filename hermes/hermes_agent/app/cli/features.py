@@ -1,8 +1,6 @@
-"""`hermes cron`: work at its time.
+"""`hermes cron`, `hermes memory` and `hermes skills`.
 
-`hermes memory setup|status|off`: the memory provider, and the agent's own notes.
-
-`hermes skills list|show`: the skills of this home and of its plugins.
+They manage scheduled jobs, select the memory provider, and list the skills of the home and its plugins.
 """
 
 from __future__ import annotations
@@ -84,7 +82,7 @@ def _save_job(job: Job, args: Args, store: JobStore) -> Job:
 
 @contextlib.contextmanager
 def _target_problems() -> Iterator[Callable[[str], str]]:
-    """Give what says why a target cannot be; plugins are loaded for it, since they bring platforms."""
+    """Yield the function that explains an unusable target; plugins are loaded, since they bring platforms."""
     from hermes_agent.app.cli.command import loaded_host
     from hermes_agent.plugins.config_names import find_missing_platform
 
@@ -132,7 +130,7 @@ def _edit_job(args: Args) -> None:
 
 @cron_command.action("pause", "keep a job from running", JOB_ARGUMENT)
 def _pause_job(args: Args) -> None:
-    from dataclasses import replace  # with `inspect`: the help lists every command
+    from dataclasses import replace  # imports `inspect`, which the help does not need
 
     with _job_store() as store:
         job = store.put(replace(store.find(args.job), enabled=False))
@@ -232,7 +230,7 @@ add_memory = memory_command.add
     ),
 )
 def _set_up_memory(args: Args) -> None:
-    from hermes_agent.config.edit import set_value  # with YAML, for those who change something
+    from hermes_agent.config.edit import set_value  # imports YAML, needed only for changes
     from hermes_agent.memory.provider_session import configure_provider
 
     home = hermes_home()
@@ -305,7 +303,7 @@ def _turn_memory_off(args: Args) -> None:
 
 
 def _known_memories(home: Path) -> dict[str, str]:
-    """Return the memory plugins that could be chosen, with their descriptions; none of them is imported."""
+    """Return the available memory plugins with their descriptions; none is imported."""
     from hermes_agent.plugins.discovery import BUNDLED, add_every_memory_folder, bundled_memories, discover
     from hermes_agent.plugins.manifest import read_manifest
 

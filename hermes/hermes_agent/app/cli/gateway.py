@@ -1,8 +1,7 @@
-"""`hermes gateway`: run (the daemon), key, status, stop, restart, reload, revive.
+"""`hermes gateway`, `hermes pairing` and `hermes send`.
 
-`hermes pairing`: people who ask to be let in on a chat platform, and those who were.
-
-`hermes send`: a text to a chat, through the outbox; it waits there when no daemon runs.
+`gateway` runs and controls the daemon. `pairing` allows users of chat platforms. `send` stores a text for a chat in the
+outbox, where it waits if no daemon runs.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETURNS_WITHIN_S = 60.0
-"""How long nobody may hold the home while it restarts."""
+"""Longest time in seconds that a restarting daemon may leave the home without an owner."""
 
 gateway_command = CliSubcommand("gateway", "run the daemon, ask how it does")
 add_gateway = gateway_command.add
@@ -49,7 +48,7 @@ add_gateway = gateway_command.add
     ),
 )
 def _run_daemon(args: Args) -> int:
-    # In the function, here and below: no other command needs them, and start-up is to be quick.
+    # In functions, here and below: no other command needs these modules, and start-up must be quick.
     from hermes_agent.app.start import start_host
     from hermes_agent.logs.handlers import stderr_is_journal
     from hermes_agent.logs.setup import end_start
@@ -57,7 +56,9 @@ def _run_daemon(args: Args) -> int:
     from hermes_agent.service.daemon_state import HomeLock, describe_self, read_note, write_state
     from hermes_agent.service.systemd import ServiceNotifier, SocketHandover, trace_hangs
 
-    handover = SocketHandover(os.environ)  # these two first: no child process may find the sockets in its environment
+    handover = SocketHandover(
+        os.environ
+    )  # these two first: no child process may inherit the sockets in its environment
     notifier = ServiceNotifier.open()
     trace_hangs()
     home = ensure_home()
@@ -65,7 +66,7 @@ def _run_daemon(args: Args) -> int:
         try:
             host = start_host("daemon", log_level=args.log_level)
         except UserError:
-            end_start()  # the reason comes last
+            end_start()  # the reason is last
             raise
         raise_file_limit()
         try:
@@ -128,7 +129,7 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
     plugins = PluginStatus(host, gateway.reload)
     reloads = ReloadSignal(plugins, notifier)
     webhooks = None
-    if host.config.get("webhooks"):  # few have any
+    if host.config.get("webhooks"):  # few homes have webhooks
         from hermes_agent.server.webhooks import WebhookEndpoint, WebhookTurns, read_routes
 
         routes = read_routes(host.config, host.credentials)
@@ -158,7 +159,7 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
                 slash=host.slash,
                 on_listen=lambda address: write_note(host.home, "http", address),
                 # drained from the end: adapters stay until the last answer is out, and the socket answers to the end
-                beside=[
+                components=[
                     control,
                     gateway,
                     host.service(ProcessNotices),
@@ -181,7 +182,7 @@ def _serve(host: Host, notifier: ServiceNotifier, handover: SocketHandover) -> N
 
 
 def _model_name(host: Host) -> list[str]:
-    """The name of the configured model; a daemon without one starts, and tells who asks."""
+    """Return the name of the configured model; a daemon without a model starts, and refuses requests."""
     try:
         return [host.select_model().model]
     except UserError as exc:
@@ -258,7 +259,7 @@ def _restart(args: Args) -> int:
         time.sleep(0.2)
         try:
             now = _ask_daemon("status")
-        except UserError as exc:  # between its end and its begin nobody answers
+        except UserError as exc:  # no daemon answers between the two processes
             silent_since = silent_since or time.monotonic()
             if time.monotonic() - silent_since > RETURNS_WITHIN_S:
                 raise UserError("the daemon has ended and not come back", hint="`hermes logs` says why.") from exc
@@ -299,7 +300,7 @@ PLATFORM_ARGUMENT = argument("platform", metavar="PLATFORM")
 
 @contextlib.contextmanager
 def _pairing_store() -> Iterator[PairingStore]:
-    """Give the store; a name that cannot be a platform's is the person's mistake."""
+    """Yield the store of a platform; an impossible name of a platform is a usage error."""
     from hermes_agent.gateway.access import PairingStore
 
     try:
@@ -348,9 +349,9 @@ def _approve_user(args: Args) -> int:
         person = store.approve_code(args.platform, args.code)
     if person is None:
         raise UserError(
-            f"nobody of {args.platform} waits with this code",
-            hint="A code holds for an hour; after five wrong ones the platform takes none for an hour."
-            " `hermes pairing list` shows who waits.",
+            f"no user of {args.platform} has a pending request with this code",
+            hint="A code is valid for an hour; five wrong codes block the platform for an hour."
+            " `hermes pairing list` shows the pending requests.",
         )
     name = f" ({person['user_name']})" if person["user_name"] else ""
     print(f"{person['user_id']}{name} may talk to the agent on {args.platform}.")
@@ -388,7 +389,7 @@ def _clear_pairings(args: Args) -> int:
 
 
 DEFAULT_LENGTH_LIMIT = 2000
-"""Characters of one message where the platform is not there to be asked."""
+"""Characters of one message if the platform does not report its limit."""
 
 send_command = CliSubcommand(
     "send",

@@ -1,10 +1,7 @@
-"""`hermes profile`: several agents on one machine, each with a home of its own. `docs/operator/profiles.md`.
+"""`hermes profile`, `hermes state`, `hermes logs` and `hermes doctor`.
 
-`hermes state`: is state.db whole, what is too old, which copies are there to go back to.
-
-`hermes logs`: the daemon's log, from the journal or from `agent.log`, whichever applies.
-
-`hermes doctor`: whether everything is there that an answer needs, from the config to the model.
+A profile is an agent with a home of its own (docs/operator/profiles.md). `state` checks and restores `state.db`. `logs`
+reads the log of the daemon from the journal or the log file.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 
 
 CLONED_FILES = ("config.yaml", "config.local.yaml", ".env", "SOUL.md")
-"""What a clone takes over. Not `auth.json`: a login is renewed by one home, and the other's would become void."""
+"""Files that a clone copies. `auth.json` is left out: the first refresh of a login invalidates its copies."""
 FIRST_PORT = 8642
 
 profile_command = CliSubcommand(
@@ -81,7 +78,7 @@ def _describe_profile(one: HomeProfile, used: Path) -> dict[str, Any]:
     argument("--clone-from", metavar="OTHER", help="the same of another one"),
 )
 def _create_profile(args: Args) -> None:
-    import shutil  # with every compressor: the help lists every command
+    import shutil  # imports every compressor, which the help does not need
 
     from hermes_agent.config.edit import set_value
 
@@ -101,7 +98,7 @@ def _create_profile(args: Args) -> None:
 
 
 def _free_port() -> int:
-    """Return a port that no profile's config names."""
+    """Return a port that no profile uses."""
     taken = set()
     for one in profiles():
         try:
@@ -165,7 +162,7 @@ def _check_unused(found: HomeProfile) -> None:
 
 
 def _replace_active(name: str, instead: str) -> None:
-    """Let the profile that is used be another one, when it was this one; empty is the default home."""
+    """Activate another profile in place of `name`; "" stands for the default home."""
     place = root_home() / ACTIVE_PROFILE_FILE
     if place.is_file() and place.read_text(encoding="utf-8").strip() == name:
         if instead:
@@ -293,7 +290,7 @@ def _parse_count(text: str) -> int:
     argument("--unit", metavar="NAME", help="read the journal of this systemd unit"),
 )
 def _show_logs(args: Args) -> None:
-    # In the function: no other command needs them, and start-up is to be quick.
+    # In the function: no other command needs these modules, and start-up must be quick.
     from hermes_agent.logs.entries import LogFilter
     from hermes_agent.logs.readers import choose_reader, parse_since
 
@@ -317,7 +314,7 @@ def _show_logs(args: Args) -> None:
     except KeyboardInterrupt:
         return
     except BrokenPipeError:
-        # The reader has enough (`hermes logs | head`); Python would complain once more at its end.
+        # The reader closed the pipe (`hermes logs | head`); Python would report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -331,7 +328,7 @@ def _print_entries(entries: Iterable[LogEntry], *, as_json: bool) -> None:
 
 
 def _explain_empty(log: LogFile | JournalReader, wanted: LogFilter, *, following: bool) -> None:
-    """Say on stderr why there is nothing to see."""
+    """Explain on stderr why no entry is shown."""
     from hermes_agent.logs.entries import LogFilter
     from hermes_agent.logs.readers import LogFile
 
@@ -350,7 +347,10 @@ def _explain_empty(log: LogFile | JournalReader, wanted: LogFilter, *, following
 
 
 def _other_log_hint(log: LogFile | JournalReader, home: Path) -> str:
-    """Commands in a terminal log to the file even where the daemon logs to the journal."""
+    """Return the hint about the other log.
+
+    Commands at a terminal log to the file even if the daemon logs to the journal.
+    """
     from hermes_agent.logs.readers import LogFile
 
     if isinstance(log, LogFile) or not (home / "logs" / "agent.log").exists():
@@ -382,7 +382,7 @@ add_doctor = doctor_command.add
     JSON,
 )
 def _run_doctor(args: Args) -> int:
-    from hermes_agent.app.doctor import run_checks  # the plugins, the config and the model load here
+    from hermes_agent.app.doctor import run_checks  # imports plugins, config and models
     from hermes_agent.app.plugins.doctor import print_lines
 
     lines = []

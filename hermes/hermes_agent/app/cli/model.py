@@ -1,6 +1,6 @@
-"""`hermes model`: models of providers (list, info), and the actions that bundled providers add.
+"""`hermes model` and `hermes auth`: models of providers, and keys and tokens for them.
 
-`hermes auth login|list|logout|status`: keys and tokens of model providers, kept in `auth.json`.
+`model` lists models, and has the actions that bundled providers add. `auth` stores keys and tokens in `auth.json`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _list_models(args: Args) -> int:
 
 def _list_provider_models(args: Args) -> int:
     """Print the models of `args.provider`."""
-    from hermes_agent.models.model_catalog import ModelsUnavailable  # the host's imports come first
+    from hermes_agent.models.model_catalog import ModelsUnavailable  # after the imports of the host
 
     with loaded_host() as host:
         endpoint = host.select_model(provider=args.provider, model="any").endpoint
@@ -88,7 +88,7 @@ def _list_provider_models(args: Args) -> int:
 
 
 def _price(sent: float | None, written: float | None) -> str:
-    """Return dollars for a million tokens, in and out."""
+    """Return the prices of a million input and output tokens in dollars."""
     return "" if sent is None or written is None else f"${sent * 1e6:.2f} / ${written * 1e6:.2f}"
 
 
@@ -101,12 +101,12 @@ def _price(sent: float | None, written: float | None) -> str:
     JSON,
 )
 def _model_info(args: Args) -> int:
-    from hermes_agent.models.model_catalog import ModelsUnavailable  # the host's imports come first
+    from hermes_agent.models.model_catalog import ModelsUnavailable  # after the imports of the host
 
     with loaded_host() as host:
         selection = host.select_model(provider=args.provider, model=args.name)
         missing = ""
-        if selection.client_profile is None:  # others have no list at a server
+        if selection.client_profile is None:  # other providers have no list at a server
             try:
                 host.model_infos.list_models(selection.endpoint, fresh=args.refresh)
             except ModelsUnavailable as exc:
@@ -202,7 +202,7 @@ def _client(host: Host, provider: ModelProvider) -> OAuthClient:
 
 
 def _ask_key(provider: ModelProvider) -> str:
-    import getpass  # termios: only who types a key pays for it
+    import getpass  # imports termios, which only a typed key needs
 
     if sys.stdin.isatty():
         key = getpass.getpass(f"Key for {provider.display_name}: ").strip()
@@ -218,7 +218,7 @@ REQUIRED_FIELDS = {
     "device": ("client_id", "token_url", "device_url"),
     "browser": ("client_id", "token_url", "authorize_url"),
 }
-"""What each way to sign in takes of a profile's or the config's `oauth`."""
+"""Settings of `oauth` in a profile or the config that each way to sign in needs."""
 
 
 def _sign_in_way(args: Args, client: OAuthClient) -> str:
@@ -228,7 +228,7 @@ def _sign_in_way(args: Args, client: OAuthClient) -> str:
 
 
 def _explain_no_sign_in(provider: ModelProvider) -> str:
-    """Return in one sentence what the user has to register, and where, to sign in."""
+    """Return a sentence on what the user has to register, and where, to sign in."""
     if provider.profile.sign_in:
         return provider.profile.sign_in
     if provider.profile.signup_url:
@@ -249,7 +249,7 @@ def _sign_in(way: str, client: OAuthClient, label: str, *, opens: bool) -> Login
 
 def show_address(url: str, *, opens: bool) -> None:
     """Show the address of a sign-in, and open it in a browser."""
-    import webbrowser  # looks for browsers at import
+    import webbrowser  # its import searches for browsers
 
     print(f"Sign in at:\n{url}", flush=True)
     if opens:
@@ -321,7 +321,7 @@ def _login_status(args: Args) -> int:
 
 
 def _account(provider: ModelProvider) -> tuple[str, str]:
-    """Return what requests are signed with where there is no key, or why nothing is there."""
+    """Return the account that signs requests without a key, or why there is none."""
     from hermes_agent.contracts.model_provider import NotSignedIn
 
     try:

@@ -1,8 +1,7 @@
-"""`hermes sessions`: what was said; finding it, taking it along, and letting it go.
+"""`hermes sessions`, `hermes insights` and `hermes rollback`.
 
-`hermes insights`: what models were asked for, and what it cost, from `state.db`.
-
-`hermes rollback`: the files as they were before the agent changed them.
+`sessions` lists, searches, exports and deletes sessions. `insights` shows tokens and cost of models from `state.db`.
+`rollback` restores files from checkpoints.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ SOURCE = argument("--source", metavar="NAME", help="only those of this front doo
 
 
 def _open_transcript() -> Transcript | None:
-    """Return the transcript; None when nothing was ever said."""
+    """Return the transcript, or None if no session is stored."""
     from hermes_agent.sessions import Transcript
 
     daemon_client.refuse_remote(os.environ, "sessions list and show")
@@ -56,7 +55,7 @@ def _require_transcript() -> Iterator[Transcript]:
 
 
 def _principals_of(args: Args) -> frozenset[str] | None:
-    """Return whose sessions are meant; None: everybody's."""
+    """Return the selected principals, or None for all of them."""
     from hermes_agent.sessions import LOCAL, Principals
 
     return None if args.all else Principals(load(hermes_home()).get("people")).visible_to(LOCAL)
@@ -259,8 +258,10 @@ def _delete_confirmed(transcript: Transcript, sessions: list[SessionInfo], *, su
         print(f"{session.id}  {_format_time(session.updated_at)}  {session.message_count:>4}  {session.title}")
     if not sure:
         if not sys.stdin.isatty():
-            raise UserError("nothing was deleted: nobody is there to ask", hint="--yes deletes without asking.")
-        if input(f"Delete {len(sessions)} session(s) with all that was said in them? [y/N] ").strip().lower() != "y":
+            raise UserError(
+                "nothing was deleted: there is no terminal for the confirmation", hint="Add --yes to delete without it."
+            )
+        if input(f"Delete {len(sessions)} session(s) with all of their messages? [y/N] ").strip().lower() != "y":
             print("Nothing was deleted.")
             return EXIT_FAILED
     for session in sessions:
@@ -397,12 +398,15 @@ def _restore_checkpoint(args: Args) -> int:
     from hermes_agent.workspace.checkpoints import restore_text
 
     checkpoints, files = _checkpoints(), _resolve_places(args.files)
-    chosen = checkpoints.choose(args.id, _current_folder())  # once: numbers change with each new checkpoint
+    chosen = checkpoints.choose(args.id, _current_folder())  # once: each new checkpoint changes the numbers
     if not args.yes:
         if not sys.stdin.isatty():
-            raise UserError("files are put back only when somebody says so", hint="Add --yes.")
+            raise UserError(
+                "no file was restored: there is no terminal for the confirmation",
+                hint="Add --yes to restore without it.",
+            )
         _show_difference(checkpoints, chosen, files)
-        if input("Put this back as it was? [y/N] ").strip().lower() not in ("y", "yes"):
+        if input("Restore these files? [y/N] ").strip().lower() not in ("y", "yes"):
             print("Nothing was changed.")
             return 1
     print(restore_text([checkpoints.restore(chosen, files)]))

@@ -1,6 +1,6 @@
-"""`hermes tools`: which tools there are, why one is or is not, and which of them a platform is offered.
+"""`hermes tools` and `hermes mcp`.
 
-`hermes mcp`: the servers of `mcp_servers`: list, test, add, remove, sign in.
+`tools` lists tools, explains why a tool is offered or not, and enables toolsets. `mcp` manages `mcp_servers`.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def _remove_server(args: Args) -> int:
     argument("--no-open", action="store_true", help="print the address alone, do not open a browser"),
 )
 def _login_server(args: Args) -> int:
-    import asyncio  # most commands need neither it nor what signs in
+    import asyncio  # most commands need neither the library nor the sign-in
 
     from hermes_agent.app.cli.model import show_address
     from hermes_agent.config import load
@@ -259,7 +259,9 @@ def _login_server(args: Args) -> int:
     server = _find_server(args.name)
     if server.oauth is None or not server.url:
         key = f"mcp_servers.{server.name}"
-        raise UserError(f"nobody signs in at {server.name}", hint=f"Set `{key}.url`, and `{key}.auth` to `oauth`.")
+        raise UserError(
+            f"the server {server.name} has no sign-in", hint=f"Set `{key}.url`, and `{key}.auth` to `oauth`."
+        )
     if not sdk.is_installed():
         raise UserError(sdk.mcp_install_hint())
     tables = HostTables(load(ensure_home()).get)
