@@ -42,7 +42,7 @@ def test_mistakes_are_named_with_what_to_do(capsys: pytest.CaptureFixture[str]) 
     assert main(["pairing", "revoke", "irc", "bob"]) == 1
     assert "was not let in" in capsys.readouterr().err
     assert main(["pairing", "approve", "../x", "A"]) == 1
-    assert "no name of a platform" in capsys.readouterr().err
+    assert "no valid name of a platform" in capsys.readouterr().err
     assert main(["pairing", "list"]) == 0
     assert "Nobody waits" in capsys.readouterr().out
 
