@@ -11,6 +11,7 @@
 #   make check        format, lint, types, layers
 #   make test         every test that this machine can run
 #   make docs         write the generated pages and pictures again
+#   make pictures     draw the pictures of the terminal again (docs/pictures)
 #   make hooks        run the commands of `make check` before each commit of this clone
 #   make lock         write the locked requirement files again (needs uv)
 #   make clean        remove what the targets here made
@@ -51,7 +52,7 @@ FUZZ := .cache/fuzz/.done
 DOJO := .cache/agentdojo/.done
 GTFOBINS := .cache/gtfobins/.done
 
-.PHONY: help run install uninstall check test docs hooks lock clean \
+.PHONY: help run install uninstall check test docs pictures hooks lock clean \
   test-light test-all test-nix test-matrix test-vm test-podman test-readme compat properties fuzz \
   chaos-turns chaos attack agentdojo bench commands eval-model soak
 
@@ -195,6 +196,9 @@ docs: $(VENV)/.dev
 	@$(BIN)/python tests/unit/console/test_output.py
 	@$(BIN)/python -m hermes_agent.config.reference > docs/reference/config.md.new
 	@mv docs/reference/config.md.new docs/reference/config.md
+
+pictures: $(VENV)/.dev
+	@$(BIN)/python docs/terminal_pictures.py
 
 hooks: $(VENV)/.dev
 	@$(BIN)/pre-commit install

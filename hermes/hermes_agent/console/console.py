@@ -117,7 +117,9 @@ class Console:
         return "" if self.conversation is None else self.conversation.session_id
 
     def push(self, text: str) -> bool:
-        """Interrupt the running turn and start one with this message, from any thread; False if the queue is full."""
+        """Interrupt the running turn and start one with this message; return False if the queue is full.
+
+        Safe for threads."""
         return self._queue.add_injected(text)
 
     def _on_injected(self) -> None:
@@ -264,7 +266,7 @@ class Console:
         return EXIT_OK
 
     async def send(self, text: str) -> int:
-        """Run a turn for a message of the user, with the images that it names and the output of their commands."""
+        """Run a turn for a message of the user, with the images that it names and earlier output of `!`."""
         outputs, self._shell_outputs = self._shell_outputs, []
         whole = "\n\n".join([*outputs, text])
         images = mentioned_images(text, self.deps.directory)
@@ -468,5 +470,5 @@ def is_leaving(line: str) -> bool:
 
 
 def theme_name(configured: object) -> str:
-    """Return the theme for the setting `display.skin`; a name of another program's theme gives the default."""
+    """Return the theme for the setting `display.skin`; an unknown name gives the default."""
     return str(configured) if configured in THEMES else DEFAULT_THEME

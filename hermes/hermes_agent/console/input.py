@@ -1,4 +1,4 @@
-"""What the user sends: the queue of messages, long pastes, images, and the output of the user's own commands."""
+"""What the user sends: queued messages, long pastes, images, and output of the user's own commands."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class UserCommand:
         self._process: asyncio.subprocess.Process | None = None
 
     async def run(self, show: Callable[[str], None]) -> str:
-        """Run it and return what the model is told; `show` gets each line of output."""
+        """Run it and return the text for the model; `show` gets the output as it comes."""
         self._process = process = await asyncio.create_subprocess_shell(
             self._command,
             cwd=self._directory,
@@ -214,8 +214,8 @@ class UserCommand:
         status = await process.wait()
         if status:
             show(f"(exit status {status})")
-        told = mark_untrusted(redactor(output.strip()), "a command of the user")
-        return f"[The user ran this command (exit status {status}): {redactor(self._command)}]\n{told}"
+        output_text = mark_untrusted(redactor(output.strip()), "a command of the user")
+        return f"[The user ran this command (exit status {status}): {redactor(self._command)}]\n{output_text}"
 
     def stop(self) -> None:
         """Terminate it."""

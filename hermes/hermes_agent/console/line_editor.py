@@ -98,7 +98,9 @@ def _ranked(typed: str, values: Iterable[tuple[str, str]]) -> list[tuple[str, st
 
 
 def list_files(directory: Path) -> list[str]:
-    """Return the files below a directory, relative to it: those that git knows, else all that are not hidden."""
+    """Return the files below a directory, relative to it.
+
+    In a git repository these are its files without the ignored ones, otherwise all files that are not hidden."""
     try:
         done = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],

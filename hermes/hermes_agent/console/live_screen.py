@@ -1,4 +1,4 @@
-"""The live screen: finished lines scroll away above, the growing part, the input and the status bar stay below.
+"""The live screen: finished lines scroll away above the growing part, the input and the status bar.
 
 Finished lines are written once, into the scrollback of the terminal. Only the region below them is drawn again, and
 only its rows that changed. One frame is one write, between the marks of a synchronized update, so nothing flickers.
@@ -56,7 +56,7 @@ class LiveScreen:
 
     Args:
         make_buffer: makes the input for a function that is called with it when a text is submitted.
-        hint: returns what is shown beside the input for its text, or "".
+        hint: returns what is shown in the status bar for the text of the input, or "".
         editing_mode: `emacs` or `vi`.
     """
 

@@ -140,7 +140,7 @@ class _Writer:
         self._margins: list[Line] = []
         """What goes before each line: bars of quotes, indentation of items."""
         self._marker: Line = ()
-        """Mark of a list item whose first line is not written yet."""
+        """Mark of a list item of which no line is written yet."""
         self._is_fresh = False
         """Whether a quote has just begun."""
         self._numbers: list[int | None] = []
@@ -350,8 +350,8 @@ class _CodeView:
             return [(*margin, Piece("", block.text))]
         pieces, is_open = self._highlight(block.text)
         if keep:
-            starts_anew = not is_open and block.text[:1] not in (" ", "\t", "")
-            self._context = f"{block.text}\n" if starts_anew else f"{self._context}{block.text}\n"
+            starts_here = not is_open and block.text[:1] not in (" ", "\t", "")
+            self._context = f"{block.text}\n" if starts_here else f"{self._context}{block.text}\n"
             if len(self._context) > CONTEXT_CHARS:
                 self._context = "" if not is_open else self._context[-CONTEXT_CHARS // 2 :].partition("\n")[2]
         return [(*margin, *pieces)]

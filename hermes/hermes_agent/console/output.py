@@ -61,7 +61,7 @@ class OneShotOptions(NamedTuple):
 class AnswerSink(TurnSink):
     """Writes the answer to stdout, and tool calls and notices to stderr.
 
-    On a terminal the answer is rendered while it grows, block by block. Elsewhere its whole text is written at the end.
+    On a terminal the answer is rendered while it grows, block by block. Otherwise its whole text is written at the end.
     """
 
     def __init__(self, options: OneShotOptions) -> None:
@@ -181,7 +181,7 @@ LABELS = {"once": "[o]nce", "session": "for this [s]ession", "always": "[a]lways
 
 
 class TerminalApprover:
-    """Shows what a tool wants to do and waits for `once`, `session`, `always` (where it is offered) or `deny`."""
+    """Asks for `once`, `session`, `always` or `deny` by a line of text."""
 
     def __init__(self, ask: PromptReader, show: Callable[[str], None]) -> None:
         self._ask = ask

@@ -1,4 +1,4 @@
-"""Lines about the chat itself: the banner at its start, the status bar, and the picture of the context."""
+"""Lines about the chat itself: the banner, the status bar, and the picture of the context."""
 
 from __future__ import annotations
 

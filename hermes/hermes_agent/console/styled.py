@@ -1,4 +1,4 @@
-"""Styled text: pieces with a style name, their width and wrapping, and the colour themes of the styles.
+"""Styled text: pieces with a style name, their width and wrapping, and the colour themes.
 
 A style is a name of a theme, or several with blanks between them; "" is plain. A line has no line break. Themes use
 the terminal's own 16 colours, so that they follow the user's palette. `NO_COLOR` and the theme `none` leave bold,

@@ -1,4 +1,4 @@
-"""Tool calls as lines: what a call does to what, how long it took, how large its result is, and what it changed."""
+"""Tool calls as lines: what a call does, how long it took, how large its result is, what it changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows the events of turns on a screen: rendered answers, tool calls, notices, and what the agent does now."""
+"""Shows the events of turns on a screen: answers, tool calls, notices, and what the agent does now."""
 
 from __future__ import annotations
 
