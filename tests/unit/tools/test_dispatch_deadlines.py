@@ -68,7 +68,7 @@ def house(tmp_path):
 
 
 BLOCKED = (
-    "BLOCKED: the guard of plugin `slow` failed for calc: TimeoutError('pre_tool_call gave no answer within 0.2 s')"
+    "BLOCKED: the guard of plugin `slow` failed for calc: pre_tool_call plugin callback timed out or is still running"
 )
 
 
@@ -85,7 +85,7 @@ def test_a_guard_that_hangs_blocks_and_is_named_and_the_others_are_asked(house, 
     (line,) = [r for r in caplog.records if r.name.startswith("hermes_agent.hooks")]
     assert line.levelname == "WARNING"
     assert line.getMessage() == (
-        "Hook 'pre_tool_call' callback hang of plugin slow gave no answer within 0.2 s; it is left behind"
+        "Hook 'pre_tool_call' callback hang of plugin slow gave no answer within 0.2 s; it is abandoned"
     )
     assert line.plugin == "slow"
 
@@ -238,7 +238,10 @@ def test_after_three_overruns_a_plugin_is_suspended_and_its_guard_keeps_blocking
     assert (
         errors[3]
         == errors[4]
-        == (f"BLOCKED: the guard of plugin `slow` failed for calc: PluginError('suspended: {reason}')")
+        == (
+            f"BLOCKED: the guard of plugin `slow` failed for calc: "
+            f"pre_tool_call plugin callback guard raised PluginError: suspended: {reason}"
+        )
     )
     assert (len(entered), len(observed), house.calls) == (3, 2, [])
     assert house.hooks.suspended() == {"slow": reason}
@@ -322,4 +325,4 @@ def test_what_cannot_be_copied_stays_what_it_is_and_is_said(house, caplog):
     house.hooks.add("pre_tool_call", house.hang, "slow")
 
     assert house.run({"lock": lock}, name="odd").result == "True"
-    assert "is not copied and may still change" in caplog.text
+    assert "cannot be copied and may still change" in caplog.text

@@ -100,7 +100,11 @@ def blocks_without_open_keywords(tool_name: str) -> Any:
 @pytest.mark.parametrize(
     ("guard", "said"),
     [
-        (raises, "BLOCKED: the guard of plugin `under-test` failed for probe: ValueError('broken')"),
+        (
+            raises,
+            "BLOCKED: the guard of plugin `under-test` failed for probe: "
+            "pre_tool_call plugin callback raises raised ValueError: broken",
+        ),
         (lambda **kw: {"action": "block"}, "BLOCKED: plugin `under-test` blocks probe and gives no message"),
         (blocks_async, "not so fast"),
         (blocks_without_open_keywords, "no probe"),
