@@ -318,7 +318,10 @@ def test_a_guard_that_fails_blocks_and_is_named_unless_it_was_relaxed(house):
     house.add(lambda args, **kw: "ran")
     house.hooks.add("pre_tool_call", broken, "guard")
 
-    assert house.error() == "BLOCKED: the guard of plugin `guard` failed for calc: KeyError('x')"
+    assert house.error() == (
+        "BLOCKED: the guard of plugin `guard` failed for calc: "
+        "pre_tool_call plugin callback broken raised KeyError: 'x'"
+    )
     house.relaxed.add("guard")
     assert house.run().result == "ran"
 
@@ -381,7 +384,7 @@ def test_a_guards_question_bears_its_plugin_and_message(house):
     person = Says("once")
     house.add(lambda args, **kw: "ran")
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "approve", "message": "risky", "rule_key": "r"}, "guard")
-    house.hooks.add("pre_tool_call", lambda **kw: {"action": "block", "message": "later ones do not count"}, "other")
+    house.hooks.add("pre_tool_call", lambda **kw: {"action": "approve", "message": "later"}, "other")
 
     assert house.run({"a": 1}, approver=person).result == "ran"
     assert person.asked == [ApprovalRequest("calc", "risky", '{"a": 1}', "plugin_rule:r", "guard")]
