@@ -1,7 +1,9 @@
-"""Anthropic's messages wire: the one file that knows its JSON. https://docs.anthropic.com/en/api/messages
+"""Anthropic's wire protocol `messages`; no other module knows its JSON.
 
-A request goes out in the order tools, system, messages, and the ends of these three are marked, so that the next one
-finds its prefix in the cache of the provider.
+https://docs.anthropic.com/en/api/messages
+
+A request has tools, system prompt and messages in this order. The ends of these three are marked, so that the next
+request finds its prefix in the cache of the provider.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from hermes_agent.models.wire_protocol import (
 
 VERSION = "2023-06-01"
 MAX_TOKENS = 16_384
-"""Longest answer where nobody says: the protocol wants a number."""
+"""Longest answer in tokens if no limit is set: the protocol requires a number."""
 
 _STOP = {
     "end_turn": "stop",
@@ -50,19 +52,19 @@ _STATUS = {
     "timeout_error": 504,
     "billing_error": 402,
 }
-"""The status that an error inside a stream would have had."""
+"""HTTP status that corresponds to an error inside a stream."""
 _BUDGETS = {"minimal": 1024, "low": 4096, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
-"""Tokens of thought by effort, for the models that take a number."""
+"""Tokens of reasoning by effort, for models that take a number."""
 _ADAPTIVE = re.compile(r"claude-\D*?(?:4[-.][6-9]\b|[5-9]\b)")
-"""The models that take an effort instead."""
+"""Models that take an effort instead."""
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 _DATA = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 
 
 def _translate_fields(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
-    """Return the further fields of a request; those in the words of chat completions as this protocol says them."""
+    """Return the additional fields of a request under their names in this protocol."""
     extra = dict(request.extra)
-    extra.pop("response_format", None)  # whoever asks for a form says so in the prompt, too
+    extra.pop("response_format", None)  # the prompt asks for the same format
     if isinstance(stop := extra.pop("stop", None), str | list):
         extra["stop_sequences"] = [stop] if isinstance(stop, str) else stop
     if longest := extra.pop("max_completion_tokens", None):
@@ -82,7 +84,7 @@ def _translate_fields(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
 
 
 def _tool_choice(choice: Any, *, parallel: bool | None) -> Any:
-    """Return a choice of tools in this protocol's words, which say there whether several calls may come at once."""
+    """Return a choice of tools in this protocol, with the rule on parallel calls as a part of it."""
     if isinstance(choice, str):
         choice = {"type": {"required": "any"}.get(choice, choice)}
     elif isinstance(choice, dict) and isinstance(choice.get("function"), dict):
@@ -93,7 +95,7 @@ def _tool_choice(choice: Any, *, parallel: bool | None) -> Any:
 
 
 def _excludes_thinking(request: ModelRequest) -> bool:
-    """Say whether the caller of the turn asks for something that the provider refuses together with thought."""
+    """Return whether the caller sets an option that the provider rejects together with reasoning."""
     options = request.options
     forced = request.extra.get("tool_choice") not in (None, "auto", "none")
     asks = options.temperature is not None or "top_p" in options.extra
@@ -112,17 +114,17 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Turn:
-    """What one side says at a time: a message of this protocol."""
+    """A message of this protocol: consecutive messages of one role."""
 
     role: str
     blocks: list[bytes]
     """Encoded."""
     last: Message
-    """What the last block is of."""
+    """The message of the last block."""
 
 
 def _conversation(messages: Sequence[Message], provider: ModelProvider) -> tuple[str, list[_Turn]]:
-    """Return the system prompt, and messages whose roles alternate, a user's first."""
+    """Return the system prompt, and messages with alternating roles that begin with the user."""
     system: list[str] = []
     out: list[_Turn] = []
     for message, texts in zip(
@@ -135,8 +137,8 @@ def _conversation(messages: Sequence[Message], provider: ModelProvider) -> tuple
         if not texts:
             continue
         if not out and role == "assistant":
-            nothing = Message("user", "…")
-            out.append(_Turn("user", [encode_json(block) for block in _blocks(nothing, provider.name)], nothing))
+            empty = Message("user", "…")
+            out.append(_Turn("user", [encode_json(block) for block in _blocks(empty, provider.name)], empty))
         if out and out[-1].role == role:
             out[-1].blocks.extend(texts)
             out[-1].last = message
@@ -160,7 +162,7 @@ def _blocks(message: Message, provider: str) -> list[dict[str, Any]]:
 
 
 def _parts(content: Content) -> list[dict[str, Any]]:
-    """Return a content as blocks; texts without a letter are left out, since the provider refuses them."""
+    """Return a content as blocks, without blank texts, which the provider rejects."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
     return list(filter(None, map(_part, content)))
@@ -172,7 +174,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
         text = str(part.get("text") or "")
         return {"type": "text", "text": text} if text.strip() else {}
     if kind != "image_url":
-        return dict(part)  # in this protocol's own words: a document, a search result
+        return dict(part)  # a block of this protocol, such as a document
     image = part.get("image_url")
     url = str(image.get("url") if isinstance(image, Mapping) else image)
     data = _DATA.fullmatch(url)
@@ -186,12 +188,12 @@ def _input(arguments: str) -> dict[str, Any]:
 
 
 def _id(call_id: str) -> str:
-    """Return the id of a call as this provider takes it: others put dots and colons into theirs."""
+    """Return the id of a call without the characters that this provider rejects."""
     return _NOT_IN_ID.sub("_", call_id) or "call"
 
 
 class _AnthropicAnswerBuilder(AnswerBuilder):
-    """Puts the events of one answer together."""
+    """Builder of an answer from the events of its stream."""
 
     whole = ("content", "error")
 
@@ -201,8 +203,8 @@ class _AnthropicAnswerBuilder(AnswerBuilder):
         self._inputs: dict[int, list[str]] = {}
 
     def read_error(self, value: Any) -> ErrorReply:
-        said = parse_error_reply(value)
-        return replace(said, status=first_given(said.status, _STATUS.get(said.code)))
+        error = parse_error_reply(value)
+        return replace(error, status=first_given(error.status, _STATUS.get(error.code)))
 
     def chunk(self, chunk: dict[str, Any]) -> str:
         kind = chunk.get("type")
@@ -250,26 +252,26 @@ class _AnthropicAnswerBuilder(AnswerBuilder):
 
     def extras(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
-        thoughts = [
+        reasoning = [
             b for b in blocks if b["type"] == "redacted_thinking" or (b["type"] == "thinking" and _is_signed(b))
         ]
-        return {"thinking": thoughts} if thoughts else {}
+        return {"thinking": reasoning} if reasoning else {}
 
     def calls(self) -> Iterable[dict[str, str]]:
         for index in sorted(self._blocks):
             block = self._blocks[index]
             if block["type"] == "tool_use":
-                said = "".join(self._inputs.get(index, ())) or json.dumps(block.get("input") or {}, ensure_ascii=False)
-                yield {"id": str(block.get("id") or ""), "name": str(block.get("name") or ""), "arguments": said}
+                given = "".join(self._inputs.get(index, ())) or json.dumps(block.get("input") or {}, ensure_ascii=False)
+                yield {"id": str(block.get("id") or ""), "name": str(block.get("name") or ""), "arguments": given}
 
 
 def _is_signed(block: Mapping[str, Any]) -> bool:
-    """Say whether a thought may come back: one without its signature is refused."""
+    """Return whether a piece of reasoning may be sent back: the provider rejects it without its signature."""
     return bool(block.get("signature"))
 
 
 class AnthropicMessagesProtocol(WireProtocol):
-    """Anthropic's protocol."""
+    """Anthropic's protocol `messages`."""
 
     name = "anthropic_messages"
     builder = _AnthropicAnswerBuilder
@@ -282,9 +284,9 @@ class AnthropicMessagesProtocol(WireProtocol):
         if effort not in (None, "none"):
             for name in ("temperature", "top_p"):
                 if name in options.values():
-                    return name, "a model that thinks (reasoning_effort) is not sampled otherwise there"
+                    return name, "a model that reasons (reasoning_effort) takes no sampling options there"
             if options.max_tokens is not None and options.max_tokens < 2048 and not _ADAPTIVE.search(model):
-                return "reasoning_effort", "thought of this model needs max_tokens of 2048 or more"
+                return "reasoning_effort", "reasoning of this model needs max_tokens of 2048 or more"
         return super().unsupported(model, options)
 
     def path(self, endpoint: ModelEndpoint) -> str:
@@ -302,7 +304,7 @@ class AnthropicMessagesProtocol(WireProtocol):
             body["tools"] = encode_tools(request.tools, endpoint.provider, lambda tools: _tools(tools, mark))
         if system:
             body["system"] = [{"type": "text", "text": system, "cache_control": mark}]
-        # the last message, and the one whose end the request before this one marked
+        # the last message, and the end that the previous request marked
         for turn in [t for t in messages if t.role == "user"][-2:]:
             turn.blocks[-1] = encode_json({**_blocks(turn.last, endpoint.provider.name)[-1], "cache_control": mark})
         body["messages"] = join_list(
@@ -313,6 +315,6 @@ class AnthropicMessagesProtocol(WireProtocol):
         body |= fields
         body |= _translate_fields(request, body["max_tokens"])
         if "thinking" in body:
-            body.pop("temperature", None)  # they exclude each other
+            body.pop("temperature", None)  # the two exclude each other
         body["stream"] = True
         return body

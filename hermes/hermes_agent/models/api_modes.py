@@ -16,12 +16,12 @@ API_MODE_ALIASES = {
     "openai_chat": "chat_completions",
     "responses": "codex_responses",
 }
-"""What configs of upstream and people write for them."""
+"""Other names in configs of users and of upstream."""
 
 
 @functools.cache
 def load_wire_protocol(name: str) -> WireProtocol:
-    """Return the protocol, one of `API_MODES`. Few processes speak more than one of them."""
+    """Return the protocol of a name in `API_MODES`. Most processes use one of them."""
     if name == "anthropic_messages":
         from hermes_agent.models.anthropic_messages import AnthropicMessagesProtocol
 

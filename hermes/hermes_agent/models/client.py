@@ -1,6 +1,7 @@
-"""A provider that answers over HTTP, whatever its wire protocol.
+"""Clients of model providers over HTTP, with a key or with the token of a login.
 
-A provider that is asked with the token of a login (`hermes auth login`), renewed when it ends or is refused.
+The wire protocol of the provider makes requests and reads answers (`models.wire_protocol`). The token of a login
+(`hermes auth login`) is refreshed when it expires or is rejected.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ from hermes_agent.models.wire_protocol import (
 logger = logging.getLogger(__name__)
 
 LONGEST_WHOLE_BODY = 8 * 1024 * 1024
-"""Bytes of a body that is not a stream."""
+"""Largest body in bytes that is not a stream."""
 DRAIN_S = 0.25
-"""How long the end of a connection is waited for after the end of the stream."""
+"""Seconds that the end of the body may take after the end of the stream."""
 EFFORT = "reasoning_effort"
 _THINKING = re.compile(r"reasoning|thinking|effort", re.IGNORECASE)
 HOOKS_LIMIT_S = 10.0
-"""Longest wait for the hooks of a profile."""
+"""Longest wait for the hooks of a profile, in seconds."""
 
 
 LISTED = field_names(ListedModel)
@@ -59,14 +60,14 @@ RunHooks = Callable[..., Awaitable[Any]]
 
 
 class HttpModelClient:
-    """A provider.
+    """A `ModelClient` that sends HTTP requests.
 
     Args:
-        endpoint: where, with which key, and in which protocol.
-        deadlines: how long to wait.
-        run_hooks: runs the hooks of a plugin's profile off the loop; None runs them on it.
-        infos: where prices are; None knows none.
-        is_child: it is a process of ours on this machine (see `HttpTransport`).
+        endpoint: base URL, key and protocol.
+        deadlines: time limits of a request.
+        run_hooks: runs the hooks of a plugin's profile in a worker; None runs them on the loop.
+        infos: prices; None knows none.
+        is_child: whether the server is a child process of the agent (see `HttpTransport`).
     """
 
     fits_within = 0
@@ -91,10 +92,10 @@ class HttpModelClient:
         self._signer = Signer(endpoint, run_hooks) if endpoint.provider.signs_requests and not endpoint.key else None
         self._without_effort: set[str] = set()
         self._first = ""
-        """The first model that the server listed; empty before it was asked."""
+        """The first model that the server lists; "" before the first request."""
 
     def with_key(self, key: str) -> HttpModelClient:
-        """Return the same with another key; they share their connections."""
+        """Return a client with another key that shares the connections of this one."""
         other = copy.copy(self)
         other._endpoint = dataclasses.replace(self._endpoint, key=key)
         other._signer = None
@@ -102,15 +103,15 @@ class HttpModelClient:
 
     @property
     def url(self) -> str:
-        """Where its requests go."""
+        """URL of its requests."""
         return self.base_url + self._wire.path(self._endpoint)
 
     def is_priced(self, model: str) -> bool:
-        """Say whether it is known what an answer costs (see `ModelClient.is_priced`)."""
+        """Return whether the cost of an answer is known (see `ModelClient.is_priced`)."""
         return self._infos is not None and self._infos.is_priced(self._endpoint, model or self._first)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """Ask, and yield the answer as it comes (see `ModelClient.stream`)."""
+        """Send a request and yield the answer as it arrives (see `ModelClient.stream`)."""
         return (
             self._streamed(request)
             if self._signer is None
@@ -118,7 +119,7 @@ class HttpModelClient:
         )
 
     def _streamed(self, request: ModelRequest, refused: bool = False) -> AsyncGenerator[ModelDelta, None]:
-        """Ask. `refused`: what the request was signed with the last time was not accepted."""
+        """Send a request; `refused` says that the provider rejected its previous signature."""
         if EFFORT not in request.extra or EFFORT in request.options.extra:
             return self._request(request, refused)
         plain = dataclasses.replace(request, extra={k: v for k, v in request.extra.items() if k != EFFORT})
@@ -129,7 +130,7 @@ class HttpModelClient:
     async def _request_with_effort(
         self, request: ModelRequest, plain: ModelRequest, refused: bool
     ) -> AsyncGenerator[ModelDelta, None]:
-        """A model that knows no `reasoning_effort` refuses the request; it is asked without from then on."""
+        """Send a request with `reasoning_effort`; without it from then on if the model rejects the field."""
         try:
             async with contextlib.aclosing(self._request(request, refused)) as items:
                 async for item in items:
@@ -138,7 +139,7 @@ class HttpModelClient:
         except ModelError as exc:
             if exc.status not in (400, 422) or not _THINKING.search(str(exc)):
                 raise
-            logger.info("model %s is asked without %s: %s", request.model, EFFORT, exc)
+            logger.info("model %s: %s left out from now on: %s", request.model, EFFORT, exc)
             self._without_effort.add(request.model)
         async with contextlib.aclosing(self._request(plain, refused)) as items:
             async for item in items:
@@ -165,9 +166,9 @@ class HttpModelClient:
                 raise errors.unreachable(self._endpoint, request.model, str(exc)) from exc
             if not fold.finish_reason:
                 raise errors.cut_off(self._endpoint, request.model, str(exc)) from exc
-            # it had said that it was finished: what is lost is at most the usage
+            # the answer is complete: at most its usage is lost
         except MalformedReply as exc:
-            # not `from exc`: its text is not yet free of secrets
+            # not `from exc`: the text of the cause may have secrets
             raise errors.cut_off(self._endpoint, request.model, str(exc)) from None
         except ErrorReplyReceived as exc:
             raise errors.error_from_reply(
@@ -181,8 +182,8 @@ class HttpModelClient:
         """Return the first option that cannot be sent (see `ModelClient.unsupported`)."""
         fixed = self._endpoint.provider.profile.fixed_temperature
         if options.temperature is not None and fixed not in (None, options.temperature):
-            said = "takes none" if fixed is OMIT_TEMPERATURE else f"is always asked with {fixed}"
-            return "temperature", f"it {said}"
+            rule = "takes none" if fixed is OMIT_TEMPERATURE else f"is always asked with {fixed}"
+            return "temperature", f"it {rule}"
         return self._wire.unsupported(model, options)
 
     def warm_up(self) -> None:
@@ -211,13 +212,13 @@ class HttpModelClient:
         key = self._endpoint.key
         if not key and self._endpoint.provider.needs_key and self._signer is None:
             raise errors.missing_key(self._endpoint, model)
-        # the HTTP library would quote the whole header in its error
+        # the error of the HTTP library would quote the header
         wrong = next((at for at, char in enumerate(key, 1) if not "!" <= char <= "~"), None)
         if wrong is not None:
             raise errors.invalid_key(self._endpoint, model, f"its character {wrong} of {len(key)} cannot be in a key")
 
     async def _first_model(self) -> str:
-        """Return the first model that the server lists; a server of one's own serves what it has loaded."""
+        """Return the first model that the server lists, which is the one that it has loaded."""
         if self._first:
             return self._first
         wanted = "(the first of its list)"
@@ -227,8 +228,8 @@ class HttpModelClient:
         except TransportError as exc:
             raise errors.unreachable(self._endpoint, wanted, str(exc)) from exc
         if reply.status >= 400:
-            said = parse_error_reply(value, status=reply.status, retry_after_s=reply.retry_after_s)
-            raise errors.error_from_reply(self._endpoint, wanted, said)
+            error = parse_error_reply(value, status=reply.status, retry_after_s=reply.retry_after_s)
+            raise errors.error_from_reply(self._endpoint, wanted, error)
         entries: Any = value.get(LIST.data) if isinstance(value, dict) else value
         ids = [e.get(LISTED.id) for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
         if not ids or not isinstance(ids[0], str):
@@ -238,7 +239,7 @@ class HttpModelClient:
         return self._first
 
     async def _texts(self, model: str, reply: HttpResponse, fold: AnswerBuilder) -> AsyncGenerator[str, None]:
-        """Yield the pieces of text of an answer, folding everything into `fold`."""
+        """Yield the pieces of text of an answer; `fold` gets the whole."""
         if reply.status >= 400 or reply.content_type in ("application/json", "text/html"):
             if text := fold.add(_read_whole_answer(self._endpoint, model, reply, await _read_body(reply), fold.whole)):
                 yield text
@@ -256,7 +257,7 @@ class HttpModelClient:
                 yield text
 
     def _answer(self, model: str, fold: AnswerBuilder) -> ModelAnswer:
-        """The whole answer, if it is one."""
+        """Return the complete answer. Raise ModelError if it is cut or empty."""
         if not fold.finish_reason:
             why = "the stream ended without a finish reason" if fold.has_begun else "the stream ended before a word"
             raise errors.cut_off(self._endpoint, model, why)
@@ -288,21 +289,22 @@ class HttpModelClient:
 def _read_whole_answer(
     endpoint: ModelEndpoint, model: str, reply: HttpResponse, data: bytes, known: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Read a body that is no stream: an error, or an answer from a server that does not stream.
+    """Return the answer in a body that is not a stream.
 
     Raises:
-        ModelError, Malformed
+        ModelError: the body is an error, or no answer.
+        MalformedReply: it is not JSON.
     """
     value = parse_json(data)
     if isinstance(value, dict) and reply.status < 400 and any(key in value for key in known):
         return value
-    said = parse_error_reply(value, status=reply.status, retry_after_s=reply.retry_after_s)
+    error = parse_error_reply(value, status=reply.status, retry_after_s=reply.retry_after_s)
     if reply.status >= 400:
-        # a path that does not exist is often answered with a page
-        raise errors.error_from_reply(endpoint, model, said)
+        # many servers answer an unknown path with a web page
+        raise errors.error_from_reply(endpoint, model, error)
     if reply.content_type == "text/html" or value is not None:
         what = "a web page" if value is None else "JSON that is no completion"
-        raise errors.not_an_api(endpoint, model, said, what)
+        raise errors.not_an_api(endpoint, model, error, what)
     raise malformed_chunk(1, data)
 
 
@@ -316,7 +318,7 @@ async def _read_body(reply: HttpResponse) -> bytes:
 
 
 async def _drain(reply: HttpResponse) -> None:
-    """Read what is left of a stream that is over, so that its connection can be used again."""
+    """Read the rest of a stream after its end, so that its connection can be used again."""
     with contextlib.suppress(TimeoutError, TransportError):
         async with asyncio.timeout(DRAIN_S):
             async for _ in reply.pieces:
@@ -324,12 +326,12 @@ async def _drain(reply: HttpResponse) -> None:
 
 
 class LoginModelClient:
-    """A `ModelClient` whose key changes.
+    """A `ModelClient` with the token of a login, which expires.
 
     Args:
-        client: asks with the key that it is given.
-        endpoint: where, and which login (`ModelEndpoint.login`).
-        run: runs a function in a worker (`Bridge.run`); None calls it at once.
+        client: sends requests with a given key.
+        endpoint: base URL, and the login (`ModelEndpoint.login`).
+        run: runs a function in a worker (`Bridge.run`); None calls it on the loop.
     """
 
     fits_within = 0
@@ -345,7 +347,7 @@ class LoginModelClient:
         self.unsupported = client.unsupported
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """Ask, and once more with a new token when this one is refused (see `ModelClient.stream`)."""
+        """Send a request, and once more with a new token if this one is rejected (see `ModelClient.stream`)."""
         stale = ""
         while True:
             token = await self._valid_token(stale)
@@ -376,7 +378,7 @@ class LoginModelClient:
         return login.access_token
 
     async def _refresh(self, login: Login, stale: str) -> Login:
-        from hermes_agent.credentials.oauth import refresh  # http.server, which few processes need
+        from hermes_agent.credentials.oauth import refresh  # imports http.server, which few processes need
 
         if self._run is None:
             return self._logins.refreshed(login, stale, refresh)

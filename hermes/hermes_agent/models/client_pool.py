@@ -1,5 +1,7 @@
-"""A model that was chosen, those that stand in for it (`fallback_providers`, `auxiliary.<task>.fallback_chain`), and
-the clients of a process: one per endpoint."""
+"""Chosen models with their fallbacks, and the clients of a process, one for each endpoint.
+
+Fallbacks come from `fallback_providers` and `auxiliary.<task>.fallback_chain`.
+"""
 
 from __future__ import annotations
 
@@ -21,50 +23,50 @@ logger = logging.getLogger(__name__)
 
 
 class EndpointHealth:
-    """Whether an endpoint with its key is worth asking; one object per endpoint for the life of the process."""
+    """Whether an endpoint with its key is paused after a failure; one object for the life of the process."""
 
     def __init__(self) -> None:
         self._until = 0.0
         self.why = ""
-        """What it failed with the last time."""
+        """Its last error, as a sentence."""
 
     @property
     def is_paused(self) -> bool:
-        """Others are asked first for now."""
+        """Whether fallbacks are asked first."""
         return time.monotonic() < self._until
 
     @property
     def left_s(self) -> float:
-        """For how many seconds more."""
+        """Remaining seconds of the pause."""
         return max(0.0, self._until - time.monotonic())
 
     def pause(self, seconds: float, why: str = "") -> None:
-        """Ask others first for that long. `why`: a sentence."""
+        """Pause for a number of seconds; `why` is a sentence."""
         self.why = why
         self._until = max(self._until, time.monotonic() + seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
-    """A model and who is asked for it."""
+    """A model with its client and its fallbacks."""
 
     client: ModelClient
     name: str
     max_tokens: int | None = None
     """Longest answer; None leaves it to the provider."""
     context_length: int = 0
-    """Tokens that it can see; 0 when nobody knows, or when the client makes a conversation fit by itself."""
+    """Context window in tokens; 0 if it is unknown, or if the client shortens a conversation by itself."""
     reasoning_effort: str = ""
-    """How long it may think in a turn, in the provider's words; empty leaves it to the provider."""
+    """Reasoning effort in a turn, in the provider's words; "" leaves it to the provider."""
     credential: str = ""
-    """Name of the key that it is asked with: a variable, or a login; empty where there is none."""
+    """Name of its key: a variable or a login; "" if there is none."""
     health: EndpointHealth = field(default_factory=EndpointHealth, compare=False)
     fallbacks: Callable[[], Sequence[ChosenModel]] = field(default=tuple, compare=False)
-    """Returns who is asked when it does not answer: the same model with further keys, then `fallback_providers`."""
+    """Returns the fallbacks: the same model with further keys, then `fallback_providers`."""
 
 
 class ClientPool:
-    """One client per endpoint for the life of the process, so that a change of model keeps the connections."""
+    """One client for each endpoint, for the life of the process: a change of model keeps connections."""
 
     def __init__(self) -> None:
         self._clients: dict[ModelEndpoint, ModelClient] = {}
@@ -83,19 +85,19 @@ class ClientPool:
         fallbacks: Callable[[], Sequence[ModelSelection]] = tuple,
         context_length: Callable[[ModelSelection], int] = lambda _: 0,
     ) -> ChosenModel:
-        """Return the selection with its client and who stands in for it.
+        """Return the selection with its client and its fallbacks.
 
         Args:
-            fallbacks: called when nothing of the selection answered.
-            context_length: returns the tokens that a model can see.
+            fallbacks: called when no key of the selection works.
+            context_length: returns the context window of a model in tokens.
         """
 
         def others() -> list[ChosenModel]:
             asked = (selection.endpoint, selection.model)
             found = (*selection.with_other_keys, *fallbacks())
-            return [one(each) for each in found if (each.endpoint, each.model) != asked]
+            return [make(each) for each in found if (each.endpoint, each.model) != asked]
 
-        def one(each: ModelSelection, others: Callable[[], Sequence[ChosenModel]] = tuple) -> ChosenModel:
+        def make(each: ModelSelection, others: Callable[[], Sequence[ChosenModel]] = tuple) -> ChosenModel:
             health = self._health.setdefault((each.endpoint, each.model), EndpointHealth())
             client = self.client(each)
             length, credential = context_length(each), each.endpoint.key_name
@@ -103,7 +105,7 @@ class ClientPool:
                 client, each.model, each.max_tokens, length, each.reasoning_effort, credential, health, others
             )
 
-        return one(selection, others)
+        return make(selection, others)
 
     async def aclose(self) -> None:
         """Close every client."""
@@ -113,11 +115,11 @@ class ClientPool:
 
 
 def fallback_selections(chain: Any, select: Callable[[Mapping[str, Any]], ModelSelection]) -> list[ModelSelection]:
-    """Return who stands in, in order; an entry that cannot be used is left out, with a warning.
+    """Return the fallbacks in order; an entry that cannot be used is skipped with a warning.
 
     Args:
         chain: names of providers, or mappings with `provider`, `model`, `base_url`, `api_key`, `key_env`.
-        select: chooses by a block like the config's `model`.
+        select: selects by a block in the form of `model` in the config.
     """
     found: list[ModelSelection] = []
     for entry in chain if isinstance(chain, Iterable) and not isinstance(chain, str | Mapping) else ():
@@ -126,5 +128,5 @@ def fallback_selections(chain: Any, select: Callable[[Mapping[str, Any]], ModelS
         try:
             found.append(select(block))
         except UserError as exc:
-            logger.warning("the fallback %s cannot be used: %s", given.get("provider") or "without a provider", exc)
+            logger.warning("fallback skipped: %s: %s", given.get("provider") or "without a provider", exc)
     return found

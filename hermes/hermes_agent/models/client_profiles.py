@@ -1,4 +1,4 @@
-"""Providers that bring a client of their own: what the host gives them, and the error that no model is configured."""
+"""Services for providers that bring their own client, and the error that no model is configured."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What follows a failed request: the same again after a wait, somebody else, or the end.
+"""Retries and fallbacks of a model request.
 
-| failure | what follows |
+| failure | next |
 | --- | --- |
 | the key, the account or the model is not accepted | the next key or provider |
-| too many requests | the next key or provider; without one a wait, as long as the provider says |
+| too many requests | the next key or provider; without one a wait of the length that the provider asks for |
 | unreachable, a fault of the provider, cut off, empty | waits that double, `api_max_retries` times; then the next |
-| the conversation is too long, the request is refused | the end: nobody would answer it otherwise |
+| the conversation is too long, the request is rejected | the end: no other provider would answer it |
 
-Who failed is asked last for a while, also by other conversations.
+An endpoint that failed is paused for a while, also for other conversations.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SHORTEST_OVERLAP = 8
 
 
 def continuation_messages(messages: Sequence[Message], said: str) -> list[Message]:
-    """Return the messages of a request that goes on after `said`."""
+    """Return the messages of a request that continues after the text `said`."""
     return [*messages, Message("assistant", said), Message("user", CONTINUE_PROMPT)] if said.strip() else list(messages)
 
 
 class Continuation:
-    """Takes a continuation piece by piece. `said`: what the reader has; empty lets everything through."""
+    """Filter for a continued answer: removes the beginning that repeats `said`, the text so far."""
 
     def __init__(self, said: str) -> None:
         self._said = said
@@ -48,7 +48,7 @@ class Continuation:
         self._open = not said.strip()
 
     def feed(self, text: str) -> str:
-        """Return what of `text`, and of what was held back, the reader has not seen."""
+        """Return the new part of `text` and of the pieces that were held back."""
         if self._open:
             return text
         self._held += text
@@ -57,7 +57,7 @@ class Continuation:
         return self.flush()
 
     def flush(self) -> str:
-        """Return what is held back, at the end."""
+        """Return the pieces that were held back, at the end of the answer."""
         held, self._held, self._open = self._held, "", True
         return _without_overlap(self._said, held)
 
@@ -74,11 +74,11 @@ def _without_overlap(said: str, text: str) -> str:
 
 
 BACKOFF = Backoff(0.5, 30.0, jitter=0.2)
-"""Before a repetition, where the provider names no time."""
+"""Delay before a retry if the provider asks for none."""
 LONGEST_WAIT_S = 120.0
-"""A provider that asks for more is not waited for."""
+"""Longest wait in seconds; a provider that asks for more is skipped."""
 NOTICE_S = 2.0
-"""A shorter wait is not worth a sentence to the person."""
+"""Seconds from which a wait is shown to the user."""
 PAUSE_S = {
     "payment": 3600.0,
     "auth": 300.0,
@@ -92,22 +92,22 @@ PASSING_KINDS = ("unreachable", "overloaded", "cut_off", "empty")
 
 
 def find_unsupported_option(chosen: ChosenModel, options: RequestOptions) -> tuple[str, str] | None:
-    """Return the option that a model cannot be asked with, and why; None when there is none."""
+    """Return the first option that a model cannot take, and why, or None."""
     return chosen.client.unsupported(chosen.name, options) if options.values() else None
 
 
 @dataclass(frozen=True, slots=True)
 class RetryNotice:
-    """The request is made again."""
+    """A notice that the request is repeated."""
 
     why: str
-    """A sentence for the user; empty when it is not worth one."""
+    """A sentence for the user, or "" for none."""
     log: str = ""
-    """What the log says; empty: it has it already."""
+    """The log line, or "" if the log has one already."""
 
 
 def _change(old: ChosenModel, new: ChosenModel) -> str:
-    """Return what changed from one that is asked to the next: the credential alone, or the model."""
+    """Return a sentence on the change from one model to the next: another credential, or another model."""
     provider, other = old.client.provider, new.client.provider
     same_place = (provider, old.client.base_url) == (other, new.client.base_url)
     if same_place and old.name == new.name:
@@ -123,18 +123,18 @@ def _model(chosen: ChosenModel) -> str:
 
 
 class RequestAttempts:
-    """One request, until it has an answer.
+    """Attempts at one model request, until it has an answer.
 
     Args:
-        chosen: who is asked; who stands in for it when it rests.
-        retries: repetitions at one of them.
-        refusal: returns why a model may not stand in; empty when it may.
+        chosen: the model; one of its fallbacks if it is paused.
+        retries: number of retries for each model.
+        refusal: returns why a fallback may not be used, or "".
     """
 
     def __init__(self, chosen: ChosenModel, retries: int, refusal: Callable[[ChosenModel], str] = lambda _: "") -> None:
         self.retries = retries
         self.count = 0
-        """Failures so far."""
+        """Number of failures."""
         self._left = retries
         self._refusal = refusal
         self._waits = 0
@@ -144,21 +144,21 @@ class RequestAttempts:
             self.chosen = other
 
     def start_notice(self) -> str:
-        """Return what to tell before the first request: who stands in for whom, and why; empty when nobody does."""
+        """Return the notice before the first request that a fallback is used, or ""."""
         if self.chosen is self.first:
             return ""
         left = f" It is not asked for {self.first.health.left_s:.0f} seconds more."
         return f"{self.first.health.why}{left} {_change(self.first, self.chosen)}".strip()
 
     def request(self, asked: ModelRequest) -> ModelRequest:
-        """Return the request for who is asked now; what was made for the first names another model to the others."""
+        """Return the request for the current model; `asked` was made for the first."""
         if self.chosen is self.first:
             return asked
         limit = asked.options.smaller_limit(self.chosen.max_tokens)
         return replace(asked, model=self.chosen.name, max_tokens=limit)
 
     def record_failure(self, error: ModelError) -> float | None:
-        """Take note of a failure, and say after how many seconds `chosen` is asked; None: nobody is."""
+        """Record a failure. Return the seconds after which `chosen` is requested, or None for the end."""
         self.count += 1
         kind, health = error.kind, self.chosen.health
         if kind in LASTING_KINDS or kind == "rate_limit":
@@ -177,7 +177,7 @@ class RequestAttempts:
         return wait_s
 
     def retry_notice(self, error: ModelError, wait_s: float, before: ChosenModel) -> RetryNotice:
-        """Return what to tell after `failed`. `before`: who had failed."""
+        """Return the notice after a failure; `before` is the model that failed."""
         if self.chosen is not before:
             why = f"{error.message} {_change(before, self.chosen)}"
             return RetryNotice(why, why)
@@ -189,7 +189,7 @@ class RequestAttempts:
         )
 
     def _wait(self, error: ModelError) -> float | None:
-        """Return the wait before the same one is asked again; None when it is not."""
+        """Return the seconds before the same model is requested again, or None if it is not."""
         asked_s = error.retry_after_s
         if not self._left or (asked_s or 0.0) > LONGEST_WAIT_S:
             return None
@@ -209,7 +209,7 @@ class RequestAttempts:
             if other.health.is_paused:
                 continue
             if why := self._refusal(other):
-                logger.warning("%s of %s does not stand in: %s", other.name, other.client.provider, why)
+                logger.warning("fallback skipped: %s of %s: %s", other.name, other.client.provider, why)
                 continue
             return other
         return None

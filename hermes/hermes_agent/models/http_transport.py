@@ -1,7 +1,7 @@
-"""The border to the HTTP library: one request out, the pieces of its answer in.
+"""HTTP requests to model providers: one request, and the pieces of its answer.
 
-No vendor's SDK: that of OpenAI costs a second of CPU to import (the HTTP library alone 0.2 s) and 1.2 ms for each
-request more than this, and what it would do (a header with the key, JSON, a pool) is little.
+aiohttp is used directly, for its cost per request. The measurements are in
+`docs/decisions/0003-no-vendor-s-sdk-for-models.md`.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 
 
 IDLE_S = 30.0
-"""For how many seconds a connection to a provider is kept for a next request."""
+"""Seconds for which an unused connection is kept."""
 LONGEST_LINE = 64 * 1024
-"""Bytes of a header that a provider may send."""
+"""Longest header of an answer, in bytes."""
 LARGE_BODY = 1024 * 1024
-"""Bytes from which on a body is sent in pieces."""
+"""Bytes above which a body is sent in pieces."""
 USER_AGENT = f"hermes-agent/{__version__}"
 
 
 @dataclass(frozen=True, slots=True)
 class HttpTimeouts:
-    """How long to wait for a provider, in seconds."""
+    """Time limits of a request, in seconds."""
 
     connect_s: float = 10.0
-    """For the connection."""
+    """Until the connection is made."""
     first_byte_s: float = 300.0
-    """For the first byte after the request is out: long prompts and queues take their time."""
+    """Until the first byte after the request is sent: long prompts and queues take time."""
     idle_s: float = 120.0
     """Between two pieces of the answer."""
     whole_s: float | None = None
@@ -58,30 +58,30 @@ class HttpTimeouts:
 
 
 class TransportError(Exception):
-    """The connection failed; the message says how, in words for a person."""
+    """A connection failed; the message says how, in words for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer whose headers are there."""
+    """An answer after its headers have arrived."""
 
     status: int
     content_type: str
-    """Lower case, without parameters; empty when it was not said."""
+    """Lower case, without parameters; "" if the header is missing."""
     retry_after_s: float | None
     pieces: AsyncIterator[bytes]
-    """The body as it comes; raises `TransportError`."""
+    """The body as it arrives; raises `TransportError`."""
 
 
 def load_http() -> ModuleType:
-    """Import the HTTP library: 0.3 s of CPU, done at the first request, or by a host that has time."""
+    """Import the HTTP library, which takes 0.3 s of CPU; at the first request, or earlier by an idle host."""
     return importlib.import_module("aiohttp")
 
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """The trusted certificates, read once for all providers of the process: 20 ms of CPU."""
-    import certifi  # a machine need not have any
+    """Return the trusted certificates, read once for all providers, since that takes 20 ms of CPU."""
+    import certifi  # a machine may have no certificates of its own
 
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     if not file and not folder:
@@ -93,12 +93,12 @@ Sign = Callable[[UnsignedRequest], Awaitable[Mapping[str, str]]]
 
 
 class HttpTransport:
-    """Sends requests to one endpoint, with one pool of connections for its life.
+    """HTTP requests to one endpoint, over one pool of connections.
 
     Args:
-        base_url: address of the endpoint; a user and a password in it are sent in the place of `authorization`.
-        is_child: the server is a process of ours: a proxy of the environment has no business between us, and no
-            connection is used twice, since llama.cpp's server may close one just when the next request is sent.
+        base_url: of the endpoint; a user and password in it replace the header `authorization`.
+        is_child: whether the server is a child process of the agent. Then no proxy is used, and no connection is used
+            twice, since llama.cpp's server may close one while the next request is being sent.
     """
 
     def __init__(self, base_url: str, deadlines: HttpTimeouts, *, is_child: bool = False) -> None:
@@ -107,7 +107,7 @@ class HttpTransport:
         self._has_login = "@" in urlsplit(base_url).netloc
         self._deadlines = deadlines
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
-        """Connections belong to the loop that made them; a command line runs one loop after another."""
+        """By event loop, which owns its connections; a command may run several loops, one after another."""
         self._proxies = {} if is_child else getproxies()
 
     @contextlib.asynccontextmanager
@@ -117,13 +117,13 @@ class HttpTransport:
         """Send a request; leaving the block, also by cancellation, closes the answer.
 
         Args:
-            path: below the address of the endpoint.
-            headers: the key included.
-            body: JSON of a POST (`models.encoding`); None sends a GET.
-            sign: returns further headers for exactly this request.
+            path: below the base URL of the endpoint.
+            headers: with the key.
+            body: JSON of a POST (`models.wire_protocol`); None sends a GET.
+            sign: returns additional headers for this request.
 
         Raises:
-            TransportError: no answer came.
+            TransportError: there is no answer.
         """
         http = load_http()
         session = await self._session(http)
@@ -145,12 +145,12 @@ class HttpTransport:
                 response = await session.request(method, url, data=data, headers=sent, proxy=self._proxy(url))
         except TimeoutError as exc:
             raise TransportError(self._timed_out(exc)) from exc
-        except (http.ClientError, ValueError) as exc:  # the latter: no address
+        except (http.ClientError, ValueError) as exc:  # ValueError: an invalid URL
             raise TransportError(failure_reason(exc, "without an answer")) from exc
         try:
             yield _make_response(response, self._pieces(response, end))
         finally:
-            response.close()  # one that was read to its end has given its connection back
+            response.close()  # after its end the connection is back in the pool already
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -171,19 +171,19 @@ class HttpTransport:
                 max_line_size=LONGEST_LINE,
                 max_field_size=LONGEST_LINE,
             )
-            await self._close_ended()  # last: requests that come at once share the new one
+            await self._close_ended()  # last: parallel requests share the new session
         return self._sessions[loop]
 
     async def _close_ended(self) -> None:
-        """Close what belongs to loops that are over."""
+        """Close the sessions of event loops that have ended."""
         for loop in [loop for loop in self._sessions if loop.is_closed()]:
             await self._sessions.pop(loop).close()
 
     def _proxy(self, url: str) -> str | None:
-        """Return the proxy that the environment has for an address.
+        """Return the proxy of the environment for a URL, or None.
 
         Raises:
-            TransportError: it is of a kind that is not supported.
+            TransportError: its kind is not supported.
         """
         if not self._proxies:
             return None
@@ -216,7 +216,7 @@ class HttpTransport:
 
     def _stalled(self, wait_s: float, end: float) -> str:
         if asyncio.get_running_loop().time() >= end:
-            return f"it was not whole after {self._deadlines.whole_s:g} seconds"
+            return f"it was not complete after {self._deadlines.whole_s:g} seconds"
         return f"nothing came for {wait_s:g} seconds"
 
     def _timed_out(self, exc: BaseException) -> str:
@@ -226,15 +226,15 @@ class HttpTransport:
 
 
 def _remaining_s(wait_s: float, end: float) -> float:
-    """The shorter of a wait and what is left until `end` on the loop's clock, in seconds."""
+    """Return the smaller of a wait and the time until `end` on the loop's clock, in seconds."""
     return min(wait_s, max(0.0, end - asyncio.get_running_loop().time()))
 
 
 def failure_reason(exc: BaseException, closed: str = "in the middle") -> str:
-    """Return in words why a connection failed, out of the innermost error that says it.
+    """Return in words why a connection failed, by the innermost error that tells.
 
     Args:
-        closed: where in the exchange it was, for a connection that the other side just closed.
+        closed: where in the exchange the other side closed the connection.
     """
     links = list(_chain(exc))
     inside_out = links[::-1]
@@ -254,7 +254,7 @@ def failure_reason(exc: BaseException, closed: str = "in the middle") -> str:
 
 
 def _library_error_text(links: list[BaseException], closed: str) -> str:
-    """In words, an error that is the HTTP library's own."""
+    """Return an error of the HTTP library in words."""
     http = load_http()
     for link in links:
         if isinstance(link, http.InvalidURL | http.NonHttpUrlClientError):
@@ -272,7 +272,7 @@ def _library_error_text(links: list[BaseException], closed: str) -> str:
 
 
 def _chain(exc: BaseException | None) -> Iterator[BaseException]:
-    """An error and what caused it, outermost first, through groups."""
+    """Yield an error and its causes, outermost first, also those in groups."""
     seen: set[int] = set()
     queue = [exc]
     while queue:
@@ -297,7 +297,7 @@ def _make_response(response: Any, pieces: AsyncIterator[bytes]) -> HttpResponse:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that `Retry-After` (or `retry-after-ms`, which several send) asks to wait; None without it."""
+    """Return the seconds in `Retry-After` or `retry-after-ms`, or None."""
     value, ms = headers.get("retry-after", ""), headers.get("retry-after-ms", "")
     if not value and not ms:
         return None

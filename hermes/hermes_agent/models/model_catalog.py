@@ -1,7 +1,7 @@
 """Facts about models: context window, abilities, prices; and the cost of an answer.
 
 The list of the provider comes first, as it was fetched last (`cache/models/`, fetched again after a day). Then comes
-the table of this release (`_FAMILIES`, `_PRICES`). Its prices are those of the vendors, in dollars per million tokens,
+the table of this release (`model_facts.json`). Its prices are those of the vendors, in dollars per million tokens,
 as published in November 2025. They hold for the vendor's own API and for exactly that model, with or without a date in
 its name, since a successor may have another price.
 
@@ -17,7 +17,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,17 +32,17 @@ logger = logging.getLogger(__name__)
 
 
 class _Family(NamedTuple):
-    """What a family of models can do."""
+    """Abilities of a family of models."""
 
     begins: str
-    """How their names begin, behind the vendor."""
+    """Beginning of the names, after the vendor."""
     context_length: int
     vision: bool = False
     tools: bool = True
 
 
 class _Price(NamedTuple):
-    """Dollars a million tokens."""
+    """Dollars per million tokens."""
 
     input: float
     output: float
@@ -50,104 +50,50 @@ class _Price(NamedTuple):
     cache_write: float | None = None
 
 
-_FAMILIES: Sequence[_Family] = (
-    _Family("claude-", 200_000, vision=True),
-    _Family("gpt-4.1", 1_047_576, vision=True),
-    _Family("gpt-4o", 128_000, vision=True),
-    _Family("gpt-5", 400_000, vision=True),
-    _Family("o1", 200_000, vision=True),
-    _Family("o3", 200_000, vision=True),
-    _Family("o4", 200_000, vision=True),
-    _Family("gpt-oss", 131_072),
-    _Family("gemini-", 1_048_576, vision=True),
-    _Family("gemma-3", 131_072, vision=True, tools=False),
-    _Family("deepseek-", 128_000),
-    _Family("grok-4", 256_000, vision=True),
-    _Family("grok-", 131_072),
-    _Family("mistral-large", 128_000),
-    _Family("mistral-medium", 128_000, vision=True),
-    _Family("magistral", 128_000),
-    _Family("devstral", 128_000),
-    _Family("codestral", 256_000),
-    _Family("llama-4", 1_000_000, vision=True),
-    _Family("llama-3", 131_072),
-    _Family("kimi-k2", 256_000),
-    _Family("glm-4.6", 200_000),
-    _Family("glm-4.5", 128_000),
-    _Family("minimax-m", 200_000),
-    _Family("qwen3-coder", 262_144),
-    _Family("qwen3", 131_072),
-    _Family("qwen", 131_072),
-    _Family("hermes-4", 131_072),
-)
-_PRICES: dict[str, dict[str, _Price]] = {
-    "anthropic": {
-        "claude-opus-4-5": _Price(5, 25, 0.5, 6.25),
-        "claude-opus-4-1": _Price(15, 75, 1.5, 18.75),
-        "claude-opus-4": _Price(15, 75, 1.5, 18.75),
-        "claude-sonnet-4-5": _Price(3, 15, 0.3, 3.75),
-        "claude-sonnet-4": _Price(3, 15, 0.3, 3.75),
-        "claude-haiku-4-5": _Price(1, 5, 0.1, 1.25),
-        "claude-3-5-haiku": _Price(0.8, 4, 0.08, 1),
-    },
-    "openai": {
-        "gpt-5.1": _Price(1.25, 10, 0.125),
-        "gpt-5": _Price(1.25, 10, 0.125),
-        "gpt-5-mini": _Price(0.25, 2, 0.025),
-        "gpt-5-nano": _Price(0.05, 0.4, 0.005),
-        "gpt-4.1": _Price(2, 8, 0.5),
-        "gpt-4.1-mini": _Price(0.4, 1.6, 0.1),
-        "gpt-4.1-nano": _Price(0.1, 0.4, 0.025),
-        "gpt-4o": _Price(2.5, 10, 1.25),
-        "gpt-4o-mini": _Price(0.15, 0.6, 0.075),
-        "o3": _Price(2, 8, 0.5),
-        "o4-mini": _Price(1.1, 4.4, 0.275),
-    },
-    "gemini": {
-        "gemini-2.5-pro": _Price(1.25, 10, 0.125),
-        "gemini-2.5-flash": _Price(0.3, 2.5, 0.03),
-        "gemini-2.5-flash-lite": _Price(0.1, 0.4, 0.01),
-    },
-    "deepseek": {"deepseek-chat": _Price(0.28, 0.42, 0.028), "deepseek-reasoner": _Price(0.28, 0.42, 0.028)},
-    "xai": {
-        "grok-4": _Price(3, 15, 0.75),
-        "grok-4-fast-reasoning": _Price(0.2, 0.5, 0.05),
-        "grok-4-fast-non-reasoning": _Price(0.2, 0.5, 0.05),
-        "grok-code-fast-1": _Price(0.2, 1.5, 0.02),
-    },
-}
+@functools.cache
+def _facts() -> tuple[tuple[_Family, ...], dict[str, dict[str, _Price]]]:
+    """Return the families, the more special before the more general, and the prices by vendor and model."""
+    facts = json.loads((Path(__file__).parent / "model_facts.json").read_text(encoding="utf-8"))
+    families = tuple(_Family(**family) for family in facts["families"])
+    prices = {
+        vendor: {model: _Price(**price) for model, price in models.items()}
+        for vendor, models in facts["prices"].items()
+    }
+    return families, prices
+
+
 _VENDOR = re.compile(r"^(?:models/)?(?:[\w.-]+/)*(?:(?:us|eu|apac|global)\.)?(?:anthropic\.|openai\.|meta\.)?")
 _DATE = re.compile(r"-(?:latest|\d{8}|\d{4}-\d{2}-\d{2}|\d{4})$")
 
 
 @functools.lru_cache(maxsize=64)
 def _family(model: str) -> _Family | None:
-    """Return what is known of a model of any provider."""
+    """Return the family of a model of any provider, or None."""
     name = _VENDOR.sub("", model.lower())
-    return next((family for family in _FAMILIES if name.startswith(family.begins)), None)
+    return next((family for family in _facts()[0] if name.startswith(family.begins)), None)
 
 
 def _price_at_vendor(provider: str, model: str) -> _Price | None:
-    """Return what a model costs at its vendor; None elsewhere, and for one that is not in the table."""
+    """Return the price of a model at its vendor; None for other providers and unknown models."""
     name = model.lower().removeprefix("models/")
-    prices = _PRICES.get(provider, {})
+    prices = _facts()[1].get(provider, {})
     return prices.get(name) or prices.get(_DATE.sub("", name))
 
 
 USUAL_CONTEXT = 128_000
-"""Tokens that a model is taken to see of which nothing is known."""
+"""Context window in tokens of a model of which nothing is known."""
 TTL_S = 24 * 3600.0
 FILE_CHECK_S = 1.0
-"""For how long it is not looked whether somebody else fetched a list: each answer asks for its price."""
+"""Seconds between two checks for a list that another process fetched: each answer asks for its price."""
 TIMEOUT_S = 8.0
 
 
 class ModelsUnavailable(Exception):
-    """A provider does not say which models it has; the message says who."""
+    """A provider does not list its models; the message names it."""
 
 
 class ModelInfo(NamedTuple):
-    """One model; None where it is not known. Prices are dollars a token."""
+    """Facts about one model; None if unknown. Prices are in dollars per token."""
 
     id: str
     context_length: int | None = None
@@ -160,7 +106,7 @@ class ModelInfo(NamedTuple):
     cache_write_price: float | None = None
 
     def cost_usd(self, usage: Usage) -> float | None:
-        """Return what a usage costs; None when the price is not known."""
+        """Return the cost of a usage in dollars, or None if the price is unknown."""
         if self.input_price is None or self.output_price is None:
             return None
         written = usage.details.get("cache_creation_input_tokens")
@@ -176,17 +122,17 @@ class ModelInfo(NamedTuple):
 
 
 class ModelCatalog:
-    """The lists of providers, kept on disk. `folder`: where; it is made when the first list is kept."""
+    """Model lists of providers, kept on disk in `folder`, which is made with the first list."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, _CachedList] = {}
         self._files: dict[tuple[str, str], Path] = {}
         self._silent: set[tuple[str, str]] = set()
-        """Providers and models that were to tell with an answer what it cost, and did not."""
+        """Providers and models that did not report the cost of an answer, although the provider does."""
 
     def known_info(self, endpoint: ModelEndpoint, model: str) -> ModelInfo:
-        """Return what is known of a model without asking anybody."""
+        """Return what is known of a model, without a request."""
         _, listed = self._list(self._file(endpoint))
         found = listed.get(model)
         usual = _released_info(endpoint, model)
@@ -195,7 +141,7 @@ class ModelCatalog:
         return found._replace(**{k: v for k, v in usual._asdict().items() if getattr(found, k) is None})
 
     def is_priced(self, endpoint: ModelEndpoint, model: str) -> bool:
-        """Say whether it is known what an answer of a model costs, or will be with the answer."""
+        """Return whether the cost of an answer is known, or will be known with the answer."""
         name = endpoint.provider.name
         tells = name == REPORTS_COST and (name, model) not in self._silent
         own = endpoint.client_profile
@@ -203,17 +149,17 @@ class ModelCatalog:
         return is_free or tells or self.known_info(endpoint, model).cost_usd(Usage()) is not None
 
     def listed_cost_usd(self, endpoint: ModelEndpoint, model: str, usage: Usage) -> float | None:
-        """Return what an answer costs by the prices that are known; None when they are not."""
+        """Return the cost of an answer by known prices, or None."""
         cost = self.known_info(endpoint, model).cost_usd(usage)
         if cost is None and reported_cost_usd(endpoint.provider.name, usage.details) is None:
             self._silent.add((endpoint.provider.name, model))
         return cost
 
     def context_length(self, endpoint: ModelEndpoint, model: str, block: Any) -> int:
-        """Return the context window of a model in tokens, or 0 if its client shortens a conversation by itself.
+        """Return the context window in tokens; 0 for a client that shortens a conversation by itself.
 
         Args:
-            block: the config's `model`, whose `context_length` is that of the model it names.
+            block: `model` of the config; its `context_length` belongs to the model that it names.
         """
         if endpoint.client_profile is not None and endpoint.client_profile.fits_conversations:
             return 0
@@ -222,13 +168,15 @@ class ModelCatalog:
         return int(given or self.known_info(endpoint, model).context_length or USUAL_CONTEXT)
 
     def list_models(self, endpoint: ModelEndpoint, *, fresh: bool = False) -> list[ModelInfo]:
-        """Return a provider's models; asks it when what is kept is older than a day. Blocks up to 8 seconds.
+        """Return the models of a provider; requests its list if the kept list is older than a day.
+
+        Blocks for up to 8 seconds.
 
         Args:
-            fresh: ask also when what is kept is younger.
+            fresh: request the list in any case.
 
         Raises:
-            ModelsUnavailable: it does not say, and nothing is kept.
+            ModelsUnavailable: the provider does not list its models, and no list is kept.
         """
         file = self._file(endpoint)
         fetched_at, kept = self._list(file, look=True)
@@ -305,13 +253,13 @@ def _modified_at(file: Path) -> Path:
 
 
 def fetch_model_ids(endpoint: ModelEndpoint) -> list[str] | None:
-    """Ask a provider now which models it has; None when it does not say. Nothing is kept; blocks up to 8 seconds."""
+    """Return the models that a provider lists now, or None. Blocks for up to 8 seconds; keeps nothing."""
     entries = _fetch_entries(endpoint)
     return None if entries is None else [entry["id"] for entry in entries]
 
 
 def _fetch_entries(endpoint: ModelEndpoint) -> list[dict[str, Any]] | None:
-    """Ask a provider; its entries in its own words, or just the ids where a profile has its own way to ask."""
+    """Return the entries of a provider's list, or only the ids if the profile fetches them itself."""
     profile = endpoint.provider.profile
     key = endpoint.key or None
     if type(profile).fetch_models is not ProviderProfile.fetch_models:
@@ -370,7 +318,10 @@ def _price(value: Any, unit: float) -> float | None:
 
 
 REPORTS_COST = "openrouter"
-"""Its `cost` is in credits, which are dollars: https://openrouter.ai/docs/use-cases/usage-accounting"""
+"""The provider that reports `cost`, in credits, which are dollars.
+
+https://openrouter.ai/docs/use-cases/usage-accounting
+"""
 
 
 @functools.cache
@@ -380,17 +331,17 @@ def is_free_of_charge(provider: str) -> bool:
 
 
 def cost_usd(answer: ModelAnswer, provider: str) -> float | None:
-    """Return what an answer cost in dollars; None when it is not known.
+    """Return the cost of an answer in dollars, or None if it is unknown.
 
     Args:
-        provider: who was asked, where the answer does not say who answered.
+        provider: the requested provider, if the answer does not name the one that answered.
     """
-    told = reported_cost_usd(answer.provider or provider, answer.usage.details)
-    return answer.listed_cost_usd if told is None else told
+    reported = reported_cost_usd(answer.provider or provider, answer.usage.details)
+    return answer.listed_cost_usd if reported is None else reported
 
 
 def reported_cost_usd(provider: str, details: Mapping[str, Any]) -> float | None:
-    """Return what an answer cost in dollars; None when nobody said so. `details`: the provider's `usage` object."""
+    """Return the cost in dollars that the provider reports in its `usage` object (`details`), or None."""
     if is_free_of_charge(provider):
         return 0.0
     cost = details.get("cost") if provider == REPORTS_COST else None

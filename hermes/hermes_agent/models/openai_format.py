@@ -1,4 +1,4 @@
-"""Model requests and answers in the form of plugins: keywords and response of a chat-completions call of the SDK."""
+"""Model requests and answers as plugins see them: keywords and response of a chat-completions call."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _UNUSED = ("stream", "stream_options", "timeout", "extra_headers", "extra_query"
 
 
 def to_keywords(request: ModelRequest) -> dict[str, Any]:
-    """Return the request as `model`, `messages` and, where they are set, `tools`, `max_tokens`, `temperature`, ….
+    """Return the request as `model`, `messages` and, if set, `tools`, `max_tokens`, `temperature`, ….
 
     The values are copies down to the messages; the parts of a message are shared with the request.
     """
@@ -104,7 +104,7 @@ def from_dicts(given: Sequence[dict[str, Any]], known: Sequence[Message]) -> lis
 
 
 class Response(dict[str, Any]):
-    """A completion: a dict whose keys are attributes, too, as in the objects of the SDK."""
+    """A completion: a dict with its keys as attributes, too, like the objects of the SDK."""
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""OpenAI's two wire protocols, chat completions and Responses, with the fields that other providers add.
+"""OpenAI's wire protocols, chat completions and Responses, with the fields of other providers.
 
 https://platform.openai.com/docs/api-reference/chat, https://platform.openai.com/docs/api-reference/responses
 
@@ -88,7 +88,7 @@ def chat_message(message: Message, provider: str) -> dict[str, Any]:
 
 
 def _cache_marked(messages: Sequence[Message], provider: ModelProvider) -> dict[int, bytes]:
-    """Return the system prompt and the last two texts by index, each with a mark for the cache of Claude at its end."""
+    """Return the system prompt and the last two texts by index, with marks for the cache of Claude."""
     out: dict[int, bytes] = {}
     at = range(len(messages) - 1, -1, -1)
     texts = (i for i in at if messages[i].role in ("user", "assistant") and messages[i].content)
@@ -152,7 +152,7 @@ class _ToolCallBuilder:
     """Builder of tool calls from their pieces.
 
     A piece belongs to the call of its `index`. Some providers omit the index, or give every call the same. Then a new
-    id begins a new call, and so does a name after a call whose arguments are complete.
+    id begins a new call, and so does a name after a call with complete arguments.
     """
 
     def __init__(self) -> None:
@@ -230,7 +230,7 @@ class ChatCompletionsProtocol(WireProtocol):
     def body(self, request: ModelRequest, endpoint: ModelEndpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
         provider = endpoint.provider
         body: dict[str, Any] = {}
-        openai = cast(CompletionCreateParamsStreaming, body)  # the same dict, whose fields mypy knows
+        openai = cast(CompletionCreateParamsStreaming, body)  # the same dict; mypy knows its fields
         openai["model"] = request.model
         if request.tools:
             dialect = BY_NAME.get(provider.profile.schemas, OPENAI)
@@ -258,9 +258,9 @@ _REASON = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
 def _translate_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the additional fields of a request, those of chat completions under their names in this protocol."""
+    """Return the additional fields of a request under their names in this protocol."""
     extra = dict(given)
-    openai = cast(ResponseCreateParamsStreaming, extra)  # the same dict, whose fields mypy knows
+    openai = cast(ResponseCreateParamsStreaming, extra)  # the same dict; mypy knows its fields
     if effort := extra.pop("reasoning_effort", None):
         openai["reasoning"] = {"effort": effort}
     if max_tokens := extra.pop("max_completion_tokens", None):
@@ -457,7 +457,7 @@ class ResponsesProtocol(WireProtocol):
     def body(self, request: ModelRequest, endpoint: ModelEndpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
         instructions, items = _conversation(request.messages, endpoint.provider)
         body: dict[str, Any] = {}
-        openai = cast(ResponseCreateParamsStreaming, body)  # the same dict, whose fields mypy knows
+        openai = cast(ResponseCreateParamsStreaming, body)  # the same dict; mypy knows its fields
         openai["model"] = request.model
         if request.tools:
             openai["tools"] = encode_tools(

@@ -90,7 +90,7 @@ class _FieldNames:
 
 
 def field_names(model: type[T]) -> type[T]:
-    """Return an object whose attributes are the names of the fields of an SDK type."""
+    """Return an object with the names of the fields of an SDK type as attributes."""
     return cast("type[T]", _FieldNames())
 
 

@@ -1,15 +1,12 @@
-"""Where requests go: a provider as its profile (plugin contract §8.1) and the config say it, its address and a key.
+"""Model providers, their endpoints and keys, and the catalog of bundled and registered profiles.
 
-Texts about an endpoint never show the key.
+A provider is its profile with the changes of the config. An endpoint is a provider with its base URL and a key; no text
+about an endpoint shows the key.
 
-The keys of a provider: those with a name (`providers.<name>.profiles`), and in which order several are used.
+A provider may have several keys (`providers.<name>.profiles`, logins). `credential_pool_strategies` sets their order. A
+key that is rejected, has no credit or is used too often is paused (`models.client_pool`), and the next one is used.
 
-By `credential_pool_strategies` the first one that does not rest is used (`models.chosen.Health`); a key that its
-provider does not accept, that has no credit or is used too often rests, and the next one takes its place.
-
-Source: plugin contract §5.1, §13 row 27.
-
-Which providers there are: the bundled profiles, and those that plugins registered. Source: plugin contract §8.1.
+Source: plugin contract §5.1, §8.1, §13 row 27.
 """
 
 from __future__ import annotations
@@ -35,30 +32,30 @@ from hermes_agent.credentials.logins import LoginStore
 from hermes_agent.models.bundled import BUNDLED_ORDER, bundled_profile
 
 CUSTOM = "custom"
-"""Any other server, at `model.base_url`."""
+"""The provider for any other server, at `model.base_url`."""
 CHAT_COMPLETIONS = "chat_completions"
-"""The wire protocol of most."""
+"""The wire protocol of most providers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelProvider:
-    """One provider: its profile, and what the config says otherwise."""
+    """One provider: its profile, with the changes of the config."""
 
     profile: ProviderProfile = field(hash=False, repr=False)
     base_url: str = ""
-    """Address of its API, without the final slash; empty when the operator has to say it."""
+    """Base URL of its API, without the final slash; "" if the config has to set it."""
     env_vars: tuple[str, ...] = ()
-    """Names of its key, best first; one that ends in `_BASE_URL` overrides `base_url` instead."""
+    """Variables of its key, best first; a name that ends in `_BASE_URL` overrides `base_url` instead."""
     needs_key: bool = True
-    """False for a server of one's own: a request without a key is tried."""
+    """False for a server of the user: requests without a key are allowed."""
     default_headers: tuple[tuple[str, str], ...] = ()
-    """Name and value of headers that each request gets."""
+    """Name and value of additional headers."""
     default_model: str = ""
-    """Model to take when none is named; empty asks for one."""
+    """Model that is used if none is named; "" requires a name."""
     api_mode: str = CHAT_COMPLETIONS
     """Its wire protocol."""
     cache_ttl: str = "5m"
-    """How long a prompt prefix that is marked lives in the provider's cache, in its words."""
+    """Lifetime of a marked prompt prefix in the provider's cache, in its words."""
 
     @property
     def name(self) -> str:
@@ -67,7 +64,7 @@ class ModelProvider:
 
     @property
     def display_name(self) -> str:
-        """As it stands in the middle of a sentence."""
+        """Name in the middle of a sentence."""
         return self.profile.display_name or self.profile.name
 
     @property
@@ -77,7 +74,7 @@ class ModelProvider:
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """Names of credentials that may hold its key, best first."""
+        """Variables that may hold its key, best first."""
         return tuple(name for name in self.env_vars if not name.endswith("_BASE_URL"))
 
     @property
@@ -92,7 +89,7 @@ class ModelProvider:
 
     @property
     def cache_mark(self) -> dict[str, str]:
-        """What marks the end of a prefix for Claude's cache; without a time it lives 5 minutes."""
+        """Mark at the end of a prefix for Claude's cache; without a lifetime it is 5 minutes."""
         return {"type": "ephemeral"} | ({"ttl": self.cache_ttl} if self.cache_ttl != "5m" else {})
 
 
@@ -101,7 +98,7 @@ def _at_start(name: str) -> str:
 
 
 def provider_from_profile(profile: ProviderProfile) -> ModelProvider:
-    """Return a profile as requests are made of it."""
+    """Return the provider of a profile."""
     provider = ModelProvider(
         profile,
         profile.base_url.rstrip("/"),
@@ -119,7 +116,7 @@ def _headers(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _is_local_address(base_url: str) -> bool:
-    """Say whether an address is this machine's."""
+    """Return whether a URL leads to this machine."""
     try:
         return urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1")
     except ValueError:
@@ -131,8 +128,8 @@ def provider_from_config(name: str, entry: Mapping[str, Any], known: ModelProvid
 
     Args:
         name: its key there.
-        entry: `base_url`, `api_key_env`, `default_model`, `headers`; what is empty changes nothing.
-        known: the provider of that name, which the entry changes; None when it is the operator's own.
+        entry: `base_url`, `api_key_env`, `default_model`, `headers`; an empty value changes nothing.
+        known: the provider that the entry changes; None for a provider of the operator's own.
     """
     own_key = str(entry.get("api_key_env") or entry.get("key_env") or "")
     if known is None:
@@ -148,14 +145,14 @@ def provider_from_config(name: str, entry: Mapping[str, Any], known: ModelProvid
 
 
 LONGEST_QUOTE = 300
-"""Characters of somebody else's text that a message of ours may bear."""
+"""Longest text of a provider in a message, in characters."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelEndpoint:
-    """One provider as this process uses it."""
+    """A provider with its base URL and a key."""
 
     provider: ModelProvider
     base_url: str
@@ -163,9 +160,9 @@ class ModelEndpoint:
     key: str = field(default="", repr=False)
     """Empty when there is none."""
     key_name: str = ""
-    """Which credential the key is from; empty when there is none."""
+    """Name of the credential that holds the key; "" without a key."""
     login: str = ""
-    """The login whose token stands for the key; it is asked for with each request, since it ends."""
+    """The login that supplies a token in place of a key; it is read for each request, since it expires."""
 
     @property
     def client_profile(self) -> ClientProfile | None:
@@ -174,7 +171,7 @@ class ModelEndpoint:
 
     @property
     def host(self) -> str:
-        """Host and port of `base_url`: what may stand in a message."""
+        """Host and port of `base_url`, for messages."""
         parts = urlsplit(self.base_url)
         host = parts.hostname or self.base_url
         return f"{host}:{parts.port}" if parts.port else host
@@ -191,17 +188,17 @@ class ModelEndpoint:
 
     @property
     def is_own_server(self) -> bool:
-        """Whether the provider is by its nature a server of one's own on this machine (Ollama, LM Studio, …)."""
+        """Whether it is a server of the user on this machine (Ollama, LM Studio, …)."""
         return _is_local_address(self.provider.profile.base_url) and _is_local_address(self.base_url)
 
     @property
     def public_url(self) -> str:
-        """`base_url` without what could be secret: user, password, query."""
+        """`base_url` without user, password and query, which may be secret."""
         parts = urlsplit(self.base_url)
         return f"{parts.scheme}://{self.host}{parts.path}"
 
     def quote(self, text: str, limit: int = LONGEST_QUOTE) -> str:
-        """Return somebody else's text on one line, without secrets, of at most `limit` characters."""
+        """Return a text of the provider on one line, without secrets, of at most `limit` characters."""
         if self.key:
             text = text.replace(self.key, MASK)
         text = _CONTROL.sub(" ", redactor(text)).strip()
@@ -209,7 +206,7 @@ class ModelEndpoint:
 
 
 DEFAULT_PROFILE = "default"
-"""Name of the key that a provider has anyway."""
+"""Name of the key that is used if no other is named."""
 
 
 def list_key_profiles(providers: Any, logins: LoginStore) -> list[str]:
@@ -222,11 +219,11 @@ def list_key_profiles(providers: Any, logins: LoginStore) -> list[str]:
 def find_profile_key(
     provider: str, entry: Mapping[str, Any], profile: str, credentials: Credentials, logins: LoginStore
 ) -> tuple[str, str] | None:
-    """Return the variable of a profile and the key that it holds; None for the usual key.
+    """Return the variable of a key profile and its value, or None for the default key.
 
     Args:
         entry: the provider's settings at `providers.<name>`.
-        logins: further ones, for the list of those that are known.
+        logins: for the list of known profiles in an error.
 
     Raises:
         ValueError: the provider has no such profile.
@@ -254,24 +251,24 @@ def _profiles(entry: Any) -> Mapping[str, str]:
 
 
 class KeyPools:
-    """Whose turn it is; lives as long as the process."""
+    """Rotation of keys; one object for the life of the process."""
 
     def __init__(self) -> None:
         self._used: Counter[ModelEndpoint] = Counter()
 
     def in_rotation(self, keys: Sequence[ModelEndpoint], strategy: str) -> list[ModelEndpoint]:
-        """Return a provider's endpoint with each of its keys, the one to use first at the front.
+        """Return the endpoints of a provider, one for each key, in the order of use.
 
-        A conversation keeps to it, for the provider's prompt cache.
+        A conversation stays with the first, for the provider's prompt cache.
 
         Args:
-            strategy: `fill_first` (the first as long as it works), `round_robin`, `random`, `least_used`.
+            strategy: `fill_first` (the first while it works), `round_robin`, `random`, `least_used`.
         """
         if strategy == "random":
             return random.sample(keys, len(keys))
         if strategy not in ("round_robin", "least_used"):
             return list(keys)
-        # in turns, each one is the least used one when it is its turn
+        # round robin: the next key is always the least used
         found = sorted(keys, key=self._used.__getitem__)
         self._used[found[0]] += 1
         return found
@@ -281,23 +278,23 @@ logger = logging.getLogger(__name__)
 
 
 class ProviderCatalog(StoreGroup):
-    """Profiles by name and alias. A plugin's stands in for a bundled one of its name; of two plugins the first stays.
+    """Provider profiles by name and alias.
 
-    The bundled ones are read one by one as they are asked for by name, and all of them when an alias, a host or the
-    list is wanted.
+    The profile of a plugin replaces a bundled one of its name; of two plugins the first one wins. A bundled profile is
+    read when its name is used, and all are read for an alias, a host or the list.
     """
 
     def __init__(self) -> None:
         self._entries: Registry[ProviderProfile] = Registry(MODEL_PROVIDER.label)
         self.refusals: list[Conflict] = []
-        """What `providers.register_provider` could not take, since somebody else has the name."""
+        """Profiles that `providers.register_provider` rejected, since their names are taken."""
 
     def register(self, profile: ProviderProfile, owner: str) -> str:
-        """Take a profile and return its name.
+        """Register a profile and return its name.
 
         Raises:
-            Conflict: another plugin has the name; or, for code that no plugin owns, the agent has it.
-            ValueError: it has no usable name.
+            Conflict: another plugin has the name, or the agent has it and no plugin owns the code.
+            ValueError: the profile has no usable name.
         """
         name = profile.name.strip().lower() if isinstance(profile.name, str) else ""
         if not name:
@@ -316,7 +313,7 @@ class ProviderCatalog(StoreGroup):
         return self._entries.withdraw(name, profile)
 
     def profile(self, name: str) -> ProviderProfile | None:
-        """Return the profile with this name or alias; case does not matter, names go before aliases."""
+        """Return the profile with this name or alias, in any case; names go before aliases."""
         wanted = name.strip().lower()
         found = self._entries.get(wanted)
         if found is not None:
@@ -332,7 +329,7 @@ class ProviderCatalog(StoreGroup):
         return None if found is None else provider_from_profile(found)
 
     def profiles(self) -> list[ProviderProfile]:
-        """Return every profile: the bundled ones in their order, those that stand in for them, then the others."""
+        """Return every profile: bundled ones (or their replacements) in their order, then the others."""
         registered = dict(self._entries.items())
         bundled = [registered.pop(name) if name in registered else bundled_profile(name) for name in BUNDLED_ORDER]
         return [*bundled, *registered.values()]
@@ -346,11 +343,11 @@ class ProviderCatalog(StoreGroup):
         return [profile for profile in self.profiles() if isinstance(profile, ClientProfile)]
 
     def names(self) -> list[str]:
-        """Return every name; no profile is read for it."""
+        """Return every name, without reading profiles."""
         return [*BUNDLED_ORDER, *(name for name in self._entries.names() if name not in BUNDLED_ORDER)]
 
     def find_by_url(self, base_url: str) -> ModelProvider | None:
-        """Return the provider at whose host `base_url` points; None for a server that none of them runs."""
+        """Return the provider that runs the host of `base_url`, or None."""
         try:
             host = urlsplit(base_url).hostname or ""
         except ValueError:
@@ -359,7 +356,7 @@ class ProviderCatalog(StoreGroup):
         return next((provider for provider in found if provider.needs_key), None)
 
     def owner(self, name: str) -> str | None:
-        """Return whose the profile is: a plugin's key, or `builtin`."""
+        """Return the owner of a profile: a plugin's key, or `builtin`."""
         return self._entries.owner(name) or (BUILTIN if name in BUNDLED_ORDER else None)
 
 
@@ -367,5 +364,5 @@ def _hostname(profile: ProviderProfile) -> str:
     try:
         return profile.get_hostname()
     except Exception as exc:  # noqa: BLE001 - a plugin's code: one that fails must not hide the others
-        logger.warning("model provider `%s` cannot say its host: %s: %s", profile.name, type(exc).__name__, exc)
+        logger.warning("model provider: no host: `%s`: %s: %s", profile.name, type(exc).__name__, exc)
         return ""

@@ -1,6 +1,6 @@
-"""A request's JSON and headers, with what the provider's profile says about them.
+"""Body and headers of a model request, with the hooks and the signature of the provider's profile.
 
-Requests that a provider's profile signs, where there is no key: AWS, Google's application-default credentials.
+A profile signs requests where there is no key: AWS, Google's application-default credentials.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ HOOKS = ("prepare_messages", "build_extra_body", "build_api_kwargs_extras", "get
 
 
 class PreparedRequest(NamedTuple):
-    """What is sent."""
+    """Body and additional headers of a request."""
 
     body: dict[str, Any]
     headers: Mapping[str, str]
-    """Beside those that every request of the provider has."""
+    """In addition to those of every request of the provider."""
 
 
 def has_hooks(profile: ProviderProfile) -> bool:
-    """Say whether the profile has hooks of its own, which may take their time."""
+    """Return whether the profile has hooks of its own, which may be slow."""
     return any(getattr(type(profile), name) is not getattr(ProviderProfile, name) for name in HOOKS)
 
 
 def prepare_request(request: ModelRequest, endpoint: ModelEndpoint, wire: WireProtocol) -> PreparedRequest:
-    """Return the request's JSON and headers. Raises ModelError: a hook of the profile failed."""
+    """Return body and headers of a request. Raise ModelError if a hook of the profile fails."""
     profile = endpoint.provider.profile
     try:
         dressed, fields, headers = _apply_profile(profile, request, endpoint, wire)
@@ -53,8 +53,8 @@ def prepare_request(request: ModelRequest, endpoint: ModelEndpoint, wire: WirePr
 
 
 def profile_hook_error(endpoint: ModelEndpoint, model: str, exc: Exception) -> ModelError:
-    """Log what a hook of the profile raised, and return the error of the request."""
-    logger.warning("the profile of model provider `%s` failed", endpoint.provider.name, exc_info=exc)
+    """Log the error of a hook of the profile, and return the error of the request."""
+    logger.warning("model provider: hook of the profile failed: `%s`", endpoint.provider.name, exc_info=exc)
     return errors.rejected_request(
         endpoint,
         model,
@@ -71,12 +71,12 @@ def _apply_profile(
     fields, headers = _fields(profile, request, endpoint, effort)
     json.dumps(fields)
     changes: dict[str, Any] = {}
-    if effort and fields != _fields(profile, request, endpoint, None)[0]:  # the profile says it in words of its own
+    if effort and fields != _fields(profile, request, endpoint, None)[0]:  # the profile sends it in its own fields
         changes["extra"] = {name: value for name, value in request.extra.items() if name != "reasoning_effort"}
     if type(profile).prepare_messages is not ProviderProfile.prepare_messages:
         given = profile.prepare_messages([chat_message(m, profile.name) for m in request.messages])
         if wire.name == CHAT_COMPLETIONS:
-            fields["messages"] = given  # whatever the hook adds to them
+            fields["messages"] = given  # with the fields that the hook adds
         else:
             changes["messages"] = from_dicts(given, request.messages)
     if request.max_tokens is None and (limit := profile.get_max_tokens(request.model)) is not None:
@@ -111,15 +111,15 @@ def _fields(
 
 
 LIMIT_S = 15.0
-"""Longest wait for a signature: a token may have to be fetched."""
+"""Longest wait for a signature in seconds: a token may have to be fetched."""
 BEARER = "Bearer "
 
 
 class Signer:
-    """Signs the requests to one endpoint.
+    """Signer of the requests to one endpoint.
 
     Args:
-        run: runs a function in a worker (`Bridge.run`); None calls it at once.
+        run: runs a function in a worker (`Bridge.run`); None calls it on the loop.
     """
 
     def __init__(self, endpoint: ModelEndpoint, run: Callable[..., Awaitable[Any]] | None) -> None:
@@ -127,13 +127,13 @@ class Signer:
         self._run = run
 
     async def headers(self, model: str, request: UnsignedRequest, *, again: bool = False) -> Mapping[str, str]:
-        """Return the headers that say who asks.
+        """Return the headers of a signature.
 
         Args:
-            again: the provider refused what the same request was signed with.
+            again: whether the provider rejected the previous signature of the same request.
 
         Raises:
-            ModelError: there is nothing to sign with, or the profile failed.
+            ModelError: there are no credentials, or the profile failed.
         """
         sign, request = self._endpoint.provider.profile.sign, request._replace(again=again)
         try:
@@ -147,13 +147,13 @@ class Signer:
             raise profile_hook_error(self._endpoint, model, exc) from exc
         found = {str(name): str(value) for name, value in added.items()}
         redactor.learn(v.removeprefix(BEARER) for v in found.values() if v.startswith(BEARER))
-        redactor.learn(v for name, v in found.items() if name_kind(name) == "secret")  # errors of AWS repeat them
+        redactor.learn(v for name, v in found.items() if name_kind(name) == "secret")  # AWS repeats them in errors
         return found
 
     async def request_with_retry(
         self, ask: Callable[[bool], AsyncGenerator[ModelDelta, None]]
     ) -> AsyncGenerator[ModelDelta, None]:
-        """Ask, and once more when the signature is refused. `ask` is given whether it was."""
+        """Send a request, and once more if its signature is rejected; `ask` gets whether it was."""
         for again in (False, True):
             try:
                 async with aclosing(ask(again)) as items:

@@ -1,12 +1,12 @@
-"""Which model answers: from the configuration and the keys that are there to a client.
+"""Model selection: from the config and the existing keys to a model and its client.
 
-The provider is, the first that applies:
+The first rule that applies selects the provider:
 
-1. what was asked for (`--provider`), else `model.provider`
-2. with `model.base_url`: the provider whose host that is, else `custom`
+1. the requested provider (`--provider`), else `model.provider`
+2. with `model.base_url`: the provider that runs this host, else `custom`
 3. the server that `CUSTOM_BASE_URL` or `OPENAI_BASE_URL` names
-4. the provider whose key is there, in the order of the catalogue, when a model is named
-5. the provider that brings its own client (`ClientProfile`) and can answer, if no model of another one is named
+4. if a model is named: the first provider of the catalog with a key
+5. a provider that brings its own client (`ClientProfile`) and can answer, if no model of another one is named
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ if TYPE_CHECKING:
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 AUTO = "auto"
-"""Value of `model.provider` that means the same as none."""
+"""Value of `model.provider` that selects as if it were empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSelection:
-    """A model, and all that is needed to ask it."""
+    """A selected model with its endpoint and the settings of its requests."""
 
     endpoint: ModelEndpoint
     """Provider, base URL and key; the base URL of a provider that brings its own client is empty."""
     model: str
     """Name of the model, for `ModelRequest.model`."""
     reason: str
-    """Half a sentence on why this provider was taken, for a log line: `model.provider says so`."""
+    """Half a sentence on why this provider was selected, for a log line."""
     new_client: Callable[[], ModelClient]
-    """Makes the client; it opens nothing until it is asked. `ClientPool` calls it once per endpoint."""
+    """Makes the client, which opens no connection yet. `ClientPool` calls it once for each endpoint."""
     max_tokens: int | None = None
     """`model.max_tokens`; None leaves it to the provider."""
     reasoning_effort: str = ""
     """`agent.reasoning_effort`; empty leaves it to the provider."""
     with_other_keys: tuple[ModelSelection, ...] = ()
-    """The same with the provider's further keys."""
+    """The same model with additional keys of the provider."""
 
     @property
     def provider(self) -> str:
@@ -73,7 +73,7 @@ class ModelSelection:
 
     @property
     def base_url(self) -> str:
-        """Address of the API, as hooks see it."""
+        """Base URL of the API, as hooks see it."""
         return self.endpoint.base_url
 
     @property
@@ -95,32 +95,32 @@ def select_model(
     infos: ModelCatalog | None = None,
     logins: LoginStore | None = None,
 ) -> ModelSelection:
-    """Choose the model.
+    """Return the selected model.
 
-    A key that is missing is not noticed here but when the model is asked (`ModelError`, kind `no_key`): a daemon
-    starts without it, and a key that comes later is found at the next call.
+    A missing key is an error of the model request (`ModelError`, kind `no_key`) and not of the selection: a daemon
+    starts without the key, and a key that is added later is found at the next request.
 
     Args:
         config_get: `Config.get`; `model` is read (a name, or a mapping with `default`, `provider`, `base_url`,
             `api_key`, `max_tokens` and the settings of a `ClientProfile`), `providers`, `agent.reasoning_effort`.
-        model: takes the place of `model.default`.
-        provider: takes the place of `model.provider`; of another one than that, the rest of the block is not used.
-        profile: which of the provider's keys: a name in its `profiles`; empty and `default` are the usual one.
-        catalogue: the providers; None has the bundled ones.
-        run_hooks: runs the hooks of a plugin's profile off the loop.
-        pools: whose turn it is among several keys.
-        infos: what is known of models.
-        logins: what `hermes auth login` stored.
+        model: replaces `model.default`.
+        provider: replaces `model.provider`; the rest of the block is ignored for another provider than that.
+        profile: name of a key in the provider's `profiles`; "" and `default` are the default key.
+        catalogue: the providers; None means the bundled ones.
+        run_hooks: runs the hooks of a plugin's profile in a worker.
+        pools: rotation of several keys.
+        infos: facts about models.
+        logins: stored by `hermes auth login`.
 
     Raises:
-        ConfigError: the provider is unknown, or an address is none.
-        UserError: there is no model to be had (exit status 2); it lists the ways to get one. Or the profile's
-            variable has no value.
-        ValueError: the provider has no such profile.
+        ConfigError: the provider is unknown, or an address is invalid.
+        UserError: no model is configured (exit status 2), with the ways to get one; or the variable of the key profile
+            has no value.
+        ValueError: the provider has no such key profile.
     """
     settings = _settings(config_get("model"))
     own = config_get("providers") or {}
-    # the block `model` is about one provider: of another one neither name, address nor key make sense
+    # the block `model` belongs to one provider: another one has other names, addresses and keys
     block = settings if provider in ("", settings["provider"], CUSTOM) else _settings("")
     wish = _RequestedModel(
         provider=provider or settings["provider"],
@@ -158,7 +158,7 @@ def select_model(
     effort = str((config_get("agent") or {}).get("reasoning_effort") or "").strip()
 
     def client(own: ModelEndpoint) -> HttpModelClient:
-        from hermes_agent.models.client import HttpModelClient  # a start asks no model, and does without its protocols
+        from hermes_agent.models.client import HttpModelClient  # a start sends no request, and needs no protocol
 
         return HttpModelClient(own, _deadlines(entry), run_hooks, infos)
 
@@ -166,7 +166,7 @@ def select_model(
         def new_client() -> ModelClient:
             if not own.login:
                 return client(own)
-            from hermes_agent.models.client import LoginModelClient  # as WireClient
+            from hermes_agent.models.client import LoginModelClient  # as above
 
             return LoginModelClient(client(own), own, stored, run_hooks)
 
@@ -181,8 +181,8 @@ def select_model(
 
 
 def _deadlines(entry: Mapping[str, Any]) -> HttpTimeouts:
-    """Return how long a provider is waited for, by its entry in the config."""
-    from hermes_agent.models.http_transport import HttpTimeouts  # as WireClient
+    """Return the time limits in a provider's entry of the config."""
+    from hermes_agent.models.http_transport import HttpTimeouts  # as above
 
     given = {
         "first_byte_s": entry.get("first_byte_timeout_seconds"),
@@ -195,7 +195,7 @@ def _deadlines(entry: Mapping[str, Any]) -> HttpTimeouts:
 def _pool(
     endpoint: ModelEndpoint, entry: Mapping[str, Any], credentials: Credentials, logins: LoginStore
 ) -> list[ModelEndpoint]:
-    """Return the endpoint with each key that there is, the usual one first: then those of `profiles`, then logins."""
+    """Return an endpoint for each key: the default key, then those of `profiles`, then logins."""
     found = {endpoint.key: endpoint} if endpoint.key else {}
     for name in (entry.get("profiles") or {}).values():
         if key := (credentials.get(name) or "").strip():
@@ -215,7 +215,7 @@ def _with_login(endpoint: ModelEndpoint, login: Login) -> ModelEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class _RequestedModel:
-    """What was asked for; an empty text where nothing was."""
+    """The requested model; "" where nothing was requested."""
 
     provider: str
     model: str
@@ -224,7 +224,7 @@ class _RequestedModel:
 
 
 def _settings(value: Any) -> dict[str, Any]:
-    """The block `model` as a mapping with every key that is read here."""
+    """Return the block `model` as a mapping with every key that is read here."""
     given: Mapping[str, Any] = value if isinstance(value, Mapping) else {"default": value}
     names = ("provider", "default", "base_url", "api_key", "key_env", "api_mode")
     texts = {name: str(given.get(name) or "").strip() for name in names}
@@ -235,13 +235,13 @@ def _settings(value: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _KnownProviders:
-    """Providers by name: those of the catalogue, as the config's `providers` change them and add to them."""
+    """Providers of the catalog, with the changes and additions of `providers` in the config."""
 
     catalogue: ProviderCatalog
     own: Mapping[str, Any]
 
     def find(self, name: str) -> ModelProvider:
-        """Return the provider of this name. Raises ConfigError: there is none."""
+        """Return the provider of this name. Raise ConfigError if it is unknown."""
         present = self.catalogue.get(name)
         canonical = name if name in self.own or present is None else present.name
         entry = self.own.get(canonical)
@@ -254,7 +254,7 @@ class _KnownProviders:
 
 
 def _with_protocol(provider: ModelProvider, wish: str, cache_ttl: str) -> ModelProvider:
-    """Return the provider with the protocol that it is asked in. Raises ConfigError: nobody here speaks that."""
+    """Return the provider with its wire protocol. Raise ConfigError if the protocol is unknown."""
     mode = API_MODE_ALIASES.get(wish, wish) or provider.api_mode
     if mode not in API_MODES:
         raise ConfigError(
@@ -267,7 +267,7 @@ def _with_protocol(provider: ModelProvider, wish: str, cache_ttl: str) -> ModelP
 def _provider(
     wish: _RequestedModel, known: _KnownProviders, credentials: Credentials, logins: LoginStore
 ) -> tuple[ModelProvider | None, str, str]:
-    """Return the provider, why, and the address that was given; no provider when nothing says which."""
+    """Return the provider, the reason, and the given base URL; None if no rule selects a provider."""
     if wish.provider:
         return known.find(wish.provider), f"the provider {wish.provider} was chosen", wish.base_url
     custom = known.find(CUSTOM)
@@ -281,20 +281,20 @@ def _provider(
         if key_name:
             return known.find(candidate.name), f"{key_name} is there and no provider is set", ""
         if logins.entries(candidate.name):
-            return known.find(candidate.name), "somebody signed in there and no provider is set", ""
+            return known.find(candidate.name), "a login is there and no provider is set", ""
     return None, "", ""
 
 
 def _may_be_guessed(provider: ModelProvider) -> bool:
-    """Say whether a key alone may choose it."""
-    # a token of GitHub or of a cloud is there for other things
+    """Return whether a key alone selects it."""
+    # tokens of GitHub or of a cloud serve other purposes, too
     return provider.needs_key and provider.api_mode in API_MODES and provider.profile.auth_type == "api_key"
 
 
 def _endpoint(
     provider: ModelProvider, address: str, key: str, entry: Mapping[str, Any], credentials: Credentials
 ) -> ModelEndpoint:
-    """Put address and key together; each is what is given, else the config's entry, else what a name gives."""
+    """Return the endpoint with the given base URL and key, else those of the config or a variable."""
     source = "model.base_url"
     if not address:
         address, source = next(
@@ -312,16 +312,16 @@ def _endpoint(
 
 
 def _expand_address(address: str, provider: ModelProvider, credentials: Credentials) -> str:
-    """Return a profile's address with the variables that it names: `${NAME}`, `${NAME:-what stands for it}`."""
+    """Return a base URL with the values of its variables, `${NAME}` or `${NAME:-default}`."""
 
     def value(found: re.Match[str]) -> str:
-        said = credentials.get(found[1]) or found[2]
-        if said is None:
+        text = credentials.get(found[1]) or found[2]
+        if text is None:
             raise ConfigError(
                 f"model.provider: the address of {provider.name} needs {found[1]}, which has no value",
                 hint=f"Put {found[1]}=… into the file .env of the home, or set model.base_url.",
             )
-        return said
+        return text
 
     return _VARIABLE.sub(value, address)
 
@@ -345,7 +345,7 @@ def _check_address(base_url: str, source: str, provider: ModelProvider) -> str:
 
 
 def _key(provider: ModelProvider, credentials: Credentials) -> tuple[str, str]:
-    """Return name and value of the provider's key; both empty when there is none."""
+    """Return name and value of the provider's key, or two empty texts."""
     for name in provider.key_names:
         if value := (credentials.get(name) or "").strip():
             return name, value
@@ -396,6 +396,6 @@ def _select_client_profile(
 
 
 def _unused_key(known: _KnownProviders, credentials: Credentials) -> str:
-    """Name of a key that is there for a provider, although no model is named; empty when there is none."""
+    """Return the name of an existing key of a provider, or "". No model is named."""
     guessed = (provider for provider in known.catalogue.providers() if _may_be_guessed(provider))
     return next((name for provider in guessed if (name := _key(provider, credentials)[0])), "")

@@ -1,12 +1,12 @@
-"""A request's JSON as bytes. They are those of `json.dumps` over the whole: a provider's prompt cache compares them.
+"""Base of the wire protocols: encode requests, decode streams, build answers, read errors.
 
-What a message or the tools were encoded as is kept beside them, so that a request costs what is new.
+A protocol is one module that alone knows its vendor's JSON; `models.client` does everything else.
 
-What a wire protocol brings, and what all of them share: how a stream is folded into an answer and what can be wrong.
+A request is encoded to the same bytes as `json.dumps` over the whole, since a provider's prompt cache compares bytes.
+The encoding of a message or of the tools is kept with it, so that a request costs what is new.
 
-A protocol is one module that alone knows its vendor's JSON; `models.client` does everything else. A stream is of
-server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html
-Bytes stay bytes: a piece may end in the middle of a character, and the reader parses each event once.
+A stream has server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html
+It is read as bytes, since a piece may end in the middle of a character.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from hermes_agent.models.openai_format import parse_usage
 from hermes_agent.models.providers import ModelEndpoint, ModelProvider
 
 MESSAGES_PER_RUN = 64
-"""Messages that are kept as one text once there are so many."""
+"""Number of messages that are kept as one encoded text."""
 EncodingKey = object
-"""Who it is encoded for: a provider's record, which says the wire too. Compared by identity."""
+"""Key of an encoding: the record of a provider, with its protocol. Compared by identity."""
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""`json.dumps` would make an encoder for each name of a field."""
+"""`json.dumps` would make an encoder for each field name."""
 
 
 class JsonBytes(bytes):
-    """JSON that stands for the value that it is the text of."""
+    """JSON text that stands for its value."""
 
 
 def encode_json(value: Any) -> bytes:
-    """Return a value's JSON, short, in UTF-8."""
+    """Return the JSON of a value without blanks, in UTF-8."""
     if isinstance(value, JsonBytes):
         return value
-    # "replace": half a surrogate pair, as undecodable file names have, is no character
+    # "replace": half a surrogate pair, as in undecodable file names, is no character
     return _encode(value).encode("utf-8", "replace")
 
 
 def join_mapping(body: Mapping[str, Any]) -> bytes:
-    """Return the JSON of a mapping, some of whose values may be `JsonBytes`."""
+    """Return the JSON of a mapping, which may have `JsonBytes` as values."""
     parts: list[bytes] = []
     for name, value in body.items():
         parts += (b",", encode_json(name), b":", encode_json(value))
-    return b"".join([b"{", *parts[1:], b"}"])  # at once: a long conversation's text is copied as seldom as can be
+    return b"".join([b"{", *parts[1:], b"}"])  # one join: the text of a long conversation is copied once
 
 
 def join_list(texts: Iterable[bytes]) -> Any:
@@ -68,10 +68,10 @@ def join_list(texts: Iterable[bytes]) -> Any:
 def encode_messages(
     messages: Sequence[Message], key: EncodingKey, make: Callable[[Message], Sequence[Mapping[str, Any]]]
 ) -> list[Sequence[bytes]]:
-    """Return each message's pieces, encoded.
+    """Return the encoded pieces of each message.
 
     Args:
-        make: returns the pieces of a message; called once for a message that stays and a key.
+        make: returns the pieces of a message; called once for each message and key.
     """
     return [
         kept[1] if (kept := m.last_encoding) is not None and kept[0] is key else _encode_message(m, key, make)
@@ -85,10 +85,10 @@ def encode_message_runs(
     make: Callable[[Message], Mapping[str, Any]],
     instead: Mapping[int, bytes] | None = None,
 ) -> list[bytes]:
-    """Return messages' JSON in order, each text one message or a run of them with commas: few for a long conversation.
+    """Return the JSON of messages in order, in few texts: one message each, or a run with commas.
 
     Args:
-        instead: by place: the text of a message that is sent otherwise this time.
+        instead: by index, the text of a message that differs in this request.
     """
     out: list[bytes] = []
     others = instead or {}
@@ -107,7 +107,7 @@ def encode_message_runs(
 
 def _encode_run(some: Sequence[Message], key: EncodingKey, make: Callable[[Message], Mapping[str, Any]]) -> bytes:
     last = some[-1]
-    if last.run is not None and last.run[0] is key and last.run[1] == some:  # the same objects: quick
+    if last.run is not None and last.run[0] is key and last.run[1] == some:  # the same objects: a quick comparison
         return last.run[2]
     text = b",".join([text for (text,) in encode_messages(some, key, lambda message: [make(message)])])
     for message in some:  # the run has their texts
@@ -138,16 +138,16 @@ def _encode_message(
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """One event of a stream."""
+    """One server-sent event."""
 
     data: bytes
     """The `data` lines, joined by line feeds."""
     name: bytes = b""
-    """What the `event` field said; empty when it was not there."""
+    """The field `event`, or b"" without one."""
 
 
 class SseDecoder:
-    """Takes a stream piece by piece and gives its events. `id`, `retry` and comments are dropped."""
+    """Decoder of server-sent events; drops `id`, `retry` and comments."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -169,7 +169,7 @@ class SseDecoder:
                 yield event
 
     def finish(self) -> Iterator[ServerEvent]:
-        """Yield what an end without a blank line leaves; some servers end so after `data: [DONE]`."""
+        """Yield the last event of a stream that ends without a blank line."""
         yield from self.feed(b"\n\n")
 
     def _line(self, line: bytes) -> ServerEvent | None:
@@ -195,10 +195,10 @@ _CLOSES = {"{": "}", "[": "]"}
 
 
 def repair_json(text: str) -> str:
-    """Return `text` as JSON of an object where only its form is wrong, else `text` as it is.
+    """Return `text` as JSON of an object if only its form is wrong, else `text` unchanged.
 
-    A code fence, line breaks inside strings, trailing commas, Python's literals and brackets that are left open are put
-    right. A text that ends inside a string is left alone: nobody knows what the rest was.
+    A code fence, line breaks in strings, trailing commas, Python literals and open brackets are repaired. A text that
+    ends inside a string is not: its rest is unknown.
     """
     if _is_object(text):
         return text
@@ -227,7 +227,7 @@ def _is_object(text: str) -> bool:
 
 
 def _with_closed_brackets(text: str) -> str:
-    """Return `text` with the brackets closed that are open at its end; empty when it ends inside a string."""
+    """Return `text` with its open brackets closed, or "" if it ends inside a string."""
     ends: list[str] = []
     inside = escaped = False
     for char in text:
@@ -245,80 +245,80 @@ def _with_closed_brackets(text: str) -> str:
 
 
 def _without_commas(text: str) -> str:
-    """Return `text` without the commas before a closing bracket; strings stay as they are."""
+    """Return `text` without commas before a closing bracket; strings stay unchanged."""
     return _STRING_OR_COMMA.sub(lambda found: "" if found[0] == "," else found[0], text)
 
 
 EXCERPT = 80
-"""Characters of a malformed chunk that the message shows."""
+"""Characters of a malformed chunk that a message quotes."""
 
 
 class MalformedReply(Exception):
-    """A chunk is not what the protocol has; the message quotes it."""
+    """A chunk does not follow the protocol; the message quotes it."""
 
 
 class ErrorReplyReceived(Exception):
     """A chunk is an error object."""
 
-    def __init__(self, complaint: ErrorReply) -> None:
-        super().__init__(complaint.message)
-        self.error_reply = complaint
+    def __init__(self, reply: ErrorReply) -> None:
+        super().__init__(reply.message)
+        self.error_reply = reply
 
 
 class WireProtocol:
-    """One protocol."""
+    """Base of the wire protocols."""
 
     name: str
     """Value of a profile's `api_mode`."""
     builder: type[AnswerBuilder]
-    """Puts one answer together."""
+    """Builder of one answer."""
 
     def path(self, endpoint: ModelEndpoint) -> str:
-        """Return where requests go, below the address of the endpoint."""
+        """Return the path of requests below the base URL of the endpoint."""
         raise NotImplementedError
 
     unsupported_options: frozenset[str] = frozenset()
-    """Options of a request that the protocol has no word for (`RequestOptions.values`)."""
+    """Options of a request that the protocol lacks (`RequestOptions.values`)."""
 
     def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
-        """As `ModelClient.unsupported`, as far as the protocol decides it."""
+        """Return the first option that the protocol lacks (see `ModelClient.unsupported`)."""
         name = next((name for name in options.values() if name in self.unsupported_options), None)
         return None if name is None else (name, f"its protocol ({self.name}) has no such field")
 
     def headers(self, endpoint: ModelEndpoint) -> dict[str, str]:
-        """Return the headers that every request bears, the key included where there is one."""
+        """Return the headers of every request, with the key if there is one."""
         return {"authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
 
     def body(self, request: ModelRequest, endpoint: ModelEndpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the JSON. Its order is always the same: a provider's prompt cache compares bytes.
+        """Return the body, always in the same order: a provider's prompt cache compares bytes.
 
         Args:
-            fields: what the profile adds.
+            fields: additional fields of the profile.
         """
         raise NotImplementedError
 
 
 class AnswerBuilder:
-    """Puts the chunks of one answer together; a protocol says what is in a chunk."""
+    """Builder of one answer from its chunks; a subclass reads the chunks of its protocol."""
 
     whole: tuple[str, ...] = ()
-    """Keys by which a body that is no stream is known to be an answer, or an error."""
+    """Keys of a body that is not a stream and is an answer or an error."""
 
     def __init__(self, provider: ModelProvider, model: str) -> None:
         self.provider = provider
         self.has_begun = False
-        """A chunk of the answer has come."""
+        """Whether a chunk of the answer has arrived."""
         self.finish_reason = ""
         self.is_done = False
-        """The stream has said that nothing more comes."""
+        """Whether the stream has announced its end."""
         self.model = model
         self.text: list[str] = []
         self.usage: dict[str, Any] = {}
-        """As the provider has it."""
+        """As the provider reports it."""
         self._number = 0
 
     def event(self, event: ServerEvent) -> str:
-        """Add one event; return the text that it brings. Raises Malformed, Complained."""
+        """Add one event; return its text. Raise MalformedReply or ErrorReplyReceived."""
         if event.data == b"[DONE]":
             self.is_done = True
             return ""
@@ -330,7 +330,7 @@ class AnswerBuilder:
         return self.add(chunk)
 
     def add(self, chunk: dict[str, Any]) -> str:
-        """Add one chunk, or a whole answer; return the text that it brings. Raises Malformed, Complained."""
+        """Add one chunk or a whole answer; return its text. Raise MalformedReply or ErrorReplyReceived."""
         self._number += 1
         try:
             text = self.chunk(chunk)
@@ -353,46 +353,46 @@ class AnswerBuilder:
         raise NotImplementedError
 
     def extras(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
-        """Return what the provider wants back with the message, beside what the message has."""
+        """Return additional fields that the provider expects to get back with the message."""
         raise NotImplementedError
 
     def answer(self) -> ModelAnswer:
-        """Return the whole. Raises Malformed: a tool call has no name."""
+        """Return the complete answer. Raise MalformedReply if a tool call has no name."""
         calls = _make_tool_calls(self.calls(), self.finish_reason)
         extras = self.extras(calls)
-        told = {self.provider.name: extras} if extras else None
-        message = Message("assistant", "".join(self.text), calls, extras=told)
+        by_provider = {self.provider.name: extras} if extras else None
+        message = Message("assistant", "".join(self.text), calls, extras=by_provider)
         return ModelAnswer(message, self.finish_reason, parse_usage(self.usage), self.model)
 
 
 def provider_extras(message: Message, provider: str) -> Mapping[str, Any]:
-    """Return what `AnswerBuilder.extras` of this provider kept with a message."""
+    """Return the fields that `AnswerBuilder.extras` of this provider kept with a message."""
     extras = message.extras.get(provider) if message.extras else None
     return extras if isinstance(extras, dict) else {}
 
 
 def _make_tool_calls(calls: Iterable[Mapping[str, str]], finish_reason: str) -> tuple[ToolCall, ...]:
-    """Return tool calls from their `id`, `name` and `arguments`; one without arguments has `{}`.
+    """Return tool calls from their `id`, `name` and `arguments`; missing arguments are `{}`.
 
-    Arguments that are no JSON are mended where only their form is wrong; those of an answer that was cut off at its
-    limit stay as they are, and whoever runs the call refuses them.
+    Arguments that are no JSON are repaired if only their form is wrong. Those of an answer that was cut at its limit
+    stay unchanged, so that the call is rejected.
 
     Raises:
         MalformedReply: a call has no name.
     """
-    made = []
+    tool_calls = []
     for call in calls:
         if not call["name"]:
             raise MalformedReply("a tool call came without a name")
         arguments = call["arguments"].strip() or "{}"
         if finish_reason != "length":
             arguments = repair_json(arguments)
-        made.append(ToolCall(call["id"] or new_id("call"), call["name"], arguments))
-    return tuple(made)
+        tool_calls.append(ToolCall(call["id"] or new_id("call"), call["name"], arguments))
+    return tuple(tool_calls)
 
 
 def parse_error_reply(value: Any, *, status: int | None = None, retry_after_s: float | None = None) -> ErrorReply:
-    """Read an error object in any of the shapes that servers give it."""
+    """Return the error in an error object of any server."""
     if isinstance(value, list):  # Gemini
         value = value[0] if value else None
     if not isinstance(value, dict):
@@ -404,7 +404,9 @@ def parse_error_reply(value: Any, *, status: int | None = None, retry_after_s: f
     if not isinstance(message, str):
         message = json.dumps(message)
     metadata = error.get("metadata")
-    if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):  # OpenRouter: the words of the one behind
+    if isinstance(metadata, dict) and isinstance(
+        metadata.get("raw"), str
+    ):  # OpenRouter: the text of the provider behind it
         message = f"{message}: {metadata['raw']}"
     code = error.get("code")
     if status is None and isinstance(code, int) and 400 <= code <= 599:
@@ -414,7 +416,7 @@ def parse_error_reply(value: Any, *, status: int | None = None, retry_after_s: f
 
 
 def _retry_info(details: Any) -> float | None:
-    """Seconds out of Google's `RetryInfo` (`"retryDelay": "37s"`)."""
+    """Return the seconds in Google's RetryInfo (`"retryDelay": "37s"`), or None."""
     for detail in details if isinstance(details, list) else ():
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None
         with contextlib.suppress(ValueError):
@@ -424,7 +426,7 @@ def _retry_info(details: Any) -> float | None:
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Parse; None for what is no JSON (UnicodeDecodeError is a ValueError, too)."""
+    """Return the value of a JSON text, or None if it is no JSON."""
     try:
         return json.loads(data)
     except ValueError:
@@ -432,7 +434,7 @@ def parse_json(data: bytes | str) -> Any:
 
 
 def first_given(*values: Any) -> Any:
-    """Return the first that is not None."""
+    """Return the first value that is not None."""
     return next((value for value in values if value is not None), None)
 
 

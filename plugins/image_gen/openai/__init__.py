@@ -64,7 +64,7 @@ class OpenAiImages(ImageGenProvider):
         except APIStatusError as exc:
             error = f"{base_url} answered {exc.status_code}: {exc.response.text[:500]}"
             return image_error_response(error=error, **about)
-        except Exception as exc:  # noqa: BLE001 - whatever fails, the model is told
+        except Exception as exc:  # noqa: BLE001 - every failure is a tool result
             reason = exc.__cause__ if isinstance(exc, OpenAIError) and exc.__cause__ else exc
             error = f"{base_url} gave no picture: {type(reason).__name__}: {reason}"
             return image_error_response(error=error, **about)

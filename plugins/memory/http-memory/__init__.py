@@ -53,7 +53,7 @@ class HttpMemory(MemoryProvider):
         return "http-memory"
 
     def is_available(self) -> bool:
-        """Say whether an address is set; nobody is asked."""
+        """Return whether an address is set; no request is sent."""
         return bool(settings()["url"])
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
@@ -68,7 +68,7 @@ class HttpMemory(MemoryProvider):
         self._service = MemoryServiceClient(given["url"], given["api_key"], user=str(kwargs.get("user_id") or "owner"))
 
     def system_prompt_block(self) -> str:
-        """Return what the model is told about it."""
+        """Return the paragraph of the system prompt on this memory."""
         return "A memory service knows earlier conversations: memory_recall searches it, memory_store keeps a fact."
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The service's API, over the standard library's HTTP client. Blocking: the agent calls it in worker threads."""
+"""API of the memory service, over the HTTP client of the standard library; blocks its worker thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["MemoryServiceClient", "MemoryServiceUnreachable", "settings", "write
 
 TIMEOUT_S = 4.0
 FAILURES, PAUSE_S = 3, 60.0
-"""After so many failures in a row nobody is asked for so long: a dead service must not hold up every turn."""
+"""Failures in a row, and seconds without requests after them: a dead service must not hold up every turn."""
 MAX_BYTES = 1024 * 1024
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -57,15 +57,15 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class MemoryServiceClient:
-    """One person's memories.
+    """The memories of one user.
 
     Args:
-        url: where the API is.
-        key: sent as a bearer token; empty sends none.
-        user: whose memories.
+        url: base URL of the API.
+        key: sent as a bearer token; "" sends none.
+        user: owner of the memories.
 
     Raises:
-        ValueError: the address is none, or would send the key in the clear to another machine.
+        ValueError: the URL is invalid, or would send the key unencrypted to another machine.
     """
 
     def __init__(self, url: str, key: str, *, user: str) -> None:

@@ -57,7 +57,7 @@ class Notebook(MemoryProvider):
         return NotebookStore.can_search()
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        """Open the notebook of the person whose session it is."""
+        """Open the notebook of the user of the session."""
         home = Path(kwargs["hermes_home"])
         self._session = session_id
         self._settings = NotebookSettings.read(home)
@@ -66,7 +66,7 @@ class Notebook(MemoryProvider):
         )
 
     def system_prompt_block(self) -> str:
-        """Return what the model is told about it."""
+        """Return the paragraph of the system prompt on this memory."""
         return BLOCK
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:

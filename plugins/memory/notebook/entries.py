@@ -1,4 +1,4 @@
-"""The entries of one person, in SQLite. Words are found by their letters in rows of three, in any script."""
+"""The entries of one user, in SQLite; words of any script are found by trigrams of their letters."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class NotebookEntry(NamedTuple):
 
 
 class NotebookStore:
-    """Safe for threads.
+    """Entries of one user; safe for threads.
 
     Args:
-        person: whose entries; nobody else's are seen.
-        most: entries that are kept of this person.
+        person: the user; entries of other users are not visible.
+        most: largest number of entries of this user.
     """
 
     def __init__(self, path: Path, person: str, most: int) -> None:
@@ -104,10 +104,10 @@ class NotebookStore:
             return found.rowcount > 0
 
     def search(self, query: str, limit: int, *, without: str | None = None) -> list[NotebookEntry]:
-        """Return the entries that share most with `query`, best first.
+        """Return the entries that share most words with `query`, best first.
 
         Args:
-            without: a session whose turns are left out.
+            without: a session; its turns are left out.
         """
         words = list(dict.fromkeys(w for w in _WORD.findall(query.lower()) if w not in _COMMON))
         terms = [t for word in words for t in _terms(word)][:_MOST_TERMS]
@@ -137,7 +137,7 @@ class NotebookStore:
 
 
 def _terms(word: str) -> list[str]:
-    """Return what to look for: the word, or, where a script puts no blanks between words, its rows of three."""
+    """Return the search terms of a word: itself, or its trigrams in a script without blanks."""
     if word.isascii() or len(word) <= 3:
         return [word] if len(word) >= 3 else []
     if any("\u3040" <= c <= "\u30ff" or "\u3400" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7a3" for c in word):

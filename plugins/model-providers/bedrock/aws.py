@@ -1,4 +1,4 @@
-"""Where the credentials of AWS are, in the order of its own tools: the environment, the profile, the machine.
+"""Credentials of AWS, looked up in the order of its own tools: environment, profile, machine.
 
 Keys that stand in the environment or in a profile are read here; those that have to be asked for (IAM Identity Center,
 roles, processes, containers, the machine's role) are botocore's (extra `bedrock`).
@@ -24,12 +24,12 @@ REMOTE_KEY_SETTINGS = (
     "web_identity_token_file",
     "login_session",
 )
-"""Settings of a profile whose keys have to be fetched."""
+"""Settings of a profile that has no keys itself; they must be fetched."""
 INSTALL = "install the extra `bedrock` (`hermes doctor` says how; on NixOS extraDependencyGroups)"
 
 
 def keys() -> Keys:
-    """Return the keys to sign with. Raises NotSignedIn: there are none; the message says what was looked at."""
+    """Return the keys to sign with. Raise NotSignedIn, with the places searched, if there are none."""
     access, secret = os.environ.get("AWS_ACCESS_KEY_ID", ""), os.environ.get("AWS_SECRET_ACCESS_KEY", "")
     if access and secret:
         return Keys(access, secret, os.environ.get("AWS_SESSION_TOKEN", ""), "AWS_ACCESS_KEY_ID of the environment")
@@ -47,7 +47,7 @@ def keys() -> Keys:
 
 
 def region(url_host: str) -> str:
-    """Return the region that a request is signed for: that of the address, else of the environment or the profile."""
+    """Return the region of a signature: of the host, else of the environment or the profile."""
     words = url_host.split(".")
     if len(words) >= 4 and words[0].startswith("bedrock") and "amazonaws" in words:
         return words[1]
@@ -103,7 +103,7 @@ def _searched_places() -> str:
 
 
 def _profile(name: str) -> dict[str, str]:
-    """Return the settings of a profile; the credentials file goes first. Raises NotSignedIn: one is broken."""
+    """Return the settings of a profile; the credentials file wins. Raise NotSignedIn for a broken file."""
     credentials, config = _files()
     sections = ((config, name if name == "default" else f"profile {name}"), (credentials, name))
     found: dict[str, str] = {}

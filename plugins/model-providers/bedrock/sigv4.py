@@ -1,4 +1,6 @@
-"""AWS Signature Version 4. https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html"""
+"""AWS Signature Version 4.
+
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ ALGORITHM = "AWS4-HMAC-SHA256"
 
 
 class Keys(NamedTuple):
-    """What requests are signed with. `session_token`: of temporary ones; `source`: where they are from, in words."""
+    """Keys of a signature; `session_token` belongs to temporary keys, `source` is their origin in words."""
 
     access_key: str
     secret_key: str

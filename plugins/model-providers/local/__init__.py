@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class EmbeddedModel(ClientProfile):
-    """The provider `local`. Its modules are imported when a method needs them: most starts select another provider."""
+    """The provider `local`; a method imports what it needs, since most starts select another provider."""
 
     def find_model(self, services: ClientServices) -> str:
         """Return the name of the weights that would answer (see `ClientProfile.find_model`)."""

@@ -42,7 +42,7 @@ def read_memory(
 
 
 def _cgroup_limit(root: Path, membership: Path = Path("/proc/self/cgroup")) -> tuple[int | None, int]:
-    """Return the smallest limit of this process's control group (v2) and its parents, and what that group uses."""
+    """Return the smallest limit of the control group (v2) and its parents, and the use of that group."""
     try:
         relative = next(line[3:] for line in membership.read_text().splitlines() if line.startswith("0::"))
     except (OSError, StopIteration):

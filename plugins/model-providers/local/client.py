@@ -1,4 +1,4 @@
-"""Client of the embedded model: it requests an answer of the child process and reads what the model wrote.
+"""Client of the embedded model: request an answer of the child process, and read its reply.
 
 Under the grammar a reply is one JSON object: the final text, which is streamed as it arrives, or a tool call. A file of
 the user's own may ignore the grammar and write a call as bare JSON, in a code fence or in `<tool_call>` tags, under one
@@ -66,7 +66,7 @@ def read_reply(text: str) -> ParsedToolCall | str | None:
 
 
 def is_probably_cut(value: Any) -> bool:
-    """Return whether a string in `value` has the greatest length of the grammar, where it was probably cut."""
+    """Return whether a string in `value` has the grammar's greatest length, so that it is probably cut."""
     if isinstance(value, str):
         return len(value) >= STRING_MAX
     if isinstance(value, dict):
@@ -169,7 +169,7 @@ SILENCE_S = 600.0
 
 
 class LocalModelClient:
-    """A `ModelClient` whose answers come from weights on this machine; the process starts with the first request.
+    """A `ModelClient` for weights on this machine; the process starts with the first request.
 
     Args:
         services: parts of the host.

@@ -1,13 +1,12 @@
-"""Chat completions with tools, for a model that cannot write tool calls by itself.
+"""Prompts of the embedded model: tools for a model that cannot write tool calls by itself.
 
-The tools become one JSON schema that the server's grammar enforces: `{"action": "<tool>", "arguments": {…}}` or
-`{"action": "final", "text": "…"}`. The conversation is retold in that form after a short system prompt and a few
-examples, whose tools are not those of the menu: the model learns the form, not the names. With the server's native
-tool calls Qwen2.5-Coder-1.5B calls none. The grammar also holds the model to what it can know: after a failed call an
-answer begins with what could not be done, and a question that names a file begins with a call. Measured:
-`docs/operator/models-embedded.md`.
+The tools become one JSON schema that the grammar of the server enforces: `{"action": "<tool>", "arguments": {…}}` or
+`{"action": "final", "text": "…"}`. The conversation follows in that form, after a short system prompt and a few
+examples. The tools of the examples are not those of the menu, so that the model learns the form and not the names. With
+the native tool calls of the server Qwen2.5-Coder-1.5B makes none.
 
-Pure functions; `provider.py` does the talking.
+The grammar also prevents invented answers: after a failed call an answer begins with what could not be done, and a
+question that names a file begins with a call. The measurements are in `docs/operator/models-embedded.md`.
 """
 
 from __future__ import annotations
@@ -37,18 +36,20 @@ from .tool_menu import (
 )
 
 FINAL_TOKENS = 1024
-"""Longest reply in tokens where the request sets no limit: about 90 s on two cores."""
+"""Longest reply in tokens if the request sets no limit: about 90 s on two cores."""
 CHARS_PER_TOKEN = 3
-"""Low for English (about 4) and about right for code: what is thought to fit does fit."""
+"""Low for English (about 4) and about right for code, so that an estimate is not too small."""
 OWN_SYSTEM_CHARS = 500
-"""Of the system messages the last paragraphs are kept up to this length: directory, date, instructions of a program.
-The long part before them, written for a large model, is replaced by the short prompt here."""
+"""Characters of the last paragraphs of the system messages that are kept: directory, date, instructions of a program.
+
+A short prompt replaces the long part before them, which is written for a large model.
+"""
 FILE_PARAMETERS = frozenset({"path", "file", "filename", "file_path", "command"})
 """Names of parameters by which a tool can look at a file."""
 MAX_BLIND_CALLS = 2
-"""Calls in one turn after which an answer is allowed, although the file that the user names was in none of them."""
+"""Calls in one turn after which an answer is allowed, although none had the file that the user names."""
 STEPS_MAX = 6
-"""Calls in one turn after which only an answer is allowed: more steps do not get this model nearer to one."""
+"""Calls in one turn after which only an answer is allowed: more calls do not help this model."""
 
 _EXTENSIONS = """
     adoc avi bak bash bat bmp bz2 cc cfg conf cpp crt cs css csv db diff doc docx epub flac gif gz hpp htm html ico ini
@@ -84,31 +85,33 @@ result."""
 
 
 SAMPLING = ("top_p", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
-"""Options of a turn that the model's server knows by these names."""
+"""Options of a turn that the server takes under these names."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolPrompt:
-    """What is sent to the model's server."""
+    """The request to the server of the model, and the rules for its reply."""
 
     messages: tuple[dict[str, Any], ...]
     tools: tuple[MenuTool, ...]
-    """The menu; empty when the answer is plain text."""
+    """The menu; empty if the answer is plain text."""
     answered_calls: frozenset[str]
-    """Calls of this turn that have a result (`canonical`): asking for one of them again leads nowhere."""
+    """Calls of this turn with a result, in the form of `canonical_call`; a repeated call is rejected."""
     allows_only_text: bool
-    """The turn has had its steps: the menu is described, but only an answer is allowed."""
+    """The turn has reached `STEPS_MAX`: the menu is described, but only an answer is allowed."""
     allows_only_call: bool
-    """The user names a file, and no call of this turn had to do with it: an answer could only be invented."""
+    """The user names a file, and no call of this turn used it: an answer would be invented."""
     sources: tuple[str, ...] | None
-    """What the conversation says, when the last call failed: an answer has to admit that, and take its numbers from
-    here. None when no call failed."""
+    """Texts of the conversation if the last call failed, else None.
+
+    The answer must admit the failure and take its numbers from these texts.
+    """
     max_tokens: int
     temperature: float
     response_format: dict[str, Any] | None = None
-    """The form of a plain answer that the request asks for; the server's grammar enforces it."""
+    """The requested format of a plain answer; the grammar of the server enforces it."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
-    """What the caller of the turn sets beside."""
+    """Sampling options that the caller of the turn sets."""
 
     @property
     def is_after_failure(self) -> bool:
@@ -116,7 +119,7 @@ class ToolPrompt:
         return self.sources is not None
 
     def find_objection(self, text: str) -> str:
-        """Return why the final text cannot be true, or "" if nothing speaks against it."""
+        """Return why the final text cannot be true, or ""."""
         invented = numbers_without_source(text, self.sources) if self.sources is not None else []
         return f"an answer with {', '.join(invented)}, which no result has" if invented else ""
 
@@ -159,7 +162,7 @@ def build_prompt(request: ModelRequest, context_length: int, mask_message: Calla
     called = {c.name for m in request.messages for c in m.tool_calls}
     tools = build_menu(choose_tools(request.tools, last, keep=called, limit=LIMIT_TOOLS))
     max_tokens = min(request.max_tokens or FINAL_TOKENS, context_length // 2)
-    # a question of a program, beside any conversation: its system messages are the task itself
+    # a question of a program outside of any conversation: its system messages are the task
     own_chars = OWN_SYSTEM_CHARS if request.session_id or request.tools else context_length * CHARS_PER_TOKEN
     head = _head(request.messages, tools, own_chars)
     room = (context_length - max_tokens) * CHARS_PER_TOKEN - _length(head)
@@ -182,7 +185,7 @@ def union_schema(tools: Iterable[MenuTool], final_pattern: str | None = "") -> d
     """Return the schema of one reply: a call of one of `tools`, or the final text.
 
     Args:
-        final_pattern: regular expression of the final text; empty for any text, None for no final text.
+        final_pattern: regular expression of the final text; "" allows any text, None allows no final text.
     """
     branches = [
         closed_object_schema({"action": {"const": tool.name}, "arguments": tool.parameters}, ["action", "arguments"])
@@ -195,22 +198,22 @@ def union_schema(tools: Iterable[MenuTool], final_pattern: str | None = "") -> d
 
 
 def _failure_admission_pattern(*, without_digits: bool) -> str:
-    """Return the pattern of an answer that follows a failed call: it says first what could not be done.
+    """Return the pattern of an answer after a failed call: it begins with what could not be done.
 
-    Without it this model states a result that no tool gave: the grammar lets a true sentence begin only.
+    Without the pattern this model states a result that no tool gave.
     """
     letters = r'[^"\\\n0-9]' if without_digits else r'[^"\\\n]'
     return f"^I could not {letters}+$"
 
 
 def calls_with_results(turn: Sequence[Message]) -> list[str]:
-    """Return every call of `turn` that has a result, in `canonical` form."""
+    """Return every call of `turn` with a result, in the form of `canonical_call`."""
     answered = {m.tool_call_id for m in turn if m.role == "tool"}
     return [canonical_call(c.name, c.arguments) for m in turn for c in m.tool_calls if c.id in answered]
 
 
 def canonical_call(name: str, arguments: str) -> str:
-    """Return a call in one spelling, for comparison."""
+    """Return a call in one form, for comparisons."""
     try:
         return f"{name} {json.dumps(json.loads(arguments), sort_keys=True)}"
     except ValueError:
@@ -231,7 +234,7 @@ def _takes_files(tools: Sequence[MenuTool]) -> bool:
 
 
 def _names_unread_file(question: str, turn: Sequence[Message]) -> bool:
-    """Return whether the question names a file that is in the arguments of no call of the turn."""
+    """Return whether the question names a file that no call of the turn has in its arguments."""
     named = _NAMES_FILE.search(question)
     return named is not None and not any(Path(named[0]).name in c.arguments for m in turn for c in m.tool_calls)
 
@@ -242,10 +245,10 @@ def _ends_in_failure(turn: Sequence[Message]) -> bool:
 
 
 def _head(messages: Sequence[Message], tools: Sequence[MenuTool], own_chars: int) -> list[dict[str, Any]]:
-    """Return what comes before the conversation.
+    """Return the messages before the conversation.
 
-    What differs between sessions (directory, date, instructions) comes after the tools: the server need not read
-    those again when the next session begins.
+    What differs between sessions (directory, date, instructions) follows the tools, so that the server does not read
+    the tools again for the next session.
     """
     own = _last_paragraphs("\n\n".join(m.text for m in messages if m.role == "system"), own_chars)
     if not tools:
@@ -288,7 +291,7 @@ def _result(name: str, text: str, tool: MenuTool | None = None) -> dict[str, Any
 
 
 def _examples(tools: Sequence[MenuTool]) -> list[dict[str, Any]]:
-    """Return the examples; the one with a command line bears the name of the menu's tool that takes one."""
+    """Return the examples; the example with a command uses the tool of the menu that takes one."""
     shots = [
         _user("Who are you?"),
         _final("I am Hermes, an assistant that runs on this machine. How can I help?"),
@@ -325,7 +328,7 @@ def _examples(tools: Sequence[MenuTool]) -> list[dict[str, Any]]:
 
 
 def _retell(messages: Sequence[Message], tools: Sequence[MenuTool]) -> list[list[dict[str, Any]]]:
-    """Return one list a turn: what the person said, then calls each followed by its result, then the answer."""
+    """Return a list for each turn: the user message, the calls with their results, the answer."""
     offered = {tool.name: tool for tool in tools}
     results = {m.tool_call_id: m for m in messages if m.role == "tool"}
     turns: list[list[dict[str, Any]]] = []
@@ -354,11 +357,13 @@ def _arguments(call: ToolCall) -> Any:
 
 
 def _length(messages: Iterable[dict[str, Any]]) -> int:
-    return sum(len(m["content"]) + 4 * CHARS_PER_TOKEN for m in messages)  # 4: the template's marks around each
+    return sum(
+        len(m["content"]) + 4 * CHARS_PER_TOKEN for m in messages
+    )  # 4: marks of the template around each message
 
 
 def _fit_turns(turns: list[list[dict[str, Any]]], room: int) -> list[dict[str, Any]]:
-    """Return the newest turns that fit into `room` characters; of the last one its oldest calls may go, too."""
+    """Return the newest turns that fit into `room` characters; the last turn may lose its oldest calls."""
     if not turns:
         return []
     last = turns[-1]

@@ -1,8 +1,4 @@
-"""The embedded model's process, seen from the agent: started at first use, once; started again after a crash.
-
-The model lives in a process of its own (`child.py`), so that a crash in native code, or the kernel's memory killer,
-takes that process and not the agent.
-"""
+"""Life cycle of the embedded model's process: started at the first use, and again after a crash."""
 
 from __future__ import annotations
 
@@ -25,11 +21,11 @@ from hermes_agent.core.errors import ModelError
 logger = logging.getLogger(__name__)
 
 START_DEADLINE_S = 180.0
-"""Loading takes 2 to 5 s from a warm disk cache; the rest is for slow disks."""
+"""Longest start in seconds. Loading takes 2 to 5 s from a warm disk cache; the rest is for slow disks."""
 STOP_GRACE_S = 5.0
-"""From the end of its stdin to SIGKILL."""
+"""Seconds from the end of its stdin to SIGKILL."""
 STDERR_LINES = 40
-"""Last lines of the child that are kept for the error text."""
+"""Number of last lines of the child that are kept for error texts."""
 CHILD_ENVIRONMENT = (
     "PATH",
     "LANG",
@@ -40,42 +36,42 @@ CHILD_ENVIRONMENT = (
     "HIP_VISIBLE_DEVICES",
     "GGML_VK_VISIBLE_DEVICES",
 )
-"""All that the child gets of the agent's environment: no key, no credential directory, no notify socket."""
+"""Variables that the child gets: no keys, no credential directory, no notify socket."""
 
 
 class ServerAddress(NamedTuple):
-    """Where the running child answers."""
+    """Address and key of the running child."""
 
     base_url: str
     """`http://127.0.0.1:<port>`, without a path."""
     api_key: str
-    """Made anew for every start; known to parent and child alone."""
+    """New for each start; only parent and child know it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalServerSettings:
-    """How the model is loaded."""
+    """Settings with which the model is loaded."""
 
     path: Path
     """A GGUF file."""
     alias: str
-    """The model's name as the server reports it."""
+    """Name of the model in answers of the server."""
     threads: int = 0
-    """Threads that compute; 0 means one less than there are cores (at least one), and all of them to read a prompt."""
+    """Computing threads; 0 means one less than the cores (at least one), and all cores while reading a prompt."""
     context_length: int = 8192
     """Tokens of prompt and answer together."""
     idle_unload_s: float = 300
-    """Seconds without a request after which the weights leave the memory; 0 keeps them. Loading takes about 3 s."""
+    """Seconds without a request after which the weights are unloaded; 0 keeps them. Loading takes about 3 s."""
     cache_ram_mib: int = 256
-    """Mebibytes for prompts that were read before."""
+    """Mebibytes for prompts that were read earlier."""
 
 
 class LocalModelServer:
-    """One child process with one model. It belongs to the event loop that first asks for it.
+    """One child process with one model. It belongs to the event loop that starts it.
 
     Args:
-        start_deadline_s: seconds until a child that does not answer is given up.
-        program: path of the child's script; tests put another one there.
+        start_deadline_s: longest start in seconds.
+        program: path of the child's script; tests use another one.
     """
 
     def __init__(
@@ -92,42 +88,42 @@ class LocalModelServer:
         self._program = program or Path(__file__).with_name("server_process.py")
         self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
-        self._endpoint: ServerAddress | None = None
+        self._address: ServerAddress | None = None
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._drain: asyncio.Task[None] | None = None
         self._closed = False
 
     @property
     def pid(self) -> int | None:
-        """Process id of the running child; None when there is none."""
+        """Process id of the running child, or None."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
     async def ensure_started(self) -> ServerAddress:
-        """Return where the child answers; start it when it does not run.
+        """Return the address of the child; start it if it does not run.
 
         Raises:
-            ModelError: `unreachable`: it did not start; the text has its last lines.
+            ModelError: `unreachable`: it did not start; the hint has its last lines.
         """
         async with self._lock:
             if self._closed:
                 raise ModelError("unreachable", "The embedded model was already shut down in this process.")
-            if self._endpoint is not None and self.pid is not None:
-                return self._endpoint
+            if self._address is not None and self.pid is not None:
+                return self._address
             await self._stop()
             try:
                 async with asyncio.timeout(self._deadline_s):
-                    self._endpoint = await self._start()
+                    self._address = await self._start()
             except TimeoutError:
                 await self._stop(grace_s=0)
                 raise self._failed(f"was not ready within {self._deadline_s:g} s") from None
-            except BaseException:  # cancelled, too: a half-started child is of no use to anybody
+            except BaseException:  # also cancelled: a half-started child is of no use
                 await self._stop(grace_s=0)
                 raise
-            return self._endpoint
+            return self._address
 
     async def exit_reason(self, within_s: float = 2.0) -> str | None:
-        """Say how the child ended, or None when it still runs after `within_s` seconds."""
+        """Return how the child ended, or None if it still runs after `within_s` seconds."""
         process = self._process
         if process is None:
             return "was stopped"
@@ -139,11 +135,11 @@ class LocalModelServer:
         return _describe_exit(ended.result())
 
     def last_lines(self) -> str:
-        """Return what the child printed last, for an error text."""
+        """Return the last lines of the child, for an error text."""
         return "\n".join(self._stderr)
 
     async def aclose(self) -> None:
-        """Stop the child. No request may be under way."""
+        """Stop the child. No request may be running."""
         self._closed = True
         async with self._lock:
             await self._stop()
@@ -161,13 +157,13 @@ class LocalModelServer:
             stderr=asyncio.subprocess.PIPE,
             env=child_environment(environ),
             cwd="/",
-            start_new_session=True,  # Ctrl-C in the terminal is for the turn, not for the model
+            start_new_session=True,  # Ctrl-C in the terminal interrupts the turn, not the model
         )
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._drain = asyncio.create_task(self._collect(process.stderr), name="embedded-model-stderr")
-        # the key travels through the pipe: arguments and environment can be read by others in /proc
-        with contextlib.suppress(ConnectionError):  # it died at once: the next read says so
-            process.stdin.write(json.dumps(self._read_address(key)).encode() + b"\n")
+        # the key goes through the pipe: other users can read arguments in /proc
+        with contextlib.suppress(ConnectionError):  # it ended at once, as the next read shows
+            process.stdin.write(json.dumps(self._child_settings(key)).encode() + b"\n")
             await process.stdin.drain()
         line = await process.stdout.readline()
         if not line:
@@ -178,14 +174,14 @@ class LocalModelServer:
         logger.info("embedded model ready: pid=%s model=%s", process.pid, self._settings.path.name)
         return ServerAddress(url, key)
 
-    def _read_address(self, key: str) -> dict[str, object]:
+    def _child_settings(self, key: str) -> dict[str, object]:
         settings = self._settings
         return {
             "path": str(settings.path.absolute()),
             "alias": settings.alias,
             "api_key": key,
             "threads": settings.threads or default_threads(),
-            # reading a prompt is one burst that the person waits for; writing goes on for longer
+            # reading a prompt is a short burst for which the user waits; writing takes longer
             "prompt_threads": settings.threads or len(os.sched_getaffinity(0)),
             "context_length": settings.context_length,
             "idle_unload_s": settings.idle_unload_s,
@@ -209,7 +205,7 @@ class LocalModelServer:
 
     async def _stop(self, grace_s: float = STOP_GRACE_S) -> None:
         process, drain = self._process, self._drain
-        self._process = self._endpoint = self._drain = None
+        self._process = self._address = self._drain = None
         if process is not None and process.returncode is None:
             assert process.stdin is not None
             process.stdin.close()
@@ -234,7 +230,7 @@ class LocalModelServer:
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the child: what `CHILD_ENVIRONMENT` lists, where it is set."""
+    """Return the environment of the child: the variables of `CHILD_ENVIRONMENT` that are set."""
     return {name: environ[name] for name in CHILD_ENVIRONMENT if name in environ}
 
 
@@ -251,5 +247,5 @@ def _describe_exit(status: int) -> str:
     except ValueError:
         name = str(-status)
     if name == "SIGKILL":
-        return "was killed (SIGKILL; by the kernel when memory ran out, or by somebody)"
+        return "was killed (SIGKILL: by the kernel when memory ran out, or by a user)"
     return f"was ended by {name}"

@@ -1,9 +1,8 @@
-"""The process that holds the embedded model: llama.cpp's HTTP server on a free loopback port.
+"""The process of the embedded model: llama.cpp's HTTP server on a free loopback port.
 
-It is run by its path, so that it imports nothing but the standard library and `xllamacpp`. One line of JSON on stdin
-tells it everything (the keys of `Settings` in `server.py`, and `sys_path`), one line of JSON on the original stdout
-answers `{"url": …}`; everything that llama.cpp prints goes to stderr. It ends when stdin does, that is, with its
-parent, however that ends.
+It is started by its path, so that it imports only the standard library and `xllamacpp`. One line of JSON on stdin has
+its settings (`LocalModelServer`). One line of JSON on stdout answers `{"url": …}`; the output of llama.cpp goes to
+stderr. It ends with its stdin, and therefore with its parent, however that ends.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ def main() -> int:
     os.dup2(2, 1)
     sys.path.extend(entry for entry in settings["sys_path"] if entry not in sys.path)
     _prefer_for_oom_kill()
-    # with two threads and a busy neighbour, OpenMP's spinning barriers cost a factor of 25; libgomp reads this at load
+    # OpenMP's spinning barriers cost a factor of 25 on two busy cores; libgomp reads this at load
     os.environ["OMP_WAIT_POLICY"] = "passive"
-    import xllamacpp  # after the environment above is set; 100 MB of native code, for this process alone
+    import xllamacpp  # after the variable above is set
 
     server = xllamacpp.Server(_params(xllamacpp, settings))
     answer.write(json.dumps({"url": server.listening_address}) + "\n")
     answer.close()
     sys.stdin.buffer.read()
-    os._exit(0)  # the native threads need no farewell, and joining them may take as long as a running request
+    os._exit(0)  # joining the native threads may take as long as a running request
 
 
 def _prefer_for_oom_kill() -> None:
-    """Let the kernel, when memory runs out, end this process rather than the agent."""
+    """Make the kernel end this process rather than the agent when memory runs out."""
     with contextlib.suppress(OSError):  # a sandbox may hide the file; then the kernel decides by size
         Path("/proc/self/oom_score_adj").write_text("500")
 
@@ -56,7 +55,7 @@ def _params(xllamacpp: Any, settings: dict[str, Any]) -> Any:
     params.cpuparams_batch.n_threads = settings["prompt_threads"]
     params.sleep_idle_seconds = math.ceil(settings["idle_unload_s"]) or -1
     params.cache_ram_mib = settings["cache_ram_mib"]
-    params.verbosity = 1  # errors alone
+    params.verbosity = 1  # only errors
     return params
 
 

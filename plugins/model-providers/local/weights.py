@@ -97,7 +97,7 @@ def find_pin(name: str) -> Weights:
 
 
 def models_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the directory of pulled weights: `$XDG_CACHE_HOME/hermes/models`, else `~/.cache/hermes/models`."""
+    """Return the directory of weights: `$XDG_CACHE_HOME/hermes/models`, else `~/.cache/hermes/models`."""
     env = os.environ if environ is None else environ
     cache = env.get("XDG_CACHE_HOME", "")
     base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"  # a relative path is invalid (XDG)

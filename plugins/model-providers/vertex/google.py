@@ -1,4 +1,6 @@
-"""Google's application-default credentials. https://google.aip.dev/auth/4110
+"""Google's application-default credentials.
+
+https://google.aip.dev/auth/4110
 
 The file that GOOGLE_APPLICATION_CREDENTIALS names, that of `gcloud auth application-default login`, the metadata server
 of the machine, in this order. A token is kept until it is about to end.
@@ -79,7 +81,7 @@ class GoogleTokens:
 
 
 def credentials() -> GoogleCredentials:
-    """Return what there is; that of the machine is not looked for here. Raises NotSignedIn: a file is no good."""
+    """Return the credentials of a file, but not those of the machine. Raise NotSignedIn for a broken file."""
     named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", "")
     gcloud = os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud"
     file = Path(named or Path(gcloud, "application_default_credentials.json")).expanduser()

@@ -40,7 +40,7 @@ class Exporter:
         return spans
 
     def send(self):
-        """Begin to send what waits, in the loop that runs here; nobody waits for it."""
+        """Start a task of the running loop that sends the queued spans."""
         if self._sending is None or self._sending.done() or not self._sending.get_loop().is_running():
             self._sending = asyncio.create_task(self._send_all(), name="spans")
 
@@ -75,8 +75,10 @@ class Exporter:
     async def _post(self, httpx, spans):
         resource = {"attributes": [{"key": "service.name", "value": {"stringValue": self._service}}]}
         scope = [{"scope": {"name": "hermes-agent"}, "spans": spans}]
-        # ASCII: an id that a model's server made up may be what UTF-8 cannot say
+        # ASCII: an id from a model's server may have half a surrogate pair
         body = json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": scope}]}).encode("ascii")
         headers = {**self._headers, "Content-Type": "application/json"}
-        async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:  # it follows nobody elsewhere with the headers
+        async with httpx.AsyncClient(
+            timeout=TIMEOUT_S
+        ) as client:  # it follows no redirection, which would take the headers along
             (await client.post(self._address, content=body, headers=headers)).raise_for_status()

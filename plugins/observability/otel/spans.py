@@ -1,4 +1,4 @@
-"""From what hooks tell to spans. Everything of a turn has ids made from the turn's, so that no order is needed."""
+"""Spans from hooks. Ids of spans derive from the id of the turn, so that hooks may come in any order."""
 
 import hashlib
 import threading

@@ -68,7 +68,7 @@ class OpenAiSpeech(_OpenAiService, TTSProvider):
     voice_compatible = True
 
     def synthesize(self, text: str, output_path: str, **wanted: Any) -> str:
-        """Write the speech to `output_path` and return it. Raises UserError if the service fails."""
+        """Write the speech to `output_path` and return it. Raise UserError if the service fails."""
         from openai import OpenAIError
 
         options: dict[str, Any] = {"speed": wanted["speed"]} if wanted.get("speed") is not None else {}
@@ -97,7 +97,7 @@ class OpenAiTranscription(_OpenAiService, TranscriptionProvider):
     def transcribe(
         self, file_path: str, *, model: str | None = None, language: str | None = None, **extra: Any
     ) -> dict[str, Any]:
-        """Return the text of a recording. Raises UserError if the service fails, OSError if the file is unreadable."""
+        """Return the text of a recording. Raise UserError for the service, OSError for the file."""
         path = Path(file_path)
         if path.stat().st_size > MAX_BYTES:
             raise UserError(f"{path} has {path.stat().st_size:,} bytes: at most {MAX_BYTES:,} can be sent")

@@ -1,4 +1,4 @@
-"""Commands in containers, one for each task: docker or podman, singularity or apptainer, by their command lines."""
+"""Commands in containers, one for each task: docker, podman, singularity or apptainer."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class SingularityBackend(ContainerBackend):
     def create(self, name: str, call: BackendCommand) -> None:
         s = self._settings
         words = ["instance", "start", "--containall", "--no-home", "--writable-tmpfs"]
-        if s["container_memory"] and os.getuid() == 0:  # elsewhere it needs a delegated cgroup
+        if s["container_memory"] and os.getuid() == 0:  # with the others it needs a delegated cgroup
             words += ["--memory", f"{s['container_memory']}M"]
         if s["network"] != "on":  # a container has all of it or nothing
             words += ["--net", "--network", "none"]

@@ -44,7 +44,7 @@ class SshBackend(RemoteBackend):
         )
 
     def close(self, task_id: str) -> None:
-        """The connection serves all tasks: it ends by itself, or with `hang_up`."""
+        """Do nothing: the connection serves all tasks, and ends by itself or with `close_all`."""
 
     def close_all(self) -> None:
         """End the connection."""
@@ -59,7 +59,7 @@ class SshBackend(RemoteBackend):
             shutil.rmtree(directory, ignore_errors=True)
 
     def _client(self) -> list[str]:
-        """Return the client with a connection that stands; the first call makes it."""
+        """Return the command of the client; the first call connects."""
         if not self._settings["ssh_host"]:
             raise ToolFailed("terminal.backend is `ssh`, and terminal.ssh_host names no machine")
         with self._lock:
@@ -88,7 +88,7 @@ class SshBackend(RemoteBackend):
     def _words(self) -> list[str]:
         options = ["BatchMode=yes", "ServerAliveInterval=15", "ServerAliveCountMax=3", "ConnectTimeout=20"]
         options += [f"ControlPath={self._directory}/%C", "LogLevel=ERROR"]
-        # a machine's key is believed the first time and never another one
+        # the first key of a machine is accepted, another one later is not
         known = f'UserKnownHostsFile="{self._services.home}/ssh_known_hosts" ~/.ssh/known_hosts ~/.ssh/known_hosts2'
         options += ["StrictHostKeyChecking=accept-new", known]
         return ["ssh", *(word for option in options for word in ("-o", option)), *self._where()]

@@ -107,7 +107,7 @@ def test_after_a_crash_it_is_started_again_with_another_key(tmp_path: Path) -> N
         first = await server.ensure_started()
         assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
-        assert await server.exit_reason() == "was killed (SIGKILL; by the kernel when memory ran out, or by somebody)"
+        assert await server.exit_reason() == "was killed (SIGKILL: by the kernel when memory ran out, or by a user)"
         second = await server.ensure_started()
         assert second.api_key != first.api_key
         await server.aclose()

@@ -40,7 +40,7 @@ def test_answer_that_takes_longer_than_allowed_in_whole_is_given_up(faulty) -> N
     faulty.script(fault("stall", stall_seconds=30))
     error = failure(faulty.base_url, key=KEY, whole_s=0.5)
     assert error.kind == "cut_off"
-    assert "not whole after 0.5 seconds" in error.message
+    assert "not complete after 0.5 seconds" in error.message
 
 
 @pytest.mark.parametrize(
