@@ -29,6 +29,7 @@ READERS = {
     "plugins.entries": ("plugins", "hooks", "host"),
     "providers": ("models/providers.py", "credentials", "models"),
     "security.foreign_text": ("host/settings.py", "policy"),
+    "session_reset": ("gateway/chat_routes.py",),
     "terminal": ("workspace", "_bundled/terminal"),
     "tools.tool_search": ("tools",),
 }

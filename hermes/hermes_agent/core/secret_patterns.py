@@ -1,4 +1,4 @@
-"""Check of the patterns that plugins add to the masking of secrets. Source: plugin contract of 0.23 §6.7.
+"""Check of the patterns that plugins add to the masking of secrets. Source: contract of 0.23 §6.7.
 
 A pattern runs over every text that is shown or stored, so it must find its place quickly and may not take
 exponential time: it begins with literal characters and has no nested unbounded repetition.

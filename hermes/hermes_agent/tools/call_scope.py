@@ -94,7 +94,7 @@ current_scope: ContextVar[CallScope | None] = ContextVar("hermes_call_scope", de
 
 
 def file_access(principals: Principals) -> FileAccess:
-    """Return the files of the home that the running call may open; outside of calls, no file of a principal."""
+    """Return the files of the home that the running call may open; outside of calls, none of a principal."""
     scope = current_scope.get()
     return FileAccess() if scope is None else principals.reader(scope.principal, scope.session_id)
 

@@ -147,6 +147,6 @@ def test_the_host_hands_the_settings_in(tmp_path):
     host = Host(tmp_path, config.load(tmp_path))
     host.hooks.add("h", lambda **kw: threading.current_thread().name, "b")
 
-    assert host.hooks.deadlines == HookDeadlines(3, {"a": 0.5})
+    assert host.hooks.deadlines == HookDeadlines(3, {"a": 0.5}, rest_s=60)
     assert [r.value for r in host.hooks.fire("h")] == ["hermes-beside"]
     host.bridge.close()
