@@ -1,4 +1,4 @@
-"""Draw the pictures of the chat in docs/pictures/: `make pictures`. The view of the console shows a recorded turn."""
+"""Draw the pictures of the chat in docs/pictures/ (`make pictures`): the console's view of an example turn."""
 
 from __future__ import annotations
 

@@ -19,7 +19,38 @@ from hermes_agent.config.schema import leaves
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "hermes" / "hermes_agent"
-CONVERTED = ("policy/pending_questions.py",)
+CONVERTED = (
+    "app/cli",
+    "adapters",
+    "agent",
+    "builtin_tools",
+    "commands",
+    "config",
+    "console",
+    "contracts",
+    "core",
+    "credentials",
+    "cron",
+    "delivery",
+    "gateway",
+    "hooks",
+    "host",
+    "logs",
+    "mcp",
+    "media",
+    "memory",
+    "models",
+    "policy",
+    "runtime",
+    "server",
+    "service",
+    "sessions",
+    "skills",
+    "store",
+    "system",
+    "tools",
+    "workspace",
+)
 """Packages and modules of `hermes_agent` that these rules hold for."""
 LONGEST_FIRST_LINE = 100
 WORDS = (

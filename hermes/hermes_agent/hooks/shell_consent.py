@@ -1,7 +1,8 @@
-"""Which shell hooks the user allowed: `shell-hooks-allowlist.json` in the home. Source: plugin contract §9.2.
+"""The shell hooks that the user allowed: `shell-hooks-allowlist.json` in the home.
 
 An approval is for one pair of event and command, as upstream's. With `hooks_consent: content` it is also for the
 content of the script: an edited script waits until it is allowed again, and the change is shown.
+Source: plugin contract §9.2.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class HookConsent:
         return len(before) - len(kept)
 
     def difference(self, hook: ShellHook) -> str:
-        """Return how a script changed since it was allowed, as a unified diff; "" where it cannot be told."""
+        """Return how a script changed since it was allowed, as a unified diff, or "" without a copy of it."""
         script, entry = _script(hook), self._entry(hook)
         copy = self._copies / str((entry or {}).get("script_sha256") or "-")
         if script is None or not copy.is_file():
@@ -103,7 +104,7 @@ def _is_for(entry: object, event: str, command: str) -> bool:
 
 
 def _script(hook: ShellHook) -> Path | None:
-    """Return the file that a command runs: its program, or the first argument that is a file, for an interpreter."""
+    """Return the file that a command runs: its program, or the script that an interpreter is given."""
     words = hook.argv()
     program = shutil.which(words[0])
     places = [Path(word).expanduser() for word in words[1:] if not word.startswith("-")]

@@ -1,4 +1,4 @@
-"""The shell hooks of one host: read from the config, registered on the hook bus where the user allowed them."""
+"""The shell hooks of one host: read from the config, and registered where the user allowed them."""
 
 from __future__ import annotations
 
