@@ -1,6 +1,6 @@
-"""Upstream's import names, served without anything of theirs on disk: `import_hook.install()` before plugins load."""
+"""Upstream's import names, served by `import_hook.install()` without files of those names."""
 
 __all__ = ["CONTRACT_LEVEL"]
 
 CONTRACT_LEVEL = "0.19.0"
-"""The version that plugins see, `hermes_cli.__version__`."""
+"""The version that plugins see as `hermes_cli.__version__`."""

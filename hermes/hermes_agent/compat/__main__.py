@@ -14,7 +14,10 @@ USAGE = "usage: python -m hermes_agent.compat SCRIPT [ARG…]"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the script as `python SCRIPT ARG…` would; its `sys.exit` and its errors are its own."""
+    """Run the script as `python SCRIPT ARG…` would and return 0; its errors and `sys.exit` pass through.
+
+    Return 2 with a message on standard error if the script does not exist.
+    """
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE, file=sys.stdout if argv else sys.stderr)
         return 0 if argv else EXIT_USAGE
@@ -25,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     import_hook.install()
     agent.allow_building()
     sys.argv = list(argv)
-    if script.is_file():  # a directory or an archive with a __main__.py: runpy puts itself on the path
+    if script.is_file():  # runpy adds a directory or archive with a __main__.py itself
         sys.path[0] = str(script.resolve().parent)
     runpy.run_path(str(script), run_name="__main__")
     return 0

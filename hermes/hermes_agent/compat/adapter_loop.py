@@ -1,8 +1,8 @@
-"""The direct message loop: an adapter without a gateway answers its messages itself, through its message handler.
+"""Direct message loop of an adapter that runs without a gateway: its message handler answers.
 
-Importing this module installs the loop; upstream's name of `BasePlatformAdapter` leads here. A session works on one
-message at a time. Messages that arrive meanwhile wait, texts joined and pictures together, except for the few commands
-that are meant for a busy session. Source: plugin contract §7.3, §8.2.2.
+Importing this module installs the loop; upstream's module of `BasePlatformAdapter` is mapped to it. A session processes
+one message at a time. Messages that arrive meanwhile wait: their texts are joined and their images collected. Commands
+in `BYPASS` are handled at once. Source: plugin contract §7.3, §8.2.2.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FAILURE_NOTICE = "⚠️ Something went wrong while I worked on this ({what}). P
 
 
 async def _process_message(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
-    """Let the handler answer a message, and deliver its reply."""
+    """Answer a message with the message handler and deliver the reply."""
     assert event.source is not None
     metadata = reply_metadata(event)
     typing = _start_typing(adapter, event.source.chat_id, metadata)
@@ -56,7 +56,7 @@ async def _process_message(adapter: BasePlatformAdapter, event: MessageEvent, ke
 
 
 async def _answer_inline(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
-    """Answer a command while its session works on another message."""
+    """Answer a command while its session processes another message."""
     metadata = reply_metadata(event)
     try:
         await _deliver(adapter, event, await _call_handler(adapter, event, key), metadata)
@@ -74,7 +74,7 @@ async def _call_handler(adapter: BasePlatformAdapter, event: MessageEvent, key: 
 
 
 async def _deliver(adapter: BasePlatformAdapter, event: MessageEvent, response: Any, metadata: dict[str, Any]) -> bool:
-    """Send text, pictures and files of a response; return False if the text did not arrive."""
+    """Send text, images and files of a response; return False if the text was not delivered."""
     if response is None or response == "":
         return True
     assert event.source is not None
@@ -84,7 +84,9 @@ async def _deliver(adapter: BasePlatformAdapter, event: MessageEvent, response: 
     files, text = adapter.extract_local_files(text)
     arrived = True
     if text.strip():
-        mode = getattr(adapter.config, "reply_to_mode", "first")  # some adapters have a config of their own
+        mode = getattr(
+            adapter.config, "reply_to_mode", "first"
+        )  # some adapters replace `config` by an object of another type
         reply_to = event.message_id if mode != "off" else None
         result = await adapter._send_with_retry(chat, text, reply_to=reply_to, metadata=metadata or None)
         arrived = result.success
@@ -159,7 +161,7 @@ BYPASS = frozenset((*_CONTROL_COMMANDS, *_STATUS_COMMANDS))
 
 
 async def receive_message(adapter: BasePlatformAdapter, event: MessageEvent) -> None:
-    """Answer a message of `adapter` in a task of the running event loop, after those of its session."""
+    """Process a message in a task of the running event loop, after earlier messages of its session."""
     key = adapter._event_session_key(event)
     if key not in adapter._active_sessions:
         _start(adapter, event, key)
@@ -175,7 +177,7 @@ async def receive_message(adapter: BasePlatformAdapter, event: MessageEvent) -> 
 
 
 async def _is_handled(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> bool:
-    """Ask the busy handler whether it handled a message; if it fails, the message waits."""
+    """Return whether the busy handler handled the message; if it fails, the message waits."""
     assert adapter._busy_session_handler is not None
     try:
         return bool(await adapter._busy_session_handler(event, key))
@@ -193,7 +195,7 @@ def _start(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
 
 
 async def _run_session(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -> None:
-    """Work on a message, then on those that arrived meanwhile."""
+    """Process a message, then the messages that arrived meanwhile."""
     following: MessageEvent | None = event
     try:
         while following is not None:
@@ -206,7 +208,7 @@ async def _run_session(adapter: BasePlatformAdapter, event: MessageEvent, key: s
             adapter._session_tasks.pop(key, None)
             adapter._active_sessions.pop(key, None)
             left = adapter._pending_messages.pop(key, None)
-            if left is not None:  # the task was cancelled, and a message still waits
+            if left is not None:  # the task was cancelled while a message was waiting
                 _start(adapter, left, key)
 
 

@@ -1,8 +1,7 @@
-"""The host behind upstream's module-level names.
+"""Access to the host for upstream's module-level names, event-loop helpers, and upstream's `AIAgent`.
 
-Upstream's helpers for event loops and for values that are made once. Source: plugin contract §11.2, §11.3.
-
-Upstream's `run_agent.AIAgent`: an agent that a plugin or a script talks to. Source: plugin contract §11.2.
+`host()` returns the process's host. `AIAgent` is upstream's `run_agent.AIAgent`, a conversation that a plugin or a
+script starts. Source: plugin contract §11.2, §11.3.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ _may_build = False
 
 
 def allow_building() -> None:
-    """Let the first use of a name build a host: in a script of its own, nobody else does."""
+    """Let the first use of a name build a host; for scripts, which have no other code that builds one."""
     global _may_build
     _may_build = True
 
 
 def host() -> Host:
-    """Return the process's host.
+    """Return the process's host; a script builds it at the first call.
 
     Raises:
-        RuntimeError: there is none, and a script may not build one.
+        RuntimeError: there is no host, and this process may not build one.
     """
     try:
         return current()
@@ -53,7 +52,10 @@ def host() -> Host:
 
 
 def host_or_none(part: Callable[[Host], Part]) -> Part | None:
-    """Return a part of the host, as it is for who registers now; None in a script that has no host."""
+    """Return a part of the host, or None if there is no host.
+
+    While a plugin is loaded, it is the staged copy to which that plugin registers.
+    """
     try:
         return staged_store(part(host()))
     except RuntimeError:
@@ -61,11 +63,11 @@ def host_or_none(part: Callable[[Host], Part]) -> Part | None:
 
 
 def of_host(part: Callable[[Host], Part], method: Callable[Concatenate[Part, P], R]) -> Callable[P, R]:
-    """Return the function that calls a method of a part of whatever host there is then."""
+    """Return a function that calls a method of a part of the host; the host is looked up at each call."""
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        bound: Callable[P, R] = getattr(part(host()), method.__name__)  # also one that a plugin has patched
+        bound: Callable[P, R] = getattr(part(host()), method.__name__)  # by name: a plugin may have patched the method
         return bound(*args, **kwargs)
 
     signature = inspect.signature(method)
@@ -87,7 +89,7 @@ def safe_schedule_threadsafe(
     log_message: str = "Failed to schedule coroutine on loop",
     log_level: int = logging.DEBUG,
 ) -> concurrent.futures.Future[Value] | None:
-    """Run `coro` on `loop` from another thread; when the loop is gone, close it and return None."""
+    """Run `coro` on `loop` from another thread; if the loop is closed, close `coro` and return None."""
     try:
         if loop is None or loop.is_closed():
             raise RuntimeError("the loop is closed")
@@ -99,7 +101,10 @@ def safe_schedule_threadsafe(
 
 
 def consume_detached_task_result(task: asyncio.Future[Any]) -> None:
-    """Take the result of a task that nobody waits for, so that its error is logged here and not at the exit."""
+    """Retrieve the result of a task that is not awaited, so that its error is logged here.
+
+    Otherwise asyncio would report the error when the task is collected.
+    """
     if task.cancelled():
         return
     error = task.exception()
@@ -108,7 +113,7 @@ def consume_detached_task_result(task: asyncio.Future[Any]) -> None:
 
 
 def is_interrupted() -> bool:
-    """Say whether the tool call that runs here was told to stop; long tools poll it. Outside a call: no."""
+    """Return whether the running tool call was interrupted; False outside a call. Long tools poll it."""
     from hermes_agent.tools import current_scope  # loaded where a tool runs
 
     scope = current_scope.get()
@@ -116,10 +121,10 @@ def is_interrupted() -> bool:
 
 
 class SingletonSlot(Generic[Value]):
-    """Holds one value that is made at first use, by one thread.
+    """Holder of one value that is created once, at first use, across threads.
 
     Args:
-        factory: makes it; None when `get` is given one.
+        factory: creates the value; None if each call of `get` passes one.
     """
 
     def __init__(self, factory: Callable[[], Value] | None = None) -> None:
@@ -128,10 +133,10 @@ class SingletonSlot(Generic[Value]):
         self._value: Value | None = None
 
     def get(self, factory: Callable[[], Value] | None = None) -> Value:
-        """Return the value, made now when there is none.
+        """Return the value; create it if there is none.
 
         Raises:
-            TypeError: there is nothing to make it with.
+            TypeError: there is no value and no factory.
         """
         with self._lock:
             if self._value is None:
@@ -142,16 +147,16 @@ class SingletonSlot(Generic[Value]):
             return self._value
 
     def peek(self) -> Value | None:
-        """Return the value, None when none was made."""
+        """Return the value, or None if it was not created yet."""
         return self._value
 
     def set(self, value: Value) -> None:
-        """Put `value` in the slot."""
+        """Replace the value."""
         with self._lock:
             self._value = value
 
     def reset(self) -> Value | None:
-        """Empty the slot and return what was in it."""
+        """Remove the value and return it, or None if there was none."""
         with self._lock:
             value, self._value = self._value, None
             return value
@@ -161,18 +166,18 @@ IGNORED_ARGUMENTS = ("base_url", "api_key", "api_mode", "acp_command", "command"
 
 
 class AIAgent:
-    """A conversation with the configured model and its tools; nobody can be asked for approval.
+    """Conversation with the configured model and its tools; actions that need an approval are refused.
 
     Args:
-        model: another model; `provider/model` names the provider, too.
+        model: a model in place of the configured one; `provider/model` also names the provider.
         provider: the model's provider.
-        session_id: a session to go on with.
-        platform: what hooks see.
-        ephemeral_system_prompt: instructions for this agent alone.
-        skip_memory: taken and not needed, like every further keyword of upstream's that changes how things are shown.
+        session_id: the session to continue; by default a new one.
+        platform: the platform that hooks see; default `cli`.
+        ephemeral_system_prompt: instructions for this agent only.
+        skip_memory: accepted and ignored, as are all other keywords of upstream that only change the display.
 
     Raises:
-        ValueError: an endpoint or key is given: those stand in the config, where the operator sees them.
+        ValueError: an endpoint or a key is given; both belong into the config, where the operator sees them.
     """
 
     def __init__(
@@ -208,7 +213,10 @@ class AIAgent:
         self._conversation: Conversation | None = None
 
     def chat(self, message: str, **options: Any) -> str:
-        """Say something and return the answer; waits for it, and must not be called on the core loop."""
+        """Send a message and return the text of the answer.
+
+        The call blocks until the answer is complete, so it must not be made on the core loop.
+        """
         return str(self.run_conversation(message, **options)["final_response"])
 
     def run_conversation(
@@ -219,24 +227,24 @@ class AIAgent:
         task_id: str | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Say something and return what came of it.
+        """Run a turn with the message and return its result; blocks until the turn ends.
 
         Args:
-            conversation_history: messages in place of the stored ones.
-            options: taken and not needed.
+            conversation_history: messages that replace the stored ones.
+            options: accepted and ignored.
 
         Returns:
             `final_response`, `messages`, `completed`, `interrupted`, `model`, `session_id`, `input_tokens` and
             `output_tokens`.
 
         Raises:
-            UserError: no model can be had.
-            ModelError: it does not answer.
+            UserError: no model is available.
+            ModelError: the model request failed.
         """
         return host().bridge.wait_core(self._run(user_message, system_message, conversation_history))
 
     def interrupt(self, message: str | None = None) -> None:
-        """Stop what runs at the next safe point."""
+        """Interrupt the running turn at the next safe point."""
         if self._conversation is not None:
             self._conversation.interrupt()
 

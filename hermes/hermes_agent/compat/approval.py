@@ -1,15 +1,15 @@
-"""Upstream's `tools.approval`: is a command dangerous, may it run, who answers. Source: plugin contract §10, §11.2.
+"""Upstream's checks of commands, addresses and requests, and its lists of dangerous commands.
 
-Upstream's lists of regular expressions, which plugins read and add to. Source: contract §10.3, §10.4.
+Commands: `tools/approval.py` of upstream, which checks a command and requests an approval. Its lists of regular
+expressions can be read and extended (`Patterns`). A pattern that a plugin adds is checked (`policy.command_patterns`)
+while the plugin is loaded. Upstream's own patterns (`danger_patterns.toml`, loaded at first use) only describe:
+`policy.shell` parses commands and implements the same rules. So removing a pattern of upstream or of another plugin
+shortens the list, but the rule stays in force, and a warning is logged.
 
-What a plugin adds is judged by (`policy.patterns`), as long as the plugin is loaded. The patterns that stand there
-already are read alone: `policy.shell` reads the grammar, and each of them finds the plain form of what it describes.
-They stand in `danger_patterns.toml`, which is read when a plugin asks for them. So a plugin weakens nothing by taking
-one out: the list is shorter, the rule stays in force, and the log says so. The same goes for what another plugin added.
+Addresses: a tool may open public addresses and those that the operator allows. Requests: a credential is sent only to
+the origin of the request (upstream's `hermes_cli.urllib_security`).
 
-Which addresses a tool may open: public ones, and those that the operator allows. Source: plugin contract §11.3.
-
-Upstream's `hermes_cli.urllib_security`: a request with a key, which goes to its own host alone.
+Source: plugin contract §10, §11.2, §11.3.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from hermes_agent.system.safe_http import AddressRejected, is_allowed_address, p
 from hermes_agent.tools import current_scope
 
 CHOICES: dict[str, Choice] = {"once": "once", "session": "session", "always": "always", "deny": "deny"}
-"""What people answer."""
+"""Answers to an approval request."""
 
 
 def approval_mode() -> str:
@@ -60,7 +60,7 @@ def detect_dangerous_command(command: str) -> tuple[bool, str | None, str | None
 
 
 def detect_hardline_command(command: str) -> tuple[bool, str | None]:
-    """Return whether a command never runs, and why."""
+    """Return whether a command is always refused, and the reason or None."""
     found = _judge(command)
     return bool(found.hardline), found.hardline or None
 
@@ -68,14 +68,14 @@ def detect_hardline_command(command: str) -> tuple[bool, str | None]:
 def check_dangerous_command(
     command: str, env_type: str = "local", approval_callback: Callable[..., Any] | None = None
 ) -> dict[str, Any]:
-    """Say whether a command may run; somebody is asked when it is dangerous.
+    """Check whether a command may run; request an approval if it is dangerous.
 
     Args:
-        env_type: where it is to run; a command that must not run here must not run elsewhere either.
-        approval_callback: asked in place of the conversation's person: `callback(command, description) -> choice`.
+        env_type: the backend for the command; ignored, the rules are the same for every backend.
+        approval_callback: replaces the approver of the conversation: `callback(command, description) -> choice`.
 
     Returns:
-        `approved` and, when it may not run, `message`; `status` is `approval_required` where nobody can be asked.
+        `approved` and, if it is False, `message`; `status` is `approval_required` if there is no approver.
     """
     values = load_config_readonly()
     deny, allow = (values.get("approvals") or {}).get("deny") or (), values.get("command_allowlist") or ()
@@ -97,7 +97,11 @@ def check_dangerous_command(
 def request_tool_approval(
     tool_name: str, reason: str, *, rule_key: str = "", approval_callback: Callable[..., Any] | None = None
 ) -> dict[str, Any]:
-    """Ask the person whether a plugin's rule lets a tool call pass. Returns what `check_dangerous_command` does."""
+    """Request an approval of a tool call on behalf of a plugin's rule.
+
+    Returns:
+        The same keys as `check_dangerous_command`.
+    """
     grain = rule_key or f"{tool_name}:{hashlib.sha256(reason.encode()).hexdigest()[:16]}"
     key = f"plugin_rule:{grain}"
     request = ApprovalRequest(tool_name, f"pass a rule of a plugin on {tool_name}", reason, key)
@@ -105,7 +109,7 @@ def request_tool_approval(
 
 
 def get_current_session_key(default: str = "default") -> str:
-    """Return the conversation that this thread works for: in a chat its session's key, elsewhere the session's id."""
+    """Return the session key of the chat that this thread works for; outside chats the session id."""
     key = get_session_env("HERMES_SESSION_KEY")
     if key:
         return key
@@ -116,23 +120,23 @@ def get_current_session_key(default: str = "default") -> str:
 def resolve_gateway_approval(
     session_key: str, choice: str, resolve_all: bool = False, reason: str | None = None
 ) -> int:
-    """Answer a conversation's oldest question, or all of them, and return how many that were.
+    """Answer the oldest pending question of a session, or all of them; return how many were answered.
 
     Args:
-        choice: `once`, `session`, `always` or `deny`; any other word denies.
-        reason: why it was denied; the model is told.
+        choice: `once`, `session`, `always` or `deny`; any other value denies.
+        reason: reason of a denial, for the model.
     """
     answer: Choice | Refusal = CHOICES.get(choice, "deny")
     if answer == "deny" and reason:
         answer = Refusal(f"BLOCKED: User denied this command. The user has NOT consented: {reason}")
     asked = host().asked
     if answer in CHOICES and answer != "deny" and asked.is_ambiguous(session_key):
-        return 0  # it may be meant for another question: its code, or a button with its id, names the open one
+        return 0  # the answer may belong to another question: a code or a button with an id tells them apart
     return asked.answer_session(session_key, answer, everything=resolve_all)
 
 
 def has_blocking_approval(session_key: str) -> bool:
-    """Say whether a conversation waits for an answer."""
+    """Return whether a session has a pending question."""
     return bool(host().asked.questions_for(session_key))
 
 
@@ -165,7 +169,7 @@ def _ask_approval(request: ApprovalRequest, callback: Callable[..., Any] | None)
 logger = logging.getLogger(__name__)
 
 Pair = tuple[Any, str]
-"""`(regex, description)`, to be searched for."""
+"""`(regex, description)`; the regex is searched for in a command."""
 _PART = re.compile(r"\{([A-Z_]+)\}")
 _FLAGS = re.IGNORECASE | re.DOTALL
 
@@ -174,14 +178,14 @@ class _Slot(NamedTuple):
     pair: Pair
     place: float
     added: CommandPattern | None
-    """The plugin's pattern; None for one of upstream's."""
+    """The plugin's pattern, or None for a pattern of upstream."""
 
 
 class Patterns(MutableSequence[Pair]):
-    """One of the lists, of whatever host there is.
+    """One of upstream's pattern lists, with the patterns that plugins added to the current host.
 
     Args:
-        compiled: as upstream's list of the same patterns that `re.compile` made.
+        compiled: yield compiled regular expressions, as upstream's compiled lists do.
     """
 
     def __init__(self, which: PatternList, *, compiled: bool = False) -> None:
@@ -217,7 +221,7 @@ class Patterns(MutableSequence[Pair]):
         return repr(self.copy())
 
     def copy(self) -> list[Pair]:
-        """Return the pairs as a list of their own."""
+        """Return the pairs as an independent list."""
         return [self._shown(slot) for slot in self._slots()]
 
     __copy__ = copy
@@ -228,11 +232,11 @@ class Patterns(MutableSequence[Pair]):
     # -- changing --------------------------------------------------------------------------------------------
 
     def insert(self, index: SupportsIndex, value: Pair) -> None:
-        """Judge by a pattern from now on.
+        """Add a pattern and check commands against it from now on.
 
         Raises:
-            TypeError: it is no pair of a regex and a description.
-            ValueError: the regex is none.
+            TypeError: `value` is not a pair of a regex and a description.
+            ValueError: the regex is invalid.
         """
         slots, at = self._slots(), index.__index__()
         at = max(at + len(slots), 0) if at < 0 else min(at, len(slots))
@@ -247,7 +251,7 @@ class Patterns(MutableSequence[Pair]):
     def __setitem__(self, index: Any, value: Any) -> None:
         slots = self._slots()
         wanted: list[Any] = self.copy()
-        wanted[index] = value  # a list says what is wrong with the index
+        wanted[index] = value  # a list raises the right error for a bad index
         if not isinstance(index, slice):
             self._check(value)
             self._remove([slots[index]])
@@ -262,19 +266,19 @@ class Patterns(MutableSequence[Pair]):
         self._remove(gone if isinstance(gone, list) else [gone])
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove all pairs from the list."""
         self._remove(self._slots())
 
     def reverse(self) -> None:
-        """Refuse it."""
+        """Raise TypeError: the order has no meaning."""
         raise TypeError("the order of these patterns means nothing: each of them is looked for")
 
     def sort(self, *, key: Any = None, reverse: bool = False) -> None:
-        """Refuse it."""
+        """Raise TypeError: the order has no meaning."""
         self.reverse()
 
     def assign(self, wanted: Iterable[Any]) -> None:
-        """Have these and no others: what `tools.approval.DANGEROUS_PATTERNS = […]` does."""
+        """Replace the pairs; this is what `tools.approval.DANGEROUS_PATTERNS = […]` does."""
         new = list(wanted)
         for given in new:
             self._check(given)
@@ -282,7 +286,7 @@ class Patterns(MutableSequence[Pair]):
         there = self.copy()
         self.extend(given for given in new if tuple(given) not in there)
 
-    # -- what is behind it -----------------------------------------------------------------------------------
+    # -- storage ---------------------------------------------------------------------------------------------
 
     def _store(self) -> CommandPatterns:
         return staged_store(host().patterns)
@@ -328,7 +332,7 @@ class Patterns(MutableSequence[Pair]):
 
 @functools.cache
 def _lists() -> dict[str, list[tuple[str, str]]]:
-    import tomllib  # few plugins ask
+    import tomllib  # few plugins need it
 
     document = tomllib.loads(Path(__file__).with_name("danger_patterns.toml").read_text(encoding="utf-8"))
     parts: dict[str, str] = document["parts"]
@@ -340,18 +344,18 @@ def _lists() -> dict[str, list[tuple[str, str]]]:
 
 
 DANGEROUS = Patterns("dangerous")
-"""What a person is asked about."""
+"""Patterns of commands that need an approval."""
 HARDLINE = Patterns("hardline")
-"""The same of what never runs (§10.3); `command_allowlist` lets nothing of it pass."""
+"""Patterns of commands that are always refused, whatever `command_allowlist` says (§10.3)."""
 DANGEROUS_COMPILED = Patterns("dangerous", compiled=True)
 HARDLINE_COMPILED = Patterns("hardline", compiled=True)
 
 
 def is_safe_url(url: str) -> bool:
-    """Say whether a tool may open `url`: HTTP, and every address of its host is public.
+    """Return whether a tool may open `url`: the scheme is HTTP(S) and the host has only public addresses.
 
-    `security.allow_private_urls` lets private addresses pass, never those of a metadata service. A host that cannot be
-    resolved is not safe.
+    `security.allow_private_urls` also allows private addresses, but never those of a metadata service. A host that
+    cannot be resolved is not safe.
     """
     private = (load_config_readonly().get("security") or {}).get("allow_private_urls") is True
     try:
@@ -364,7 +368,7 @@ def is_safe_url(url: str) -> bool:
 
 
 def redirect_target_from_response(response: Any) -> str | None:
-    """Return the address that a response sends one on to, None when it is no redirect."""
+    """Return the absolute address to which a response redirects, or None if it is no redirect."""
     status = getattr(response, "status_code", None) or getattr(response, "status", None)
     if status not in (301, 302, 303, 307, 308):
         return None
@@ -373,10 +377,10 @@ def redirect_target_from_response(response: Any) -> str | None:
 
 
 def check_website_access(url: str, config_path: Path | None = None) -> dict[str, str] | None:
-    """Return why the operator's `security.website_blocklist` forbids `url`, None when it does not.
+    """Return why `security.website_blocklist` forbids `url`, or None if it is allowed.
 
     Args:
-        config_path: a config file in place of the home's.
+        config_path: a config file that replaces that of the home.
 
     Returns:
         `host`, `rule`, `source` and `message`.
@@ -389,7 +393,7 @@ def check_website_access(url: str, config_path: Path | None = None) -> dict[str,
 
 
 SAFE_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "range", "user-agent"})
-"""Headers that are sent on to another place."""
+"""Headers that are also sent to another origin."""
 PORTS = {"http": 80, "https": 443}
 
 
@@ -401,10 +405,10 @@ def url_origin(url: str) -> tuple[str, str, int | None]:
 
 
 class KeepingCredentials(urllib.request.HTTPRedirectHandler):
-    """Follows redirects. To another scheme, host or port only `SAFE_HEADERS` headers go with it, and no cookie.
+    """Redirect handler that sends only `SAFE_HEADERS`, and no cookies, to another scheme, host or port.
 
     Args:
-        original_url: where the request was meant for.
+        original_url: the address of the first request.
     """
 
     def __init__(self, original_url: str) -> None:
@@ -413,7 +417,7 @@ class KeepingCredentials(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
-        """Return the next request."""
+        """Return the next request, or None if urllib does not follow the redirect."""
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
         if following is not None and url_origin(following.full_url) != self._origin:
             for name, _ in list(following.header_items()):
@@ -425,10 +429,11 @@ class KeepingCredentials(urllib.request.HTTPRedirectHandler):
 def open_credentialed_url(
     request: urllib.request.Request, *, timeout: float, opener_factory: Callable[..., Any] | None = None
 ) -> Any:
-    """Open a request whose headers hold a credential, and return the response.
+    """Open a request with a credential in its headers and return the response.
 
     Args:
-        opener_factory: makes the opener of the redirect handler that it is given; `urllib.request.build_opener` else.
+        timeout: seconds.
+        opener_factory: returns an opener for the given redirect handler; default `urllib.request.build_opener`.
     """
     opener = (opener_factory or urllib.request.build_opener)(KeepingCredentials(request.full_url))
     return opener.open(request, timeout=timeout)

@@ -1,11 +1,9 @@
-"""Upstream's names of the tools' runtime: how tools are found, how a handler's coroutine is awaited.
+"""Upstream's functions that discover tools, await their coroutines, and call the built-in tools.
 
-Source: plugin contract §4.1, §4.4, §4.7, and the published guide of the tools' runtime.
-
-Upstream's functions behind tools: `tools.terminal_tool`, `tools.web_tools`, `tools.image_generation_tool`,
-`tools.process_registry`. Each call has what the model's calls have: hooks, approval, redaction.
-
-Source: plugin contract §4.12, §11.2.
+The tool functions are those of upstream's `tools/terminal_tool.py`, `tools/web_tools.py`,
+`tools/image_generation_tool.py` and `tools/process_registry.py`. A call through them is treated like a call of the
+model: with hooks, approval and redaction. Source: plugin contract §4.1, §4.4, §4.7, §4.12, §11.2, and upstream's
+published guide of the tool runtime.
 """
 
 from __future__ import annotations
@@ -46,18 +44,18 @@ BUILTIN_MODULES = {
     "tools.vision_tools": "vision_analyze",
     "tools.web_tools": "web_search",
 }
-"""Upstream's modules of tools that are served, each with the tool of the agent that stands behind it."""
+"""Upstream's tool modules that are served, each with the built-in tool that implements it."""
 NOT_TOOLS = frozenset({"__init__.py", "registry.py", "mcp_tool.py"})
 RUN_LIMIT_S = 300.0
 MCP_LIMIT_S = 60.0
 
 
 def discover_builtin_tools(tools_dir: Path | str | None = None) -> list[str]:
-    """Import the modules that register a tool when they are imported, and return their names.
+    """Import the modules that register a tool on import, and return their names.
 
     Args:
-        tools_dir: a folder whose modules are imported as `tools.<name>`, those that call `registry.register(…)` at
-            their top level. Without one: those of the agent, whose tools are registered with the host.
+        tools_dir: a folder; its modules that call `registry.register(…)` at top level are imported as `tools.<name>`.
+            None means the built-in tools that are registered with the host.
     """
     if tools_dir is None:
         names = [module for module, tool in BUILTIN_MODULES.items() if host().tools.get(tool) is not None]
@@ -72,13 +70,13 @@ def discover_builtin_tools(tools_dir: Path | str | None = None) -> list[str]:
         try:
             _import(name, path)
             found.append(name)
-        except Exception as exc:  # noqa: BLE001 - code of a plugin; the other modules are imported all the same
+        except Exception as exc:  # noqa: BLE001 - plugin code; the other modules are still imported
             logger.warning("Could not import tool module %s (%s): %r", name, path, exc)
     return found
 
 
 def registers_tools(path: Path) -> bool:
-    """Say whether a module calls `registry.register(…)` at its top level; one that cannot be read does not."""
+    """Return whether a module calls `registry.register(…)` at top level; False if it cannot be parsed."""
     try:
         body = ast.parse(path.read_text(encoding="utf-8"), filename=str(path)).body
     except (OSError, SyntaxError, ValueError):
@@ -94,7 +92,7 @@ def registers_tools(path: Path) -> bool:
 
 
 def discover_mcp_tools() -> list[str]:
-    """Connect to the MCP servers of the config that are not connected, and return the names of all their tools."""
+    """Connect to the configured MCP servers, wait up to 60 s, and return the names of all their tools."""
     from hermes_agent.mcp.servers import McpServers  # a tool function does not need it
 
     servers = host().service(McpServers)
@@ -103,25 +101,26 @@ def discover_mcp_tools() -> list[str]:
 
 
 def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, from any thread, and return its result; what it raises is raised.
+    """Run a coroutine to its end and return its result or raise its error.
 
-    It runs on the loop of all plugin code, which lasts: a client that it keeps can be used again. Where that loop
-    waits for this call, it gets one of its own.
+    Callable from any thread but that of the core loop. The coroutine runs on the event loop of plugin code, which
+    lives as long as the process, so clients that it keeps stay usable. If that loop waits for this call, the coroutine
+    runs on a temporary loop.
 
     Raises:
-        TimeoutError: it was not done after 300 s, and is cancelled.
+        TimeoutError: it did not end within 300 s and was cancelled.
     """
     return host().bridge.wait_plugin(coroutine, deadline_s=RUN_LIMIT_S)
 
 
 def legacy_toolsets() -> dict[str, list[str]]:
-    """Return the tools of toolsets by their older names (`web_tools`), as they are registered now."""
+    """Return the registered tools of toolsets by upstream's older names (`web_tools`, …)."""
     found = {name: host().toolsets.resolve(name) for name in LEGACY}
     return ReadOnlyDict(found, "toolsets.TOOLSETS[name] = {…} makes a toolset")
 
 
 def sanitised_error(error_msg: str) -> str:
-    """Return an error as the model is shown it: without what could be taken for a role or a fence."""
+    """Return an error as the model sees it: without text that looks like a role or a fence."""
     return str(json.loads(failure(error_msg))["error"])
 
 
@@ -141,7 +140,7 @@ def _import(name: str, path: Path) -> None:
 
 
 _directories: dict[str, str] = {}
-"""Where a task's shell stood before `register_task_env_overrides`."""
+"""The working directory of a task's shell before `register_task_env_overrides`."""
 
 
 def terminal_tool(
@@ -156,10 +155,11 @@ def terminal_tool(
     notify_on_complete: bool = False,
     watch_patterns: Sequence[str] | None = None,
 ) -> str:
-    """Run a command as the model would, and return the tool's JSON text.
+    """Run a command with the tool `terminal` and return its JSON result.
 
     Args:
-        force: upstream skips the approval. Here it has no effect, and the log says so.
+        timeout: seconds.
+        force: upstream skips the approval; here it is ignored with a warning in the log.
     """
     if force:
         logger.warning("terminal_tool(force=True): ignored, the command is checked and may need an approval")
@@ -176,16 +176,16 @@ def _shells() -> TaskShells:
 
 
 def check_terminal_requirements() -> bool:
-    """Say whether commands can run."""
+    """Return whether a backend is available."""
     backend = _shells().backend_or_none
     return backend is not None and not backend.refusal
 
 
 def register_task_env_overrides(task_id: str, overrides: Mapping[str, Any]) -> None:
-    """Have a task's commands begin in `overrides["cwd"]`, until a `cd`.
+    """Set the working directory of a task's shell to `overrides["cwd"]`.
 
     Raises:
-        TypeError: it names something else: which image a task has is the config's matter (`terminal`).
+        TypeError: there is another key; images and other settings of a backend are set in the config (`terminal`).
     """
     strange = sorted(set(overrides) - {"cwd"})
     if strange:
@@ -198,35 +198,35 @@ def register_task_env_overrides(task_id: str, overrides: Mapping[str, Any]) -> N
 
 
 def clear_task_env_overrides(task_id: str) -> None:
-    """Have a task's commands begin where they did before `register_task_env_overrides`."""
+    """Restore the working directory from before `register_task_env_overrides`."""
     before = _directories.pop(task_id, "")
     if before:
         _shells().set_cwd(task_id, before)
 
 
 def cleanup_vm(task_id: str, *, force_remove: bool = False) -> None:
-    """Forget a task's shell, and give back what its backend holds for it.
+    """Close a task's shell and release what its backend holds for it.
 
     Args:
-        force_remove: upstream keeps some containers without it; here none outlives its task.
+        force_remove: ignored; upstream keeps some containers without it, here every container ends with its task.
     """
     _directories.pop(task_id, None)
     _shells().close(task_id)
 
 
 def web_search_tool(query: str, limit: int = 5) -> str:
-    """Search the web with the configured provider and return the tool's JSON text."""
+    """Search the web with the configured provider and return the tool's JSON result."""
     return _call("web_search", {"query": query, "limit": limit})
 
 
 async def web_extract_tool(urls: Sequence[Any], format: str | None = None, char_limit: int | None = None) -> str:
-    """Read web pages and return the tool's JSON text.
+    """Read web pages and return the tool's JSON result.
 
     Args:
-        format: pages come as text; another format is refused.
+        format: None, `markdown` or `text`.
 
     Raises:
-        ValueError: that format is not there.
+        ValueError: another format is requested.
     """
     if format not in (None, "markdown", "text"):
         raise ValueError(f"web_extract gives text, not {format!r}")
@@ -236,7 +236,7 @@ async def web_extract_tool(urls: Sequence[Any], format: str | None = None, char_
 
 
 def check_web_api_key() -> bool:
-    """Say whether a provider can search the web."""
+    """Return whether the tool `web_search` is usable."""
     return _is_usable("web_search")
 
 
@@ -247,10 +247,10 @@ def image_generate_tool(
     reference_image_urls: Sequence[str] | None = None,
     **options: Any,
 ) -> str:
-    """Have the configured provider draw a picture and return the tool's JSON text.
+    """Generate an image with the configured provider and return the tool's JSON result.
 
     Args:
-        options: of upstream's own service (`num_inference_steps`, `seed`, …).
+        options: options of upstream's own service, such as `seed`; only None is accepted.
 
     Raises:
         TypeError: an option is given.
@@ -264,27 +264,27 @@ def image_generate_tool(
 
 
 def check_image_generation_requirements() -> bool:
-    """Say whether a provider can draw pictures."""
+    """Return whether the tool `image_generate` is usable."""
     return _is_usable("image_generate")
 
 
 class ProcessRegistry:
-    """The background processes of the conversation that this thread works for, or of a task."""
+    """The background processes of the current conversation or of a task."""
 
     def list_sessions(self, task_id: str | None = None) -> list[dict[str, Any]]:
-        """Return each process: `session_id`, `command`, `status`, …"""
+        """Return the processes, each with `session_id`, `command`, `status` and more."""
         return list(self._do("list", task_id=task_id).get("processes") or [])
 
     def has_active_processes(self, task_id: str | None = None) -> bool:
-        """Say whether one runs."""
+        """Return whether a process is running."""
         return any(one.get("status") == "running" for one in self.list_sessions(task_id))
 
     def count_running(self) -> int:
-        """Return how many run."""
+        """Return the number of running processes."""
         return sum(one.get("status") == "running" for one in self.list_sessions())
 
     def poll(self, session_id: str) -> dict[str, Any]:
-        """Return how a process does, with its new output."""
+        """Return the status of a process and its new output."""
         return self._do("poll", session_id=session_id)
 
     def read_log(self, session_id: str, offset: int = 0, limit: int = 200) -> dict[str, Any]:
@@ -296,7 +296,7 @@ class ProcessRegistry:
         return self._do("log", session_id=session_id, limit=limit, offset=offset or None)
 
     def wait(self, session_id: str, timeout: int | None = None) -> dict[str, Any]:
-        """Wait until a process ends, at most so many seconds."""
+        """Wait until a process ends, at most `timeout` seconds."""
         return self._do("wait", session_id=session_id, timeout=timeout)
 
     def kill_process(self, session_id: str) -> dict[str, Any]:
@@ -304,15 +304,15 @@ class ProcessRegistry:
         return self._do("kill", session_id=session_id)
 
     def write_stdin(self, session_id: str, data: str) -> dict[str, Any]:
-        """Give a process input, with an approval where a command would need one."""
+        """Write to a process's input; needs an approval if a command would."""
         return self._do("write", session_id=session_id, data=data)
 
     def submit_stdin(self, session_id: str, data: str = "") -> dict[str, Any]:
-        """Give a process a line."""
+        """Write a line to a process's input."""
         return self._do("submit", session_id=session_id, data=data)
 
     def close_stdin(self, session_id: str) -> dict[str, Any]:
-        """End a process's input."""
+        """Close a process's input."""
         return self._do("close", session_id=session_id)
 
     def _do(self, action: str, *, task_id: str | None = None, **args: Any) -> dict[str, Any]:
@@ -323,7 +323,7 @@ process_registry = ProcessRegistry()
 
 
 def _call(name: str, args: dict[str, Any], **keywords: Any) -> str:
-    """Return the result; of one that is untrusted text as a whole, without the marks, which are for the model."""
+    """Call a tool and return its result; if all of it is untrusted text, without the marks for the model."""
     result = dispatch_tool(host(), f"tools.{name}", name, args, {n: v for n, v in keywords.items() if v})
     parts = [part for part in split_marked(result) if part.text] if result.startswith(f"<{TAG} ") else []
     return parts[0].text if len(parts) == 1 else result

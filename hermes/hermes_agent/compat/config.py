@@ -1,8 +1,7 @@
-"""Upstream's functions over config and `.env`, on top of ours. Source: plugin contract §4.10, §11, §12.3.
+"""Upstream's functions for the config, `.env` and secrets.
 
-Upstream's functions over secrets: one by name, a text without them, what was fetched and kept.
-
-Source: plugin contract §11.2, §11.3.
+They read and write the home's config and credentials, mask secrets in a text, and cache fetched secrets
+(`CachedFetch`). Source: plugin contract §4.10, §11, §12.3.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ _cache: dict[Path, tuple[object, Config]] = {}
 
 
 def load_config() -> dict[str, Any]:
-    """Return a copy of the effective config, read again when one of its files has changed."""
+    """Return a copy of the effective config; a changed file is loaded again."""
     return copy.deepcopy(_loaded().values)
 
 
 def load_config_readonly() -> dict[str, Any]:
-    """Return the effective config itself; the caller must not change it."""
+    """Return the effective config without copying; the caller must not change it."""
     return _loaded().values
 
 
 def read_raw_config() -> dict[str, Any]:
-    """Return a copy of what the files say, without defaults."""
+    """Return a copy of the values in the config files, without defaults."""
     return copy.deepcopy(_loaded().raw)
 
 
@@ -60,18 +59,18 @@ def save_config(
     preserve_keys: set[KeyPath] | None = None,
     merge_existing: bool = False,
 ) -> None:
-    """Write what differs from the config in effect; comments and order stay.
+    """Write the differences from the effective config; comments and order are preserved.
 
-    A value that came from `${NAME}` and was not changed stays `${NAME}`.
+    An unchanged value that came from `${NAME}` stays `${NAME}`.
 
     Args:
-        strip_defaults: a value that becomes its default is removed from the file.
-        preserve_keys: paths that are written even then.
-        merge_existing: a key that `config` lacks stays; otherwise it is removed.
+        strip_defaults: remove a value from the file if it becomes its default.
+        preserve_keys: paths that are written even if they have their default.
+        merge_existing: keep a key that `config` lacks; otherwise it is removed.
 
     Raises:
         UserError: a key is declared by Nix, or the file cannot be written.
-        ConfigError: the result would not be valid.
+        ConfigError: the result would be invalid.
     """
     home = hermes_home()
     before = load(home)
@@ -88,7 +87,7 @@ def save_config(
 
 
 def cfg_get(cfg: dict[str, Any] | None, *keys: str, default: Any = None) -> Any:
-    """Return the value below `keys`, or `default` where there is none, or it is None."""
+    """Return the value at the path `keys`, or `default` if it is missing or None."""
     here: Any = cfg
     for key in keys:
         if not isinstance(here, dict):
@@ -98,20 +97,20 @@ def cfg_get(cfg: dict[str, Any] | None, *keys: str, default: Any = None) -> Any:
 
 
 def get_env_value(key: str) -> str | None:
-    """Return the value of a variable or secret; an empty one in the environment counts."""
+    """Return a variable or secret, or None; an empty variable in the environment is returned as ""."""
     if os.environ.get(key) == "":
         return ""
     try:
         return _credentials().get(key)
-    except ValueError:  # no variable can have that name
+    except ValueError:  # an invalid name of a variable
         return None
 
 
 def save_env_value(key: str, value: str) -> None:
-    """Set a variable in `.env` (0600) and in this process.
+    """Set a variable in `.env` (mode 0600) and in this process.
 
     Raises:
-        UserError: the home is managed, or the name or value cannot be written.
+        UserError: the home is managed by Nix, or the name or value is invalid.
     """
     where = home_paths(hermes_home())
     if where.declared is not None:
@@ -129,21 +128,21 @@ def write_platform_config_field(platform: str, field: str, value: Any, *, raw: b
     """Set a field of `platforms.<platform>`.
 
     Args:
-        field: its name; dots lead into mappings.
+        field: its name; dots separate nested keys.
         raw: keep the type of `value`; otherwise it is written as text.
 
     Raises:
         UserError: the key is declared by Nix, or the file cannot be written.
-        ConfigError: the result would not be valid.
+        ConfigError: the result would be invalid.
     """
     set_value(hermes_home(), ("platforms", platform, *field.split(".")), value if raw else str(value))
 
 
 def atomic_config_write(config_path: Path | str, data: Any, **kwargs: Any) -> None:
-    """Replace a YAML file as a whole.
+    """Replace a YAML file atomically.
 
     Args:
-        kwargs: passed on to `yaml.safe_dump`; none: the style of the config.
+        kwargs: passed to `yaml.safe_dump`; without any, the config's style is used.
     """
     text = yaml.safe_dump(data, **kwargs) if kwargs else dump_yaml(data)
     write_atomic(Path(config_path), text)
@@ -155,12 +154,12 @@ def get_config_path() -> Path:
 
 
 def fast_safe_load(stream: Any) -> Any:
-    """Parse YAML with the C loader where there is one."""
+    """Parse YAML safely, with the C loader if it is available."""
     return yaml.load(stream, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def prefers_gateway(config_section: str) -> bool:
-    """Say whether `<config_section>.use_gateway` of the config is on; False while the config cannot be read."""
+    """Return whether `<config_section>.use_gateway` is on; False if the config cannot be read."""
     try:
         wish = cfg_get(load_config_readonly(), config_section, "use_gateway", default=False)
     except ConfigError:
@@ -169,27 +168,27 @@ def prefers_gateway(config_section: str) -> bool:
 
 
 def fal_key_is_configured() -> bool:
-    """Say whether there is a key for FAL, wherever credentials are looked up."""
+    """Return whether there is a key for FAL in any credential source."""
     return bool((get_env_value("FAL_KEY") or "").strip())
 
 
 def managed_nous_tools_enabled(**options: Any) -> bool:
-    """Say whether tools can be reached through upstream's paid gateway: never, this release has no client of it."""
+    """Return False: there is no client of upstream's paid tool gateway."""
     return False
 
 
 def get_max_bytes() -> int:
-    """Return the most bytes of a command's output that the model sees."""
+    """Return the maximum size of a command's output for the model, in bytes."""
     return _limit("max_bytes", 50_000)
 
 
 def get_max_lines() -> int:
-    """Return the most lines of a file that the model sees at once."""
+    """Return the maximum number of lines of a file for the model at once."""
     return _limit("max_lines", 2_000)
 
 
 def get_max_line_length() -> int:
-    """Return the most characters of a line that the model sees."""
+    """Return the maximum length of a line for the model, in characters."""
     return _limit("max_line_length", 2_000)
 
 
@@ -199,7 +198,7 @@ def _limit(name: str, default: int) -> int:
 
 
 def _loaded() -> Config:
-    """Return the config of the home; while a file of it is broken, the last that was not."""
+    """Return the home's config; while a file is invalid, the last valid config."""
     home = hermes_home()
     now = stamp(home)
     known = _cache.get(home)
@@ -225,7 +224,7 @@ def _credentials() -> Credentials:
 
 
 def _changes(before: Any, after: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield each path whose value is new or different."""
+    """Yield each path with a new or different value."""
     for key, value in after.items():
         here = (*path, str(key))
         old = before.get(key) if isinstance(before, dict) else None
@@ -261,11 +260,11 @@ _IN_URL = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)|(?<=[?&])((?:api_?key|tok
 
 
 class UnscopedSecretError(RuntimeError):
-    """A secret was asked for outside the scope that it belongs to. One process serves one home here: never raised."""
+    """A secret was requested outside its scope; never raised, since a process serves a single home."""
 
 
 def get_secret(name: str, default: str | None = None) -> str | None:
-    """Return the secret or variable `name` of this home, `default` when there is none."""
+    """Return the secret or variable `name` of this home, or `default` if it does not exist."""
     value = get_env_value(name)
     return default if value is None else value
 
@@ -278,13 +277,13 @@ def redact_sensitive_text(
     file_read: bool = False,
     redact_url_credentials: bool = False,
 ) -> str:
-    """Return `text` with the secrets that are known, and what looks like one, masked.
+    """Return `text` with known secrets, and what looks like a secret, masked.
 
     Args:
-        force: mask even when `security.redact_secrets` is off.
-        code_file: taken and not needed: what is masked does not depend on it.
-        file_read: as `code_file`.
-        redact_url_credentials: mask user, password and key parameters of addresses, too.
+        force: mask even if `security.redact_secrets` is off.
+        code_file: accepted and ignored; the result does not depend on it.
+        file_read: accepted and ignored.
+        redact_url_credentials: also mask user, password and key parameters of URLs.
     """
     if not text or not isinstance(text, str):
         return text
@@ -299,23 +298,23 @@ def redact_sensitive_text(
 
 @dataclass
 class CachedFetch:
-    """Secrets, and when they were fetched."""
+    """Secrets with the time at which they were fetched."""
 
     secrets: dict[str, str]
     fetched_at: float
     """Seconds since the epoch."""
 
     def is_fresh(self, ttl_seconds: float) -> bool:
-        """Say whether they are younger than `ttl_seconds`; with 0 or less nothing is."""
+        """Return whether the secrets are younger than `ttl_seconds`; always False for 0 or less."""
         return 0 <= time.time() - self.fetched_at < ttl_seconds
 
 
 class DiskCache:
-    """Fetched secrets in a file below `HOME/cache/`, readable by its owner alone.
+    """Cache of fetched secrets in a file in `HOME/cache/`, readable only by its owner.
 
     Args:
-        filename: `vault_cache.json`.
-        key_serializer: makes text of a key.
+        filename: a name without folders, such as `vault_cache.json`.
+        key_serializer: converts a key to text.
     """
 
     def __init__(self, filename: str, *, key_serializer: Callable[[Any], str] = str) -> None:
@@ -325,11 +324,11 @@ class DiskCache:
         self._text = key_serializer
 
     def path(self, home_path: Path | None = None) -> Path:
-        """Return the file in `home_path` (None: this home)."""
+        """Return the path of the file in `home_path`; None means the current home."""
         return (home_path or hermes_home()) / "cache" / self._filename
 
     def read(self, key: Any, ttl_seconds: float, home_path: Path | None = None) -> CachedFetch | None:
-        """Return what was kept under `key`, None when there is nothing fresh."""
+        """Return the secrets stored under `key`, or None if they are missing or older than `ttl_seconds`."""
         kept = self._entries(home_path).get(self._text(key))
         if not isinstance(kept, Mapping):
             return None
@@ -340,7 +339,7 @@ class DiskCache:
         return found if found.is_fresh(ttl_seconds) else None
 
     def write(self, key: Any, entry: CachedFetch, ttl_seconds: float, home_path: Path | None = None) -> None:
-        """Keep `entry`; with a `ttl_seconds` of 0 or less nothing is. What cannot be written is told in the log."""
+        """Store `entry`, unless `ttl_seconds` is 0 or less; a write error is only logged."""
         if ttl_seconds <= 0:
             return
         entries = self._entries(home_path)
@@ -355,6 +354,6 @@ class DiskCache:
     def _entries(self, home_path: Path | None) -> dict[str, Any]:
         try:
             loaded = json.loads(self.path(home_path).read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # not there yet, or broken: it is only a cache
+        except (OSError, ValueError):  # missing or damaged: a cache starts empty
             return {}
         return loaded if isinstance(loaded, dict) else {}
