@@ -1,4 +1,4 @@
-"""`hermes plugins`: the life of a plugin, a module per subcommand; each is imported when it is run."""
+"""`hermes plugins`: its subcommands; the module of a subcommand is imported when it runs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from hermes_agent.app.cli.command import YES, Argument, argument, exclusive
 __all__ = ["add"]
 
 _Subparsers = Any
-"""argparse gives its sub-parsers object no public type."""
+"""The object that `add_subparsers` returns; argparse has no public type for it."""
 
 
 class _Action(NamedTuple):
-    """`hermes plugins NAME`."""
+    """A subcommand of `hermes plugins`."""
 
     about: str
     runs: str
-    """`module.function` of this package."""
+    """Its function, as `module.function` of this package."""
     arguments: Sequence[Argument] = ()
     examples: str = ""
     aliases: Sequence[str] = ()
 
 
 def _kind(parser: argparse._ActionsContainer) -> object:
-    from hermes_agent.app.plugins.new import kinds  # it lists a folder: only where the command line is read
+    from hermes_agent.app.plugins.new import kinds  # lists a folder: only when arguments are parsed
 
     return parser.add_argument("--kind", choices=kinds(), default="tool", help="what it brings (default: tool)")
 
@@ -134,7 +134,9 @@ ACTIONS = {
                 action="store_true",
                 help="load them with your rights: where the machine is a sandbox itself, as a builder is",
             ),
-            argument("--report", metavar="FILE", help=argparse.SUPPRESS),  # of the check in the sandbox to the other
+            argument(
+                "--report", metavar="FILE", help=argparse.SUPPRESS
+            ),  # how the check in the sandbox passes its report to its parent
         ),
         "  hermes plugins check ./my-plugin\n  hermes plugins check --strict --json ./plugins",
     ),
@@ -181,7 +183,7 @@ def add(subparsers: _Subparsers, action: str = "") -> None:
     """Add the command `plugins`.
 
     Args:
-        action: the subcommand that is asked for, which needs not wait for the others; another word adds them all.
+        action: the only subcommand to add, for a quick start; any other word adds all of them.
     """
     parser = subparsers.add_parser("plugins", help="install, list, enable, update, check and write plugins")
     commands = parser.add_subparsers(prog=parser.prog, dest="plugins_command", metavar="COMMAND")
@@ -202,7 +204,7 @@ def add(subparsers: _Subparsers, action: str = "") -> None:
 
 
 def _runs(parser: argparse.ArgumentParser, place: str) -> None:
-    """Let the parser's command be a function of a module of this package, imported when it is run."""
+    """Set the function that runs the command: `module.function` of this package, imported when it runs."""
 
     def run(args: argparse.Namespace) -> int:
         module, _, function = place.partition(".")

@@ -1,11 +1,8 @@
-"""Run a function in a child process that may hang, crash, or call `os._exit`, and know what it was doing then.
+"""`hermes plugins check`: load every plugin in an empty home, and report what would fail at run time.
 
-`hermes plugins check`: load every plugin in an empty home, and report everything that would go wrong at run time.
-
-The agent's own loader does it, in a child process, with placeholder values for `requires_env`, whether or not a
-plugin is enabled: what a build declares must load.
-
-`hermes plugins check`.
+The agent's own loader loads them, in a child process, since a plugin may hang, crash or call `os._exit`. Variables
+of `requires_env` get placeholder values. Plugins are loaded whether or not they are enabled: everything that a build
+declares must load.
 """
 
 from __future__ import annotations
@@ -49,26 +46,26 @@ if TYPE_CHECKING:
 
 
 ProgressReport = Callable[[str], None]
-"""Says what is done now; the limit counts from here."""
+"""Report the current activity; the time limit starts again with each report."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildDied:
-    """The child gave no result."""
+    """The child process ended without a result."""
 
     activity: str
-    """What it said last; empty when nothing."""
+    """The last reported activity, or "" if there was none."""
     cause: str
-    """`exit status 3`, `signal SIGSEGV`, `no progress within 60 s`."""
+    """For example `exit status 3`, `signal SIGSEGV` or `no progress within 60 s`."""
 
 
 def run_in_child(work: Callable[[ProgressReport], Any], *, limit_s: float) -> Any | ChildDied:
-    """Return what `work` returns (JSON types), or how the child ended without it.
+    """Call `work` in a child process; return its result (JSON types), or how the child ended without one.
 
-    The child's standard output goes to standard error: what a stranger prints is no result of ours.
+    The child's standard output goes to standard error, since what a plugin prints is not a result of the check.
 
     Args:
-        limit_s: seconds that may pass between two words of the child.
+        limit_s: longest time between two progress reports of the child, in seconds.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -105,12 +102,12 @@ def _child(work: Callable[[ProgressReport], Any], writer: int) -> None:
 
         send({"result": work(lambda doing: send({"doing": doing}))})
         status = 0
-    except BaseException:  # noqa: BLE001 - nothing may return into the parent's code
+    except BaseException:  # noqa: BLE001 - the child must not return into the parent's code
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(status)  # threads of strangers must not keep the process
+        os._exit(status)  # threads of plugins must not keep the process alive
 
 
 def _listen(reader: int, limit_s: float) -> tuple[str, dict[str, Any] | None, bool]:
@@ -132,7 +129,7 @@ def _listen(reader: int, limit_s: float) -> tuple[str, dict[str, Any] | None, bo
 
 
 LOAD_LIMIT_S = 60.0
-"""Longest import and registration of one plugin."""
+"""Longest time for importing and registering one plugin, in seconds."""
 PLACEHOLDER = "placeholder-of-plugins-check"
 REMOVED = (
     "HERMES_SAFE_MODE",
@@ -141,22 +138,22 @@ REMOVED = (
     "CREDENTIALS_DIRECTORY",
     "NOTIFY_SOCKET",
 )
-"""Variables of the surrounding service that would change what is checked."""
+"""Environment variables that would change what is checked."""
 
 
 class CheckedHost(HostServices, Protocol):
-    """A host with its manager, nothing loaded yet."""
+    """A host with a plugin manager that has loaded nothing yet."""
 
     @property
     def plugins(self) -> PluginManager: ...
 
 
 OpenHost = Callable[[Path], CheckedHost]
-"""Builds the host of a home, with the agent's own tools and commands, and serves upstream's import names."""
+"""Build the host of a home, with the built-in tools and commands, and serve upstream's import names."""
 
 
 NameCheck = Callable[[Any], Iterable[ConfigFinding]]
-"""Returns what the config of an opened host names and nothing answers to."""
+"""Return findings for names in the config of an opened host that nothing has registered."""
 
 
 def check(
@@ -171,9 +168,9 @@ def check(
 
     Args:
         directories: plugins, or folders of plugins.
-        config: a config file; its `plugins` section says what is disabled and what may override tools.
-        misnamed: looks at the names in it, once all plugins are loaded.
-        limit_s: seconds that a single plugin may take.
+        config: a config file; its section `plugins` says which plugins are disabled and which may override tools.
+        misnamed: checks the names in the config after all plugins are loaded.
+        limit_s: time limit for each plugin, in seconds.
 
     Raises:
         UserError: a directory has no plugin, or `config` cannot be read.
@@ -197,10 +194,10 @@ def check(
 
 
 def read_outcome(outcome: dict[str, Any]) -> PluginCheckReport:
-    """Return the report that another process wrote down.
+    """Return the report that another process wrote.
 
     Raises:
-        UserError: it wrote one down instead, or what it wrote is no report.
+        UserError: the other process reported a user error, or its output is not a report.
     """
     if "user_error" in outcome:
         raise UserError(outcome["user_error"], exit_status=outcome["exit_status"])
@@ -211,7 +208,7 @@ def read_outcome(outcome: dict[str, Any]) -> PluginCheckReport:
 
 
 def check_directories(directories: Iterable[Path]) -> None:
-    """Raise UserError when a directory has no plugin."""
+    """Raise UserError if a directory has no plugin."""
     for directory in directories:
         _root(directory)
 
@@ -219,7 +216,7 @@ def check_directories(directories: Iterable[Path]) -> None:
 def _work(
     home: Path, roots: list[PluginRoot], open_host: OpenHost, misnamed: NameCheck, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Load everything; runs in the child."""
+    """Load all plugins and return the report as JSON types; runs in the child process."""
     _enter_home(home)
     try:
         host = open_host(home)
@@ -241,7 +238,7 @@ def _work(
 
 
 def _gate(manifest: PluginManifest, settings: PluginSettings) -> Activation:
-    """Load whatever could run: enabling it or giving it its secrets is no matter of the build."""
+    """Activate every plugin that is not disabled: a build knows neither what is enabled nor the secrets."""
     everything = PluginSettings(
         (*settings.enabled, manifest.key), settings.disabled, entries=settings.entries, memory=manifest.key
     )
@@ -250,7 +247,7 @@ def _gate(manifest: PluginManifest, settings: PluginSettings) -> Activation:
 
 def _report(host: CheckedHost, found: Discovery, misnamed: NameCheck) -> PluginCheckReport:
     manager = host.plugins
-    findings = list(_platform_checks(host))  # first: it loads what is deferred
+    findings = list(_platform_checks(host))  # first, since this loads deferred platforms
     findings += [rejection_finding(r, found) for r in found.rejected]
     findings += load_findings(manager.records)
     findings += package_findings()
@@ -258,15 +255,20 @@ def _report(host: CheckedHost, found: Discovery, misnamed: NameCheck) -> PluginC
         text = f"plugins.enabled: {unknown.text}"
         findings.append(CheckFinding("error" if unknown.nearest else "warning", "unknown", text, (unknown.name,)))
     for wrong in misnamed(host):
-        if not wrong.key_path.startswith("plugins.enabled"):  # told above
+        if not wrong.key_path.startswith("plugins.enabled"):  # reported above
             level: Literal["error", "warning"] = "error" if wrong.level == "error" else "warning"
             findings.append(CheckFinding(level, "unknown", wrong.message, ()))
-    others = (r for r in manager.records if r.manifest.source != BUNDLED)  # those of the agent are checked with it
+    others = (
+        r for r in manager.records if r.manifest.source != BUNDLED
+    )  # bundled plugins are checked when the agent is built
     return PluginCheckReport(tuple(describe_plugin(r) for r in others), tuple(findings))
 
 
 def _platform_checks(host: CheckedHost) -> Iterable[CheckFinding]:
-    """Yield a warning for each platform that cannot say whether it could run: the gateway would never connect it."""
+    """Yield a warning for each platform with a failing availability check.
+
+    The gateway would never connect such a platform.
+    """
     for entry in host.platforms.all_entries():
         available = host.platforms.availability(entry.name)
         if available.failed:
@@ -280,7 +282,7 @@ def _enter_home(home: Path) -> None:
         os.environ.pop(name, None)
     os.environ.update(HOME=str(home), HERMES_HOME=str(home))
     os.chdir(home)
-    quiet_or_debug(os.environ)  # what the loader logs is in the report
+    quiet_or_debug(os.environ)  # the report has what the loader logs
 
 
 def _root(directory: Path) -> PluginRoot:
@@ -314,22 +316,25 @@ AGENT = "hermes-agent"
 
 class _Installed(NamedTuple):
     name: str
-    """Canonical."""
+    """Canonical name."""
     version: str
     place: str
-    """The directory on the path."""
+    """The directory of the import path that has the package."""
     distribution: Distribution
 
     @property
     def label(self) -> str:
-        """The line that names it in a finding."""
+        """Return the line that names the package in a finding."""
         return f"{self.name} {self.version}  {self.place}"
 
 
 def package_findings(path: Sequence[str] | None = None) -> list[CheckFinding]:
-    """Return what is wrong among the packages on `path` (default: `sys.path`), by the rules of `plugins.closure`.
+    """Return conflicts between Python packages, by the rules of `plugins.closure`.
 
-    It is an error where a plugin's package or the agent's own is concerned, else a warning.
+    A conflict is an error if it concerns the agent or the package of a plugin, else a warning.
+
+    Args:
+        path: import path with the packages; None means `sys.path`.
     """
     places = sys.path if path is None else path
     installed = list(_installed(places))
@@ -346,7 +351,7 @@ def _installed(places: Iterable[str]) -> Iterator[_Installed]:
 
 
 def _duplicate_versions(installed: list[_Installed], concerned: set[str]) -> Iterator[CheckFinding]:
-    """Yield the distributions that are there in more than one version: the first on the path is imported."""
+    """Yield packages that are installed in more than one version; Python imports the first on the path."""
     by_name: dict[str, list[_Installed]] = {}
     for item in installed:
         by_name.setdefault(item.name, []).append(item)
@@ -363,7 +368,7 @@ def _duplicate_versions(installed: list[_Installed], concerned: set[str]) -> Ite
 
 
 def _overwritten_files(installed: list[_Installed], concerned: set[str]) -> Iterator[CheckFinding]:
-    """Yield the import names of which two packages brought the same file: the later one overwrote the first's."""
+    """Yield import names for which several packages have the same file; the last install overwrote it."""
     owners: dict[tuple[str, str], dict[str, _Installed]] = {}
     for item in installed:
         for file in item.distribution.files or ():
@@ -387,7 +392,7 @@ def _overwritten_files(installed: list[_Installed], concerned: set[str]) -> Iter
 
 
 def run_check(args: argparse.Namespace) -> int:
-    """Load plugins in an empty home, in the sandbox, and print what would go wrong."""
+    """Load the plugins in the sandbox with an empty home, and print the findings."""
     if args.report:
         _write(Path(args.report), json.dumps(_outcome(args)))
         return EXIT_OK
@@ -408,7 +413,7 @@ def run_check(args: argparse.Namespace) -> int:
 
 
 def _check_in_sandbox(args: argparse.Namespace) -> PluginCheckReport:
-    """Check in the sandbox; what the plugins print goes to standard error."""
+    """Check in the sandbox, and copy what the plugins print to standard error."""
     from hermes_agent.app.plugins.check_report import check_in_sandbox
 
     check_directories([Path(directory) for directory in args.directories])
@@ -422,7 +427,7 @@ def _check_in_sandbox(args: argparse.Namespace) -> PluginCheckReport:
 
 
 def _outcome(args: argparse.Namespace) -> dict[str, Any]:
-    """Check here, and return the report or the error as JSON types."""
+    """Check without a sandbox, and return the report or the user error as JSON types."""
     try:
         return _check_here(args).to_json()
     except UserError as exc:
@@ -440,14 +445,14 @@ def _check_here(args: argparse.Namespace) -> PluginCheckReport:
 
 
 def _unknown_names(host: Host) -> list[ConfigFinding]:
-    from hermes_agent.plugins.config_names import find_unknown_names  # as in open_host
+    from hermes_agent.plugins.config_names import find_unknown_names  # after the fork, as in `open_host`
 
     return find_unknown_names(host)
 
 
 def open_host(home: Path) -> Host:
-    """Return a host over an empty home that serves upstream's import names."""
-    from hermes_agent.compat import import_hook  # both after the fork: the parent stays small
+    """Build the host of an empty home, and serve upstream's import names."""
+    from hermes_agent.compat import import_hook  # both after the fork, so that the parent stays small
     from hermes_agent.host import Host
 
     host = Host.build(home)

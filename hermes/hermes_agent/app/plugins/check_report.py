@@ -1,9 +1,7 @@
-"""What `hermes plugins check` found: as text for people, as JSON for `plugins.json`.
+"""Report of `hermes plugins check` as text and as `plugins.json`, and the check in the sandbox.
 
-`hermes plugins check` in the sandbox: a stranger's plugin is loaded where there are no keys, no home and no network.
-
-The box is that of commands (`workspace.bwrap`), with an empty home and the limits of the sandbox. Of this machine it
-has what programs need, the plugins, and the places that Python imports from.
+The sandbox is the one of the tool `terminal` (`workspace.sandbox.bubblewrap`), with an empty home, without secrets
+and without network. It shows the plugins, what programs need, and the directories that Python imports from.
 """
 
 from __future__ import annotations
@@ -40,28 +38,28 @@ PREFIX = "hermes-agent: "
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """One thing that is wrong, or odd."""
+    """One error or warning."""
 
     level: Literal["error", "warning"]
     kind: str
-    """`plugin`, `tool`, `slash command`, `terminal command` (a conflict), or `manifest`, `failed`, `unknown`, …"""
+    """Of a conflict: `plugin`, `tool`, `slash command`, `terminal command`, …; else `manifest`, `failed`, …"""
     text: str
-    """One sentence; a conflict's ends with a colon, its owners follow."""
+    """One sentence; that of a conflict ends with a colon, and `details` lists the owners."""
     owners: tuple[str, ...] = ()
-    """Plugins that it is about."""
+    """Keys of the plugins concerned."""
     details: tuple[str, ...] = ()
-    """Further lines: each owner with its path."""
+    """Additional lines: each owner with its path."""
     hint: str = ""
     name: str = ""
-    """What is fought for, in a conflict."""
+    """The name in conflict; "" if the finding is not a conflict."""
 
     @property
     def is_conflict(self) -> bool:
-        """Whether two want one name."""
+        """Return True if two owners claim the same name."""
         return bool(self.name)
 
     def render(self, level: str) -> str:
-        """Return the text as it is printed; the first line begins with `level`."""
+        """Return the printed text; its first line starts with `level`."""
         lines = [f"{level}: {PREFIX}{self.text}", *(f"  {detail}" for detail in self.details)]
         if self.hint:
             lines.append(f"hint: {self.hint}")
@@ -70,26 +68,26 @@ class CheckFinding:
 
 @dataclass(frozen=True, slots=True)
 class PluginCheckReport:
-    """Everything that a check found."""
+    """The checked plugins and all findings."""
 
     plugins: tuple[dict[str, Any], ...]
     findings: tuple[CheckFinding, ...]
 
     def errors(self, *, strict: bool) -> list[CheckFinding]:
-        """Return what makes the check fail; with `strict` warnings do."""
+        """Return the findings that make the check fail; with `strict` these include warnings."""
         return _ordered(f for f in self.findings if strict or f.level == "error")
 
     def warnings(self, *, strict: bool) -> list[CheckFinding]:
-        """Return the rest."""
+        """Return the findings that do not make the check fail."""
         return [] if strict else _ordered(f for f in self.findings if f.level == "warning")
 
     def render(self, *, strict: bool) -> str:
-        """Return every finding as text, errors first; empty when there is none."""
+        """Return all findings as text, errors first; "" if there are none."""
         errors = [finding.render("error") for finding in self.errors(strict=strict)]
         return "\n".join(errors + [finding.render("warning") for finding in self.warnings(strict=strict)])
 
     def document(self, *, strict: bool) -> str:
-        """Return `plugins.json`: the same for the same plugins, whatever the order they were found in."""
+        """Return the text of `plugins.json`; it does not depend on the order in which plugins were found."""
         errors = self.errors(strict=strict)
         value = {
             "version": VERSION,
@@ -101,12 +99,12 @@ class PluginCheckReport:
         return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON types, for `from_json`."""
+        """Return the report as JSON types, for `from_json`."""
         return {"plugins": list(self.plugins), "findings": [asdict(f) for f in self.findings]}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> PluginCheckReport:
-        """Read what `to_json` gave."""
+        """Return the report that `to_json` encoded."""
         findings = (
             CheckFinding(**{**f, "owners": tuple(f["owners"]), "details": tuple(f["details"])})
             for f in value["findings"]
@@ -123,7 +121,7 @@ def _conflict(finding: CheckFinding) -> dict[str, Any]:
 
 
 def describe_plugin(record: LoadedPlugin) -> dict[str, Any]:
-    """Return the plugin as it stands in `plugins.json`."""
+    """Return the entry of a plugin in `plugins.json`."""
     manifest = record.manifest
     return {
         "key": manifest.key,
@@ -144,7 +142,7 @@ def describe_plugin(record: LoadedPlugin) -> dict[str, Any]:
 
 
 def rejection_finding(rejected: RejectedPlugin, found: Discovery) -> CheckFinding:
-    """Return the finding for something that is no usable plugin."""
+    """Return the finding for a rejected plugin."""
     if not rejected.rival:
         text = f"the plugin at {rejected.path} cannot be used: {rejected.reason}"
         return CheckFinding("error", "manifest", text, (rejected.name,))
@@ -155,7 +153,7 @@ def rejection_finding(rejected: RejectedPlugin, found: Discovery) -> CheckFindin
 
 
 def load_findings(records: list[LoadedPlugin]) -> list[CheckFinding]:
-    """Return what is wrong with the plugins that were loaded, or were not."""
+    """Return the findings for the plugins that were loaded or failed to load."""
     by_key = {record.manifest.key: record for record in records}
     findings: list[CheckFinding] = []
     for record in records:
@@ -173,7 +171,7 @@ def load_findings(records: list[LoadedPlugin]) -> list[CheckFinding]:
 
 
 def _failure(record: LoadedPlugin) -> CheckFinding:
-    """Return the finding for a plugin that did not load, with the remedy where it is known."""
+    """Return the finding for a plugin that failed to load, with a hint if the remedy is known."""
     key, error = record.manifest.key, record.error or ""
     place = (f"at {record.where}",) if record.where else ()
     hint = ""
@@ -192,7 +190,7 @@ def _problem(record: LoadedPlugin, problem: RegistrationProblem, by_key: dict[st
         return CheckFinding(
             "error", problem.kind, text, (key, BUILTIN), (mine,), _sentence(problem.remedy), problem.name
         )
-    if not problem.owner:  # the name itself is wrong
+    if not problem.owner:  # the name itself is invalid
         text = f"plugin `{key}`: {problem.text}"
         return CheckFinding("error", "failed", text, (key,), (mine,), _sentence(problem.remedy))
     other = by_key.get(problem.owner)
@@ -228,30 +226,31 @@ HIDDEN = "hidden-from-plugins-check"
 _KEPT_VARIABLES = ("HERMES_BUNDLED_PLUGINS",)
 _REMOVED_VARIABLES = ("HOME", "TMPDIR", "TMP", "TEMP", "USER", "LOGNAME")
 _LEAST_SECRET = 4
-"""Letters of a value that is hidden: a shorter one is no secret, and occurs in other words."""
+"""Shortest value that is replaced, in characters: a shorter one would also match parts of other words."""
 
 
 class SandboxedCheck(NamedTuple):
-    """What came of loading plugins in the sandbox."""
+    """The result of a check in the sandbox."""
 
     outcome: dict[str, Any] | None
-    """What the check wrote down; None when it did not come to that."""
+    """The report as JSON types, or None if the check did not write one."""
     output: str
-    """What the check and the plugins printed."""
+    """Text that the check and the plugins printed."""
     how: str
-    """How the check ended, where it wrote nothing."""
+    """How the check ended, for an error message if there is no report."""
 
 
 def check_in_sandbox(
     directories: Sequence[str], *, config: str = "", limit_s: float = SANDBOX_LIMIT_S
 ) -> SandboxedCheck:
-    """Run `hermes plugins check` over these directories, in the sandbox.
+    """Run `hermes plugins check` on these directories in the sandbox.
 
     Args:
-        config: a config file, of which the box has a copy without its secrets; empty for none.
+        config: path of a config file, or ""; the sandbox gets a copy without its secrets.
+        limit_s: time limit for the whole check, in seconds.
 
     Raises:
-        UserError: no sandbox can be made here, or the config cannot be read.
+        UserError: no sandbox can be created, or the config cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="hermes-plugins-apart-", ignore_cleanup_errors=True) as name:
         place = Path(os.path.realpath(name))
@@ -292,17 +291,17 @@ def _read_result(done: CommandResult, report: Path) -> SandboxedCheck:
     said = done.output.decode("utf-8", "replace")
     how = "it took too long" if done.timed_out else f"the check ended with status {done.exit_code}"
     try:
-        outcome = json.loads(_read_regular(report))  # a plugin may have put anything in its place
+        outcome = json.loads(_read_regular(report))  # a plugin may have replaced the file with anything
     except (OSError, ValueError):
         outcome = None
     return SandboxedCheck(outcome if isinstance(outcome, dict) else None, said, how)
 
 
 def _make_sandbox(place: Path, directories: Sequence[str]) -> tuple[BubblewrapSandbox, CommandLimits]:
-    """Return a box that sees the plugins and nobody's home, and its limits.
+    """Return a sandbox that shows the plugins but no user's home, and its resource limits.
 
     Raises:
-        UserError: none can be made.
+        UserError: no sandbox can be created.
     """
     from hermes_agent.workspace.paths import PathRules
     from hermes_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
@@ -321,7 +320,7 @@ def _make_sandbox(place: Path, directories: Sequence[str]) -> tuple[BubblewrapSa
 
 
 def _import_roots() -> Iterator[str]:
-    """Yield the directories that Python and the agent read, but for one that is a home or has one in it."""
+    """Yield the directories that Python and the agent import from, without those that contain the home."""
     home, here = str(Path.home().resolve()), str(Path.cwd().resolve())
     own = Path(hermes_agent.__file__).resolve().parent
     yield from (str(own.parent), os.path.realpath(own / "_bundled"))
@@ -334,7 +333,7 @@ def _import_roots() -> Iterator[str]:
 
 
 def _environment(work: Path) -> dict[str, str]:
-    """Return what is listed of the surrounding environment: no key is in it, nor in `/proc/PID/environ`."""
+    """Return the allowed part of the environment, so that no secret is in it or in `/proc/PID/environ`."""
     listed = tool_environment(os.environ).items()
     environ = {k: v for k, v in listed if not k.lower().endswith("_proxy") and k not in _REMOVED_VARIABLES}
     passed = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
@@ -343,10 +342,10 @@ def _environment(work: Path) -> dict[str, str]:
 
 
 def _without_secrets(config: str) -> bytes:
-    """Return the text of a config file with its secrets exchanged; lines stay as they are.
+    """Return the text of a config file with its secrets replaced; line numbers do not change.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: the file cannot be read.
     """
     from hermes_agent.config.effective import file_secrets
     from hermes_agent.config.yaml_reader import read_file
@@ -362,7 +361,11 @@ def _without_secrets(config: str) -> bytes:
 
 
 def _read_regular(path: Path) -> bytes:
-    """Read a file that a plugin may have exchanged: no link, no pipe, and not more than a report is."""
+    """Read a file that a plugin may have replaced: at most `REPORT_BYTES` of a regular file.
+
+    Raises:
+        OSError: it is a link, a pipe or another special file, or cannot be read.
+    """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):

@@ -1,10 +1,7 @@
-"""What a plugin needs and does not find: variables and Python packages, with the way to add each.
+"""`hermes plugins doctor`: one line for each plugin and for each problem with plugins.
 
-Why each plugin runs or does not, and everything around plugins that is wrong; nothing is loaded.
-
-A config that cannot be used is one finding among others: what its files say is read as far as it goes.
-
-`hermes plugins doctor`: one line for each plugin, and for each thing around plugins that is wrong.
+No plugin is loaded. An invalid config is one finding among others: its files are read as far as possible. This module
+also finds the environment variables and Python packages that a plugin requires but that are missing.
 """
 
 from __future__ import annotations
@@ -53,13 +50,13 @@ class RequiredVariable(NamedTuple):
     name: str
     description: str = ""
     url: str = ""
-    """Where to get a value."""
+    """Page on which the user gets a value."""
     secret: bool = True
-    """Whether it is hidden while it is typed."""
+    """True if the value is not shown while the user types it."""
 
 
 def missing_variables(manifest: PluginManifest, secrets: SecretLookup) -> list[RequiredVariable]:
-    """Return what `requires_env` names and has no value yet."""
+    """Return the variables of `requires_env` that have no value."""
     has = make_value_check(secrets)
     found = [_variable(entry) for entry in manifest.requires_env]
     return [v for v in dict.fromkeys(found) if not has(v.name)]
@@ -76,7 +73,7 @@ def _variable(entry: Any) -> RequiredVariable:
 
 
 def requirement_hint(requirements: list[str], home: Path) -> str:
-    """Return what adds Python packages to the agent's environment."""
+    """Return the command or the Nix setting that adds Python packages to the agent's environment."""
     if pip_refusal(home) is not None:
         names = " ".join(f"ps.{m[0]}" for text in requirements if (m := _DISTRIBUTION.match(text.strip())))
         return f"{NIX_PACKAGES} = ps: [ {names} ];" if _is_nix(home) else _pip_line(requirements, "a writable Python")
@@ -84,7 +81,7 @@ def requirement_hint(requirements: list[str], home: Path) -> str:
 
 
 def pip_refusal(home: Path) -> str | None:
-    """Return why no package may be installed beside the agent, or None."""
+    """Return why pip must not install packages into the agent's environment, or None if it may."""
     if _is_nix(home):
         return f"this agent is declared by Nix: add it to {NIX_PACKAGES} (a directory: extraPlugins) and rebuild"
     library = Path(sysconfig.get_path("purelib"))
@@ -104,7 +101,7 @@ def _is_nix(home: Path) -> bool:
 
 
 def _is_writable(folder: Path) -> bool:
-    import tempfile  # only when a package is to be installed
+    import tempfile  # only needed before an install
 
     try:
         with tempfile.TemporaryFile(dir=folder):
@@ -125,18 +122,18 @@ Level = Literal["ok", "idle", "note", "wrong"]
 
 
 class Diagnosis(NamedTuple):
-    """One line."""
+    """One line of the doctor's output."""
 
     level: Level
-    """`ok`: it runs; `idle`: it does not, and is not meant to; `note`: worth knowing; `wrong`: to be put right."""
+    """`ok`: it runs; `idle`: it is not meant to run; `note`: for information; `wrong`: to be fixed."""
     subject: str
-    """Key of a plugin, a path, or the name of a setting."""
+    """Key of a plugin, path, or name of a setting."""
     text: str
     remedy: str = ""
 
 
 def run_plugin_checks(home: Path, environ: Mapping[str, str], cwd: Path, secrets: SecretLookup) -> list[Diagnosis]:
-    """Return every finding: settings first, then plugins by key, then what is no usable plugin."""
+    """Return all findings: settings, then plugins by key, then rejected plugins and misplaced folders."""
     settings, found_in_config = read_settings(home)
     lines = list(found_in_config)
     if is_on(environ.get("HERMES_SAFE_MODE")):
@@ -153,7 +150,7 @@ def run_plugin_checks(home: Path, environ: Mapping[str, str], cwd: Path, secrets
 
 
 def read_settings(home: Path) -> tuple[PluginSettings, list[Diagnosis]]:
-    """Return the settings, and what is wrong with the config."""
+    """Return the settings, and the findings about the config."""
     try:
         return PluginSettings.of(load(home).values), []
     except ConfigError as exc:
@@ -226,7 +223,7 @@ def pip_dependencies(manifest: PluginManifest) -> list[str]:
         if file.is_file():
             try:
                 value = read_yaml(str(file), ("pip_dependencies",)).values.get("pip_dependencies")
-            except (YamlRejected, OSError):  # it was readable a moment ago
+            except (YamlRejected, OSError):  # changed since discovery read it
                 return []
             return [str(item) for item in value if isinstance(item, str)] if isinstance(value, list) else []
     return []
@@ -238,7 +235,7 @@ def _rejected(rejected: RejectedPlugin) -> Diagnosis:
 
 
 def _misplaced(root: Path, found: Discovery) -> Iterator[Diagnosis]:
-    """Find folders that were meant to be plugins and are not seen as such."""
+    """Yield findings for folders that look like plugins but that discovery does not find."""
     used = {os.path.realpath(m.path) for m in found.plugins.values()}
     for folder in _folders(root):
         if is_plugin_folder(folder) or os.path.realpath(folder) in used:
@@ -257,7 +254,7 @@ def _misplaced(root: Path, found: Discovery) -> Iterator[Diagnosis]:
 def _folders(place: Path) -> Iterable[Path]:
     try:
         return sorted(p for p in place.iterdir() if p.is_dir() and p.name not in SKIPPED)
-    except OSError:  # not there, or not readable: discovery says so
+    except OSError:  # missing or unreadable: discovery reports it
         return []
 
 
@@ -265,7 +262,7 @@ SIGNS = {"ok": "✓", "idle": "○", "note": "!", "wrong": "✗"}
 
 
 def run_doctor(args: argparse.Namespace) -> int:
-    """Print the findings; exit status 1 when something is wrong."""
+    """Print the findings; return exit status 1 if one of them is `wrong`."""
     quiet_or_debug(os.environ)
     home = hermes_home()
     lines = run_plugin_checks(home, os.environ, Path.cwd(), LazySecrets(home))
@@ -279,10 +276,10 @@ def run_doctor(args: argparse.Namespace) -> int:
 
 
 def print_lines(lines: Iterable[Diagnosis], *, width: int) -> None:
-    """Print findings, one a line, for a person.
+    """Print one finding a line.
 
     Args:
-        width: of the column of subjects, in characters.
+        width: width of the column of subjects, in characters.
     """
     for line in lines:
         remedy = f" — {line.remedy}" if line.remedy else ""

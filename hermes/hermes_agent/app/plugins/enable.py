@@ -1,8 +1,7 @@
-"""`hermes plugins enable` and `disable`.
+"""`hermes plugins enable`, `disable` and `grant`, and the checklist that `hermes plugins` shows.
 
-`hermes plugins` alone: a checklist of the plugins at a terminal, elsewhere the list. Source: contract §1.13.
-
-`hermes plugins grant`: show what changed in a plugin since it was granted, and grant it as it is now.
+Without a terminal `hermes plugins` prints the list instead. `grant` shows what changed in a plugin since the last
+grant, and pins its present files. Source: plugin contract §1.13.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from hermes_agent.plugins.manifest import PluginManifest
 
 
 def run_enable(args: argparse.Namespace) -> int:
-    """Enable a plugin, and pin its files when nothing of it was granted before."""
+    """Enable a plugin, and pin its files if it has no grant yet."""
     here = InstalledPlugins()
     _refuse_folder(here, args.name)
     switch_on(here, args.name, allow_tool_override=args.allow_tool_override, dev=args.dev)
@@ -27,7 +26,7 @@ def run_enable(args: argparse.Namespace) -> int:
 
 
 def run_disable(args: argparse.Namespace) -> int:
-    """Disable a plugin; its pin stays."""
+    """Disable a plugin; its pin is kept."""
     switch_off(InstalledPlugins(), args.name)
     return EXIT_OK
 
@@ -36,19 +35,19 @@ def switch_off(here: InstalledPlugins, name: str) -> None:
     """Disable a plugin.
 
     Raises:
-        UserError: there is none of that name, or the config cannot be changed.
+        UserError: there is no plugin of that name, or the config cannot be changed.
     """
     _set_activation(here, name, on=False)
 
 
 def switch_on(here: InstalledPlugins, name: str, *, allow_tool_override: bool | None = None, dev: bool = False) -> None:
-    """Enable a plugin and say what still keeps it from running, and what an edit of it does.
+    """Enable a plugin; print what still prevents it from running, and what an edit of its files does.
 
     Args:
-        dev: do not pin it, since the user works on it.
+        dev: do not pin its files, since the user develops the plugin.
 
     Raises:
-        UserError: there is none of that name, or the config cannot be changed.
+        UserError: there is no plugin of that name, or the config cannot be changed.
     """
     if dev:
         _allow_edits(here, here.find(name))
@@ -64,7 +63,7 @@ def switch_on(here: InstalledPlugins, name: str, *, allow_tool_override: bool | 
         print(f"It will not run yet: {gate.reason}")
     if state == "dev":
         print("It runs whatever its files are (trust: dev); edit it as you like.")
-    elif state == "new":  # the user put it there by hand, and may be writing it
+    elif state == "new":  # the user copied it by hand, and may be developing it
         print(
             f"Its files are pinned as they are: after an edit it waits for `hermes plugins grant {manifest.key}`.\n"
             f"While you work on it: `hermes plugins enable {manifest.key} --dev`."
@@ -72,7 +71,7 @@ def switch_on(here: InstalledPlugins, name: str, *, allow_tool_override: bool | 
 
 
 def offer_to_enable(key: str, args: argparse.Namespace) -> None:
-    """Enable the plugin when that was asked for, or when the person agrees."""
+    """Enable the plugin if a flag says so or the user agrees."""
     wanted = args.enable
     if wanted is None:
         wanted = args.yes or confirm(f"Enable {key}?")
@@ -83,10 +82,10 @@ def offer_to_enable(key: str, args: argparse.Namespace) -> None:
 
 
 def _refuse_folder(here: InstalledPlugins, name: str) -> None:
-    """Say what to do with the path of a plugin, where its name was expected.
+    """Refuse the path of a plugin in place of its name.
 
     Raises:
-        UserError: `name` is a path.
+        UserError: `name` is a path; the hint says what to do with it.
     """
     folder = Path(name).expanduser()
     known = any(name in manifest.answers_to for manifest in here.found.plugins.values())
@@ -104,7 +103,7 @@ def _refuse_folder(here: InstalledPlugins, name: str) -> None:
 
 
 def _allow_edits(here: InstalledPlugins, manifest: PluginManifest) -> None:
-    from hermes_agent.config.edit import set_value  # the config's editor
+    from hermes_agent.config.edit import set_value  # loads the editor of the config
 
     if manifest.source not in PINNED_SOURCES:
         print(f"{manifest.key} is a {manifest.source} plugin: those are not pinned, --dev changes nothing.")
@@ -113,7 +112,7 @@ def _allow_edits(here: InstalledPlugins, manifest: PluginManifest) -> None:
 
 
 def _set_activation(here: InstalledPlugins, name: str, *, on: bool, allow_tool_override: bool | None = None) -> None:
-    from hermes_agent.plugins.activation import set_activation  # the config's editor
+    from hermes_agent.plugins.activation import set_activation  # loads the editor of the config
 
     done = set_activation(
         here.home,
@@ -133,11 +132,14 @@ def _set_activation(here: InstalledPlugins, name: str, *, on: bool, allow_tool_o
 
 
 OFF = ("disabled", "not enabled")
-"""States of plugins whose box is empty; one that waits for a variable or a grant is on."""
+"""States in which a plugin is not ticked; one that lacks only a variable or a grant is ticked."""
 
 
 def run_checklist(args: argparse.Namespace) -> int:
-    """Let the person tick the plugins that are to run, and switch those whose box changed; 1 when one could not be."""
+    """Show a checklist of the plugins, and enable or disable those that the user changed.
+
+    Return exit status 1 if a plugin could not be changed.
+    """
     if not is_interactive():
         return run_list(argparse.Namespace(json=False, plain=False, enabled=False, user=False, no_bundled=False))
     here = InstalledPlugins()
@@ -158,20 +160,20 @@ def run_checklist(args: argparse.Namespace) -> int:
                 switch_on(InstalledPlugins(), key)
             else:
                 switch_off(InstalledPlugins(), key)
-        except UserError as error:  # the others are switched all the same
+        except UserError as error:  # the other plugins are still changed
             print(f"{key}: {error}")
             status = EXIT_FAILED
     return status
 
 
 def choose_plugins(labels: dict[str, str], ticked: set[str]) -> set[str] | None:
-    """Show the boxes and return the keys of those that are ticked in the end; None when the person gave up.
+    """Show the checklist and return the keys of the ticked plugins, or None if the user cancels.
 
     Args:
-        labels: what stands behind each box, by key.
-        ticked: the keys that are ticked at first.
+        labels: text of each row, by key.
+        ticked: keys that are ticked at the start.
     """
-    from prompt_toolkit.shortcuts import checkboxlist_dialog  # 100 ms to import, and only at a terminal
+    from prompt_toolkit.shortcuts import checkboxlist_dialog  # takes 100 ms to import; only needed at a terminal
 
     chosen = checkboxlist_dialog(
         title="Plugins",
@@ -183,7 +185,7 @@ def choose_plugins(labels: dict[str, str], ticked: set[str]) -> set[str] | None:
 
 
 def run_grant(args: argparse.Namespace) -> int:
-    """Show the difference, ask, pin."""
+    """Show what changed since the last grant, ask the user, and pin the files."""
     here = InstalledPlugins()
     manifest = here.find(args.name)
     verdict = here.trust.judge(manifest, here.settings)

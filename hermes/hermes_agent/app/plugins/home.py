@@ -1,8 +1,6 @@
-"""What the subcommands of `hermes plugins` stand on: a home, its settings, its plugins and its pins.
+"""The plugins of a home with their settings and grants, and `hermes plugins list`.
 
-The plugins as `hermes plugins list` shows them: nothing is imported; errors are those noted at the last load.
-
-`hermes plugins list`.
+Nothing is imported; the errors in the list are those of the last load.
 """
 
 from __future__ import annotations
@@ -36,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class LazySecrets:
-    """The secrets of a home, opened when a plugin asks for one: most ask for none, and a listing is to be quick."""
+    """The secrets of a home, opened at the first lookup, since a listing of most plugins needs none."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._opened: Credentials | None = None
 
     def get(self, name: str, /) -> str | None:
-        """Return the value of `name`, or None."""
+        """Return the value of `name`, or None if it has none."""
         if self._opened is None:
             from hermes_agent.credentials import Credentials
 
@@ -52,10 +50,10 @@ class LazySecrets:
 
 
 class InstalledPlugins:
-    """The plugins of the home that the environment names, as they are now; nothing is loaded.
+    """The plugins of the current home (`$HERMES_HOME`), as discovery finds them now; nothing is loaded.
 
     Raises:
-        ConfigError: a setting is wrong.
+        ConfigError: a setting is invalid.
     """
 
     def __init__(self) -> None:
@@ -70,30 +68,30 @@ class InstalledPlugins:
         seen.save()
 
     def find(self, name: str) -> PluginManifest:
-        """Return the plugin of that key or name.
+        """Return the plugin with this key or name.
 
         Raises:
-            UserError: there is none; the nearest is named.
+            UserError: there is no such plugin; the message suggests the nearest name.
         """
         return find_plugin(name, self.found)
 
     def activation(self, manifest: PluginManifest) -> tuple[Activation, GrantState]:
-        """Say whether the plugin would run at the next start."""
+        """Return whether the plugin would run at the next start, and the state of its grant."""
         return activation_with_grant(manifest, self.settings, make_value_check(self.secrets), self.trust)
 
     def reload_settings(self) -> None:
-        """Read the settings again, after a change."""
+        """Read the settings again after a change."""
         self.settings = PluginSettings.of(load(self.home).values)
 
 
 logger = logging.getLogger(__name__)
 
 NOT_PINNED = "dev: its files are not pinned"
-"""The mark of a plugin with `plugins.entries.<id>.trust: dev`."""
+"""Text for a plugin with `plugins.entries.<id>.trust: dev`."""
 
 
 class PluginRow(NamedTuple):
-    """One plugin."""
+    """One plugin in the list."""
 
     key: str
     name: str
@@ -104,15 +102,15 @@ class PluginRow(NamedTuple):
     path: str
     kind: str
     reason: str
-    """Why it does not run, or what it goes without; empty when all is well."""
+    """Why it does not run, which registrations it lacks, and notes; "" if there is nothing to say."""
     platforms: tuple[str, ...] = ()
-    """The chat platforms that it registered at the last load."""
+    """Chat platforms that it registered at the last load."""
 
 
 def plugin_rows(
     found: Discovery, settings: PluginSettings, secrets: SecretLookup, state: dict[str, Any], trust: GrantStore
 ) -> list[PluginRow]:
-    """Return the rows, sorted by key; what cannot be used comes last."""
+    """Return the rows, sorted by key, with rejected plugins last."""
     has_env = make_value_check(secrets)
     rows = [_plugin_row(found.plugins[key], settings, has_env, state, trust) for key in sorted(found.plugins)]
     rejected = sorted(found.rejected, key=lambda r: (r.name, r.path))
@@ -160,7 +158,7 @@ def _plugin_row(
 
 
 def run_list(args: argparse.Namespace) -> int:
-    """Print every plugin and whether it runs."""
+    """Print the plugins, and whether each runs."""
     from hermes_agent.plugins.plugin_state import read_state
 
     here = InstalledPlugins()
@@ -189,7 +187,7 @@ def _is_wanted(row: PluginRow, args: argparse.Namespace) -> bool:
 
 
 def _as_object(row: PluginRow) -> dict[str, Any]:
-    first = ("name", "status", "version", "description", "source")  # upstream's keys, then ours
+    first = ("name", "status", "version", "description", "source")  # upstream's keys first
     values = row._asdict()
     return {key: values[key] for key in (*first, "key", "kind", "path", "reason", "platforms")}
 

@@ -1,12 +1,7 @@
-"""`hermes plugins reload`: have the running daemon load a plugin anew.
+"""`hermes plugins info`, `reload` and `explain`, and the texts of `hermes tools explain`.
 
-What the running daemon says a plugin did: for `hermes plugins info`.
-
-`hermes plugins info`: everything that is known of one plugin, without loading it, and what it did in the daemon.
-
-Why a tool or a plugin is there, or is not: what `hermes tools explain` and `hermes plugins explain` say.
-
-`hermes plugins explain`: why a plugin runs, or does not.
+`info` shows what is known of a plugin without loading it, and its usage in the running daemon. `reload` makes the
+daemon load changed plugins again. `explain` says why a plugin or a tool is available or not.
 """
 
 from __future__ import annotations
@@ -47,11 +42,11 @@ from hermes_agent.tools.tool_search import SEARCH_HINT, SEARCH_TOOLS
 from hermes_agent.tools.toolsets import Toolsets
 
 RELOAD_LIMIT_S = 600.0
-"""Longest wait for the answer; every plugin has `plugins.load_timeout_s` of its own."""
+"""Longest wait for the answer, in seconds; each plugin also has its own `plugins.load_timeout_s`."""
 
 
 def run_reload(args: argparse.Namespace) -> int:
-    """Print what became of each plugin; 1 when one of them did not load."""
+    """Print the outcome for each plugin; return exit status 1 if one failed to load."""
     status, answer = request_daemon("POST", "/v1/plugins/reload", {"name": args.name} if args.name else None)
     if status not in (200, 409):
         raise UserError(str((answer.get("error") or {}).get("message") or f"the daemon answered with status {status}"))
@@ -63,10 +58,10 @@ def run_reload(args: argparse.Namespace) -> int:
 def request_daemon(
     method: str, path: str, body: Any = None, *, timeout_s: float = RELOAD_LIMIT_S
 ) -> tuple[int, dict[str, Any]]:
-    """Send a request to the daemon of this home, with its key.
+    """Send an HTTP request to the daemon of this home, with its API key; return status and JSON answer.
 
     Raises:
-        UserError: none runs, or it does not answer.
+        UserError: no daemon runs, or it does not answer.
     """
     home = hermes_home()
     if lock_holder(home) is None:
@@ -84,29 +79,29 @@ def request_daemon(
 
 
 def _key(home: Path) -> str | None:
-    """Return the key; its file is read but not made."""
+    """Return the API key of the server, or None; the key file is not created."""
     configured = read_settings(load(home), Credentials(home, os.environ)).key
     return configured or (file_key(home) if (home / KEY_NAME).exists() else None)
 
 
 USAGE_LIMIT_S = 5.0
-"""Longest wait for the daemon; what else is known of a plugin is shown without it."""
+"""Longest wait for the daemon, in seconds; without its answer `info` shows everything else."""
 
 
 class DaemonUsage(NamedTuple):
-    """What the daemon knows of a plugin."""
+    """Usage of a plugin in the running daemon."""
 
     usage: PluginUsage | None
     reason: str = ""
-    """Why there is no tally."""
+    """Why `usage` is None."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return `account` (null when there is none) and `account_missing`, the reason."""
+        """Return `account` (usage or null) and `account_missing` (the reason) as JSON types."""
         return {"account": self.usage and self.usage.to_json(), "account_missing": self.reason}
 
 
 def load_usage(key: str) -> DaemonUsage:
-    """Ask the daemon of this home for a plugin's sums since it started."""
+    """Return the usage of a plugin since the daemon of this home started."""
     try:
         status, answer = request_daemon("GET", "/v1/plugins", timeout_s=USAGE_LIMIT_S)
     except UserError as error:
@@ -121,14 +116,14 @@ def load_usage(key: str) -> DaemonUsage:
 
 
 def usage_rows(accounted: DaemonUsage) -> list[tuple[str, str]]:
-    """Return the rows for people: a line each, or why there is none."""
+    """Return the usage as table rows, or one row that says why it is unknown."""
     if accounted.usage is None:
         return [("account", f"none: {accounted.reason}")]
     return [("account", line) for line in account_lines(accounted.usage) or ["nothing was called since the start"]]
 
 
 def _parse_usage(account: Mapping[str, Any]) -> PluginUsage:
-    """Take the sums that are of the type that they should have."""
+    """Return the usage in a JSON object; values of a wrong type are ignored."""
     known: dict[str, Any] = {}
     for field in fields(PluginUsage):
         value, default = account.get(field.name), field.default
@@ -141,7 +136,7 @@ Rows = Sequence[tuple[str, str]]
 
 
 def run_info(args: argparse.Namespace) -> int:
-    """Print what is known of a plugin."""
+    """Print what is known about a plugin."""
     here = InstalledPlugins()
     manifest = here.find(args.name)
     about, accounted = describe(here, manifest), load_usage(manifest.key)
@@ -154,7 +149,7 @@ def run_info(args: argparse.Namespace) -> int:
 
 
 def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]:
-    """Return the plugin as JSON types: what `--json` prints."""
+    """Return what is known about a plugin as JSON types, for `--json`."""
     gate, verdict = here.activation(manifest)
     entry = here.trust.entry(manifest)
     last = last_load(read_state(here.home), manifest)
@@ -198,7 +193,7 @@ def describe(here: InstalledPlugins, manifest: PluginManifest) -> dict[str, Any]
 
 
 def _manifest_rows(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows of the fields since 0.20 that the plugin uses."""
+    """Return the rows for manifest fields since version 0.20, where the plugin uses them."""
     rows = [("imports", f"paths of hermes-agent {about['imports']}")] if about.get("imports") else []
     rows += [
         (key.replace("_", " "), str(about[key])) for key in ("requires_hermes", "license", "homepage") if about.get(key)
@@ -212,11 +207,11 @@ def _manifest_rows(about: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def info_lines(about: Mapping[str, Any], extra: Rows = ()) -> list[str]:
-    """Return what `info` prints below the title.
+    """Return the lines that `info` prints below the title.
 
     Args:
-        about: what `describe` gave.
-        extra: further rows (name, text), such as an account of what the plugin did.
+        about: result of `describe`.
+        extra: additional rows (name, text), such as the usage of the plugin.
     """
     status = about["status"] + (f": {about['reason']}" if about["reason"] else "")
     rows: list[tuple[str, str]] = [
@@ -275,30 +270,30 @@ def _pin_text(pin: Mapping[str, Any]) -> str:
 
 
 class Explanation(NamedTuple):
-    """The answer."""
+    """Whether a tool or plugin is available, and why."""
 
     is_available: bool
-    """Whether it is there to be used."""
+    """True if the tool or plugin can be used."""
     lines: list[str]
-    """The answer in one line, then the reasons."""
+    """The answer in one line, followed by the reasons."""
 
     def __str__(self) -> str:
         return "\n".join([self.lines[0], *(f"  {line}" for line in self.lines[1:])])
 
 
 class ToolRow(NamedTuple):
-    """A tool in the list."""
+    """One tool in the list."""
 
     name: str
     toolset: str
     owner: str
-    """A plugin's key, or `builtin`."""
+    """Key of a plugin, or `builtin`."""
     state: str
-    """`shown`, or why the model is not shown it."""
+    """`shown`, or why the model does not get the tool."""
 
 
 def tool_rows(tools: ToolRegistry, toolsets: Toolsets, platform: str) -> list[ToolRow]:
-    """Return every registered tool, sorted by name, and whether it is shown on a platform."""
+    """Return the registered tools, sorted by name, with their state on a platform."""
     return [
         ToolRow(
             name, entry.toolset, tools.owner(name) or "", _explain_hidden(tools, toolsets, entry, platform) or "shown"
@@ -310,7 +305,7 @@ def tool_rows(tools: ToolRegistry, toolsets: Toolsets, platform: str) -> list[To
 def explain_tool(
     name: str, tools: ToolRegistry, toolsets: Toolsets, records: Sequence[LoadedPlugin], platform: str
 ) -> Explanation:
-    """Say whether the model is shown the tool on a platform, whose it is, and who went without the name."""
+    """Explain whether the model gets a tool on a platform, its owner, and other claims to its name."""
     entry = tools.get(name)
     if entry is None:
         return Explanation(False, list(_explain_absent_tool(name, tools, records)))
@@ -376,7 +371,7 @@ def explain_plugin(
     unknown: Sequence[UnknownPluginName],
     tally: PluginUsage,
 ) -> Explanation:
-    """Say whether the plugin runs, and why not."""
+    """Explain whether a plugin runs, and why not."""
     record = next((r for r in records if name in r.manifest.answers_to), None)
     refused = [r for r in rejected if name in (r.name, r.name.rpartition("/")[2])]
     if record is None:
@@ -421,7 +416,7 @@ def _plugin_place(manifest: PluginManifest) -> str:
 
 
 def run_explain(args: argparse.Namespace) -> int:
-    """Print the answer; 1 when it does not run."""
+    """Print whether a plugin runs, and why not; return exit status 1 if it does not run."""
     with loaded_host() as host:
         plugins = host.plugins
         record = plugins.find(args.name)

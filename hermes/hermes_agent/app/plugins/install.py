@@ -1,10 +1,8 @@
-"""The variables and packages that a plugin wants: asked for, stored, or named.
+"""`hermes plugins install`, `update` and `remove`.
 
-`hermes plugins install`: fetch, look, show, place, ask.
-
-`hermes plugins update`: fetch a plugin again from where it came, show what is different, exchange it in one step.
-
-`hermes plugins remove`: take a plugin away, and say what is left of it. Nothing of the person's is deleted.
+`install` fetches a plugin, shows what it registers, moves it to its folder, and asks for the variables that it
+requires. `update` fetches it again from its origin, shows the changes, and replaces it in one step. `remove` moves it
+away and lists what remains; it deletes no data of the user.
 """
 
 from __future__ import annotations
@@ -60,7 +58,10 @@ from hermes_agent.system.installation import missing_packages
 
 
 def ask_for_variables(here: InstalledPlugins, manifest: PluginManifest, *, may_ask: bool) -> None:
-    """Ask for each variable of `requires_env` without a value and store it in `.env`; without a person name them."""
+    """Ask for the variables of `requires_env` that have no value, and store them in `.env`.
+
+    Print the names of those that the user does not give or cannot be asked for.
+    """
     missing = missing_variables(manifest, here.secrets)
     if not missing:
         return
@@ -87,7 +88,7 @@ def ask_for_variables(here: InstalledPlugins, manifest: PluginManifest, *, may_a
 
 
 def name_missing_packages(here: InstalledPlugins, requirements: Sequence[str]) -> None:
-    """Name the Python packages that the manifest wants and that are not there, with what adds them."""
+    """Print the missing Python packages of a manifest, and how to add them."""
     missing = missing_packages(requirements)
     if missing:
         print(f"It wants Python packages that are not installed beside the agent: {', '.join(map(printable, missing))}")
@@ -98,7 +99,7 @@ AFTER = "after-install.md"
 
 
 def run_install(args: argparse.Namespace) -> int:
-    """Install a plugin: nothing of it runs in the agent before it is enabled."""
+    """Install a plugin; none of its code runs in the agent until it is enabled."""
     here = InstalledPlugins()
     source = parse_source(args.source, ref=args.ref or "", cwd=Path.cwd())
     if source.location.startswith("http://"):
@@ -128,7 +129,7 @@ def run_install(args: argparse.Namespace) -> int:
 
 
 def show(here: InstalledPlugins, staged: StagedPlugin, seen: RegistrationPreview) -> None:
-    """Print what the plugin is, where it came from, and what it would register."""
+    """Print the plugin's title and origin, and what it would register."""
     manifest, origin = staged.manifest, staged.origin
     files = pin_files(manifest.path)
     commit = f" (commit {origin['commit'][:12]})" if origin.get("commit") else ""
@@ -161,12 +162,16 @@ def show(here: InstalledPlugins, staged: StagedPlugin, seen: RegistrationPreview
 
 
 def now() -> str:
-    """Return the time for the record."""
+    """Return the present time as recorded with an origin (ISO 8601, UTC)."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _refuse_collision(here: InstalledPlugins, staged: StagedPlugin, target: Path, *, force: bool) -> bool:
-    """Refuse a name that is taken; return whether a plugin is going to be replaced."""
+    """Return whether the install replaces a plugin.
+
+    Raises:
+        UserError: the name is taken, and `force` is not set or does not help.
+    """
     taken = name_collision(staged.manifest, target, here.found)
     if taken is not None:
         text, remedy, replaceable = taken
@@ -197,7 +202,7 @@ def _after(here: InstalledPlugins, staged: StagedPlugin, target: Path, args: arg
 
 
 def run_update(args: argparse.Namespace) -> int:
-    """Update one plugin, or every one whose origin is known; one that fails keeps no other from being updated."""
+    """Update one plugin, or all plugins with a known origin; after a failure the others are still updated."""
     here = InstalledPlugins()
     if bool(args.name) == args.all:
         print("hermes: name a plugin, or use --all", file=sys.stderr)
@@ -218,7 +223,7 @@ def run_update(args: argparse.Namespace) -> int:
 
 
 def _update(here: InstalledPlugins, manifest: PluginManifest, args: argparse.Namespace) -> bool:
-    """Update a plugin; return False when the person, or nobody, did not agree."""
+    """Update a plugin; return False if the user did not agree or cannot be asked."""
     source = _source(here, manifest)
     with staging(here.home) as place:
         if source.kind == "pip" or manifest.source == "entrypoint":
@@ -274,7 +279,9 @@ def _source(here: InstalledPlugins, manifest: PluginManifest) -> PluginSource:
 
 
 def _refuse_own_changes(here: InstalledPlugins, manifest: PluginManifest, *, force: bool) -> None:
-    verdict = here.trust.judge(manifest, PluginSettings())  # what the settings let pass would be lost, too
+    verdict = here.trust.judge(
+        manifest, PluginSettings()
+    )  # default settings: an update would also undo edits that `trust: dev` allows
     if verdict.changes and not force:
         raise UserError(
             f"{manifest.key} was changed here, and an update would undo that: {verdict.changes.text}",
@@ -307,11 +314,11 @@ def _show(
 
 
 DATA = ("data", "plugin_data", "plugins_data", "plugin-data")
-"""Folders of the home in which published plugins keep a folder of their name."""
+"""Folders of the home in which published plugins create a folder with their name."""
 
 
 def run_remove(args: argparse.Namespace) -> int:
-    """Remove a plugin of the home."""
+    """Remove a plugin from the home; its files, settings and data are kept."""
     here = InstalledPlugins()
     manifest = _find(here, args.name)
     what = _package_refusal(here, manifest) if manifest.source == "entrypoint" else _refuse_foreign(manifest)
@@ -331,7 +338,7 @@ def run_remove(args: argparse.Namespace) -> int:
 
 
 def _find(here: InstalledPlugins, name: str) -> PluginManifest:
-    """Return the plugin, also one that is refused: that is one to remove."""
+    """Return the plugin of that name, including a rejected one, which the user may want to remove."""
     for rejected in here.found.rejected:
         folder = Path(rejected.path)
         if name in (rejected.name, folder.name) and rejected.source == "user" and name not in here.found.plugins:

@@ -1,9 +1,7 @@
-"""A new plugin, written from a template: one that works, with a test that is green.
+"""`hermes plugins new`: write a working plugin and its test from a template.
 
-`files/KIND.txt` has the parts of a kind, each under a line `### NAME`; `@name@`, `@word@`, `@dashed@`, `@Class@` and
-`@ENV@` stand for the plugin's name in its forms, `@plugin@` for what a test opens.
-
-`hermes plugins new`: write a plugin that works, with its test.
+`files/KIND.txt` has the files of a kind, each after a line `### NAME`. `@name@`, `@word@`, `@dashed@`, `@Class@` and
+`@ENV@` stand for forms of the plugin's name, `@plugin@` for the argument with which a test opens the plugin.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from hermes_agent.plugins.manifest import name_problem
 
 FOLDER_KINDS = ("model-provider",)
 TEST = "python -m pytest tests"
-"""How the tests are run, from inside of the plugin's folder."""
+"""Command that runs the tests, in the plugin's folder."""
 TEMPLATE_FOLDER = Path(__file__).parent / "files"
 _PART = re.compile(r"^### (.+)\n", re.MULTILINE)
 
@@ -71,16 +69,16 @@ pythonpath = ["."]
 
 
 class TemplateFiles(NamedTuple):
-    """Files of a new plugin."""
+    """Files of a new plugin, and the command that checks it."""
 
     files: dict[str, str]
-    """Text by relative path."""
+    """Text of each file by relative path."""
     check: str
-    """What checks it, from inside of its folder."""
+    """Command that checks the plugin, in its folder."""
 
 
 def kinds() -> list[str]:
-    """Return the kinds of plugins that there are templates for."""
+    """Return the kinds of plugins that have a template."""
     return sorted(file.stem for file in TEMPLATE_FOLDER.glob("*.txt"))
 
 
@@ -88,10 +86,10 @@ def fill_template(name: str, kind: str, *, package: bool) -> TemplateFiles:
     """Return the files of a new plugin.
 
     Args:
-        package: a Python package with an entry point, not a directory plugin.
+        package: True for a Python package with an entry point, False for a directory plugin.
 
     Raises:
-        UserError: the name cannot be a plugin's.
+        UserError: the name is not valid for a plugin, or the kind cannot be a package.
     """
     problem = name_problem(name)
     words = [w for w in re.split(r"[^A-Za-z0-9]+", name) if w]
@@ -138,13 +136,13 @@ def _parts(kind: str, forms: dict[str, str]) -> dict[str, str]:
 
 
 def _about(init: str, name: str) -> str:
-    """Return the first sentence of the module's docstring, without the name."""
+    """Return the first sentence of a module's docstring, without the plugin's name."""
     line = init.removeprefix('"""').splitlines()[0].rstrip('"').removeprefix(f"{name}: ").partition(". ")[0]
     return line[:1].upper() + line[1:].rstrip(".").replace("`", "").replace('"', "'")
 
 
 def run_new(args: argparse.Namespace) -> int:
-    """Write the files of a new plugin into a folder that is not there yet."""
+    """Write the files of a new plugin into a new folder."""
     made = fill_template(args.name, args.kind, package=args.package)
     folder = Path(args.dir or args.name)
     try:

@@ -1,10 +1,8 @@
-"""Plugins that are Python packages: looked at as a wheel first, then installed by the interpreter's own pip.
+"""Plugins that are Python packages, installed and updated with pip; and `hermes plugins index`.
 
-Plugins that are Python packages, installed, renewed and removed through pip.
-
-Write `plugins.json`: `hermes plugins index`, and the Nix build.
-
-`hermes plugins index`: write what a start would otherwise look for.
+A package is first built or fetched as a wheel, so that its entry points are known before it is installed into the
+interpreter's environment. `hermes plugins index` and the Nix build write `plugins.json`: the result of discovery,
+which makes the next start faster.
 """
 
 from __future__ import annotations
@@ -61,21 +59,25 @@ OutputListener = Callable[[bytes], None]
 
 
 class PluginWheel(NamedTuple):
-    """A built package that brings plugins."""
+    """A built package with entry points of plugins."""
 
     file: Path
     name: str
     version: str
     plugins: dict[str, str]
-    """Entry points of the groups: value by the key of the plugin."""
+    """Values of its entry points by plugin key."""
     sha256: str
 
 
 def build_wheel(requirement: str, place: Path, tell: OutputListener | None = None) -> PluginWheel:
-    """Fetch or build the wheel of a requirement, a folder, an sdist or a wheel, without its dependencies.
+    """Fetch or build the wheel of a requirement, folder, sdist or wheel file, without its dependencies.
+
+    Args:
+        place: staging folder; the wheel is written to `wheels` in it.
+        tell: receives the output of pip.
 
     Raises:
-        UserError: pip cannot; or the package brings no plugin.
+        UserError: pip fails, or the package has no plugin.
     """
     wheels = place / "wheels"
     wheels.mkdir()
@@ -93,10 +95,10 @@ def build_wheel(requirement: str, place: Path, tell: OutputListener | None = Non
 
 
 def install_wheel(wheel: PluginWheel, place: Path, tell: OutputListener | None = None) -> None:
-    """Install the wheel and what it requires; nothing that is installed already changes its version.
+    """Install a wheel and its dependencies; packages that are already installed keep their versions.
 
     Raises:
-        UserError: pip cannot; its own words are in the message.
+        UserError: pip fails; the message has the end of its output.
     """
     constraints = place / "constraints.txt"
     constraints.write_text("".join(f"{line}\n" for line in _installed(besides=wheel.name)), encoding="utf-8")
@@ -104,16 +106,16 @@ def install_wheel(wheel: PluginWheel, place: Path, tell: OutputListener | None =
 
 
 def uninstall(distribution: str) -> None:
-    """Remove a package that `install_wheel` brought; what it required stays.
+    """Uninstall a package; its dependencies stay installed.
 
     Raises:
-        UserError: pip cannot.
+        UserError: pip fails.
     """
     _pip("uninstall", "--yes", "--", distribution, what=distribution, tell=None)
 
 
 def _pip(command: str, *arguments: str, what: str, tell: OutputListener | None) -> None:
-    environ = {k: v for k, v in os.environ.items() if k.startswith("PIP_")}  # the person's own settings of pip
+    environ = {k: v for k, v in os.environ.items() if k.startswith("PIP_")}  # the user's settings of pip
     done = run(
         [sys.executable, "-m", "pip", command, "--no-input", "--disable-pip-version-check", *arguments],
         cwd=Path.cwd(),
@@ -132,14 +134,14 @@ def _pip(command: str, *arguments: str, what: str, tell: OutputListener | None) 
 
 
 def _last_line(text: str) -> str:
-    """Return what pip said about its failure, in one line."""
+    """Return the end of pip's output in one line, without notes and links."""
     lines = [line.strip() for line in text.splitlines()]
     told = [line for line in lines if line and "note: This" not in line and "://" not in line]
     return " ".join("".join(c if c.isprintable() else " " for c in line) for line in told[-8:])[-1000:]
 
 
 def _installed(*, besides: str) -> list[str]:
-    """Return `name==version` of every installed package, so that an install cannot change the agent's own."""
+    """Return `name==version` of all installed packages, as constraints that keep their versions."""
     found: dict[str, str] = {}
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"]
@@ -172,10 +174,10 @@ def _read(file: Path) -> PluginWheel:
 def install_package(
     here: InstalledPlugins, requirement: str, source: PluginSource, place: Path, args: argparse.Namespace
 ) -> int:
-    """Install a package that brings plugins, where packages may be installed.
+    """Install a package with plugins, and offer to enable each of them.
 
     Raises:
-        UserError: they may not, pip fails, or a name is taken.
+        UserError: pip must not install packages here, pip fails, or the name of a plugin is taken.
     """
     refusal = pip_refusal(here.home)
     if refusal is not None:
@@ -199,10 +201,12 @@ def install_package(
 def update_package(
     here: InstalledPlugins, manifest: PluginManifest, source: PluginSource, place: Path, args: argparse.Namespace
 ) -> bool:
-    """Build or fetch the package again and install it when it is another one. Return False when nobody agreed.
+    """Fetch or build the package again, and install it if its version differs.
+
+    Return False if the user did not agree or cannot be asked.
 
     Raises:
-        UserError: packages are not installed here, pip fails, or the new one does not bring the plugin.
+        UserError: pip must not install packages here, pip fails, or the new version lacks the plugin.
     """
     refusal = pip_refusal(here.home)
     if refusal is not None:
@@ -264,11 +268,11 @@ def _record(here: InstalledPlugins, name: str, wheel: PluginWheel, source: Plugi
 
 
 MAX_FILES = 5_000
-"""Files of a plugin that its hash is made of; one with more has none."""
+"""Largest number of files of a plugin with a hash; a plugin with more files has none."""
 
 
 class _RecordedDiscovery(Discovery):
-    """Keeps everything that a sweep comes upon, in its order, and what it looked at."""
+    """A discovery that records the plugins that it finds, in order, and the paths that it reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -288,10 +292,10 @@ class _RecordedDiscovery(Discovery):
 
 
 def index_document(environ: Mapping[str, str], path: Sequence[str] | None = None) -> dict[str, Any]:
-    """Sweep the bundled and declared directories and the installed packages; return what `plugins.json` holds.
+    """Scan bundled and declared directories and installed packages; return the content of `plugins.json`.
 
     Args:
-        path: where packages are looked for; None means `sys.path`.
+        path: import path on which packages are searched; None means `sys.path`.
     """
     places = list(sys.path if path is None else path)
     recorder = _RecordedDiscovery()
@@ -309,10 +313,10 @@ def index_document(environ: Mapping[str, str], path: Sequence[str] | None = None
 
 
 def write_index(document: Mapping[str, Any], file: Path) -> None:
-    """Write it, whole or not at all.
+    """Write the index to a file atomically.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     from hermes_agent.system.files import write_atomic
 
@@ -320,7 +324,7 @@ def write_index(document: Mapping[str, Any], file: Path) -> None:
 
 
 def _hash(directory: str) -> str:
-    """Return a hash of names and contents of the plugin's files, empty when there are too many."""
+    """Return a hash of names and contents of a plugin's files, or "" if there are more than `MAX_FILES`."""
     digest, count = hashlib.sha256(), 0
     for folder, folders, files in os.walk(directory):
         folders[:] = sorted(f for f in folders if f not in ("__pycache__", ".git"))
@@ -333,13 +337,13 @@ def _hash(directory: str) -> str:
             try:
                 with open(place, "rb") as handle:  # noqa: PTH123
                     digest.update(hashlib.file_digest(handle, "sha256").digest())
-            except OSError:  # a link that leads nowhere
+            except OSError:  # a dangling link, for example
                 digest.update(b"-")
     return f"sha256:{digest.hexdigest()}"
 
 
 def run_index(args: argparse.Namespace) -> int:
-    """Print the index, or write it to a file."""
+    """Print the index of plugins, or write it to a file."""
     quiet_or_debug(os.environ)
     document = index_document(os.environ)
     if not args.output:

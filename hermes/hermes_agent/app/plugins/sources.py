@@ -1,14 +1,9 @@
-"""Bring a plugin onto this machine: understand the source, fetch it, look at it, put it in its place.
+"""Sources of plugins: parse what the user typed, fetch from git, copy a directory, unpack an archive.
 
-Nothing here asks or prints; `hermes plugins install` and `update` do.
-
-What a person typed as the source of a plugin, understood. Source of the forms: plugin contract §1.13.
-
-Fetch one commit of a git repository, with the program `git`, and nothing of the person's git settings.
-
-No hooks, no templates, no filters, no submodules, no prompts; depth 1. What it may speak is a list.
-
-Unpack an archive of a stranger: bounded in size, number and ratio, nothing outside of the target, no links out.
+Nothing here asks or prints. Git runs with a fixed configuration, depth 1, and without hooks, templates, filters,
+submodules, prompts or the user's settings; only listed protocols are allowed. Archives and directories are untrusted:
+size, number of files and growth are limited, and no file or link may lead out of the target. Source of the forms:
+plugin contract §1.13.
 """
 
 from __future__ import annotations
@@ -46,41 +41,41 @@ class PluginSource(NamedTuple):
 
     kind: Literal["git", "directory", "archive", "pip"]
     location: str
-    """URL, absolute path, or what pip is to be given."""
+    """URL, absolute path, or requirement for pip."""
     ref: str = ""
-    """Branch, tag or commit; empty for the default branch."""
+    """Branch, tag or commit; "" for the default branch."""
     subdir: str = ""
 
     @property
     def label(self) -> str:
-        """The source for people and for the record: without a password in it."""
+        """Return the source as shown to the user, without a password."""
         text = _without_password(self.location)
         if self.ref:
             text += f"@{self.ref}"
         return f"{text}#{self.subdir}" if self.subdir else text
 
     def as_origin(self) -> dict[str, Any]:
-        """Return it as JSON types, for the record."""
+        """Return the source as JSON types for the grant store, without a password."""
         where = _without_password(self.location)
         return {"kind": self.kind, "source": where, "ref": self.ref, "subdir": self.subdir}
 
     @classmethod
     def of_origin(cls, origin: Any) -> PluginSource | None:
-        """Read what `as_origin` gave; None when the record has no source."""
+        """Return the source that `as_origin` encoded, or None if `origin` has none."""
         if origin.get("kind") not in ("git", "directory", "archive", "pip") or not origin.get("source"):
             return None
         return cls(origin["kind"], origin["source"], origin.get("ref", ""), origin.get("subdir", ""))
 
 
 def parse_source(text: str, *, ref: str = "", cwd: Path) -> PluginSource:
-    """Understand the source of a plugin.
+    """Parse the source of a plugin.
 
     Args:
-        ref: what `--ref` says; it may not contradict one in `text`.
-        cwd: what a relative path starts from.
+        ref: value of `--ref`; it must not contradict a ref in `text`.
+        cwd: folder that relative paths start from.
 
     Raises:
-        UserError: it is none of the forms.
+        UserError: `text` has none of the known forms.
     """
     source = _parse(text.strip(), cwd)
     if ref:
@@ -132,7 +127,7 @@ def _git_url(text: str) -> PluginSource:
     ref = ""
     head, at, tail = url.rpartition("@")
     after_host = head.partition("://")[2] if "://" in head else head.partition(":")[2]
-    if at and "/" in after_host:  # else it is the user of `user@host`
+    if at and "/" in after_host:  # otherwise `@` ends the user name in `user@host`
         url, ref = head, tail
     parts = urlsplit(url) if "://" in url else None
     if parts is not None:
@@ -167,7 +162,7 @@ def _without_password(location: str) -> str:
 
 
 LIMIT_S = 600.0
-"""Longest fetch. One that gives less than 1 kB/s for a minute ends earlier."""
+"""Time limit of a fetch, in seconds; git gives up earlier after a minute below 1 kB/s."""
 KEPT_BYTES = 64 * 1024
 _CONFIG = (
     "core.hooksPath=/dev/null",
@@ -183,17 +178,17 @@ _CONFIG = (
     "gc.auto=0",
 )
 _SECRET_NAMES = ("SSH_AUTH_SOCK",)
-"""Passed on: an agent that signs, and gives no key away."""
+"""Variables that git may see: the ssh agent signs but does not reveal keys."""
 
 
 def fetch_git(source: PluginSource, target: Path, tell: Callable[[bytes], None] | None = None) -> str:
-    """Check out the source's ref into `target` (made here) and return the commit. `.git` is removed.
+    """Check out a git source into the new folder `target`, without `.git`, and return the commit.
 
     Args:
-        tell: is given what git prints about its progress.
+        tell: receives the output of git.
 
     Raises:
-        UserError: git is not there, or it fails; its own words are in the message.
+        UserError: git is not installed, or it fails; the message has its error.
     """
     program = shutil.which("git")
     if program is None:
@@ -212,7 +207,7 @@ def fetch_git(source: PluginSource, target: Path, tell: Callable[[bytes], None] 
 
 
 class _Git:
-    """The program, in one directory."""
+    """The program `git` with a fixed configuration, in one directory."""
 
     def __init__(self, program: str, directory: Path, tell: Callable[[bytes], None] | None) -> None:
         self._program, self._directory, self._tell = program, directory, tell
@@ -251,7 +246,7 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _last_line(text: str) -> str:
-    """Return what git said about its failure, in one line."""
+    """Return the error messages of git in one line."""
     lines = [line.strip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("fatal:", "error:", "remote:", "ssh:"))] or lines[-2:]
     words = " ".join(told[-3:]) or "git said nothing"
@@ -272,10 +267,12 @@ LEFT_OUT = frozenset({".git", "__pycache__", ".hg", ".svn"})
 
 
 class ArchiveLimits:
-    """How much a plugin may still bring.
+    """Number of files and bytes that a plugin may still add.
 
     Args:
-        name: of the source, for the refusal.
+        name: name of the source, for the error message.
+        files: largest number of files.
+        size: largest total size, in bytes.
     """
 
     def __init__(self, name: str, files: int = MAX_FILES, size: int = MAX_BYTES) -> None:
@@ -283,10 +280,10 @@ class ArchiveLimits:
         self._limits = f"at most {files} files and {size // 1024 // 1024} MB are taken"
 
     def spend(self, size: int, *, files: int = 1) -> None:
-        """Take one more file of `size` bytes.
+        """Count `files` more files with `size` bytes in total.
 
         Raises:
-            UserError: it is too much.
+            UserError: a limit is exceeded.
         """
         self._files -= files
         self._size -= size
@@ -295,10 +292,10 @@ class ArchiveLimits:
 
 
 def copy_tree(source: Path, target: Path, name: str) -> None:
-    """Copy the directory `source` to `target`, which is made; version control and bytecode stay behind.
+    """Copy the directory `source` to the new folder `target`, without version control data and bytecode.
 
     Raises:
-        UserError: something in it is no file, folder or inner link, or there is too much of it.
+        UserError: an entry is not a file, folder or link inside `source`, or a limit is exceeded.
     """
     budget = ArchiveLimits(name)
     root = source.resolve()
@@ -334,7 +331,7 @@ def _copy(path: Path, target: Path, root: Path, budget: ArchiveLimits) -> None:
 
 
 def stays_inside(name: Path, leads: str) -> bool:
-    """Say whether a link at the relative path `name` leads to a place inside of the same tree."""
+    """Return True if a link at the relative path `name` that points to `leads` stays inside the same tree."""
     if not leads or leads.startswith("/"):
         return False
     reached = os.path.normpath(os.path.join(name.parent, leads))  # noqa: PTH118
@@ -342,17 +339,17 @@ def stays_inside(name: Path, leads: str) -> bool:
 
 
 MAX_RATIO = 200
-"""Largest growth of an archive; one that would fill the disk has some thousand."""
+"""Largest ratio of unpacked to packed size; archives made to fill the disk exceed 1,000."""
 MAX_LINK = 4096
 RATIO_FREE = 1024 * 1024
-"""Bytes that may come out whatever the ratio."""
+"""Unpacked bytes that are allowed in addition, whatever the ratio."""
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """Unpack a .zip or .tar.* into `target`, which is made.
+    """Unpack a .zip or .tar.* archive into the new folder `target`.
 
     Raises:
-        UserError: it is damaged, too large, or has a member that leads out of the target or is no file.
+        UserError: the archive is damaged or too large, or a member leads out of the target or is a special file.
     """
     target.mkdir(parents=True)
     try:
@@ -365,13 +362,13 @@ def unpack(archive: Path, target: Path) -> None:
             with tarfile.open(archive) as tar:
                 _untar(tar, target, budget)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError) as exc:
-        # RuntimeError: an encrypted member; NotImplementedError: a compression that Python does not know
+        # RuntimeError: encrypted member; NotImplementedError: unsupported compression
         reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc) or type(exc).__name__
         raise UserError(f"{archive} cannot be unpacked: {reason}") from exc
 
 
 class _GrowthLimits(ArchiveLimits):
-    """A budget that also bounds how many times larger the content is."""
+    """Archive limits that also limit the ratio of unpacked to packed size."""
 
     def __init__(self, name: str, packed: int) -> None:
         super().__init__(name)
@@ -436,7 +433,7 @@ def _file(path: Path, read: Callable[[int], bytes], executable: int, budget: Arc
     _folder(path.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o755 if executable else 0o644), "wb") as out:
-        while data := read(256 * 1024):  # the sizes that an archive declares are not believed
+        while data := read(256 * 1024):  # sizes that an archive declares may be wrong
             budget.spend(len(data), files=0)
             out.write(data)
 
@@ -449,7 +446,7 @@ def _link(target: Path, name: Path, leads: str) -> None:
 
 
 def _no_link_above(path: Path) -> None:
-    """Refuse to write through a link of the archive itself."""
+    """Raise UserError if the path leads through a link that the archive created."""
     for above in (path, *path.parents):
         if above.is_symlink():
             raise UserError(f"the archive writes through its own link {above.name!r}: it is not unpacked")

@@ -1,8 +1,7 @@
-"""Fetch a plugin into a staging folder and read what it says about itself; nothing of it is run.
+"""Staged plugins: fetch one, read its manifest, preview its registrations, move it into place.
 
-Put a staged plugin in its place: nobody sees half of it, and what was there before is not lost.
-
-What a fetched plugin would register: it is loaded in the sandbox (`plugins.apart`), with nothing of the user's.
+The preview loads the plugin in the sandbox (`app.plugins.check_report`), without anything of the user. The final step
+is a rename, so that no reader sees half a plugin; the previous version is kept aside.
 """
 
 from __future__ import annotations
@@ -27,32 +26,32 @@ from hermes_agent.plugins.manifest import MANIFEST_NAMES, InvalidManifest, Plugi
 from hermes_agent.plugins.requirements import hermes_refusal
 
 STAGING = ".staging"
-"""Below `plugins/` of the home, so that the last step is a rename; discovery leaves it out."""
+"""Folder in `plugins/` of the home, so that the final step is a rename; discovery skips it."""
 LEFTOVER_S = 24 * 3600
-"""Age at which a staging folder that nobody removed is removed by the next one."""
+"""Age, in seconds, at which the next install removes an abandoned staging folder."""
 PACKAGE_FILES = ("pyproject.toml", "setup.py", "PKG-INFO")
 MANIFEST_FIELDS = ("pip_dependencies", "permissions")
 
 
 class StagedPlugin(NamedTuple):
-    """A plugin that was fetched and may be put in its place."""
+    """A fetched plugin that can be moved into place."""
 
     manifest: PluginManifest
-    """Its path is the staged folder, its source `user`."""
+    """The manifest; its path is the staged folder, its source `user`."""
     origin: dict[str, Any]
-    """What the record of the plugin will say about where it came from."""
+    """Origin of the plugin, for the grant store."""
     document: BoundedDocument
-    """The manifest's text: `pip_dependencies`, `permissions`."""
+    """Fields that the manifest object lacks: `pip_dependencies`, `permissions`."""
 
     @property
     def dependencies(self) -> list[str]:
-        """The Python packages that the manifest names."""
+        """Return the Python packages in `pip_dependencies`."""
         value = self.document.values.get("pip_dependencies")
         return [str(item) for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
     @property
     def permissions(self) -> dict[str, list[str]]:
-        """What the manifest says that the plugin touches (`network`, `files`, …); nothing holds it to that."""
+        """Return what the plugin declares to use (`network`, `files`, …); this is not enforced."""
         value = self.document.values.get("permissions")
         if not isinstance(value, dict):
             return {}
@@ -61,10 +60,10 @@ class StagedPlugin(NamedTuple):
 
 @contextlib.contextmanager
 def staging(home: Path) -> Iterator[Path]:
-    """Give an empty folder on the file system of the plugins; it is gone afterwards.
+    """Yield an empty folder on the file system of the plugins; remove it at the end.
 
     Raises:
-        UserError: it cannot be made.
+        UserError: the folder cannot be created.
     """
     root = home / "plugins" / STAGING
     place = root / f"{os.getpid()}-{os.urandom(4).hex()}"
@@ -77,17 +76,20 @@ def staging(home: Path) -> Iterator[Path]:
         yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
-        with contextlib.suppress(OSError):  # somebody else stages something
+        with contextlib.suppress(OSError):  # another process uses it
             root.rmdir()
 
 
 def fetch(
     source: PluginSource, place: Path, tell: Callable[[bytes], None] | None = None
 ) -> tuple[Path, dict[str, Any]]:
-    """Fetch the source below `place`; return the folder that it names, and its origin.
+    """Fetch a source into `place`; return the folder of the plugin, and its origin.
+
+    Args:
+        tell: receives the output of the program that fetches.
 
     Raises:
-        UserError: it cannot be fetched, or has no such folder.
+        UserError: the source cannot be fetched, or lacks the requested folder.
     """
     fetched, target = place / "fetched", place / "plugin" / _basename(source)
     origin = source.as_origin()
@@ -108,7 +110,7 @@ def fetch(
 
 
 def is_python_package(folder: Path) -> bool:
-    """Say whether the folder is no directory plugin but a Python project."""
+    """Return True if the folder is a Python project and not a directory plugin."""
     has_manifest = any((folder / name).is_file() for name in MANIFEST_NAMES)
     return not has_manifest and any((folder / name).is_file() for name in PACKAGE_FILES)
 
@@ -117,10 +119,10 @@ def read_staged(folder: Path, origin: Mapping[str, Any], shown: str) -> StagedPl
     """Read the manifest of a fetched plugin.
 
     Args:
-        shown: the source, for the refusals.
+        shown: the source, for error messages.
 
     Raises:
-        UserError: there is none, it cannot be used, or requires a version of hermes-agent that is not served.
+        UserError: the manifest is missing or invalid, or requires an unsupported version of hermes-agent.
     """
     file = next((folder / name for name in MANIFEST_NAMES if (folder / name).is_file()), None)
     if file is None:
@@ -141,20 +143,22 @@ def _plugin_folder(fetched: Path, source: PluginSource) -> Path:
     if not folder.resolve().is_relative_to(fetched.resolve()) or not folder.is_dir():
         raise UserError(f"{source.label}: there is no folder {source.subdir!r}", hint=_nearby(fetched))
     inside = [path for path in folder.iterdir() if path.name != ".git"]
-    if source.kind == "archive" and len(inside) == 1 and inside[0].is_dir():  # everything lies in one folder
+    if (
+        source.kind == "archive" and len(inside) == 1 and inside[0].is_dir()
+    ):  # the archive has a single top-level folder
         return inside[0]
     return folder
 
 
 def _basename(source: PluginSource) -> str:
-    """Return the name of the folder that the source names: a manifest without a name takes it."""
+    """Return the folder name that the source implies; a manifest without a name uses it."""
     name = (source.subdir or source.location).rstrip("/").rpartition("/")[2].rpartition(":")[2]
     ending = next((e for e in (".git", *sorted(ARCHIVES, key=len, reverse=True)) if name.lower().endswith(e)), "")
     return name[: len(name) - len(ending)] or "plugin"
 
 
 def _nearby(folder: Path) -> str:
-    """Return a hint that names the plugins below a folder."""
+    """Return a hint that lists the plugins below a folder."""
     found = sorted(
         str(path.parent.relative_to(folder))
         for pattern in ("*/plugin.y*ml", "*/*/plugin.y*ml")
@@ -167,30 +171,30 @@ def _nearby(folder: Path) -> str:
 
 def _remove_leftovers(root: Path) -> None:
     for old in root.iterdir():
-        with contextlib.suppress(OSError):  # another process removes it as well
+        with contextlib.suppress(OSError):  # another process may remove it at the same time
             if time.time() - old.stat().st_mtime > LEFTOVER_S:
                 shutil.rmtree(old, ignore_errors=True)
 
 
 EXAMPLE = ".example"
 REMOVED = ".removed"
-"""Below `plugins/` of the home: what was removed or replaced; discovery leaves it out."""
+"""Folder in `plugins/` of the home for removed and replaced plugins; discovery skips it."""
 _EXCHANGE = 2
 """RENAME_EXCHANGE of renameat2(2)."""
 _AT_FDCWD = -100
 
 
 def target_folder(home: Path, manifest: PluginManifest) -> Path:
-    """Return the folder that a plugin of this name is installed to. A name has no `/` (`manifest.name_problem`)."""
+    """Return the folder into which a plugin is installed; its name has no `/` (`manifest.name_problem`)."""
     return home / "plugins" / manifest.name
 
 
 def name_collision(manifest: PluginManifest, target: Path, found: Discovery) -> tuple[str, str, bool] | None:
-    """Say who has the plugin's name already.
+    """Return the conflict of a new plugin's name with an existing plugin or file, or None.
 
     Returns:
-        What is in the way with both owners named, the remedy, and whether `--force` may replace it; None when the
-        name is free. A bundled plugin may be replaced by its namesake and is not in the way.
+        The message with both owners, the remedy, and whether `--force` may replace the existing plugin. A bundled
+        plugin is not a conflict, since a plugin of the same name may replace it.
     """
     present = found.plugins.get(manifest.name)
     if present is not None and present.source != BUNDLED:
@@ -220,7 +224,7 @@ def _remedy(present: PluginManifest) -> str:
 
 
 def free_removed_folder(home: Path, name: str) -> Path:
-    """Return a free place for a plugin that is taken away; nothing is deleted."""
+    """Return an unused path in `plugins/.removed` for a plugin that is removed or replaced."""
     root = home / "plugins" / REMOVED
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     number, place = 2, root / f"{name.replace('/', '__')}-{stamp}"
@@ -231,12 +235,13 @@ def free_removed_folder(home: Path, name: str) -> Path:
 
 
 def put_in_place(staged: Path, target: Path, aside: Path) -> bool:
-    """Rename the staged folder to `target`; what was there goes to `aside`. Return whether something was there.
+    """Rename the staged folder to `target`, and move an existing target to `aside`.
 
-    Where the kernel can exchange two names there is no moment without the plugin; elsewhere there is a short one.
+    Return True if a target existed. If the kernel can exchange two names, the plugin exists at every moment; otherwise
+    it is missing for a short time.
 
     Raises:
-        UserError: it cannot be renamed; the old one is where it was.
+        UserError: a rename fails; the existing target is unchanged.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -258,7 +263,7 @@ def put_in_place(staged: Path, target: Path, aside: Path) -> bool:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    import ctypes  # only here
+    import ctypes  # only needed here
 
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
@@ -269,7 +274,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def copy_examples(folder: Path) -> list[str]:
-    """Copy each `NAME.example` at the plugin's root to NAME where there is none; return the names."""
+    """Copy each `NAME.example` at the plugin's root to a missing `NAME`; return the new names."""
     made = []
     for example in sorted(folder.glob(f"*{EXAMPLE}")):
         own = example.with_name(example.name.removesuffix(EXAMPLE))
@@ -280,10 +285,10 @@ def copy_examples(folder: Path) -> list[str]:
 
 
 def copy_own_files(old: Path, staged: Path, own: Iterable[str]) -> None:
-    """Copy what belongs to the person, or was written by the plugin itself, from the old folder to the staged one.
+    """Copy files of the user, and files that the plugin wrote, from the old folder to the staged one.
 
     Args:
-        own: relative paths; one that the new plugin brings itself is left out.
+        own: relative paths of these files; those that the new version also has are skipped.
     """
     for name in own:
         source, target = old / name, staged / name
@@ -297,21 +302,21 @@ _NO_NAMES = frozenset({"requires_env", "provides_tools"})
 
 
 class RegistrationPreview(NamedTuple):
-    """What became of a plugin that was loaded for a look."""
+    """Result of loading a plugin in the sandbox."""
 
     loaded: bool
     registers: Mapping[str, list[str]]
-    """Names by kind; empty when it was not loaded."""
+    """Registered names by kind; empty if the plugin was not loaded."""
     problems: tuple[str, ...]
-    """Why it was not loaded, and what it would have to go without."""
+    """Why it was not loaded, and registrations that would be refused."""
 
 
 def preview_registrations(key: str, *, directory: Path | None) -> RegistrationPreview:
-    """Load a plugin in the sandbox and say what it registers.
+    """Load a plugin in the sandbox and return what it registers.
 
     Args:
-        key: of the plugin.
-        directory: of a directory plugin; None for one whose entry point is installed.
+        key: key of the plugin.
+        directory: folder of a directory plugin; None for an installed entry point.
     """
     try:
         looked = check_in_sandbox([str(directory)] if directory else [], limit_s=LIMIT_S)

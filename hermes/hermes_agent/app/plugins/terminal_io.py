@@ -1,8 +1,7 @@
-"""Questions to the person at the terminal. Where nobody is there, nothing is asked and the answer is no.
+"""Questions to the user, progress of programs, and tables, for the subcommands of `hermes plugins`.
 
-What a fetching program prints, shown while it runs: on a terminal alone, and without its control sequences.
-
-What a plugin is and may do, in lines for a person. Text of strangers cannot speak to the terminal.
+Without a terminal no question is asked and the answer is no. Text of plugins and programs is printed without control
+characters, so that it cannot send escape sequences to the terminal.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from hermes_agent.plugins.manifest import PluginManifest
 
 
 def is_interactive() -> bool:
-    """Say whether a person can be asked: input and output are a terminal."""
+    """Return True if the user can be asked: standard input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def confirm(question: str, *, default: bool = False) -> bool:
-    """Ask for yes or no; `default` is what an empty line means. Without a person: no."""
+    """Ask a yes-or-no question; an empty line means `default`. Return False without a terminal."""
     if not is_interactive():
         return False
     choices = "[Y/n]" if default else "[y/N]"
@@ -34,10 +33,11 @@ def confirm(question: str, *, default: bool = False) -> bool:
 
 
 def confirmed(question: str, done: str, unasked: str, *, yes: bool, default: bool = False) -> bool:
-    """Ask whether to go on, unless `yes` is set; of a no, say that it was not `done` (`granted`).
+    """Return whether to continue: True if `yes` is set, else the user's answer. Print a note after a no.
 
     Args:
-        unasked: what does it where nobody can be asked, for example "`… --yes` grants it".
+        done: participle for the note, for example "granted".
+        unasked: how to continue without a terminal, for example "`… --yes` grants it".
     """
     if yes or confirm(question, default=default):
         return True
@@ -49,10 +49,10 @@ def confirmed(question: str, done: str, unasked: str, *, yes: bool, default: boo
 
 
 def ask_text(prompt: str, *, hidden: bool) -> str:
-    """Ask for a line of text; empty when there is none. A hidden one is not shown while it is typed."""
+    """Ask for a line of text; return "" at the end of input. With `hidden` the text is not shown."""
     try:
         if hidden:
-            import getpass  # only for secrets
+            import getpass  # only needed for secrets
 
             return getpass.getpass(f"{prompt}: ").strip()
         return input(f"{prompt}: ").strip()
@@ -61,7 +61,7 @@ def ask_text(prompt: str, *, hidden: bool) -> str:
 
 
 def progress_printer() -> Callable[[bytes], None] | None:
-    """Return what takes a program's output; None where nobody looks on."""
+    """Return a function that prints a program's output on standard error, or None without a terminal."""
     if not sys.stderr.isatty():
         return None
 
@@ -74,13 +74,13 @@ def progress_printer() -> Callable[[bytes], None] | None:
 
 
 WORDS = {"cli_commands": "terminal", "commands": "commands"}
-"""Kinds of registrations whose name in the code is not the one for people."""
+"""Names shown for kinds of registrations; other kinds are shown by their own name."""
 MARKS = {"fired": "", "never": " (never called)"}
-"""What stands behind a hook's name, by its status in the table."""
+"""Suffix of a hook's name, by the status in the catalog of hooks."""
 
 
 def printable(text: str) -> str:
-    """Return the text in one line, control characters made visible."""
+    """Return the text in one line, with control characters as `\\xNN`."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split()))
 
 
@@ -93,14 +93,14 @@ def title(manifest: PluginManifest) -> str:
 
 
 def table(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the rows as two columns; a row without text is left out."""
+    """Return the rows as lines with two columns; rows without text are omitted."""
     kept = [(name, text) for name, text in rows if text]
     width = max((len(name) for name, _ in kept), default=0)
     return [f"  {name:<{width}}  {printable(text)}" for name, text in kept]
 
 
 def registers_lines(registers: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    """Return a row for each kind of registration; hooks that this release never calls are marked."""
+    """Return a row for each kind of registration; hooks that this version never calls are marked."""
     rows = []
     for kind, names in registers.items():
         words = [f"{name}{_mark(name)}" if kind == "hooks" else name for name in names]
@@ -109,14 +109,14 @@ def registers_lines(registers: Mapping[str, Sequence[str]]) -> list[tuple[str, s
 
 
 def _mark(hook: str) -> str:
-    from hermes_agent.hooks.catalog import HOOKS  # with the bus and asyncio: not for who shows no hook
+    from hermes_agent.hooks.catalog import HOOKS  # imports asyncio: only needed to show hooks
 
     known = HOOKS.get(hook)
     return MARKS[known.status] if known is not None else " (unknown, never called)"
 
 
 def capability_changes(before: Mapping[str, Sequence[str]], now: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return `+ tool fetch_url` and `- hook pre_llm_call`, a line each."""
+    """Return a line for each name that was added (`+ tools: fetch_url`) or removed (`- hooks: …`)."""
     lines = []
     for kind in sorted({*before, *now}):
         old, new = set(before.get(kind, ())), set(now.get(kind, ()))
@@ -126,5 +126,5 @@ def capability_changes(before: Mapping[str, Sequence[str]], now: Mapping[str, Se
 
 
 def link_command(folder: Path, plugins: Path) -> str:
-    """Return the shell command that links a plugin's folder into the folder of plugins, which need not exist."""
+    """Return the shell command that links a plugin's folder into `plugins`, which it creates if needed."""
     return f"mkdir -p {plugins} && ln -s {folder.resolve()} {plugins}/"
