@@ -1,1 +1,1 @@
-"""`hermes setup`: from an empty home to the first answer."""
+"""`hermes setup`: set up an empty home, up to the first answer."""

@@ -1,4 +1,4 @@
-"""`hermes setup`: the command and its flags."""
+"""The command `hermes setup` and its flags."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _set_up(args: Args) -> int:
 
 
 def _run(host: Host, flags: Flags, questions: Questions) -> bool:
-    """Ask, try and write; return False where Nix configures the home and nothing is written."""
+    """Run the steps of the setup; return False if Nix configures the home, so that nothing is written."""
     from hermes_agent.app.setup.discovery import discover
     from hermes_agent.app.setup.steps import Setup, nix_lines
 
@@ -106,7 +106,7 @@ def _run(host: Host, flags: Flags, questions: Questions) -> bool:
 
 
 async def _ask_and_close(host: Host, question: str) -> int:
-    """Ask the first question, if there is one, and end the host in the same loop; return the exit status."""
+    """Ask the first question, if any, and close the host on the same event loop; return the exit status."""
     try:
         if not question:
             return EXIT_OK

@@ -1,6 +1,6 @@
-"""What a machine already has for a first start: keys in the environment, model servers on loopback.
+"""Survey of the machine before the setup: keys in the environment, model servers, the embedded model.
 
-Nothing is written, and nothing outside this machine is contacted.
+Nothing is written. Only servers on this machine, and addresses that the operator configured, are contacted.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from hermes_agent.models.model_catalog import fetch_model_ids
 from hermes_agent.models.providers import ModelEndpoint, ModelProvider
 
 CONNECT_S = 0.5
-"""Seconds that a server on this machine may take to accept a connection."""
+"""Time limit for a connection to a model server, in seconds."""
 
 
 class FoundKey(NamedTuple):
-    """A key of a model provider."""
+    """A key of a model provider, found in the environment or the home."""
 
     provider: ModelProvider
     variable: str
-    """Name under which the key was found."""
+    """Name of the variable that has the key."""
 
 
 class FoundServer(NamedTuple):
-    """A model server on this machine that lists its models."""
+    """A running model server that lists its models."""
 
     provider: ModelProvider
     base_url: str
@@ -36,15 +36,15 @@ class FoundServer(NamedTuple):
 
 
 class SetupSurvey(NamedTuple):
-    """Everything that was found."""
+    """Everything that the survey found."""
 
     keys: tuple[FoundKey, ...]
     servers: tuple[FoundServer, ...]
     local_problem: str
-    """Why the embedded model cannot answer yet; empty when it can."""
+    """Why the embedded model cannot answer yet; "" if it can."""
 
     def lines(self) -> list[str]:
-        """Return one line for each thing that was found."""
+        """Return one line for each model server, each key, and the embedded model."""
         found = [
             f"{server.provider.display_name} at {server.base_url}: {_models(server.models)}" for server in self.servers
         ]
@@ -59,7 +59,7 @@ def _models(names: tuple[str, ...]) -> str:
 
 
 def discover(host: Host) -> SetupSurvey:
-    """Look for keys, servers and the embedded model; takes at most a few seconds."""
+    """Look for keys, model servers and the embedded model; this takes at most a few seconds."""
     providers = host.model_providers.providers()
     return SetupSurvey(
         tuple(key for provider in providers if (key := _find_key(host, provider)) is not None),
@@ -78,7 +78,7 @@ def explain_local(host: Host) -> str:
 
 
 def _find_key(host: Host, provider: ModelProvider) -> FoundKey | None:
-    # a token of GitHub or of a cloud serves other purposes: it is no sign that its owner wants to chat with it
+    # a token of GitHub or of a cloud has other uses, and does not mean that the user wants its models
     if not provider.needs_key or provider.profile.auth_type != "api_key":
         return None
     named = next((name for name in provider.key_names if (host.credentials.get(name) or "").strip()), None)
@@ -86,7 +86,7 @@ def _find_key(host: Host, provider: ModelProvider) -> FoundKey | None:
 
 
 def _find_server(host: Host, provider: ModelProvider) -> FoundServer | None:
-    """Return the server at the address of a provider's variable or profile, if it answers there."""
+    """Return the model server at the address in a provider's variable or profile, or None."""
     if not provider.profile.has_own_models:
         return None
     named = next((address for name in provider.base_url_names if (address := host.credentials.get(name))), "")

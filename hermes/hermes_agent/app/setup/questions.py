@@ -1,4 +1,4 @@
-"""Questions of `hermes setup`, answered at a terminal, or by flags where there is none."""
+"""Questions of `hermes setup` at the terminal; flags answer them where there is none."""
 
 from __future__ import annotations
 
@@ -10,42 +10,53 @@ from hermes_agent.app.plugins.terminal_io import ask_text, confirm, is_interacti
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 
 SHOWN = 20
-"""Rows of a list that are shown at once; typing a part of a name narrows it down."""
+"""Largest number of rows shown at once; the user narrows a longer list by typing a part of a name."""
 
 
 class Choice(NamedTuple):
-    """One row of a list."""
+    """One row of a list that the user chooses from."""
 
     value: str
     text: str
 
 
 class Questions:
-    """Asks at the terminal. Without one each question is an error that names the flag which answers it."""
+    """Ask questions at the terminal.
+
+    Without a terminal, `require` raises an error that names the flag for the missing answer.
+    """
 
     def __init__(self, *, is_allowed: bool) -> None:
         self.can_ask = is_allowed and is_interactive()
 
     def require(self, flag: str, what: str) -> None:
-        """Raise UserError if questions cannot be asked; `flag` is what answers this one."""
+        """Check that a question can be asked.
+
+        Args:
+            flag: hint that names the flag for the answer.
+            what: what is missing, for the message.
+
+        Raises:
+            UserError: there is no terminal, or questions are not allowed.
+        """
         if not self.can_ask:
             raise UserError(
                 f"{what} is not given, and there is no terminal to ask at", hint=flag, exit_status=EXIT_USAGE
             )
 
     def text(self, prompt: str, *, hidden: bool = False) -> str:
-        """Return a line of text; a hidden one does not show while it is typed."""
+        """Ask for a line of text and return it; with `hidden` the text is not shown."""
         return ask_text(prompt, hidden=hidden)
 
     def confirm(self, question: str, *, default: bool) -> bool:
-        """Return a yes or no; `default` without a terminal."""
+        """Return the answer to a yes-or-no question, or `default` without a terminal."""
         return confirm(question, default=default) if self.can_ask else default
 
     def choose(self, title: str, rows: Sequence[Choice], *, own: str = "") -> str:
-        """Return the value of a row, chosen by number, by name, or by a part of a name that only one has.
+        """Let the user choose a row by number, value, or a part that only one row has; return its value.
 
         Args:
-            own: what a line may be that names no row ("another model"); empty accepts rows only.
+            own: meaning of a line that matches no row, such as "the name of another model"; "" accepts rows only.
         """
         shown = list(rows)
         while True:
@@ -81,6 +92,6 @@ class Questions:
 
 
 def show_progress(text: str) -> Callable[[str], None]:
-    """Print what happens now on stderr, and return the function that completes the line with its result."""
+    """Print the current activity on standard error, and return a function that appends its result."""
     print(f"{text} … ", end="", flush=True, file=sys.stderr)
     return lambda result: print(result, file=sys.stderr)

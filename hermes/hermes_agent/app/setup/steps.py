@@ -1,7 +1,7 @@
-"""The steps of `hermes setup`: model, sandbox, chat platforms, service, first answer.
+"""Steps of `hermes setup`: model, sandbox, chat platforms, service, first answer.
 
-Each step writes its part of the home in one go after the answers were tried, and records that it is done in
-`setup.json` (no secrets). A later run offers the recorded answers.
+The model step tries its answers before it writes them. Answers are recorded in `setup.json` (no secrets), so that an
+interrupted setup offers them again; the file is removed at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OTHER_SERVER = "another OpenAI-compatible server"
 
 
 class Flags(NamedTuple):
-    """Answers of the command line; "" and None stand for no answer."""
+    """Answers on the command line; "" and None mean no answer."""
 
     provider: str = ""
     base_url: str = ""
@@ -47,7 +47,7 @@ class Flags(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What the model step decides; `key` is the only secret."""
+    """Result of the model step; `key` is the only secret."""
 
     provider: ModelProvider
     base_url: str
@@ -56,10 +56,10 @@ class Plan(NamedTuple):
     variable: str = ""
     """Name under which the key is stored, or was found."""
     is_stored: bool = True
-    """The key is in the home already, or there is none."""
+    """True if the key is already in the home or none is needed."""
 
     def block(self) -> dict[str, Any]:
-        """Return the settings below `model`."""
+        """Return the settings for the section `model` of the config."""
         block = {"provider": self.provider.name, "default": self.model, "base_url": self.base_url}
         return {name: value for name, value in block.items() if value}
 
@@ -76,23 +76,23 @@ class Setup:
         self.saved = self.state.read()
 
     def record(self, **answers: Any) -> None:
-        """Keep answers for a later run; a value None removes one."""
+        """Record answers for a later run; None removes an answer."""
         with self.state.change() as value:
             value.update({name: answer for name, answer in answers.items() if answer is not None})
             for name in (name for name, answer in answers.items() if answer is None):
                 value.pop(name, None)
 
     def finish(self) -> None:
-        """Forget the recorded answers."""
+        """Delete the recorded answers."""
         self.state.path.unlink(missing_ok=True)
 
     # --- the model ---------------------------------------------------------------------------------------------
 
     def choose_model(self) -> Plan:
-        """Return a model that answered a request.
+        """Choose a model, and try it until it answers a request.
 
         Raises:
-            UserError: the answers of the flags do not lead to one, or a question cannot be asked.
+            UserError: the model does not answer, and the user cannot be asked or gives up.
         """
         again = False
         while True:
@@ -137,13 +137,13 @@ class Setup:
         return self._found(chosen)
 
     def _found(self, name: str) -> tuple[ModelProvider, str]:
-        """Return a provider, and the address of its server where that is not the provider's own."""
+        """Return a provider, and the address of its server, or "" if that is the provider's default."""
         provider = self._named(name)
         address = next((server.base_url for server in self.found.servers if server.provider.name == name), "")
         return provider, "" if address == provider.base_url else address
 
     def _rows(self) -> list[Choice]:
-        """Return what was found, as rows: servers first, since they need no key."""
+        """Return the results of the survey as rows: servers first, since they need no key."""
         rows = [
             Choice(server.provider.name, f"{server.provider.display_name} at {server.base_url}")
             for server in self.found.servers
@@ -173,7 +173,7 @@ class Setup:
         return provider
 
     def _key(self, provider: ModelProvider, *, again: bool) -> tuple[str, str, bool]:
-        """Return the key, its name, and whether the home has it already."""
+        """Return the key, its variable, and whether the home already has it (also True if none is needed)."""
         variable = next(iter(provider.key_names), "")
         if self.flags.key and not again:
             return self.flags.key, variable, False
@@ -224,7 +224,7 @@ class Setup:
         return self.host.select_model(settings=block | ({"api_key": plan.key} if plan.key else {}))
 
     def _try(self, plan: Plan) -> tuple[str, str]:
-        """Return why the model does not answer, and what to do; two empty texts if it does."""
+        """Return why the model does not answer, and a remedy; both are "" if it answers."""
         if plan.provider.name == "local":
             return self._try_local()
         redactor.learn([plan.key])
@@ -240,7 +240,7 @@ class Setup:
     def _try_local(self) -> tuple[str, str]:
         problem = explain_local(self.host)
         if problem:
-            from hermes_agent.app import command_line  # for this branch alone
+            from hermes_agent.app import command_line  # only needed for the download
 
             try:
                 command_line.run(["model", "pull"])
@@ -250,7 +250,7 @@ class Setup:
         return problem, "`hermes doctor` says more." if problem else ""
 
     def store_model(self, plan: Plan) -> None:
-        """Write the key to `.env` and the model to the config: the key first, since a model without it is of no use."""
+        """Write the key to `.env`, then the model, which needs the key, to the config."""
         where = home_paths(self.host.home)
         if plan.key and not plan.is_stored and self._stores(plan):
             write_env_value(where.env, plan.variable or "CUSTOM_API_KEY", plan.key)
@@ -262,7 +262,7 @@ class Setup:
         self.host.reread_config()
 
     def _stores(self, plan: Plan) -> bool:
-        """Say whether a key goes into `.env`: one that was typed does; one of the environment if the user wants it."""
+        """Return True if the key is to be stored in `.env`; ask about a key from the environment."""
         if self.flags.stores_key is not None:
             return self.flags.stores_key
         if plan.variable not in {key.variable for key in self.found.keys}:
@@ -273,14 +273,14 @@ class Setup:
     # --- the rest ----------------------------------------------------------------------------------------------
 
     def show_sandbox(self) -> None:
-        """Print where commands will run, and what is missing for a sandbox."""
+        """Print where commands run, and what a sandbox still needs."""
         for finding in terminal_findings(self.host):
             print(f"  {finding.text}")
             if finding.remedy and finding.level != "ok":
                 print(f"    {finding.remedy}")
 
     def set_up_platforms(self) -> None:
-        """Let the user set up chat platforms, one after the other."""
+        """Set up the chat platforms of the flags, or those that the user chooses one by one."""
         if self.flags.platforms is not None:
             for name in self.flags.platforms:
                 set_up(self.host, name)
@@ -289,7 +289,7 @@ class Setup:
             set_up(self.host, None)
 
     def set_up_service(self) -> None:
-        """Start the daemon as a user service, or remove that service, as the user wants."""
+        """Install and start the daemon as a user service, if a flag or the user says so."""
         wanted = self.flags.service
         if not wanted and self.questions.can_ask and not unit_path().exists() and not explain_no_manager():
             at_login = "Run the agent as a service of your user, started at login?"
@@ -302,7 +302,7 @@ class Setup:
 
 
 def nix_lines(plan: Plan, platforms: Sequence[str], declared: Path) -> str:
-    """Return what a NixOS host declares in place of what the setup would write."""
+    """Return the NixOS settings that correspond to what the setup would write."""
     lines = ["services.hermes-agent = {", "  enable = true;"]
     settings = " ".join(f"{name} = {_nix_text(value)};" for name, value in plan.block().items())
     lines.append(f"  settings.model = {{ {settings} }};")
@@ -319,7 +319,11 @@ def _nix_text(value: str) -> str:
 
 
 def read_key() -> str:
-    """Return the key that standard input holds. Raises UserError: there is none."""
+    """Return the key on the first line of standard input.
+
+    Raises:
+        UserError: the line is empty or has other characters than printable ASCII.
+    """
     key = sys.stdin.readline().strip()
     if not key or not all("!" <= char <= "~" for char in key):
         raise UserError(

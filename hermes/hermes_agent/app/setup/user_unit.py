@@ -1,4 +1,4 @@
-"""The daemon as a service of the systemd user manager: its unit is written, started and removed again."""
+"""The daemon as a service of the systemd user manager: install, start and remove its unit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hermes_agent.system.files import write_atomic
 
 UNIT = "hermes-agent.service"
 LIMIT_S = 90.0
-"""Seconds that `systemctl` may take; a start waits until the daemon serves."""
+"""Time limit for `systemctl`, in seconds; a start waits until the daemon is ready."""
 
 _TEXT = """\
 # Written by `hermes setup`; `hermes setup --remove-service` removes it.
@@ -45,13 +45,13 @@ WantedBy=default.target
 
 
 def unit_path() -> Path:
-    """Return where the unit of this user belongs."""
+    """Return the path of the unit file for this user."""
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(base) / "systemd" / "user" / UNIT
 
 
 def explain_no_manager() -> str:
-    """Return why there is no user manager of systemd to start a service, or "" if there is one."""
+    """Return why the systemd user manager cannot start a service, or "" if it can."""
     if shutil.which("systemctl") is None:
         return "systemd is not installed"
     if not os.environ.get("XDG_RUNTIME_DIR"):
@@ -64,7 +64,7 @@ def install_unit(home: Path) -> Path:
     """Write the unit for the daemon of `home`, start it, and return its path.
 
     Raises:
-        UserError: there is no user manager, or the daemon does not start; its log is named.
+        UserError: there is no user manager, or the daemon does not start; the hint names its log.
     """
     if why := explain_no_manager():
         raise UserError(f"no user service can be started: {why}", hint="docs/operator/service.md has other ways.")
@@ -91,7 +91,11 @@ def remove_unit() -> Path | None:
 
 
 def _program() -> str:
-    """Return the `hermes` of this installation."""
+    """Return the path of the program `hermes` of this installation.
+
+    Raises:
+        UserError: it is not found.
+    """
     beside = Path(sys.executable).with_name("hermes")
     found = str(beside) if beside.exists() else shutil.which("hermes")
     if found is None:
@@ -100,7 +104,7 @@ def _program() -> str:
 
 
 def _quote(text: str) -> str:
-    """Return a word of a unit file: quoted, with `%` and `$` as themselves."""
+    """Return a quoted word for a unit file, with `%` and `$` escaped."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
 
