@@ -1,7 +1,7 @@
-"""Plugins: where they lie, what they say about themselves, which of them run, and what they register.
+"""Plugins: discovery, manifests, activation, grants, loading and registrations.
 
-`discovery` and `gate` are light (`hermes plugins list`), `closure` needs the standard library alone (the Nix gate), so
-nothing is imported here before it is asked for.
+`discovery` and `activation` load little, for `hermes plugins list`; `closure` needs the standard library alone, for the
+Nix gate. For this reason the package imports nothing until a name is used.
 """
 
 from __future__ import annotations

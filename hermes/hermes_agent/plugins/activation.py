@@ -1,8 +1,7 @@
-"""Which of the plugins that are there run: one answer for each, with its reason. Pure functions over settings.
+"""Activation: whether a plugin runs, with the reason; and the change of that decision in the config.
 
-Source: plugin contract §1.5, §1.6; the texts in backticks there are word for word.
-
-Switch a plugin on or off in the config, or take it out. Source: plugin contract §1.13.
+The decisions are pure functions of settings and manifests. Source: plugin contract §1.5, §1.6 (its texts in backticks
+are used word for word), §1.13.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from hermes_agent.plugins.discovery import Discovery, RejectedPlugin, add_every_
 from hermes_agent.plugins.manifest import PluginManifest
 
 Status = Literal["enabled", "disabled", "not enabled", "failed", "refused", "changed"]
-"""`failed`: it should run and could not be loaded; `refused`: another plugin has its key, or its manifest is bad;
-`changed`: its files are not those that were granted (`trust`)."""
+"""`failed`: it is enabled but could not be loaded; `refused`: another plugin has its key, or its manifest is invalid;
+`changed`: its files differ from the granted ones (`grants`).
+"""
 
 NOT_GATED_BY_ENV = ("backend", "platform", "model-provider", "exclusive")
-"""Kinds that check for themselves whether they are configured."""
+"""Kinds of plugins that check themselves whether they are configured."""
 
 
 class PluginSettings(NamedTuple):
@@ -33,23 +33,23 @@ class PluginSettings(NamedTuple):
     enabled: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
     auto_enable: bool = False
-    """What a build declared, and every installed package, runs unless it is disabled."""
+    """Run the plugins that a build declared, and those of installed packages, unless they are disabled."""
     entries: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     """`plugins.entries`: settings by plugin."""
     memory: str = ""
-    """`memory.provider`: the plugin that keeps the memory."""
+    """`memory.provider`: the plugin that provides the memory."""
     model_provider: str = ""
-    """`model.provider`: a plugin of this name brings the model."""
+    """`model.provider`: a plugin of this name provides the model."""
     scheduler: str = ""
-    """`cron.provider`: a plugin of this name brings the scheduler."""
+    """`cron.provider`: a plugin of this name provides the scheduler."""
     load_timeout_s: float = 30.0
-    """Longest import and registration of one plugin."""
+    """Time limit for the import and registration of one plugin, in seconds."""
     free_tools: tuple[str, ...] = ()
-    """`plugins.allow_tool_override`: tools that any plugin may take over."""
+    """`plugins.allow_tool_override`: tools that any plugin may replace."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> PluginSettings:
-        """Read them from the effective configuration; what is not of the expected type enables nothing."""
+        """Read the settings from the effective config; values of a wrong type enable nothing."""
         memory = read_setting(values, "memory.provider")
         chosen = (read_setting(values, "model.provider"), read_setting(values, "cron.provider"))
         section = values.get("plugins")
@@ -72,20 +72,23 @@ class PluginSettings(NamedTuple):
         return self.entries.get(manifest.key) or self.entries.get(manifest.name) or {}
 
     def may_override(self, manifest: PluginManifest) -> bool:
-        """Return whether the operator lets the plugin take over tools; bundled plugins always may."""
+        """Return whether the operator allows the plugin to replace tools; bundled plugins always may."""
         return manifest.source == "bundled" or bool(is_granted(self.entry(manifest), TOOLS_OVERRIDE))
 
     def selects_memory(self, manifest: PluginManifest) -> bool:
-        """Say whether `memory.provider` names this plugin: by key, name or folder, with or without its category."""
+        """Return whether `memory.provider` selects this plugin.
+
+        The setting may hold the key, the name or the folder, with or without the category.
+        """
         return manifest.kind == "exclusive" and bool(self.memory) and self.memory in _setting_names(manifest)
 
     def selects_model(self, manifest: PluginManifest) -> bool:
-        """Say whether `model.provider` names this plugin, in one of those ways."""
+        """Return whether `model.provider` selects this plugin, by the same names as for a memory."""
         chosen = self.model_provider
         return manifest.kind == "model-provider" and bool(chosen) and chosen in _setting_names(manifest)
 
     def selects_scheduler(self, manifest: PluginManifest) -> bool:
-        """Say whether `cron.provider` names this plugin, in one of those ways."""
+        """Return whether `cron.provider` selects this plugin, by the same names as for a memory."""
         return (
             manifest.kind in ("standalone", "backend")
             and bool(self.scheduler)
@@ -94,7 +97,7 @@ class PluginSettings(NamedTuple):
 
 
 class SecretLookup(Protocol):
-    """Where secrets are looked up."""
+    """Lookup of secrets by the names of their variables."""
 
     def get(self, name: str, /) -> str | None:
         """Return the value, or None.
@@ -106,7 +109,10 @@ class SecretLookup(Protocol):
 
 
 def make_value_check(secrets: SecretLookup) -> Callable[[str], bool]:
-    """Return the question whether a name of `requires_env` has a value; one that no variable can have has none."""
+    """Return a function that tells whether a variable of `requires_env` has a value.
+
+    A name that no variable can have counts as one without a value.
+    """
 
     def ask(name: str) -> bool:
         try:
@@ -118,21 +124,21 @@ def make_value_check(secrets: SecretLookup) -> Callable[[str], bool]:
 
 
 class Activation(NamedTuple):
-    """The answer for one plugin."""
+    """The decision for one plugin."""
 
     load: bool
     status: Status
     reason: str = ""
-    """Why it does not run; empty when it does."""
+    """Why the plugin does not run; empty if it runs."""
     missing: tuple[str, ...] = ()
-    """Names of `requires_env` without a value, when that is the reason."""
+    """Variables of `requires_env` without a value, if they are the reason."""
 
 
 def decide_activation(manifest: PluginManifest, settings: PluginSettings, has_env: Callable[[str], bool]) -> Activation:
-    """Say whether the plugin runs.
+    """Decide whether the plugin runs.
 
     Args:
-        has_env: whether a name of `requires_env` has a value, wherever secrets are looked for.
+        has_env: whether a variable of `requires_env` has a value in any secret source.
     """
     if _is_named(manifest, settings.disabled):
         return Activation(False, "disabled", "disabled via config")
@@ -158,12 +164,12 @@ def decide_activation(manifest: PluginManifest, settings: PluginSettings, has_en
 
 
 def enable_hint(manifest: PluginManifest) -> str:
-    """Return how to enable the plugin, as the contract words it."""
+    """Return the instruction to enable the plugin, in the words of the contract."""
     return f"run `hermes plugins enable {manifest.key}` to activate"
 
 
 def _setting_names(manifest: PluginManifest) -> tuple[str, ...]:
-    """What a setting that selects a plugin may call it."""
+    """Return the names by which a setting may select the plugin."""
     return (*manifest.answers_to, manifest.folder, manifest.key.partition("/")[2])
 
 
@@ -190,17 +196,17 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 class UnknownPluginName(NamedTuple):
-    """A name in the settings that no usable plugin answers to."""
+    """A name in the settings that matches no usable plugin."""
 
     name: str
     text: str
-    """What to tell the person, in one sentence."""
+    """Message for the operator, one sentence."""
     nearest: str = ""
-    """The plugin that is probably meant; empty when none is near."""
+    """The plugin that is probably meant; empty if no name is similar."""
 
 
 def unknown_names(settings: PluginSettings, found: Discovery) -> list[UnknownPluginName]:
-    """Return what `plugins.enabled` names and nobody answers to."""
+    """Return the names in `plugins.enabled` that match no plugin."""
     known = {name for manifest in found.plugins.values() for name in manifest.answers_to}
     return [_explain_unknown(name, found, known) for name in dict.fromkeys(settings.enabled) if name not in known]
 
@@ -225,18 +231,18 @@ def _explain_rejected(name: str, rejected: Iterable[RejectedPlugin]) -> Rejected
 
 
 class ActivationChange(NamedTuple):
-    """What `switch` did."""
+    """Result of `set_activation`."""
 
     manifest: PluginManifest
     changed: bool
-    """False when the config said so already."""
+    """False if the config already had this setting."""
 
 
 def find_plugin(name: str, found: Discovery) -> PluginManifest:
-    """Return the plugin that answers to `name`.
+    """Return the plugin with this key or name.
 
     Raises:
-        UserError: none does; the message names the one that is probably meant.
+        UserError: there is none; the message names the plugin that is probably meant.
     """
     for manifest in found.plugins.values():
         if name in manifest.answers_to:
@@ -256,15 +262,15 @@ def set_activation(
     cwd: Path,
     allow_tool_override: bool | None = None,
 ) -> ActivationChange:
-    """Put the plugin into `plugins.enabled` or `plugins.disabled` and take it out of the other.
+    """Add the plugin to `plugins.enabled` or `plugins.disabled` and remove it from the other list.
 
     Args:
-        name: key or name of a plugin that is there.
-        settings: as in effect now.
-        allow_tool_override: None leaves that setting as it is.
+        name: key or name of a plugin that was found.
+        settings: the settings in effect.
+        allow_tool_override: new value of that setting; None leaves it unchanged.
 
     Raises:
-        UserError: no such plugin, or the setting cannot be changed (declared by Nix, read-only file).
+        UserError: there is no such plugin, or the setting cannot be changed (declared by Nix, read-only file).
     """
     from hermes_agent.config.edit import set_value  # a listing changes nothing
 
@@ -289,10 +295,10 @@ def set_activation(
 def remove_from_config(
     home: Path, names: Collection[str], settings: PluginSettings, environ: Mapping[str, str]
 ) -> list[str]:
-    """Remove the names from `plugins.enabled` and `plugins.disabled`, as far as these are the person's own.
+    """Remove the names from `plugins.enabled` and `plugins.disabled` of the operator's own config.
 
     Returns:
-        A sentence for each list that still names the plugin, because it cannot be changed here.
+        A sentence for each list that still names the plugin because it cannot be changed here.
     """
     from hermes_agent.config.edit import set_value  # as above
 

@@ -1,13 +1,13 @@
-"""Refuse a set of Python packages in which two of them fight for one name, or one is missing.
+"""Conflict check for a set of Python packages: import names, versions, missing requirements.
 
-The Nix build runs this file with a plain interpreter, before the environment is linked together, so it
-uses the standard library alone:
+The Nix build runs this file with a plain interpreter, before the environment is linked together. It therefore uses only
+the standard library:
 
     python3 closure.py SPEC.json OUT.json
 
-SPEC is `{"site": "lib/python3.13/site-packages", "roots": [store path, …]}`. The packages that a root wants are
-read from its `nix-support/propagated-build-inputs`. OUT becomes `{name: {"version": …, "path": …}}`.
-A path that is reached twice is one package: that is how plugins share a dependency with the agent.
+SPEC is `{"site": "lib/python3.13/site-packages", "roots": [store path, …]}`. The packages that a root requires are read
+from its `nix-support/propagated-build-inputs`. OUT becomes `{name: {"version": …, "path": …}}`. A path that is reached
+twice is one package: in this way plugins share a dependency with the agent.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 _SHIPPED_APART = ("tkinter", "_tkinter", "idlelib", "turtle", "turtledemo")
-"""Of the standard library, but packages of their own in some builds of Python, nixpkgs' among them."""
+"""Modules of the standard library that are separate packages in some builds of Python, for example in nixpkgs."""
 
 _MAX_SHOWN = 1
-"""How many packages that are there twice are told with their paths: `nix build` shows ten lines."""
+"""Number of duplicate packages that are shown with their paths: `nix build` shows only ten lines."""
 _HASH = re.compile(r"^[0-9a-z]{32}-")
 _REQUIREMENT = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^]]*\])?\s*\(?([^;@)]*)")
 _VERSION = re.compile(
@@ -41,26 +41,27 @@ class Package:
     """One distribution in one store path."""
 
     name: str
-    """Canonical name, as `canonical` makes it."""
+    """Canonical name, as returned by `canonical`."""
     version: str
     path: Path
     """Store path, without the site directory."""
     requires: Mapping[str, str]
-    """Canonical names of the requirements that hold on every platform and for no extra, each with its version range."""
+    """Version ranges by canonical name of the requirement; only unconditional requirements, without markers and extras.
+    """
 
 
 @dataclass(frozen=True)
 class Closure:
-    """Every store path that the roots want, and what lies in it."""
+    """Every store path that the roots require, and the packages in it."""
 
     site: str
-    """Where packages lie below a store path, such as `lib/python3.13/site-packages`."""
+    """Package directory relative to a store path, such as `lib/python3.13/site-packages`."""
     chains: Mapping[Path, tuple[Path, ...]]
-    """Store path to the way there: a root first, the path itself last; nearest paths first."""
+    """For each store path the chain that leads to it: a root first, the path itself last; shortest chains first."""
     packages: tuple[Package, ...]
 
     def wanted_by(self, path: Path) -> str:
-        """Say how `path` came in, as `weather-1.0 -> leaf-2.0`."""
+        """Return the chain that requires `path`, such as `weather-1.0 -> leaf-2.0`."""
         return " -> ".join(_label(step) for step in self.chains[path])
 
     def is_root(self, path: Path) -> bool:
@@ -69,27 +70,30 @@ class Closure:
 
 @dataclass(frozen=True)
 class PackageConflict:
-    """Why this set cannot be built: what is wrong, with the paths, and what to do."""
+    """A reason why this set cannot be built: the problem with its paths, and a hint how to solve it."""
 
     text: str
     hint: str
 
 
 def canonical(name: str) -> str:
-    """Normalise a distribution's name as package indexes compare them: `Leaf_Dep` is `leaf-dep`."""
+    """Return a distribution's name as package indexes compare it: "Leaf_Dep" becomes "leaf-dep"."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def requirement(text: str) -> tuple[str, str]:
-    """Return the canonical name and the version range (empty: any) of a requirement such as `httpx[http2]>=0.27,<1`."""
+    """Return the canonical name and the version range of a requirement such as `httpx[http2]>=0.27,<1`.
+
+    An empty range allows any version.
+    """
     match = _REQUIREMENT.match(text)
     return (canonical(match[1]), match[2].strip()) if match else ("", "")
 
 
 def satisfies(version: str, wanted: str) -> bool:
-    """Say whether `version` is in the range `wanted`, of PEP 440; what cannot be read excludes nothing.
+    """Return whether `version` is in the range `wanted` of PEP 440; an unreadable clause excludes nothing.
 
-    A pre-release counts like any other version: it is what is there, nobody chooses.
+    A pre-release counts like any other version, because the set is given and there is no other candidate.
     """
     return all(_clause_holds(version, clause.strip()) for clause in wanted.split(",") if clause.strip())
 
@@ -112,7 +116,7 @@ def _clause_holds(version: str, clause: str) -> bool:
         "~=": mine >= theirs and compatible,
         ">=": mine >= theirs,
         "<=": mine <= theirs,
-        # a final release does not mean its own pre-releases by `<`, nor its own post-releases by `>`
+        # `<` of a final release excludes its pre-releases, `>` its post-releases
         "<": mine < theirs and not (starts and mine[2] != _FINAL and plain),
         ">": mine > theirs and not (starts and mine[3] >= 0 and plain),
     }[sign]
@@ -122,7 +126,7 @@ _FINAL = (4, 0)
 
 
 def _order(text: str) -> tuple[int, tuple[int, ...], tuple[int, int], int, float] | None:
-    """Return what versions are compared by: epoch, release, stage (dev, a, b, rc, final), post, dev."""
+    """Return the sort key of a version: epoch, release, stage (dev, a, b, rc, final), post, dev."""
     match = _VERSION.fullmatch(text.lower())
     if match is None:
         return None
@@ -145,7 +149,7 @@ def _release(text: str, length: int | None = None) -> tuple[int, ...]:
 
 
 def read_closure(site: str, roots: Iterable[Path]) -> Closure:
-    """Follow the propagated inputs of `roots` and read what is installed in each path."""
+    """Follow the propagated inputs of `roots` and read the packages installed in each path."""
     chains: dict[Path, tuple[Path, ...]] = {}
     waiting: deque[tuple[Path, tuple[Path, ...]]] = deque((root, (root,)) for root in roots)
     while waiting:
@@ -159,10 +163,10 @@ def read_closure(site: str, roots: Iterable[Path]) -> Closure:
 
 
 def find_problems(closure: Closure) -> list[PackageConflict]:
-    """Return every reason to refuse `closure`, in a stable order; empty when there is none."""
+    """Return every reason to refuse `closure`, in a stable order; empty if there is none."""
     foreign = list(_wrong_interpreter(closure))
     if foreign:
-        return foreign  # their packages are out of sight, so that nothing else can be told
+        return foreign  # packages for another interpreter cannot be read, so no other check is meaningful
     duplicated, clashing = _duplicated(closure)
     return [
         *duplicated,
@@ -173,7 +177,7 @@ def find_problems(closure: Closure) -> list[PackageConflict]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the check on `[SPEC, OUT]`; 0 and OUT written, or 1 and the problems on stderr."""
+    """Check `[SPEC, OUT]`; return 0 after writing OUT, or 1 with the problems on stderr."""
     spec_file, out_file = argv
     spec = json.loads(Path(spec_file).read_text(encoding="utf-8"))
     closure = read_closure(spec["site"], [Path(root) for root in spec["roots"]])
@@ -205,7 +209,7 @@ def _packages(path: Path, site: str) -> Iterator[Package]:
 
 
 def _is_unconditional(text: str) -> bool:
-    # A marker needs an evaluator, which the standard library lacks; the import check sees what those bring.
+    # Evaluating a marker needs more than the standard library; the import check finds what such requirements lack.
     return ";" not in text and _REQUIREMENT.match(text) is not None
 
 
@@ -213,7 +217,7 @@ def _wrong_interpreter(closure: Closure) -> Iterator[PackageConflict]:
     ours = closure.site.split("/")[1]
     for path in closure.chains:
         theirs = sorted(site.parent.name for site in path.glob("lib/python3.*/site-packages") if site.is_dir())
-        # An interpreter has a site directory of its own and is wanted by every package; it carries no package.
+        # An interpreter has a site directory of its own and every package requires it; it carries no package.
         if not theirs or ours in theirs or (path / "bin" / theirs[0]).exists():
             continue
         yield PackageConflict(
@@ -229,7 +233,7 @@ def _duplicated(closure: Closure) -> tuple[list[PackageConflict], set[Path]]:
         where.setdefault(package.name, {})[package.path] = package
     twice = {name: found for name, found in where.items() if len(found) > 1}
     clashing = {path for found in twice.values() for path in found}
-    # Of two mixed sets nearly everything is there twice: the nearest of them is told, the rest named.
+    # In two mixed sets nearly every package is a duplicate: show the nearest one and only name the rest.
     nearest = sorted(twice, key=lambda name: (max(len(closure.chains[path]) for path in twice[name]), name))
     problems: list[PackageConflict] = []
     for name in nearest[:_MAX_SHOWN]:
@@ -270,7 +274,7 @@ def _import_names(closure: Closure, *, ignore: set[Path]) -> Iterator[PackageCon
 
 
 def _importable(directory: Path, prefix: str = "") -> Iterator[str]:
-    """Yield the names to import below `directory`; those of a namespace package are dotted."""
+    """Yield the importable names below `directory`; names in a namespace package are dotted."""
     for entry in sorted(directory.iterdir()) if directory.is_dir() else []:
         name = _module_name(entry)
         if not name.isidentifier() or name == "__pycache__":
@@ -294,7 +298,7 @@ def _missing(closure: Closure) -> Iterator[PackageConflict]:
     there = {package.name for package in closure.packages}
     for package in closure.packages:
         lacking = sorted(package.requires.keys() - there)
-        # What a root wants is its author's to declare; a package of the set may rename what it wants.
+        # The author of a root declares what it requires; a package of the set may rename a requirement.
         if lacking and closure.is_root(package.path):
             yield PackageConflict(
                 f"the Python package `{package.name}` requires {_and(lacking)}, which nobody brings:\n"
@@ -308,7 +312,7 @@ def _out_of_range(closure: Closure) -> Iterator[PackageConflict]:
     for package in closure.packages if len(versions) == len(closure.packages) else ():
         for name, wanted in sorted(package.requires.items()) if closure.is_root(package.path) else ():
             there = versions.get(name)
-            # The agent keeps a contract that has a version of its own.
+            # The agent is exempt: the version of its contract differs from the version of the package.
             if there is not None and name != "hermes-agent" and not satisfies(there.version, wanted):
                 yield PackageConflict(
                     f"the Python package `{package.name}` requires `{name}` {wanted}, and {there.version} is there:\n"

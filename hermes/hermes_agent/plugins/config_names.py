@@ -1,8 +1,8 @@
-"""Unknown names in the config: of providers, platforms, toolsets, tools, plugins.
+"""Unknown names in the config: providers, platforms, toolsets, tools, plugins.
 
-One function for `hermes config check` and `set`, `hermes doctor`, a start and the Nix gate. It needs a host whose
-plugins are loaded, since many names are known only by what plugins registered; `certain_names` answers without one
-where no plugin has to be asked.
+`hermes config check` and `set`, `hermes doctor`, the start of a host and the Nix gate use these functions. They need a
+host with loaded plugins, since many names are known only from registrations. `config_schema` decides the names for
+which no plugin has to run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class _Loaded(Protocol):
-    """What a manager of plugins found and loaded."""
+    """The plugins that a manager found and loaded."""
 
     found: Discovery
 
@@ -57,7 +57,7 @@ class _Loaded(Protocol):
 
 
 class ConfigHost(HostServices, Protocol):
-    """A host with its plugins loaded: the names that it knows."""
+    """A host with loaded plugins, which knows the names."""
 
     @property
     def toolsets(self) -> Toolsets: ...
@@ -66,24 +66,23 @@ class ConfigHost(HostServices, Protocol):
 
 
 class _KnownNames(NamedTuple):
-    """What there is of one kind."""
+    """The known names of one kind."""
 
     has: Callable[[str], bool]
     names: Callable[[], Iterable[str]]
 
 
 def find_unknown_names(host: ConfigHost, values: Mapping[str, Any] | None = None) -> list[ConfigFinding]:
-    """Return a finding for each name in the config that nothing answers to.
+    """Return a finding for each unknown name in the config.
 
-    It is an error; or a warning when it may be the name of something that an installed plugin brings which does not
-    run.
+    A finding is an error, or a warning if an installed plugin that does not run may provide the name.
 
     Args:
-        host: with its plugins loaded.
-        values: what is checked in place of what the files say; the findings then name no file.
+        host: a host with loaded plugins.
+        values: checked instead of the content of the files; the findings then name no file.
     """
     if is_on(os.environ.get("HERMES_SAFE_MODE")):
-        return []  # no plugin is looked for
+        return []  # plugins are switched off
     every = merged_layers(host.config.layers)
     whole = every if values is None else merge(every, dict(values))
     faults = _unknown_names(host, every if values is None else values, whole)
@@ -97,10 +96,10 @@ def find_unknown_names(host: ConfigHost, values: Mapping[str, Any] | None = None
 
 
 def find_unknown_names_in_file(host: ConfigHost, document: ConfigDocument) -> list[ConfigFinding]:
-    """Return the same for a file of another home: of what this one has not, only near misses are certain.
+    """Return the findings for a config file of another home; only near misses are certain errors there.
 
     Args:
-        host: with its plugins loaded; its config says nothing about the file.
+        host: a host with loaded plugins; its config does not apply to the file.
         document: a valid config.
     """
     if is_on(os.environ.get("HERMES_SAFE_MODE")):
@@ -118,17 +117,17 @@ def find_unknown_names_in_file(host: ConfigHost, document: ConfigDocument) -> li
 
 
 def find_missing_platform(host: ConfigHost, target: str) -> tuple[FindingLevel, str] | None:
-    """Return what is to be said of a target `PLATFORM[:CHAT[:THREAD]]` whose platform there is not; None for others.
+    """Return level and text of a problem with the platform of `PLATFORM[:CHAT[:THREAD]]`, or None.
 
     Args:
-        host: with its plugins loaded.
+        host: a host with loaded plugins.
     """
     name = target.partition(":")[0]
     return _unknown_name(host, _known_names(host, host.config.values)[PLATFORM], PLATFORM, ("deliver",), name, {})
 
 
 def find_platform_problem(host: ConfigHost, target: str) -> str:
-    """Return why a target's platform cannot be; empty when it may."""
+    """Return why the platform of a target cannot exist, or "" if it may exist."""
     fault = find_missing_platform(host, target)
     return fault[1] if fault is not None and fault[0] == "error" else ""
 
@@ -136,7 +135,7 @@ def find_platform_problem(host: ConfigHost, target: str) -> str:
 def _unknown_names(
     host: ConfigHost, values: Mapping[str, Any], whole: Mapping[str, Any]
 ) -> Iterator[tuple[KeyPath, FindingLevel, str]]:
-    """Yield each name in `values` that nothing answers to. `whole`: the config that they are part of."""
+    """Yield each unknown name in `values`, which are part of the config `whole`."""
     known, names = _known_names(host, whole), list(find_names(values))
     yield from unknown_plugin_findings(names, host.plugins.found)
     for path, kind, name in names:
@@ -170,7 +169,7 @@ def _text(known: _KnownNames, kind: str, name: str) -> str:
 
 
 def _unloaded_candidates(host: ConfigHost, text: str) -> str:
-    """Return which plugins may have the name, of those whose names are not known since they do not run."""
+    """Return which plugins that do not run, and have unknown registrations, may provide the name."""
     failed = [r.manifest.key for r in host.plugins.records if r.status in ("failed", "changed") or r.missing]
     if failed:
         more = f" or {len(failed) - MAX_CANDIDATES} more" if len(failed) > MAX_CANDIDATES else ""
@@ -182,7 +181,7 @@ def _unloaded_candidates(host: ConfigHost, text: str) -> str:
 
 
 def _hint(host: ConfigHost, name: str) -> str:
-    """Return how to enable a plugin of this name that does not run; empty when there is none."""
+    """Return how to enable a plugin of this name that does not run, or "" if there is none."""
     for record in host.plugins.records:
         manifest = record.manifest
         if record.status == "not enabled" and name in (*manifest.answers_to, manifest.folder):
@@ -191,13 +190,13 @@ def _hint(host: ConfigHost, name: str) -> str:
 
 
 MAX_CANDIDATES = 3
-"""Plugins that a message names."""
+"""Number of plugins that a message names."""
 MAX_LISTED = 12
-"""Names that a message lists when none of them is near."""
+"""Number of names that a message lists if none of them is similar."""
 
 
 def _known_names(host: ConfigHost, values: Mapping[str, Any]) -> dict[str, _KnownNames]:
-    """Return what there is, by kind: of plugins, and in the blocks of a config."""
+    """Return the names that plugins registered and that blocks of the config define, by kind."""
     tools, servers = host.tools, values.get("mcp_servers") or {}
 
     def registered(kind: str, *own: str, block: tuple[str, ...] = ()) -> _KnownNames:

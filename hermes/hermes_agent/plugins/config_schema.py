@@ -1,12 +1,11 @@
-"""`config_schema` of a manifest: the options that a plugin declares. Source: contract of 0.23 §4.4.
+"""Config checks that need no host: options of plugins (`config_schema`) and names from manifests.
 
-A platform's options are keys of `platforms.<name>`; those of another plugin are keys of
-`plugins.entries.<key>.settings` (or `.config`). A value that does not fit is an error of `hermes config check` and
-`set`; a start only warns.
+The options of a platform are keys of `platforms.<name>`; those of another plugin are keys of
+`plugins.entries.<key>.settings` (or `.config`). A value that does not match is an error of `hermes config check` and
+`set`; a start only logs a warning.
 
-Names in the config that are decided without a host: by tables of the agent and by manifests, no plugin being run.
-
-Most configs have no others, and a host costs as much as all the rest of `hermes config check`.
+Names that tables of the agent and manifests decide are checked here as well. Most configs contain no others, and
+building a host takes as long as the rest of `hermes config check`. Source: plugin contract of 0.23 §4.4.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 
 SETTINGS_KEYS = ("settings", "config")
-"""Keys of `plugins.entries.<key>` under which a plugin keeps its settings; the first one that is there counts."""
+"""Keys of `plugins.entries.<key>` under which a plugin has its settings; the first key that is present counts."""
 
 _WORDS = {"integer": "an integer", "number": "a number", "boolean": "true or false", "array": "a list"}
 _AS_TEXT = {
@@ -57,17 +56,17 @@ _AS_TEXT = {
     "boolean": r"^\s*(?i:1|true|yes|on|0|false|no|off|)\s*$",
     "array": "",
 }
-"""What a text must look like that stands for a value of the type: a variable (`${NAME}`) always gives text."""
+"""Pattern of a text that stands for a value of the type: a variable (`${NAME}`) always yields text."""
 
 
 def platform_name(manifest: PluginManifest) -> str:
-    """Return the platform of a plugin of kind `platform`: its name without `-platform`, or that of its folder."""
+    """Return the platform of a plugin of kind `platform`: its name without `-platform`, or its folder's."""
     name = manifest.name.removesuffix("-platform")
     return name if name != manifest.name and name else manifest.folder or manifest.name
 
 
 def schema_with_options(manifests: Iterable[PluginManifest]) -> Node:
-    """Return the whole schema of the config with the options that these plugins declare."""
+    """Return the whole schema of the config, including the options that these plugins declare."""
     schema: Node | None = None
     for manifest in manifests:
         if not manifest.config_schema:
@@ -89,10 +88,10 @@ def schema_with_options(manifests: Iterable[PluginManifest]) -> Node:
 def option_problems(
     config: ConfigValues, manifests: Iterable[PluginManifest], has_env: Callable[[str], bool]
 ) -> Iterator[str]:
-    """Yield a sentence for each value that is not what one of these plugins declares, and for each that is missing.
+    """Yield a sentence for each option with a missing value or one that does not match its declaration.
 
     Args:
-        manifests: of plugins that run.
+        manifests: manifests of plugins that run.
         has_env: whether a variable has a value.
     """
     declaring = [manifest for manifest in manifests if manifest.config_schema]
@@ -104,7 +103,7 @@ def option_problems(
             if violation.path[0] == "plugins" and violation.kind == "type":
                 yield _describe_option_violation(violation)
             else:
-                from hermes_agent.config.validate import describe_violation  # only for something that is wrong
+                from hermes_agent.config.validate import describe_violation  # needed only for a problem
 
                 yield str(describe_violation(violation, layer.document, schema))
     entries = config.values.get("plugins", {}).get("entries", {})
@@ -133,16 +132,16 @@ def _missing(
 
 
 def _variable(manifest: PluginManifest, key: str, spec: Mapping[str, Any]) -> str:
-    """Return the variable that a secret option is kept in."""
+    """Return the name of the variable that holds a secret option."""
     return str(spec.get("env") or re.sub(r"[^A-Za-z0-9]+", "_", f"{manifest.key}_{key}").upper())
 
 
 def _node(spec: Mapping[str, Any], *, texts: bool = False) -> Node:
-    """Return the schema of the config for one option.
+    """Return the config schema of one option.
 
     Args:
-        spec: as `manifest` read it.
-        texts: a text that reads as a value of the type is one.
+        spec: the declaration, as read by `manifest`.
+        texts: accept a text that reads as a value of the type.
     """
     kind = spec.get("type", "")
     node: dict[str, Any] = {"description": _sentence(spec)}
@@ -171,24 +170,24 @@ def _sentence(spec: Mapping[str, Any]) -> str:
 
 
 BUILTIN_MEMORIES = ("default", "builtin", "built-in", "none")
-"""Values of `memory.provider` for the agent's own memory alone."""
+"""Values of `memory.provider` for the built-in memory alone."""
 FRONT_ENDS = ("cli", "cron", "tui", "acp", "subagent", *(member.value for member in Platform))
-"""Names that stand for a platform where tools and hints are concerned, without being one that is connected."""
+"""Names that settings of tools and hints accept as platforms although no adapter connects to them."""
 BUILT_BY_HOST = (("network",), ("security", "website_blocklist"))
-"""Settings whose entries only a host reads: what is wrong with them is to be found, too."""
+"""Settings with entries that only a host reads, in which errors must be found, too."""
 
 
 def find_certain_unknown_names(
     config: Config, found: Discovery, values: Mapping[str, Any] | None = None
 ) -> list[ConfigFinding] | None:
-    """Return what `config_names.misnamed` returns of a host with this config; None: only a host can tell.
+    """Return the findings of `find_unknown_names` for this config, or None if only a host can decide.
 
     Args:
         found: the plugins of the home, with the memory that the config names.
-        values: what is checked in place of what the files say; the findings then name no file.
+        values: checked instead of the content of the files; the findings then name no file.
     """
     if is_on(os.environ.get("HERMES_SAFE_MODE")):
-        return []  # no plugin is looked for
+        return []  # plugins are switched off
     every = merged_layers(config.layers)
     whole = every if values is None else merge(every, dict(values))
     if config.places.declared is not None or any(find_value(whole, path) is not MISSING for path in BUILT_BY_HOST):
@@ -204,7 +203,7 @@ def find_certain_unknown_names(
 
 
 def merged_layers(layers: Iterable[Layer]) -> dict[str, Any]:
-    """Return what the files of a home say together."""
+    """Return the merged values of the config files of a home."""
     every: dict[str, Any] = {}
     for layer in layers:
         every = merge(every, layer.values)
@@ -214,7 +213,7 @@ def merged_layers(layers: Iterable[Layer]) -> dict[str, Any]:
 def unknown_plugin_findings(
     names: Iterable[ConfigName], found: Discovery
 ) -> Iterator[tuple[KeyPath, FindingLevel, str]]:
-    """Yield each name of a plugin that no plugin answers to, with what is to be said of it."""
+    """Yield each plugin name that matches no plugin, with level and text of the finding."""
     meant = [each for each in names if each.kind == PLUGIN]
     unknown = unknown_names(PluginSettings(tuple(each.name for each in meant)), found)
     texts = {each.name: each.text for each in unknown}
@@ -224,7 +223,7 @@ def unknown_plugin_findings(
 
 
 def is_loaded_when_named(found: Discovery, path: KeyPath, name: str) -> bool:
-    """Say whether a plugin is loaded as soon as the config names it there."""
+    """Return whether a plugin is loaded as soon as the config names it in this place."""
     manifests = found.plugins.values()
     if path == ("model", "provider"):
         return any(PluginSettings(model_provider=name).selects_model(manifest) for manifest in manifests)
@@ -234,10 +233,10 @@ def is_loaded_when_named(found: Discovery, path: KeyPath, name: str) -> bool:
 
 
 def is_front_end(path: KeyPath, name: str, whole: Mapping[str, Any]) -> bool:
-    """Say whether a name where a platform is named needs none that is connected.
+    """Return whether a name in the place of a platform needs no connected platform.
 
     Args:
-        whole: the config that it is part of.
+        whole: the config that contains the name.
     """
     if path[0] == "platforms":
         return find_value(whole, (*path, "enabled")) is False
@@ -245,7 +244,7 @@ def is_front_end(path: KeyPath, name: str, whole: Mapping[str, Any]) -> bool:
 
 
 def brings_memory(found: Discovery, home: Path, name: str) -> bool:
-    """Say whether there is a memory of this name, looking for it as a start does when `memory.provider` names it."""
+    """Return whether there is a memory of this name, as a start with that `memory.provider` would find it."""
     if name in BUILTIN_MEMORIES:
         return True
     every = Discovery()
@@ -255,7 +254,7 @@ def brings_memory(found: Discovery, home: Path, name: str) -> bool:
 
 
 def locate_finding(layers: Iterable[Layer], path: KeyPath, finding: ConfigFinding) -> ConfigFinding:
-    """Return the finding with the file and line that decide."""
+    """Return the finding with the file and line that set the value."""
     named = tuple(part for part in path if isinstance(part, str))
     for layer in reversed(tuple(layers)):
         if find_value(layer.values, named) is not MISSING:
@@ -266,14 +265,16 @@ def locate_finding(layers: Iterable[Layer], path: KeyPath, finding: ConfigFindin
 
 
 def _is_certain(named: ConfigName, whole: Mapping[str, Any], found: Discovery, home: Path) -> bool:
-    """Say whether something answers to the name, whatever plugins register."""
+    """Return whether the name is known regardless of what plugins register."""
     path, kind, name = named
     if is_loaded_when_named(found, path, name):
         return True
     servers, own = whole.get("mcp_servers") or {}, whole.get("providers") or {}
     match kind:
         case _ if kind == PROVIDER:
-            from hermes_agent.models.bundled import BUNDLED_ORDER  # dataclasses, for a config that names one
+            from hermes_agent.models.bundled import (
+                BUNDLED_ORDER,
+            )  # loads dataclasses, only when needed
 
             return name.lower() == "auto" or name in own or name.lower() in BUNDLED_ORDER
         case _ if kind == PLATFORM:

@@ -1,6 +1,6 @@
-"""`ctx`: the interface to the host that a plugin is given in `register(ctx)` and may keep for the life of the process.
+"""`ctx`: the interface to the host that a plugin receives in `register(ctx)`.
 
-Source: plugin contract §2, §4.2, §7; contract of 0.23 §6.
+A plugin may keep it until the process ends. Source: plugin contract §2, §4.2, §7; contract of 0.23 §6.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PluginContext(PluginRegistrations):
 
     @property
     def profile_name(self) -> str:
-        """`default`, the profile's name when the home is `~/.hermes/profiles/NAME`, else `custom`."""
+        """`default`, or the profile's name if the home is `~/.hermes/profiles/NAME`, else `custom`."""
         return profile_name(self._services.home)
 
     @property
@@ -104,7 +104,7 @@ class PluginContext(PluginRegistrations):
             TypeError: `coro` is no coroutine.
             RuntimeError: no event loop runs in this thread.
         """
-        from hermes_agent.plugins.task_supervision import spawn_task  # asyncio: a listing does without it
+        from hermes_agent.plugins.task_supervision import spawn_task  # asyncio, which a listing does not need
 
         task, cancel = spawn_task(self.plugin_id, coro, name)
         self.ledger.add("task", task.get_name(), cancel, staged=False)
@@ -151,5 +151,5 @@ def profile_name(home: Path) -> str:
         if place == default.resolve():
             return "default"
         return place.name if place.parent == (default / "profiles").resolve() else "custom"
-    except (OSError, RuntimeError):  # no home directory, or a link that leads in a circle
+    except (OSError, RuntimeError):  # no home directory, or a circular link
         return "custom"

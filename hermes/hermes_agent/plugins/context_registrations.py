@@ -287,47 +287,47 @@ class PluginRegistrations:
 
     @registers
     def register_web_search_provider(self, provider: Any) -> PluginRegistration | None:
-        """Register a `WebSearchProvider`; raises ValueError when it has no name."""
+        """Register a `WebSearchProvider`; raise ValueError if it has no name."""
         return providers.register_provider(self.registration, "web_search", provider)
 
     @registers
     def register_tts_provider(self, provider: Any) -> PluginRegistration | None:
-        """Register a `TTSProvider`; raises ValueError when it has no name."""
+        """Register a `TTSProvider`; raise ValueError if it has no name."""
         return providers.register_provider(self.registration, "tts", provider)
 
     @registers
     def register_transcription_provider(self, provider: Any) -> PluginRegistration | None:
-        """Register a `TranscriptionProvider`; raises ValueError when it has no name."""
+        """Register a `TranscriptionProvider`; raise ValueError if it has no name."""
         return providers.register_provider(self.registration, "transcription", provider)
 
     @registers
     def register_image_gen_provider(self, provider: Any) -> PluginRegistration | None:
-        """Register an `ImageGenProvider`; raises ValueError when it has no name."""
+        """Register an `ImageGenProvider`; raise ValueError if it has no name."""
         return providers.register_provider(self.registration, "image_gen", provider)
 
     @registers
     def register_video_gen_provider(self, provider: Any) -> PluginRegistration | None:
-        """Register a `VideoGenProvider`; raises ValueError when it has no name."""
+        """Register a `VideoGenProvider`; raise ValueError if it has no name."""
         return providers.register_provider(self.registration, "video_gen", provider)
 
     @registers
     def register_browser_provider(self, provider: Any) -> PluginRegistration | None:
-        """Register a `BrowserProvider`; raises ValueError when it has no name."""
+        """Register a `BrowserProvider`; raise ValueError if it has no name."""
         return providers.register_provider(self.registration, "browser", provider)
 
     @registers
     def register_terminal_environment_provider(self, provider: Any) -> PluginRegistration | None:
-        """Register a `TerminalEnvironmentProvider`; raises ValueError when it has no name."""
+        """Register a `TerminalEnvironmentProvider`; raise ValueError if it has no name."""
         return providers.register_provider(self.registration, "terminal_env", provider)
 
     @registers
     def register_secret_source(self, source: Any) -> PluginRegistration | None:
-        """Register a `SecretSource`; raises ValueError when it has no name."""
+        """Register a `SecretSource`; raise ValueError if it has no name."""
         return providers.register_provider(self.registration, "secret_source", source)
 
     @registers
     def register_dashboard_auth_provider(self, provider: Any) -> PluginRegistration | None:
-        """Register a `DashboardAuthProvider`; one without a name is refused."""
+        """Register a `DashboardAuthProvider`; refuse it if it has no name."""
         return providers.register_provider(self.registration, "dashboard_auth", provider)
 
     @registers
@@ -342,7 +342,7 @@ class PluginRegistrations:
 
     @registers
     def register_cron_scheduler(self, scheduler: Any) -> PluginRegistration | None:
-        """Register a `CronScheduler`; raises ValueError when it has no name."""
+        """Register a `CronScheduler`; raise ValueError if it has no name."""
         return providers.register_provider(self.registration, "cron_scheduler", scheduler)
 
     @registers
@@ -374,5 +374,9 @@ class PluginRegistrations:
 
     @registers
     def register_model_provider(self, profile: Any) -> PluginRegistration | None:
-        """Register a `ProviderProfile`, as `providers.register_provider` does; raises ValueError without a name."""
+        """Register a `ProviderProfile`, as `providers.register_provider` does.
+
+        Raises:
+            ValueError: the profile has no name.
+        """
         return providers.register_model_provider(self.registration, profile)

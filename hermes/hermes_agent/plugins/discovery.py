@@ -1,12 +1,11 @@
-"""Which plugins are there: the sources in order, both layouts, and what happens when two have one key.
+"""Discovery of plugins: their sources in order, both folder layouts, and conflicts about a key.
 
-Nothing is imported and nothing decided: `gate` says which of them run. Source: plugin contract §1.1, §1.2.
+Discovery imports no plugin and decides nothing: `activation` decides which plugins run.
 
-The memory plugin that `memory.provider` names, where the general sweep does not find it.
-
-That is a bundled one, which is read only when it is wanted; and one in the home that upstream's memory loader takes
-although it has no manifest: it asks for a folder `HOME/plugins/<memory.provider>` whose `__init__.py` speaks of
-memory. Source: plugin contract §1.14.
+The memory plugin that `memory.provider` names may be missing in a general scan. A bundled memory is read only if it is
+selected. For a memory in the home, upstream's loader needs no manifest: it looks for a folder
+`HOME/plugins/<memory.provider>` with an `__init__.py` that mentions a memory. Source: plugin contract §1.1, §1.2,
+§1.14.
 """
 
 from __future__ import annotations
@@ -40,73 +39,79 @@ logger = logging.getLogger(__name__)
 
 BUNDLED, DECLARED, ENTRYPOINT, USER, PROJECT = "bundled", "declared", "entrypoint", "user", "project"
 PLATFORMS = "platforms"
-"""A folder of the bundled root that is scanned as a root of its own: keys there have no `platforms/`."""
+"""Folder of the bundled root that is scanned as a root of its own: its keys have no prefix `platforms/`."""
 MODEL_PROVIDERS = "model-providers"
-"""A folder of the bundled root that is no category: its profiles are read by `models.bundled` when they are wanted."""
+"""Folder of the bundled root that is no category: `models.bundled` reads its profiles on demand."""
 SPEECH = "speech"
-"""Another one: the provider that `tts.provider` or `stt.provider` names is read by `media.service`."""
+"""Folder of the bundled root that is no category: `media.service` reads the provider that `tts.provider` or
+`stt.provider` names.
+"""
 TERMINAL = "terminal"
-"""Another one: the backend that `terminal.backend` names is read by `workspace.backend_selection`."""
+"""Folder of the bundled root that is no category: `workspace.backend_selection` reads the backend that
+`terminal.backend` names.
+"""
 MEMORY = "memory"
-"""Another one: a bundled memory is read when `memory.provider` names it (`memory_folder`)."""
+"""Folder of the bundled root that is no category: a memory is read if `memory.provider` names it (`add_memory_folder`).
+"""
 SKIPPED = frozenset(
     {
         *(".git", ".staging", ".removed"),
         *(".claude-plugin", ".codex-plugin", ".cursor-plugin", ".devin-plugin", ".kimi-plugin"),
     }
 )
-"""Folders without plugins, besides `__name__` ones: `hermes plugins` keeps installs in progress and removed plugins in
-the second and third; the others belong to programs of others."""
+"""Folders without plugins, besides names in double underscores. `hermes plugins` uses the second and third for
+unfinished installations and removed plugins; the others belong to other programs.
+"""
 
 
 _CATEGORIES = {"exclusive": "memory/", "model-provider": "model-providers/"}
-"""What an entry point's key begins with, by kind: the same as that of a folder."""
+"""Prefix of an entry point's key, by kind; the same as for a folder."""
 
 
 ReadManifest = Callable[..., PluginManifest]
 
 
 class PluginRoot(NamedTuple):
-    """A directory whose folders are plugins or categories of plugins."""
+    """A directory that contains plugins or categories of plugins."""
 
     source: str
     path: Path
 
 
 class RejectedPlugin(NamedTuple):
-    """Something that is there and is no usable plugin."""
+    """A folder or entry point that is no usable plugin."""
 
     name: str
-    """Key of the plugin, or the name of its folder when the manifest cannot be read."""
+    """Key of the plugin, or the name of its folder if the manifest cannot be read."""
     source: str
     path: str
     reason: str
     rival: str = ""
-    """Path of the plugin that has the key; empty when the fault is its own."""
+    """Path of the plugin that has the key; empty if the plugin itself is invalid."""
 
 
 class Discovery:
-    """What a sweep found.
+    """The plugins that a scan found.
 
     Args:
-        read: `read_manifest`, or what may stand for it.
+        read: reads a manifest, as `read_manifest` does.
     """
 
     def __init__(self, read: ReadManifest = read_manifest) -> None:
         self.read = read
         self.plugins: dict[str, PluginManifest] = {}
-        """By key, in load order: a key keeps the place where it was seen first."""
+        """Manifests by key, in load order: a key keeps the position of its first occurrence."""
         self.rejected: list[RejectedPlugin] = []
         self.index = ""
-        """The `plugins.json` that was taken for the bundled and declared ones; empty when they were looked for."""
+        """The `plugins.json` used for bundled and declared plugins; empty if the directories were scanned."""
         self.index_ignored = ""
-        """Why the one that is there was not taken; empty when it was, or there is none."""
+        """Why an existing `plugins.json` was not used; empty if it was used or does not exist."""
 
     def add_dependency(self, path: str) -> None:
-        """Learn that a sweep depends on this file or directory."""
+        """Record that the result depends on this file or directory."""
 
     def add(self, manifest: PluginManifest) -> None:
-        """Take a plugin; a bundled one gives way to a later source, of two others the first stays."""
+        """Add a plugin; a later source replaces a bundled plugin, otherwise the first plugin of a key stays."""
         present = self.plugins.get(manifest.key)
         if present is None:
             self.plugins[manifest.key] = manifest
@@ -115,7 +120,7 @@ class Discovery:
                 "the %s plugin `%s` (%s) replaces the bundled one", manifest.source, manifest.key, manifest.path
             )
             self.plugins[manifest.key] = manifest._replace(replaces=present.path)
-        elif os.path.realpath(present.path) != os.path.realpath(manifest.path):  # else it is one plugin, found twice
+        elif os.path.realpath(present.path) != os.path.realpath(manifest.path):  # else: one plugin, found twice
             reason = f"`{manifest.key}` is already the {present.source} plugin {_describe_place(present)}"
             self.reject(
                 RejectedPlugin(
@@ -124,22 +129,22 @@ class Discovery:
             )
 
     def reject(self, rejected: RejectedPlugin) -> None:
-        """Note what cannot be used, and say so in the log."""
+        """Record a plugin that cannot be used, and log a conflict about its key."""
         if rejected.rival:
             logger.warning("the plugin at %s is not used: %s", rejected.path, rejected.reason)
         self.rejected.append(rejected)
 
 
 def is_on(value: str | None) -> bool:
-    """Read a switch of the environment: 1, true, yes and on are on."""
+    """Return whether an environment variable is switched on: 1, true, yes or on."""
     return (value or "").strip().lower() in ("1", "true", "yes", "on")
 
 
 def plugin_roots(home: Path, environ: Mapping[str, str], cwd: Path) -> dict[str, list[PluginRoot]]:
-    """Return the directories to sweep, by source, in order.
+    """Return the directories to scan, by source, in order.
 
-    `HERMES_BUNDLED_PLUGINS` is a `:`-separated list: the bundled directory (empty: the package's own), then those
-    that a build declared.
+    `HERMES_BUNDLED_PLUGINS` is a `:`-separated list: the bundled directory (empty: that of the package), then the
+    directories that a build declared.
     """
     bundled, *declared = environ.get("HERMES_BUNDLED_PLUGINS", "").split(":")
     own = Path(bundled) if bundled else BUNDLED_PLUGINS
@@ -162,12 +167,12 @@ def discover(
     extra: Iterable[PluginRoot] = (),
     read: ReadManifest = read_manifest,
 ) -> Discovery:
-    """Sweep every source.
+    """Scan every source.
 
     Args:
-        path: where installed packages are looked for; None means `sys.path`.
-        extra: further roots, after the declared ones.
-        read: takes the place of `read_manifest`.
+        path: directories of installed packages; None means `sys.path`.
+        extra: additional roots, after the declared ones.
+        read: replaces `read_manifest`.
     """
     found = Discovery(read)
     if is_on(environ.get("HERMES_SAFE_MODE")):
@@ -191,13 +196,13 @@ def discover(
 
 
 def index_roots(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return source and path of each directory that an index covers, in the order of the sweep."""
+    """Return source and path of each directory that an index covers, in the order of the scan."""
     roots = plugin_roots(Path(), environ, Path())
     return [(root.source, str(root.path)) for source in (BUNDLED, DECLARED) for root in roots[source]]
 
 
 def scan_sources(found: Discovery, environ: Mapping[str, str], sources: Iterable[str]) -> None:
-    """Sweep some of the sources that do not depend on home and working directory."""
+    """Scan those of the sources that do not depend on the home and the working directory."""
     roots = plugin_roots(Path(), environ, Path())
     for source in sources:
         for root in roots[source]:
@@ -235,7 +240,7 @@ def _entry_points(index: PluginIndex | None, path: Sequence[str] | None) -> list
 
 
 def entry_point_key(group: str, name: str) -> str:
-    """Return the key of an entry point: one package may bring a plugin, a memory and a provider of one name."""
+    """Return the key of an entry point; its prefix separates plugins, memories and model providers."""
     return f"{_CATEGORIES.get(GROUPS[group], '')}{name}"
 
 
@@ -263,7 +268,7 @@ def _take_entry_points(found: Discovery, points: list[EntryPoint]) -> None:
 
 def _scan(found: Discovery, root: PluginRoot) -> None:
     found.add_dependency(str(root.path))
-    if _manifest_file(str(root.path)) is not None:  # the directory is a plugin itself
+    if _manifest_file(str(root.path)) is not None:  # the directory itself is a plugin
         _take(found, root, str(root.path), "")
         return
     folders = _folders(found, root, str(root.path))
@@ -280,7 +285,7 @@ def _scan(found: Discovery, root: PluginRoot) -> None:
 
 
 def _scan_category(found: Discovery, root: PluginRoot, category: str) -> int:
-    """Sweep the folders of a category; return how many manifests there are."""
+    """Scan the folders of a category and return the number of manifests."""
     manifests = 0
     for folder in _folders(found, root, f"{root.path}/{category}"):
         directory = f"{root.path}/{category}/{folder}"
@@ -306,7 +311,7 @@ def _take(found: Discovery, root: PluginRoot, directory: str, category: str) -> 
         folder = os.path.basename(directory)  # noqa: PTH119
         name = f"{category}/{folder}" if category else folder
         if guess_kind(directory) == "exclusive" and name_problem(folder) is None:
-            # upstream's loader of memories reads no manifest, and published ones have manifests that are no YAML
+            # upstream's loader of memories reads no manifest, and some published manifests are no YAML
             note = f"{os.path.basename(file)}: {exc}; passed over"  # noqa: PTH119
             _add(
                 found,
@@ -324,7 +329,7 @@ def _add(found: Discovery, manifest: PluginManifest) -> None:
 
 
 def _folders(found: Discovery, root: PluginRoot, directory: str) -> list[str]:
-    """Return the folders of `directory`, sorted; a link is followed, one that leads nowhere is named."""
+    """Return the folders of `directory`, sorted; links are followed, and a dangling link is reported."""
     folders: list[str] = []
     try:
         with os.scandir(directory) as entries:
@@ -350,7 +355,7 @@ def _note_dangling(found: Discovery, root: PluginRoot, link: str) -> None:
 
 
 def is_plugin_folder(directory: Path) -> bool:
-    """Say whether a manifest lies at the root of `directory`."""
+    """Return whether a manifest is at the root of `directory`."""
     return _manifest_file(str(directory)) is not None
 
 
@@ -378,7 +383,7 @@ def _describe_place(manifest: PluginManifest) -> str:
 
 
 def bundled_memories() -> dict[str, Path]:
-    """Return the folders of the memories that come with the agent, by name."""
+    """Return the folders of the bundled memories by name."""
     roots = [root.path / MEMORY for root in plugin_roots(Path(), os.environ, Path())[BUNDLED][:1]]
     folders = [
         folder for root in roots if root.is_dir() for folder in sorted(root.iterdir()) if is_plugin_folder(folder)
@@ -387,16 +392,16 @@ def bundled_memories() -> dict[str, Path]:
 
 
 def add_memory_folder(found: Discovery, home: Path, name: str) -> None:
-    """Add the memory that `memory.provider` names, when no plugin that was found is meant.
+    """Add the memory that `memory.provider` names, unless the name means a plugin that was found.
 
     Args:
-        name: the setting; empty, or the name of a plugin that was found: nothing is added.
+        name: the setting. Nothing is added if it is empty or the name of a plugin that was found.
     """
     name = name.removeprefix(f"{MEMORY}/")
     if not name or name_problem(name) is not None or os.sep in name or is_on(os.environ.get("HERMES_SAFE_MODE")):
         return
     bundled = bundled_memories().get(name)
-    if bundled is not None:  # a bundled memory comes first, as upstream's loader does it
+    if bundled is not None:  # a bundled memory comes first, as in upstream's loader
         manifest = read_manifest(str(bundled / "plugin.yaml"), source=BUNDLED, category=MEMORY)
         others = {k: m for k, m in found.plugins.items() if k != manifest.key}
         found.plugins.clear()
@@ -412,7 +417,7 @@ def add_memory_folder(found: Discovery, home: Path, name: str) -> None:
 
 
 def add_every_memory_folder(found: Discovery, home: Path, name: str) -> None:
-    """Add every memory of the home that has no manifest, and the bundled one that is used, for who lists plugins.
+    """Add the memories of the home without a manifest and the selected bundled one, for a plugin list.
 
     Args:
         name: `memory.provider`.
@@ -422,7 +427,7 @@ def add_every_memory_folder(found: Discovery, home: Path, name: str) -> None:
     for root in (home / "plugins", home / "plugins" / MEMORY):
         try:
             folders = sorted(folder for folder in root.iterdir() if folder.is_dir())
-        except OSError:  # there is none, or the listing has said why not
+        except OSError:  # there is no such folder, or the scan has already reported it
             continue
         taken = _known_names(found)
         for folder in folders:
@@ -433,7 +438,7 @@ def add_every_memory_folder(found: Discovery, home: Path, name: str) -> None:
 
 
 def _known_names(found: Discovery) -> set[str]:
-    """Return what the plugins that were found answer to."""
+    """Return the names of the plugins that were found."""
     return {name for m in found.plugins.values() for name in (*m.answers_to, m.folder)}
 
 

@@ -1,13 +1,12 @@
-"""Find the plugins among the installed Python packages.
+"""Plugins of installed Python packages, and `plugins.json`, the stored result of a scan.
 
-`importlib.metadata` costs some 20 ms and opens every distribution; here one small file a distribution is read, and
-only those that name a group are parsed.
+`importlib.metadata` takes about 20 ms and opens every distribution. This module reads one small file of each
+distribution and parses only files that name a group.
 
-`plugins.json`: what a sweep of the bundled and declared plugins found, written once, so that a start need not look.
-
-A start takes it when it is of this version, this interpreter and these directories, and when the size and time of each
-directory and manifest are those that were seen. It then lists no directory and parses no manifest of these sources.
-Otherwise it is ignored, with the reason, and the plugins are looked for as always. `hermes plugins index` writes it.
+`plugins.json` holds what a scan of the bundled and declared plugins found. `hermes plugins index` writes it. A start
+uses it if the version, the interpreter and the directories are the same, and if size and time of each directory and
+manifest are unchanged. The start then lists no directory and parses no manifest of these sources. Otherwise the index
+is ignored, with a reason, and the directories are scanned.
 """
 
 from __future__ import annotations
@@ -33,27 +32,30 @@ GROUPS = {
     "hermes_agent.memory_providers": "exclusive",
     "hermes.memory_provider": "exclusive",
 }
-"""The groups, each with the kind of its plugins. Upstream reads the first alone; packages have all of them."""
+"""Entry point groups, with the kind of their plugins. Upstream reads only the first; packages use all of them."""
 
 _HEADERS = {f"[{group}]": group for group in GROUPS}
 _SEPARATORS = re.compile(r"[-_.]+")
 
 
 class EntryPoint(NamedTuple):
-    """One line of a group."""
+    """An entry point of a group."""
 
     name: str
     value: str
     """`package.module`, or `package.module:attribute`."""
     distribution: str
-    """`name version` as far as the metadata folder's name tells."""
+    """`name version`, as far as the name of the metadata folder has them."""
     group: str = GROUP
 
 
 def find_entry_points(path: Sequence[str] | None = None) -> list[EntryPoint]:
-    """Return the entry points of the groups, in the order of `path` (default: `sys.path`) and of names in it.
+    """Return the entry points of the groups, in the order of `path` and of the names in it.
 
-    A distribution that comes again later on the path is shadowed by the first, as an import would be.
+    If a distribution is on the path twice, the first one counts, as for an import.
+
+    Args:
+        path: directories of installed packages; None means `sys.path`.
     """
     found: list[EntryPoint] = []
     seen: set[str] = set()
@@ -71,7 +73,7 @@ def find_entry_points(path: Sequence[str] | None = None) -> list[EntryPoint]:
 
 
 def entry_point_files(path: Sequence[str]) -> list[str]:
-    """Return the files on `path` that have the group."""
+    """Return the `entry_points.txt` files on `path` that contain one of the groups."""
     found = []
     for directory in path:
         for folder in _metadata_folders(directory or "."):
@@ -84,7 +86,7 @@ def entry_point_files(path: Sequence[str]) -> list[str]:
 def _metadata_folders(directory: str) -> list[str]:
     try:
         names = os.listdir(directory)  # noqa: PTH208 - every start does this
-    except OSError:  # a path entry that is not there, or an archive
+    except OSError:  # a path entry that does not exist, or an archive
         return []
     return sorted(name for name in names if name.endswith((".dist-info", ".egg-info")))
 
@@ -116,35 +118,35 @@ def _group_lines(file: str) -> Iterator[tuple[str, str, str]]:
 
 
 VARIABLE = "HERMES_PLUGIN_INDEX"
-"""Names the file; without it, one beside the first declared directory is taken."""
+"""Environment variable that names the file; without it, the index next to the first declared directory is used."""
 INDEX_NAME = "plugins.json"
 FORMAT = 3
 MAX_BYTES = 64 * 2**20
-"""Bytes of a file that may be an index."""
+"""Largest size of an index file, in bytes."""
 
 
 class IndexMismatch(Exception):
-    """The index is not of what is there; the text says what differs."""
+    """The index does not match the present files; the text names the difference."""
 
 
 class IndexedPlugin(NamedTuple):
-    """One thing that a sweep came upon, in its order."""
+    """An item that a scan found, in the order of the scan."""
 
     manifest: PluginManifest | None
     name: str = ""
     path: str = ""
     reason: str = ""
-    """Why it is no plugin, where there is no manifest."""
+    """Why it is no plugin, if it has no manifest."""
 
 
 def program_identity() -> dict[str, str]:
-    """Return what an index is made for: the version, and the interpreter with its environment."""
+    """Return the identity for which an index is valid: version, interpreter and environment."""
     version = ".".join(str(n) for n in sys.version_info[:3])
     return {"hermes": __version__, "python": version, "prefix": sys.prefix}
 
 
 def file_stat(path: str) -> list[int] | None:
-    """Return size (of a file) and time of change; None when there is nothing."""
+    """Return size (0 for a directory) and modification time in ns, or None if there is no such path."""
     try:
         info = os.stat(path)  # noqa: PTH116 - every start does this for each plugin
     except OSError:
@@ -153,7 +155,7 @@ def file_stat(path: str) -> list[int] | None:
 
 
 def find_index(environ: Mapping[str, str], declared: Iterable[str]) -> str | None:
-    """Return the file that is to be used; None when there is none and nobody named one."""
+    """Return the index file to use, or None if there is none and the environment names none."""
     named = environ.get(VARIABLE, "")
     if named:
         return named
@@ -164,10 +166,10 @@ def find_index(environ: Mapping[str, str], declared: Iterable[str]) -> str | Non
 
 
 class PluginIndex:
-    """An index that fits.
+    """A valid index.
 
     Args:
-        document: what `plugins.json` holds.
+        document: content of `plugins.json`.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -175,13 +177,13 @@ class PluginIndex:
 
     @classmethod
     def read(cls, file: str, roots: Sequence[tuple[str, str]]) -> PluginIndex:
-        """Read and compare it with what is there.
+        """Read an index and compare it with the present files.
 
         Args:
-            roots: source and path of each directory that a sweep would begin at.
+            roots: source and path of each directory at which a scan would begin.
 
         Raises:
-            IndexMismatch: it cannot be read, or is of something else.
+            IndexMismatch: the index cannot be read or does not match.
         """
         try:
             with open(file, "rb") as handle:  # noqa: PTH123
@@ -199,11 +201,11 @@ class PluginIndex:
             raise IndexMismatch(f"it is damaged: {exc!r}") from exc
 
     def found(self, source: str) -> list[IndexedPlugin]:
-        """Return what the sweep of a source came upon."""
+        """Return what the scan of a source found."""
         return [_parse_found(each) for each in self._document["found"] if each["source"] == source]
 
     def entry_points(self, path: Sequence[str]) -> list[EntryPoint] | None:
-        """Return the entry points that were found on this path; None when it is another, or has changed."""
+        """Return the entry points found on this path, or None if the path is another one or has changed."""
         seen = self._document["search_path"]
         if [place for place, _ in seen] != list(path) or any(file_stat(place or ".") != stat for place, stat in seen):
             return None

@@ -1,8 +1,8 @@
 """Events between plugins: `ctx.emit` and `ctx.subscribe`.
 
-One event after another is delivered, in order, in a worker thread. Each subscriber gets a copy of the payload and the
-context variables of the emitter. Nothing is stored: a plugin that subscribes later does not get earlier events.
-Source: plugin contract of 0.23 §6.8.
+A worker thread delivers the events one after another, in order. Each subscriber gets a copy of the payload and the
+context variables of the emitter. Nothing is stored: a plugin that subscribes later does not get earlier events. Source:
+plugin contract of 0.23 §6.8.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _depth: ContextVar[int] = ContextVar("hermes_plugin_event_depth", default=0)
 
 
 class Runner(Protocol):
-    """Runs work in threads and coroutines of plugins: the bridge."""
+    """Runner of work in threads and of coroutines of plugins: the bridge."""
 
     def spawn(self, work: Callable[[], None]) -> None: ...
     def wait_plugin(self, coroutine: Coroutine[Any, Any, Any], *, deadline_s: float | None) -> Any: ...
@@ -57,7 +57,10 @@ class PluginEventBus:
         self._lock = threading.Lock()
 
     def subscribe(self, plugin: str, event: str, callback: Callable[..., Any]) -> Callable[[], None]:
-        """Call `callback` with the payload as keywords for each `PLUGIN:NAME` event; return a function that stops it.
+        """Call `callback` with the payload as keywords for each `PLUGIN:NAME` event.
+
+        Returns:
+            A function that ends the subscription.
 
         Raises:
             ValueError: the event has no such name.

@@ -1,4 +1,4 @@
-"""Registries of what plugins add since the contract of 0.20. Source: plugin contract of 0.23 §6, §9."""
+"""Registries of the extensions of plugins since 0.23. Source: plugin contract of 0.23 §6, §9."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from hermes_agent.plugins.prompt_sections import PromptSection
 
 
 class PlatformHandler(NamedTuple):
-    """A function of a plugin that is given the native object of a platform when its adapter connects."""
+    """Function of a plugin that receives the native object of a platform when its adapter connects."""
 
     factory: Any
     owner: str
 
 
 class ExtensionStores(StoreGroup):
-    """Prompt sections, context references, approval transports, automation blueprints and platform handlers."""
+    """Registries of the extensions of the contract of 0.23, and the event bus.
+
+    They hold prompt sections, context references, approval transports, automation blueprints and platform handlers.
+    """
 
     _parts = ("prompt_sections", "context_references", "approval_transports", "blueprints", "platform_handlers")
 

@@ -1,7 +1,7 @@
-"""Copies of granted text files, so that a later change can be shown line by line.
+"""Copies of granted text files, to show later changes line by line.
 
-They lie in `cache/plugins/granted/SHA256` of the home: nothing depends on them, and one that does not hash to its name
-is not believed. Large and binary files are not kept.
+The copies are in `cache/plugins/granted/SHA256` of the home. Nothing depends on them, and a copy with another hash than
+its name is ignored. Large and binary files are not copied.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hermes_agent.system.files import PRIVATE, write_atomic
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = 256 * 1024
-"""Largest file that is kept, and that is compared."""
+"""Largest file that is copied and compared, in bytes."""
 MAX_LINES = 200
-"""Lines of one file's difference that are shown."""
+"""Number of lines shown of the difference of one file."""
 
 
 def keep_copies(home: Path, directory: str, files: Mapping[str, PinnedFile], needed: Iterable[str]) -> None:
-    """Keep the text files of a plugin that was just granted, and drop copies that nobody needs.
+    """Store the text files of a plugin that was just granted, and delete unneeded copies.
 
     Args:
         needed: the hashes of every pinned file of the home.
@@ -46,7 +46,7 @@ def keep_copies(home: Path, directory: str, files: Mapping[str, PinnedFile], nee
 
 
 def difference(home: Path, directory: str, files: Mapping[str, PinnedFile], changes: PinChanges) -> list[str]:
-    """Return what changed since the grant, as lines for a person: a text difference where a copy is there."""
+    """Return the changes since the grant as lines for the operator; a text difference where a copy exists."""
     lines: list[str] = []
     for name in changes.changed:
         lines += _file_lines(name, _read_copy(home, files[name].sha256), _read_present(directory, name))
@@ -69,7 +69,7 @@ def _file_lines(name: str, before: list[str] | None, now: list[str] | None) -> l
 def _read_copy(home: Path, sha256: str) -> list[str] | None:
     try:
         data = (_copy_folder(home) / sha256).read_bytes()
-    except OSError:  # it was never kept, or the cache was emptied
+    except OSError:  # there was no copy, or the cache was emptied
         return None
     return _text_lines(data) if hashlib.sha256(data).hexdigest() == sha256 else None
 
@@ -83,7 +83,7 @@ def _read_present(directory: str, name: str) -> list[str] | None:
 
 
 def _text_lines(data: bytes) -> list[str] | None:
-    """Return the lines, control characters made visible: a difference must not speak to the terminal."""
+    """Return the lines with control characters escaped, because they could control the terminal."""
     if b"\0" in data:
         return None
     text = data.decode("utf-8", "backslashreplace")

@@ -1,10 +1,10 @@
-"""May this content of a plugin run? What was granted is pinned, and other content of it does not run.
+"""Grants of plugins: the granted content is pinned, and changed content does not run.
 
-It concerns directory plugins that somebody put on this machine: those of the home and of a project. What came with the
-agent, what Nix declares and what a package manager installed is not pinned: its owner vouches for it.
+This concerns plugins in directories of the home and of a project. Bundled plugins, plugins that Nix declares and
+plugins of installed packages are not pinned: their origin vouches for them.
 
-A grant is: `hermes plugins install`, `update`, `grant`, `enable` of a plugin without a pin, and the first start after a
-plugin was named in the config by hand. `docs/plugins/trust.md` has the whole of it.
+`hermes plugins install`, `update` and `grant` grant the content, `enable` does if the plugin has no pin, and so does
+the first start after the operator named the plugin in the config. `docs/plugins/trust.md` describes grants in full.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ FORMAT = 1
 
 
 class GrantFileError(Exception):
-    """The file is there and cannot be used; the text says why."""
+    """The grant file exists but cannot be used; the text says why."""
 
 
 class GrantEntry(NamedTuple):
-    """What is known of the plugin at one place."""
+    """The stored information about the plugin at one place."""
 
     key: str
     files: Mapping[str, PinnedFile] = MappingProxyType({})
-    """Every pinned file by relative path; empty when nothing is pinned."""
+    """Every pinned file by relative path; empty if nothing is pinned."""
     grant: Mapping[str, Any] = MappingProxyType({})
     """`hash`, `at` (ISO time), `by` (`install`, `enable`, `grant`, `update`, `first start`), `version`."""
     registers: Mapping[str, Any] = MappingProxyType({})
-    """What it registered when it was last loaded: names by kind."""
+    """Names that the plugin registered when it was last loaded, by kind."""
     origin: Mapping[str, Any] = MappingProxyType({})
-    """`kind`, `source`, `ref`, `commit`, `subdir`, `sha256`, `installed_at`; empty when it was put there by hand."""
+    """`kind`, `source`, `ref`, `commit`, `subdir`, `sha256`, `installed_at`; empty for a manual installation."""
 
     @property
     def hash(self) -> str:
-        """The content hash that was granted; empty without a grant."""
+        """The granted content hash; empty without a grant."""
         return str(self.grant.get("hash", ""))
 
 
 def entry_name(home: Path, manifest: PluginManifest) -> str:
-    """Return the name of the plugin's entry: home and plugin may move together."""
+    """Return the name of the plugin's entry; a path in the home is relative, so that the home may move."""
     if manifest.source == "entrypoint":
         return f"entrypoint:{manifest.key}"
     root = f"{home}/"
@@ -69,10 +69,10 @@ def entry_name(home: Path, manifest: PluginManifest) -> str:
 
 
 def read_entries(home: Path) -> dict[str, GrantEntry]:
-    """Return the entries by place; empty when there is no file.
+    """Return the entries by place; empty if there is no file.
 
     Raises:
-        GrantFileError: the file cannot be read, or is not what we write.
+        GrantFileError: the file cannot be read or has another format.
     """
     path = home / TRUST_NAME
     try:
@@ -86,11 +86,13 @@ def read_entries(home: Path) -> dict[str, GrantEntry]:
 
 
 def write_entries(home: Path, changes: Mapping[str, GrantEntry | None]) -> None:
-    """Set the entries of `changes` and remove those that are None; the others stay. A damaged file is begun anew.
+    """Set the entries of `changes` and remove those that are None; other entries stay.
+
+    A damaged file is replaced by a new one.
 
     Raises:
         UserError: another process holds the file, or the home cannot be written.
-        OSError: likewise.
+        OSError: the file cannot be written.
     """
     path = home / TRUST_NAME
     with hold_lock(path):
@@ -135,12 +137,12 @@ State = Literal["free", "dev", "pinned", "new", "changed"]
 
 
 class GrantState(NamedTuple):
-    """What the pins say about a plugin as it lies there now."""
+    """Result of the comparison of a plugin's present files with its pins."""
 
     state: State
-    """`free`: not pinned by its source; `dev`: by the operator's setting; `new`: nothing was granted yet."""
+    """`free`: its source is not pinned; `dev`: not pinned by the operator's setting; `new`: nothing is granted yet."""
     reason: str = ""
-    """Why it does not run; empty when it may."""
+    """Why the plugin may not run; empty if it may."""
     changes: PinChanges = PinChanges()
 
 
@@ -151,7 +153,7 @@ def mode_of(manifest: PluginManifest, settings: PluginSettings) -> str:
 
 
 class GrantStore:
-    """The pins of one home. Nothing is read before the first question, nothing written before `save`."""
+    """The pins of one home. The file is read at the first access and written by `save` only."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -159,7 +161,7 @@ class GrantStore:
         self._unreadable = ""
         self._fresh: dict[str, GrantEntry] = {}
         self._granted: dict[str, GrantEntry] = {}
-        """By directory: what was pinned since the last `save`."""
+        """Entries by place that changed since the last `save`."""
 
     @property
     def entries(self) -> Mapping[str, GrantEntry]:
@@ -172,11 +174,11 @@ class GrantStore:
         return self._entries
 
     def entry(self, manifest: PluginManifest) -> GrantEntry:
-        """Return what is known of the plugin at its place."""
+        """Return the stored information about the plugin at its place."""
         return self.entries.get(entry_name(self._home, manifest)) or GrantEntry(manifest.key)
 
     def judge(self, manifest: PluginManifest, settings: PluginSettings) -> GrantState:
-        """Compare the plugin with what was granted."""
+        """Compare the plugin's files with the granted ones."""
         if manifest.source not in PINNED_SOURCES:
             return GrantState("free")
         mode = mode_of(manifest, settings)
@@ -199,7 +201,7 @@ class GrantStore:
         return GrantState("pinned")
 
     def _judge_unknown(self, manifest: PluginManifest) -> GrantState:
-        """Judge a plugin without a pin at its place: it may be one that was granted and moved, or another."""
+        """Judge a plugin without a pin at its place: a granted plugin may have moved, or it is another one."""
         namesakes = {p: e for p, e in self.entries.items() if e.key == manifest.key and e.files}
         if not namesakes:
             return GrantState("new")
@@ -213,14 +215,14 @@ class GrantStore:
         return GrantState("changed", text)
 
     def pin(self, manifest: PluginManifest, *, by: str, registers: Mapping[str, Any] | None = None) -> GrantEntry:
-        """Grant the plugin as it lies there now; `save` writes it.
+        """Grant the present content of the plugin; `save` writes it.
 
         Args:
-            by: what the person did, for the record.
-            registers: what it registers, where that is known.
+            by: the operator's action, for the record.
+            registers: the names that it registers, if known.
 
         Raises:
-            UserError: it cannot be pinned.
+            UserError: the plugin cannot be pinned.
         """
         try:
             files = pin_files(manifest.path)
@@ -234,13 +236,13 @@ class GrantStore:
         return entry
 
     def learn(self, manifest: PluginManifest, registers: Mapping[str, Any]) -> None:
-        """Note what the plugin registered, for the comparison at its next grant, and for `absent`."""
+        """Record what the plugin registered, for the comparison at its next grant and for `explain_absence`."""
         entry = self.entry(manifest)
         if manifest.source in PINNED_SOURCES and dict(entry.registers) != dict(registers):
             self._note(manifest, entry._replace(registers=registers))
 
     def keep(self, registered: Iterable[tuple[PluginManifest, Mapping[str, Any]]]) -> None:
-        """Learn what each running plugin registered and write what is new; log if the home cannot be written."""
+        """Record what each running plugin registered and write changes; log if the home cannot be written."""
         for manifest, registers in registered:
             self.learn(manifest, registers)
         try:
@@ -249,11 +251,11 @@ class GrantStore:
             logger.warning("%s; changes of these plugins will not be noticed", exc)
 
     def note_origin(self, manifest: PluginManifest, origin: Mapping[str, Any]) -> None:
-        """Note where the plugin came from; `save` writes it."""
+        """Record the origin of the plugin; `save` writes it."""
         self._note(manifest, self.entry(manifest)._replace(origin=origin))
 
     def save(self) -> None:
-        """Write what is new.
+        """Write the changed entries.
 
         Raises:
             UserError: the home cannot be written.
@@ -273,11 +275,7 @@ class GrantStore:
         self._fresh, self._granted = {}, {}
 
     def forget(self, place: str) -> None:
-        """Remove the entry of a place at once.
-
-        Raises:
-            UserError: the home cannot be written.
-        """
+        """Remove the entry of a place at once."""
         write_entries(self._home, {place: None})
         self._entries = None
 
@@ -290,7 +288,7 @@ class GrantStore:
 def activation_with_grant(
     manifest: PluginManifest, settings: PluginSettings, has_env: Callable[[str], bool], trust: GrantStore
 ) -> tuple[Activation, GrantState]:
-    """Say whether the plugin runs: `gate.decide`, and then whether its content is the granted one."""
+    """Return the decision whether the plugin runs, which includes its grant, and the state of the grant."""
     gate = decide_activation(manifest, settings, has_env)
     if not gate.load:
         return gate, GrantState("free")
@@ -299,7 +297,7 @@ def activation_with_grant(
 
 
 def _grant(files: Mapping[str, PinnedFile], manifest: PluginManifest, by: str) -> dict[str, Any]:
-    from datetime import UTC, datetime  # a start that pins nothing does without
+    from datetime import UTC, datetime  # a start that pins nothing does not need it
 
     at = datetime.now(UTC).isoformat(timespec="seconds")
     return {"hash": content_hash(files), "at": at, "by": by, "version": manifest.version}
