@@ -1,24 +1,16 @@
-"""Settings of single channels in a platform's `extra`. Source: plugin contract §11.2, §11.3.
+"""Upstream's functions for the gateway, its channels and messages, chat questions and scheduled jobs.
 
-What adapters wrote of the channels that they know: `HOME/channel_directory.json`. Source: plugin contract §12.2.
+They read a channel's settings from a platform's `extra` and its type from `HOME/channel_directory.json`, which adapters
+write: `{"updated_at": …, "platforms": {"<platform>": [{"id": …, "name": …, "type": …}, …]}}`.
 
-`{"updated_at": …, "platforms": {"<platform>": [{"id": …, "name": …, "type": …}, …]}}`
+Two files of the home are caches. `rich_sent_messages.json` has the texts of sent messages, for platforms that do not
+quote a message in a reply to it. `sticker_cache.json` has descriptions of stickers, so that each is described once.
 
-The texts of messages that were sent and that their service does not quote in an answer to them.
+Platform adapters pass answers to upstream's `tools/clarify_gateway.py` and `tools/slash_confirm.py`; the caller that
+asks registers the question first. Scheduled jobs (`cron.jobs`) are stored in `state.db`; changes are calls of the tool
+`cronjob`, with its rules and approvals.
 
-Kept in `HOME/rich_sent_messages.json`, so that an answer can be read together with what it answers. Source: plugin
-contract §11.1.
-
-What stickers show, kept in `HOME/sticker_cache.json`: each is looked at once. Source: plugin contract §11.1.
-
-Upstream's module functions over the gateway: its settings and model, and questions to a chat.
-
-A platform adapter brings the answers to `tools.clarify_gateway` and `tools.slash_confirm`; who asks registers the
-question first. Source: plugin contract §11.2, §11.3.
-
-The scheduled jobs of a home: `cron.jobs`. Source: plugin contract §8.10, §11.2.
-
-They lie in `state.db`. Changes are calls of the tool `cronjob`, with its rules and approvals.
+Source: plugin contract §8.10, §11.1, §11.2, §11.3, §12.2.
 """
 
 from __future__ import annotations
@@ -46,7 +38,10 @@ if TYPE_CHECKING:
 
 
 def resolve_channel_prompt(config_extra: dict[str, Any], channel_id: str, parent_id: str | None = None) -> str | None:
-    """Return what a channel adds to the system prompt: `channel_prompts: {<id>: <text>}`; else its parent's."""
+    """Return a channel's addition to the system prompt, else that of its parent, else None.
+
+    `channel_prompts` is a mapping from channel ids to texts.
+    """
     prompts = config_extra.get("channel_prompts")
     for value in _channel_entries(prompts, channel_id, parent_id):
         text = str(value).strip() if value is not None else ""
@@ -58,7 +53,7 @@ def resolve_channel_prompt(config_extra: dict[str, Any], channel_id: str, parent
 def resolve_channel_skills(
     config_extra: dict[str, Any], channel_id: str, parent_id: str | None = None
 ) -> list[str] | None:
-    """Return the skills that a channel works with, else its parent's; None when there are none.
+    """Return the names of a channel's skills, else those of its parent, else None.
 
     `channel_skill_bindings` is a list of `{id, skills}`, or a mapping from ids to skills.
     """
@@ -75,7 +70,7 @@ def resolve_channel_skills(
 
 
 def _channel_entries(table: Any, channel_id: str, parent_id: str | None) -> Iterator[Any]:
-    """Yield what stands in `table` for the channel, then for its parent; YAML may have read an id as a number."""
+    """Yield the table's entries for the channel and its parent; YAML may have parsed an id as a number."""
     if not isinstance(table, Mapping):
         return
     by_text = {str(key): value for key, value in table.items()}
@@ -85,7 +80,7 @@ def _channel_entries(table: Any, channel_id: str, parent_id: str | None) -> Iter
 
 
 def lookup_channel_type(platform_name: str, chat_id: str) -> str | None:
-    """Return the kind of a channel (`channel`, `forum`, `dm`, …); None when no adapter wrote of it."""
+    """Return the type of a channel (`channel`, `forum`, `dm`, …), or None if no adapter recorded it."""
     platforms = JsonFile(hermes_home() / "channel_directory.json").read().get("platforms")
     channels = platforms.get(platform_name) if isinstance(platforms, dict) else None
     for channel in channels if isinstance(channels, list) else ():
@@ -98,19 +93,19 @@ def lookup_channel_type(platform_name: str, chat_id: str) -> str | None:
 logger = logging.getLogger(__name__)
 
 MAX_SENT_TEXTS = 1000
-"""Messages that are kept; the oldest are forgotten first."""
+"""Number of stored messages; the oldest are removed first."""
 MAX_TEXT = 4000
-"""Characters of a text that are kept."""
+"""Stored length of a text, in characters."""
 
 
 def record(chat_id: str, message_id: str, text: str) -> None:
-    """Keep the text of a message that was sent; a home that cannot be written to is logged, the message is out."""
+    """Store the text of a sent message; a write error is only logged."""
     if not chat_id or not message_id or not text:
         return
     try:
         with _sent_texts_file().change() as sent:
             key = _message_key(chat_id, message_id)
-            sent.pop(key, None)  # a text that is sent again is the newest
+            sent.pop(key, None)  # moves a repeated message to the end
             sent[key] = {"text": text[:MAX_TEXT], "at": time.time()}
             for oldest in list(sent)[: max(0, len(sent) - MAX_SENT_TEXTS)]:
                 del sent[oldest]
@@ -119,7 +114,7 @@ def record(chat_id: str, message_id: str, text: str) -> None:
 
 
 def lookup(chat_id: str, message_id: str) -> str | None:
-    """Return the text of a message that was sent; None when it is not known, or forgotten."""
+    """Return the text of a sent message, or None if it is not stored."""
     found = _sent_texts_file().read().get(_message_key(chat_id, message_id))
     text = found.get("text") if isinstance(found, dict) else None
     return text if isinstance(text, str) else None
@@ -136,17 +131,17 @@ def _sent_texts_file() -> JsonFile:
 STICKER_VISION_PROMPT = (
     "What does this sticker show? Answer with one short sentence: who or what, doing what, in what mood."
 )
-"""What a model that can see is asked about a sticker."""
+"""Question about a sticker for a model that supports images."""
 
 
 def get_cached_description(file_unique_id: str) -> dict[str, Any] | None:
-    """Return what is known of a sticker: `description`, `emoji`, `set_name`, `cached_at`; None when it is new."""
+    """Return `description`, `emoji`, `set_name` and `cached_at` of a sticker, or None if it is unknown."""
     found = _sticker_file().read().get(file_unique_id)
     return found if isinstance(found, dict) else None
 
 
 def cache_sticker_description(file_unique_id: str, description: str, emoji: str = "", set_name: str = "") -> None:
-    """Keep what a sticker shows; a home that cannot be written to is logged, the message goes on."""
+    """Store the description of a sticker; a write error is only logged."""
     entry = {"description": description, "emoji": emoji, "set_name": set_name, "cached_at": time.time()}
     try:
         with _sticker_file().change() as known:
@@ -156,12 +151,12 @@ def cache_sticker_description(file_unique_id: str, description: str, emoji: str 
 
 
 def build_sticker_injection(description: str, emoji: str = "", set_name: str = "") -> str:
-    """Return the line that stands in a conversation for a sticker."""
+    """Return the line that represents a sticker in a conversation."""
     return f"[Sticker{_sticker_words(emoji, set_name)}, which shows: {_escape_text(description)}]"
 
 
 def build_animated_sticker_injection(emoji: str = "") -> str:
-    """Return the line for a sticker that moves, and that nobody can look at."""
+    """Return the line for an animated sticker, which cannot be described."""
     return f"[Animated sticker{_sticker_words(emoji, '')}; what it shows is not known]"
 
 
@@ -172,7 +167,7 @@ def _sticker_words(emoji: str, set_name: str) -> str:
 
 
 def _escape_text(text: str) -> str:
-    """Return a foreign text that cannot end the line, or the brackets, that it stands in."""
+    """Return untrusted text on one line, without the brackets that would end its place."""
     return " ".join(text.split()).replace("[", "(").replace("]", ")")
 
 
@@ -181,19 +176,19 @@ def _sticker_file() -> JsonFile:
 
 
 KEEPALIVE_S = 2.0
-"""Shorter than what servers allow, so that no request goes into a connection that is just being closed."""
+"""Below the idle limit of common servers, so that no request uses a connection that is being closed."""
 
 
 def load_gateway_config() -> GatewayConfig:
-    """Return the gateway's settings: config, environment and what the registered platforms say of themselves."""
+    """Return the gateway's settings from the config, the environment and the registered platforms."""
     return gateway_config(load_config(), host().platforms)
 
 
 def gateway_model(config: Mapping[str, Any] | None = None) -> str:
-    """Return the name of the model that answers in chats; empty when there is none to be had.
+    """Return the name of the model for chats, or "" if none is available.
 
     Args:
-        config: a config whose block `model` takes the place of the one in effect.
+        config: a config with a block `model` that replaces the effective one.
     """
     try:
         return host().select_model(settings=None if config is None else _model_block(config)).model
@@ -203,13 +198,13 @@ def gateway_model(config: Mapping[str, Any] | None = None) -> str:
 
 
 def runtime_agent_arguments() -> dict[str, Any]:
-    """Return what `AIAgent` is made with, beside `model`, to answer as the configured model does.
+    """Return the keywords of `AIAgent`, except `model`, that select the configured model.
 
-    `provider` names the endpoint. `api_key` and `base_url` are there and None: plugins are not given them, and
-    `AIAgent` takes both from the config itself.
+    `provider` names the endpoint. `api_key` and `base_url` are None: plugins do not receive them, `AIAgent` reads both
+    from the config.
 
     Raises:
-        UserError: no model can be had.
+        UserError: no model is available.
     """
     return {
         "provider": host().select_model().provider,
@@ -227,26 +222,26 @@ def _model_block(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def platform_registry() -> PlatformRegistry:
-    """Return the host's own registry: what is patched on it is patched for the agent."""
+    """Return the host's own registry, so that a plugin's patches apply to the agent."""
     return host().platforms
 
 
 def platform_httpx_limits() -> httpx.Limits | None:
-    """Return limits for an adapter's HTTP client; None where httpx is not installed."""
+    """Return limits for an adapter's HTTP client, or None if httpx is not installed."""
     try:
-        import httpx  # 60 ms, and most processes need none
+        import httpx  # takes 60 ms, and most processes do not need it
     except ImportError:
         return None
     return httpx.Limits(max_connections=100, max_keepalive_connections=10, keepalive_expiry=KEEPALIVE_S)
 
 
 def running_gateway() -> Any:
-    """Return the gateway that runs in this process, None where none does; adapters have it as `gateway_runner`."""
+    """Return the gateway of this process, or None; adapters have it as `gateway_runner`."""
     return host().running_gateway()
 
 
 def id_list(raw: Any) -> frozenset[str]:
-    """Return the ids that a setting names: a list, a number, or a text with commas."""
+    """Return the ids in a setting, which is a list, a number or a text with commas."""
     given = (
         raw.split(",") if isinstance(raw, str) else raw if isinstance(raw, list | tuple | set | frozenset) else [raw]
     )
@@ -259,7 +254,7 @@ def not_sent(message: str) -> dict[str, object]:
 
 
 class _OpenClarifications(Mapping[str, PendingQuestion[str]]):
-    """The open questions to people by id, as upstream's `_entries`."""
+    """The open clarifications by id, as upstream's `_entries`."""
 
     def __getitem__(self, key: str) -> PendingQuestion[str]:
         found = host().questions.get(key)
@@ -287,7 +282,7 @@ open_clarifications = _OpenClarifications()
 
 
 def mark_awaiting_text(clarify_id: str) -> bool:
-    """Take the conversation's next message for the answer; false when the question is not open."""
+    """Treat the next message of the chat as the answer; return False if the question is not open."""
     question = host().questions.get(clarify_id)
     if question is None:
         return False
@@ -296,7 +291,7 @@ def mark_awaiting_text(clarify_id: str) -> bool:
 
 
 def resolve_gateway_clarify(clarify_id: str, response: str) -> bool:
-    """Answer an open question; false when it is not open."""
+    """Answer a clarification; return False if it is not open."""
     return host().questions.answer(clarify_id, response)
 
 
@@ -306,7 +301,7 @@ forget_confirmation = of_host(lambda host: host.confirms, PendingConfirmations.c
 
 
 async def confirm(session_key: str, confirm_id: str, choice: str) -> str | None:
-    """Do what waits and return the reply; None when it is not that which waits, or it was cancelled silently."""
+    """Run the pending command and return its reply; None if the id differs, or after a silent cancel."""
     return await host().confirms.resolve(session_key, confirm_id, choice)
 
 
@@ -330,11 +325,11 @@ CHANGEABLE = frozenset(
 
 
 class AmbiguousJobReference(LookupError):
-    """Several jobs have the name; the text has their ids."""
+    """Several jobs have the requested name; the message lists their ids."""
 
 
 def load_jobs() -> list[dict[str, Any]]:
-    """Return the jobs, each in upstream's shape."""
+    """Return all jobs, each in upstream's format."""
     path = hermes_home() / "state.db"
     if not path.exists():
         return []
@@ -343,7 +338,7 @@ def load_jobs() -> list[dict[str, Any]]:
 
 
 def list_jobs(include_disabled: bool = False) -> list[dict[str, Any]]:
-    """Return the jobs that are due some time, or all of them."""
+    """Return the enabled jobs, or all jobs."""
     return [job for job in load_jobs() if include_disabled or job["enabled"]]
 
 
@@ -353,10 +348,10 @@ def get_job(job_id: str) -> dict[str, Any] | None:
 
 
 def resolve_job_ref(ref: str) -> dict[str, Any] | None:
-    """Return the job with this id, else the one of this name, whatever its case; None when there is none.
+    """Return the job with this id, else with this name (ignoring case), else None.
 
     Raises:
-        AmbiguousJobReference: several have the name.
+        AmbiguousJobReference: several jobs have the name.
     """
     jobs = load_jobs()
     found = [job for job in jobs if job["id"] == ref] or [job for job in jobs if job["name"].lower() == ref.lower()]
@@ -379,18 +374,18 @@ def create_job(
     base_url: str | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """Make a job and return it.
+    """Create a job and return it.
 
     Args:
-        origin: taken for `deliver` where that is not given: `platform`, `chat_id`, `thread_id`.
-        skill: one of `skills`.
-        provider: not taken, as `base_url`: which endpoint a model has is the config's matter.
+        origin: `platform`, `chat_id` and `thread_id` of the chat, used if `deliver` is None.
+        skill: a skill in addition to `skills`.
+        provider: not accepted, like `base_url`; the config determines the endpoint of a model.
         more: `script`, `context_from`, `enabled_toolsets`, `workdir`, `no_agent`, `attach_to_session`.
 
     Raises:
-        ValueError: the job cannot be: the text says why.
+        ValueError: the job is invalid.
         PermissionError: it needs an approval, and there is no approver, or the answer was `deny`.
-        TypeError: something of it is not known here.
+        TypeError: an argument is not supported.
     """
     if provider or base_url:
         raise TypeError("a job takes no provider and no base_url here: `model` is looked up as the config says")
@@ -410,10 +405,10 @@ def create_job(
 
 
 def update_job(job_id: str, updates: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Change a job and return it; None when there is none. `enabled` pauses it, or lets it go on.
+    """Change a job and return it, or None if it does not exist; `enabled` pauses or resumes it.
 
     Raises:
-        ValueError, PermissionError, TypeError: as `create_job`.
+        ValueError, PermissionError, TypeError: as in `create_job`.
     """
     job = get_job(job_id)
     changes = dict(updates)
@@ -427,26 +422,26 @@ def update_job(job_id: str, updates: Mapping[str, Any]) -> dict[str, Any] | None
 
 
 def pause_job(job_id: str, reason: str | None = None) -> dict[str, Any] | None:
-    """Let a job, by id or name, not run until it is resumed; None when there is none.
+    """Pause a job, given by id or name, and return it, or None if it does not exist.
 
     Args:
-        reason: nothing here shows it.
+        reason: accepted and ignored.
     """
     return _on("pause", job_id)
 
 
 def resume_job(job_id: str) -> dict[str, Any] | None:
-    """Let a paused job, by id or name, run again; None when there is none."""
+    """Resume a paused job, given by id or name, and return it, or None if it does not exist."""
     return _on("resume", job_id)
 
 
 def trigger_job(job_id: str) -> dict[str, Any] | None:
-    """Have a job, by id or name, run now; None when there is none."""
+    """Run a job, given by id or name, now; return it, or None if it does not exist."""
     return _on("run", job_id)
 
 
 def remove_job(job_id: str) -> bool:
-    """Forget a job, by id or name; false when there is none."""
+    """Delete a job, given by id or name; return False if it does not exist."""
     return _on("remove", job_id) is not None
 
 

@@ -1,4 +1,7 @@
-"""The generation of upstream's import paths that a plugin uses, read from its source without importing it."""
+"""Detection of the generation of upstream's import paths that a plugin uses.
+
+The plugin's source is parsed, not imported.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ NEW_MODULES = frozenset(
         *("hermes_cli.version_info", "hermes_yaml", "plugins.plugin_storage", "tools.tts_streaming"),
     }
 )
-"""Modules that upstream has since 0.20 and that are parts of no older one."""
+"""Modules that upstream added in 0.20 or later and that were not split from older ones."""
 NEW_NAMES = frozenset(
     {
         *(("agent.memory_provider", name) for name in ("RecallStatus", "is_trivial_prompt", "spawn_context_thread")),
@@ -37,7 +40,7 @@ MAX_FILES, MAX_BYTES = 500, 2**20
 
 
 def import_generation(path: str, source: str) -> str:
-    """Return which generation of import paths a plugin uses, or "" if its imports tell nothing.
+    """Return the generation of a plugin's import paths, or "" if its imports do not determine it.
 
     Args:
         path: the plugin's directory, or the value of its entry point.
@@ -55,7 +58,7 @@ def import_generation(path: str, source: str) -> str:
 
 
 def _folder(value: str) -> Path | None:
-    """Return the file or folder of an entry point's top package, which is not imported."""
+    """Return the file or folder of an entry point's top-level package without importing it."""
     try:
         spec = importlib.util.find_spec(value.partition(":")[0].strip().partition(".")[0])
     except (ImportError, ValueError):

@@ -1,8 +1,8 @@
-"""The import hook that serves upstream's names from the table `served.txt`; no file has such a name.
+"""Import hook that serves upstream's names from the table `served.txt`, without files of those names.
 
-The finder stands before Python's own path search, so that a stray `utils.py` on the path is never taken for that of
-upstream. A reserved name that is not served is not found, with the reason from `declined.toml`. `moved.txt` names the
-modules into which upstream has split older ones: both have the same objects.
+The finder precedes Python's path search, so a stray `utils.py` on the path never replaces upstream's. A reserved name
+that is not served raises an error with the reason from `declined.toml`. `moved.txt` lists the modules into which
+upstream split older ones; the new and the old module share their objects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ logger = logging.getLogger(__name__)
 HERE = Path(__file__).resolve().parent
 TABLE, DECLINED, MOVED = HERE / "served.txt", HERE / "declined.toml", HERE / "moved.txt"
 NOWHERE = HERE / "upstream"
-"""Folder that the modules give as theirs. It is empty: a plugin that puts it on its path finds nothing."""
+"""Folder in the `__file__` of served modules.
+
+It does not exist, so a plugin that adds it to its path finds nothing.
+"""
 RESERVED = frozenset(
     {
         "agent",
@@ -44,9 +47,9 @@ RESERVED = frozenset(
         "utils",
     }
 )
-"""Upstream's top-level names; this hook answers for all of them."""
+"""Upstream's top-level names, all handled by this hook."""
 UPSTREAM_MODULES = ("hermes_constants", "hermes_cli")
-"""Names that only upstream's distribution has."""
+"""Names that exist only in upstream's distribution."""
 
 
 class ServedModule(NamedTuple):
@@ -54,21 +57,23 @@ class ServedModule(NamedTuple):
 
     doc: str
     names: dict[str, tuple[str, str]]
-    """By upstream's name: a module of this package and the name in it; with `()` behind it, a call at each use."""
+    """By upstream's name: our module and the name in it. A name that ends in `()` is called at each use."""
     older: str = ""
-    """The module of upstream that had these names before; the two share them."""
+    """The older module of upstream that these names were split from and are shared with."""
 
 
 class UpstreamFinder:
-    """The finder of the names in `RESERVED`."""
+    """Finder of the names in `RESERVED`."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the specification of a served module.
+        """Return the spec of a served module, or None if the name is not reserved.
+
+        For `importlib.util.find_spec`, None also means that a reserved name is not served.
 
         Raises:
-            ModuleNotFoundError: the name is upstream's and is not served; the text says why.
+            ModuleNotFoundError: the name is reserved and not served; the message has the reason.
         """
         if fullname.partition(".")[0] not in RESERVED:
             return None
@@ -76,7 +81,7 @@ class UpstreamFinder:
             package = any(name.startswith(f"{fullname}.") for name in served())
             place = NOWHERE.joinpath(*fullname.split("."))
             file = place / "__init__.py" if package else place.with_suffix(".py")
-            loader: Any = UpstreamLoader()  # no `importlib.abc.Loader`: importing that brings `importlib.resources`
+            loader: Any = UpstreamLoader()  # not an `importlib.abc.Loader`, which imports `importlib.resources`
             spec = ModuleSpec(fullname, loader, origin=str(file), is_package=package)
             spec.has_location = True
             return spec
@@ -86,7 +91,7 @@ class UpstreamFinder:
 
 
 class UpstreamModule(ModuleType):
-    """A served module. Importers see what a plugin assigns to a name; the agent itself does not."""
+    """A served module. An assignment changes what importers get, but not what the agent calls."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         older = served()[self.__name__].older
@@ -101,7 +106,7 @@ class UpstreamModule(ModuleType):
         if value is present:
             return
         assign = getattr(present, "assign", None)
-        if assign is not None:  # a table that the agent uses
+        if assign is not None:  # the agent uses this table, too
             assign(value)
             return
         logger.warning(
@@ -114,14 +119,14 @@ class UpstreamModule(ModuleType):
 
 
 class UpstreamLoader:
-    """The loader of served modules, which import each of their names at its first use."""
+    """Loader of served modules; each name is imported at its first use."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Return an empty module."""
         return UpstreamModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module its names."""
+        """Set up the lookup of the module's names."""
         section = served()[module.__name__]
         names = section.names
         look_up = functools.partial(_look_up, module, names)
@@ -137,7 +142,7 @@ class UpstreamLoader:
 
 @functools.cache
 def served() -> dict[str, ServedModule]:
-    """Return the table by module."""
+    """Return the table by module name."""
     table: dict[str, ServedModule] = {}
     taken_from = ""
     for line in TABLE.read_text(encoding="utf-8").splitlines():
@@ -169,7 +174,7 @@ class MovedModule(NamedTuple):
 
 @functools.cache
 def moved() -> tuple[MovedModule, ...]:
-    """Return the modules that upstream made of older ones."""
+    """Return the modules that upstream split from older ones."""
     rows: list[list[str]] = []
     for line in MOVED.read_text(encoding="utf-8").splitlines():
         if line.startswith(" "):
@@ -182,7 +187,7 @@ def moved() -> tuple[MovedModule, ...]:
 
 
 def install() -> None:
-    """Begin to serve the names; a second call does nothing."""
+    """Start to serve the names; do nothing if they are served already."""
     if installed():
         return
     _warn_of_upstream()
@@ -210,14 +215,14 @@ def is_served(name: str) -> bool:
 
 @functools.cache
 def declined() -> dict[str, str]:
-    """Return the reasons by module or package that is not served; that of a package holds for everything in it."""
-    import tomllib  # read only when something is missing
+    """Return the reasons by name that is not served; the reason of a package covers its modules."""
+    import tomllib  # loaded only if a name is missing
 
     return {str(k): str(v) for k, v in tomllib.loads(DECLINED.read_text(encoding="utf-8"))["modules"].items()}
 
 
 def reason(fullname: str) -> str:
-    """Return why hermes-agent does not serve `fullname`, in a few words."""
+    """Return a short reason why hermes-agent does not serve `fullname`."""
     name = next((row.older for row in moved() if row.newer == fullname), fullname)
     while name:
         if name in declined():
@@ -240,7 +245,7 @@ def _look_up(module: ModuleType, names: Mapping[str, tuple[str, str]], name: str
 
 
 def _look_up_older(module: ModuleType, older: str, name: str) -> Any:
-    """Return a name from the module that had it before."""
+    """Return a name from the older module."""
     try:
         return getattr(importlib.import_module(older), name)
     except AttributeError:
@@ -253,7 +258,7 @@ def _warn_declined(full: str) -> None:
 
 
 def _is_probe() -> bool:
-    """Return whether `importlib.util.find_spec` calls: for a missing module it expects None, not an error."""
+    """Return whether `importlib.util.find_spec` is calling, which expects None for a missing module."""
     frame = sys._getframe(1)
     for _ in range(4):
         if frame.f_back is None:

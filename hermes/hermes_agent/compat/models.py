@@ -1,11 +1,8 @@
-"""Upstream's module functions over model providers and their models. Source: plugin contract §8.1, §11.1, §11.2.
+"""Upstream's functions for model providers, auxiliary model calls, media, token counts and costs.
 
-What plugins ask of models beside the conversation: text, speech, pictures. Source: plugin contract §8.7, §11.2.
-
-Upstream's counts of tokens and what they cost. Source: plugin contract §11.1.
-
-Prices are those that `ctx.llm` knows (`models.infos`): what the provider says of an answer, or of its models in its
-list, or the table of the release. The answer for other models is `unknown`, never a wrong amount.
+Auxiliary calls run outside the conversation: text, speech, images. Prices are those of `ctx.llm` (`model_infos` of the
+host): the price that the provider reports with an answer, the provider's price list, or the table of the release. For
+other models the cost is `unknown`, never a guess. Source: plugin contract §8.1, §8.7, §11.1, §11.2.
 """
 
 from __future__ import annotations
@@ -40,10 +37,10 @@ _fetched: dict[str, list[str]] = {}
 
 
 def register_provider(profile: ProviderProfile) -> None:
-    """Register a profile for the plugin that is being loaded; a name that another plugin has is refused with a warning.
+    """Register a profile for the plugin that is being loaded; a duplicate name is rejected with a warning.
 
     Raises:
-        TypeError: it is no profile.
+        TypeError: `profile` is no valid profile.
         ValueError: it has no name.
     """
     reason = check_profile(profile)
@@ -62,28 +59,28 @@ list_providers = of_host(lambda host: host.model_providers, ProviderCatalog.prof
 
 
 def get_label(provider_id: str) -> str:
-    """Return what people call a provider; the id itself when nobody has it."""
+    """Return the display name of a provider, or the id if the provider is unknown."""
     found = get_provider_profile(provider_id)
     return found.display_name or found.name if found is not None else provider_id
 
 
 def provider_models() -> dict[str, list[str]]:
-    """Return the models that each provider's profile names, by provider; a plugin may add to it."""
+    """Return the models of each provider's profile by provider; a plugin may add to the result."""
     key = id(host())
     if key not in _tables:
         _tables.clear()
         _tables[key] = {}
-    for profile in list_providers():  # also one that came since
+    for profile in list_providers():  # includes profiles registered since the last call
         _tables[key].setdefault(profile.name, list(profile.fallback_models))
     return _tables[key]
 
 
 def provider_model_ids(provider: str, *, force_refresh: bool = False, **options: Any) -> list[str]:
-    """Return the ids of a provider's models: what its service lists, else what its profile names.
+    """Return the model ids that a provider's service lists, else those of its profile.
 
     Args:
-        force_refresh: ask the service even when its list is known.
-        options: taken and not needed.
+        force_refresh: request the list even if it is cached.
+        options: accepted and ignored.
     """
     if force_refresh:
         _fetched.pop(provider, None)
@@ -96,16 +93,16 @@ def provider_model_ids(provider: str, *, force_refresh: bool = False, **options:
 
 
 def cached_provider_model_ids(provider: str, **options: Any) -> list[str]:
-    """Return the ids without asking the service.
+    """Return the model ids of a provider without a request.
 
     Args:
-        options: taken and not needed.
+        options: accepted and ignored.
     """
     return list(_fetched.get(provider) or provider_models().get(provider) or [])
 
 
 def clear_provider_models_cache(provider: str | None = None) -> None:
-    """Forget what services listed."""
+    """Drop the cached list of a provider, or of all providers."""
     if provider is None:
         _fetched.clear()
     else:
@@ -113,23 +110,23 @@ def clear_provider_models_cache(provider: str | None = None) -> None:
 
 
 def get_default_model_for_provider(provider: str) -> str:
-    """Return the first model of a provider; empty when none is known."""
+    """Return the first model of a provider, or "" if none is known."""
     known = cached_provider_model_ids(provider)
     return known[0] if known else ""
 
 
 def get_provider_env(name: str) -> str:
-    """Return a variable or secret without blanks around it; empty when there is none."""
+    """Return a variable or secret without surrounding white space, or "" if it does not exist."""
     return (get_env_value(name) or "").strip()
 
 
 def sign_in_providers() -> list[Any]:
-    """Return the registered providers of the dashboard's sign-in, in order of registration."""
+    """Return the registered sign-in providers of the dashboard in order of registration."""
     return [provider for _, provider in host().providers["dashboard_auth"].items()]
 
 
 def nous_portal_tags() -> list[str]:
-    """Return what tells upstream's model service which program sends a request: `tags` of its body, a new list."""
+    """Return `tags` for a request to upstream's model service; they name the program that sends it."""
     return ["product=hermes-agent", f"client=hermes-client-v{CONTRACT_LEVEL}"]
 
 
@@ -140,7 +137,7 @@ def _fetch_models(provider: str) -> list[str] | None:
         return None
     try:
         found = profile.fetch_models(api_key=key)
-    except Exception as exc:  # noqa: BLE001 - a plugin's profile: its list falls back to what it names
+    except Exception as exc:  # noqa: BLE001 - plugin code; the profile's own list is used
         logger.warning("the models of provider %s cannot be listed: %s", provider, exc)
         return None
     return [str(model) for model in found] if found else None
@@ -162,14 +159,14 @@ def _auxiliary_call(
     extra_body: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> AuxiliaryCall:
-    """Read the arguments of the two functions below.
+    """Convert the arguments of `call_llm` and `async_call_llm`.
 
     Args:
-        task: key of `auxiliary` in the config; None asks the model of the conversation.
-        provider, model, base_url, api_key: take the place of the task's.
-        main_runtime: what the conversation runs on, in the same words; it stands for `auto`.
-        timeout: seconds; None takes the task's, or 30.
-        fields: further fields of the request, as in `extra_body`.
+        task: key of `auxiliary` in the config; None selects the conversation's model.
+        provider, model, base_url, api_key: override the settings of the task.
+        main_runtime: the conversation's model in the same keys; used for `auto`.
+        timeout: seconds; None selects that of the task, or 30.
+        fields: additional fields of the request, as in `extra_body`.
     """
     given = {"provider": provider, "model": model, "base_url": base_url, "api_key": api_key}
     extra = {**fields, **(extra_body or {})}
@@ -177,18 +174,18 @@ def _auxiliary_call(
 
 
 def call_llm(*args: Any, **kwargs: Any) -> Response:
-    """Ask the model of a side task and wait for the answer; from any thread but the core loop's.
+    """Call the model of an auxiliary task and wait for the answer; not allowed on the core loop.
 
     Raises:
-        UserError: there is no model to be had.
-        ModelError: there is no answer.
-        ValueError: `messages` are none.
+        UserError: no model is available.
+        ModelError: the model request failed.
+        ValueError: `messages` is invalid.
     """
     return call_auxiliary(host(), _auxiliary_call(*args, **kwargs))
 
 
 async def async_call_llm(*args: Any, **kwargs: Any) -> Response:
-    """Do what `call_llm` does, on any loop."""
+    """Call the model of an auxiliary task from any event loop; see `call_llm`."""
     return await call_auxiliary_async(host(), _auxiliary_call(*args, **kwargs))
 
 
@@ -214,7 +211,7 @@ transcribe_audio = of_host(lambda host: host.service(MediaService), MediaService
 
 
 def text_to_speech_tool(text: str, output_path: str | None = None) -> str:
-    """Speak `text` into a file and return a tool's result: `success`, `file_path`, `provider`."""
+    """Synthesize `text` into a file and return a tool result: `success`, `file_path`, `provider`."""
     return _tool_result(
         host().service(MediaService).synthesize(text, str(Path(output_path).resolve()) if output_path else None)
     )
@@ -223,11 +220,11 @@ def text_to_speech_tool(text: str, output_path: str | None = None) -> str:
 async def vision_analyze_tool(
     image_url: str, user_prompt: str, model: str | None = None, task_id: str | None = None
 ) -> str:
-    """Look at a picture and return a tool's result: `success`, `analysis`.
+    """Describe an image with a model and return a tool result: `success`, `analysis`.
 
     Args:
-        image_url: an address, or the path of a file.
-        model: taken and not needed: `auxiliary.vision` says which model looks.
+        image_url: a URL or the path of a file.
+        model: accepted and ignored; `auxiliary.vision` selects the model.
     """
     current = host()
     media = current.service(MediaService)
@@ -247,7 +244,7 @@ MILLION = Decimal(1_000_000)
 
 @dataclass(frozen=True)
 class CanonicalUsage:
-    """Tokens of one or more requests; no token is counted in two fields but those of reasoning, which are output."""
+    """Token counts of one or more requests; fields are disjoint, but output includes reasoning tokens."""
 
     input_tokens: int = 0
     """Input that was neither read from the provider's cache nor written to it."""
@@ -257,22 +254,22 @@ class CanonicalUsage:
     reasoning_tokens: int = 0
     request_count: int = 1
     raw_usage: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
-    """What the provider said."""
+    """The provider's `usage` object."""
 
     @property
     def prompt_tokens(self) -> int:
-        """All of the input."""
+        """All input tokens."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     @property
     def total_tokens(self) -> int:
-        """Input and output."""
+        """Input and output tokens."""
         return self.prompt_tokens + self.output_tokens
 
 
 @dataclass(frozen=True)
 class PricingEntry:
-    """Prices in dollars per million tokens; None where one is not known."""
+    """Prices in US dollars per million tokens; None where unknown."""
 
     input_cost_per_million: Decimal | None = None
     output_cost_per_million: Decimal | None = None
@@ -287,27 +284,27 @@ class PricingEntry:
 
 @dataclass(frozen=True)
 class CostResult:
-    """What a usage cost."""
+    """Cost of a usage."""
 
     amount_usd: Decimal | None
-    """Dollars; None when it is not known."""
+    """US dollars, or None if unknown."""
     status: str
-    """`actual` (the provider said it), `estimated` (by its list), `included` (it costs nothing), `unknown`."""
+    """`actual` (reported by the provider), `estimated` (from list prices), `included` (free), `unknown`."""
     source: str
     label: str
-    """The amount for people."""
+    """The amount as displayed to users."""
     fetched_at: Any = None
     pricing_version: str | None = None
     notes: tuple[str, ...] = ()
 
 
 def normalize_usage(response_usage: Any, *, provider: str | None = None, api_mode: str | None = None) -> CanonicalUsage:
-    """Return a provider's `usage` (a mapping, or an object with attributes) as counts that can be compared.
+    """Return a provider's `usage` (a mapping, or an object with attributes) as comparable counts.
 
-    Chat completions and the Responses API count what was cached as input, Anthropic's messages do not.
+    Chat completions and the Responses API count cached tokens as input; Anthropic's messages API does not.
 
     Args:
-        api_mode: `anthropic_messages` says that cached tokens are not part of the input; otherwise the fields say so.
+        api_mode: `anthropic_messages` if the input excludes cached tokens; otherwise the fields decide.
     """
     raw = _mapping(response_usage)
     details = _mapping(raw.get("prompt_tokens_details") or raw.get("input_tokens_details"))
@@ -329,7 +326,10 @@ def normalize_usage(response_usage: Any, *, provider: str | None = None, api_mod
 def get_pricing_entry(
     model_name: str, provider: str | None = None, base_url: str | None = None, api_key: str | None = None
 ) -> PricingEntry | None:
-    """Return a model's prices, as its provider's list has them (`hermes model list PROVIDER` fetches it); else None."""
+    """Return a model's prices from its provider's list, or None if unknown.
+
+    `hermes model list PROVIDER` fetches the list.
+    """
     name = _provider(provider, base_url)
     if is_free_of_charge(name):
         return PricingEntry(ZERO, ZERO, ZERO, ZERO, ZERO, source="local")
@@ -353,7 +353,10 @@ def estimate_usage_cost(
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> CostResult:
-    """Return what a usage cost: nothing (the embedded model), what the provider said, its prices, or `unknown`."""
+    """Return the cost of a usage from the provider's report or the model's prices.
+
+    It is zero for a free provider, such as the local model, and unknown if there is no price.
+    """
     name = _provider(provider, base_url)
     amount = reported_cost_usd(name, usage.raw_usage or {})
     info = _info(model_name, name, base_url) if amount is None else None
@@ -380,7 +383,7 @@ def _info(model: str, provider: str, base_url: str | None) -> ModelInfo | None:
 
 
 def _provider(provider: str | None, base_url: str | None) -> str:
-    """Return the provider's own name: of a name or alias, else of the host that an address is of."""
+    """Return the provider's own name for a name, an alias, or the host of a URL."""
     known = host().model_providers
     wanted = (provider or "").strip().lower()
     if wanted:
@@ -400,5 +403,5 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _first(*counts: Any) -> int:
-    """Return the first that is a count."""
+    """Return the first value that is a count."""
     return next((n for n in counts if isinstance(n, int) and not isinstance(n, bool) and n >= 0), 0)

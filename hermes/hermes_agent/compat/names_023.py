@@ -1,4 +1,7 @@
-"""Names that upstream has since 0.20 and that plugins import. Source: plugin contract of 0.23 §5.4."""
+"""Names that upstream added in 0.20 or later and that plugins import.
+
+Source: plugin contract of 0.23 §5.4.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +36,20 @@ MAX_EVENT_NAME = 128
 
 
 def hermes_home_key(home: str | os.PathLike[str] | None = None) -> str:
-    """Return the canonical text of a home's path, None for the present home; on Windows without case."""
+    """Return the resolved path of a home as text, in lower case on Windows; None means the current home."""
     path = str(Path(home if home is not None else hermes_home()).expanduser().resolve())
     return path.casefold() if sys.platform == "win32" else path
 
 
 def profile_name_for_home(home: str | os.PathLike[str] | None = None) -> str:
-    """Return the profile of a home, None for the present one: `default`, its name, or `custom`."""
-    from hermes_agent.plugins.context import profile_name  # the loader has it loaded
+    """Return the profile of a home: `default`, its name, or `custom`; None means the current home."""
+    from hermes_agent.plugins.context import profile_name  # already imported by the plugin loader
 
     return profile_name(Path(home) if home is not None else hermes_home())
 
 
 def read_json_or_empty(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the JSON object in a file, or an empty one if there is none."""
+    """Return the JSON object in a file, or an empty one if the file has none."""
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
@@ -56,7 +59,7 @@ def read_json_or_empty(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def lazy_singleton(factory: Callable[[], T]) -> Callable[[], T]:
-    """Return a function that returns one value, made at its first call; `.reset()` forgets it."""
+    """Return a function that creates its value at the first call; `.reset()` removes the value."""
     slot: SingletonSlot[T] = SingletonSlot(factory)
 
     @functools.wraps(factory)
@@ -79,7 +82,7 @@ def is_delegated_child_process_context() -> bool:
 
 
 def is_dispatcher_owned_worker_context() -> bool:
-    """Return False: there is no kanban board, so there are no workers of one."""
+    """Return False: there is no kanban board with workers."""
     return False
 
 
@@ -105,7 +108,7 @@ def get_version_info() -> VersionInfo:
 
 @dataclass(frozen=True)
 class TurnIdentity:
-    """The turn that this code runs in."""
+    """Ids of a turn."""
 
     session_id: str
     task_id: str
@@ -113,7 +116,7 @@ class TurnIdentity:
 
 
 def current_turn() -> TurnIdentity | None:
-    """Return the turn that this code runs in, or None outside of one."""
+    """Return the ids of the current turn, or None outside of a turn."""
     scope = current_scope.get()
     if scope is None or not scope.turn_id:
         return None
@@ -121,12 +124,12 @@ def current_turn() -> TurnIdentity | None:
 
 
 def redact_for_egress(text: str) -> str:
-    """Return a text that may leave the machine: secrets are masked, whatever `security.redact_secrets` says."""
+    """Return a text with masked secrets, even if `security.redact_secrets` is off."""
     return redactor(text)
 
 
 def register_redaction_patterns(patterns: Iterable[str]) -> int:
-    """Mask what matches these patterns, too; return how many were accepted."""
+    """Also mask matches of these patterns; return how many patterns were accepted."""
     return len(redactor.add_patterns(patterns, "code outside of plugins"))
 
 
@@ -134,7 +137,7 @@ _source_environment: ContextVar[Mapping[str, str] | None] = ContextVar("hermes_s
 
 
 def get_source_environment() -> Mapping[str, str]:
-    """Return the environment for the present fetch of a secret source, else that of the process."""
+    """Return the environment for the current fetch of a secret source, else that of the process."""
     return _source_environment.get() or os.environ
 
 
@@ -149,11 +152,11 @@ def source_environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def broadcast_plugin_event(plugin_id: str, event: str, payload: Mapping[str, Any] | None = None) -> None:
-    """Check the event `plugin.ID.EVENT` for desktop clients and log it: there is no desktop client here.
+    """Check the event `plugin.ID.EVENT` and log it; there are no desktop clients to receive it.
 
     Raises:
-        ValueError: the id or the event's name is unusable.
-        TypeError: the payload is no mapping, or no JSON.
+        ValueError: the id or the name of the event is invalid.
+        TypeError: the payload is not a mapping, or cannot be written as JSON.
     """
     if not isinstance(plugin_id, str) or EVENT_ID.fullmatch(plugin_id) is None:
         raise ValueError(f"plugin id {plugin_id!r} is not usable: expected [a-z0-9_-], at most 64")
@@ -166,17 +169,17 @@ def broadcast_plugin_event(plugin_id: str, event: str, payload: Mapping[str, Any
 
 
 def iter_hook_callbacks(hook_name: str) -> tuple[Callable[..., Any], ...]:
-    """Return the callbacks of a hook, in order."""
+    """Return the callbacks of a hook in order."""
     return tuple(callback for _, callback in host().hooks.listeners(hook_name))
 
 
 def hook_callback_timeout() -> float:
-    """Return the longest run of a hook's callback, in seconds."""
+    """Return the time limit of a hook's callback in seconds."""
     return host().hooks.deadlines.default_s
 
 
 async def ainvoke_hook(hook_name: str, **kwargs: Any) -> list[Any]:
-    """Call a hook's listeners on any loop and return their answers."""
+    """Call a hook's listeners from any event loop and return their answers."""
     current = host()
     return await current.bridge.run(functools.partial(current.plugins.invoke_hook, hook_name, **kwargs))
 
@@ -184,12 +187,16 @@ async def ainvoke_hook(hook_name: str, **kwargs: Any) -> list[Any]:
 def dispatch_pre_tool_call_hooks(
     tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any
 ) -> tuple[str | None, dict[str, Any] | None]:
-    """Ask the guards of a tool call; return the text that blocks it, and the arguments if a guard changed them."""
+    """Run the guards of a tool call.
+
+    Returns:
+        The reason of a block or None, and the changed arguments or None.
+    """
     from hermes_agent.hooks.bus import (
         GuardBlock,
         argument_changes,
         decide_verdict,
-    )  # few plugins ask the guards themselves
+    )  # few plugins run the guards themselves
 
     current = host()
     results = current.hooks.fire("pre_tool_call", tool_name=tool_name, args=dict(args or {}), **kwargs)
@@ -200,32 +207,32 @@ def dispatch_pre_tool_call_hooks(
 
 
 def render_system_prompt_sections(info: Mapping[str, Any]) -> str:
-    """Return the block of plugins' sections in the system prompt."""
+    """Return the plugins' sections of the system prompt as one block."""
     from hermes_agent.plugins.prompt_sections import render_sections  # as above
 
     return render_sections([section for _, section in host().extensions.prompt_sections.items()], info)
 
 
 def get_skill_search_roots(local: Path | None = None, *, include_project: bool = True) -> list[tuple[int, Path]]:
-    """Return the directories in which skills are looked for, each with its rank; 1 is the home's."""
+    """Return the directories of skills, each with its rank; 1 is that of the home, 3 an external one."""
     roots = [(1, Path(local) if local is not None else hermes_home() / "skills")]
     return [*roots, *((3, folder) for folder in host().service(SkillLibrary).settings.external)]
 
 
 def get_project_skills_dirs() -> list[Path]:
-    """Return no directory: skills of a project are not taken."""
+    """Return an empty list: skills of a project are not loaded."""
     return []
 
 
 def yaml_safe_load(stream: Any) -> Any:
     """Return the value of a YAML document."""
-    import yaml  # few plugins use this name
+    import yaml  # few plugins need it
 
     return yaml.safe_load(stream)
 
 
 def yaml_safe_dump(data: Any, stream: Any = None, **kwargs: Any) -> Any:
-    """Write a value as YAML; without a stream, return the text."""
+    """Write a value as YAML to `stream`, or return the text if `stream` is None."""
     import yaml  # as above
 
     return yaml.safe_dump(data, stream, **kwargs)
