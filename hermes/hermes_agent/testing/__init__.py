@@ -1,7 +1,7 @@
-"""For who writes plugins: load one into a host of its own, call it, and see what it does. `docs/plugins/testing.md`.
+"""Public test kit for plugin authors: load a plugin into a new host, call it, check what it does.
 
-Nothing is imported here before it is asked for: pytest loads `testing.pytest_plugin` wherever this package is
-installed.
+Documented in `docs/plugins/testing.md`. Names are imported on first use, since pytest loads `testing.pytest_plugin`
+wherever this package is installed.
 """
 
 from __future__ import annotations

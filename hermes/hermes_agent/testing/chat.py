@@ -1,4 +1,4 @@
-"""A chat in memory: people write, the whole gateway works, and what it sends is kept."""
+"""In-memory chat platform: a test writes as a user, the gateway runs, sent messages are recorded."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["Chat", "MemoryAdapter", "Sent", "chat_host", "chatting", "memory_pla
 
 PLATFORM = "memorychat"
 WAIT_LIMIT_S = 60.0
-"""Longest wait for something that is expected; a test that waits so long has failed."""
+"""Longest wait for an expected event, in seconds; after it the test fails."""
 POLL_INTERVAL_S = 0.2
 
 
 class Sent(NamedTuple):
-    """One message that the chat received, as it is now."""
+    """One message that the agent sent, in its current form."""
 
     chat: str
     text: str
@@ -37,7 +37,7 @@ class Sent(NamedTuple):
 
 
 class MemoryAdapter(BasePlatformAdapter):
-    """Its service is a list. What a test wants to go wrong it puts into `failures`."""
+    """Adapter of a chat service that is a list in memory; a test puts failures of `send` into `failures`."""
 
     MAX_MESSAGE_LENGTH = 200
 
@@ -49,7 +49,7 @@ class MemoryAdapter(BasePlatformAdapter):
         self.outcomes: list[tuple[str, ProcessingOutcome]] = []
         self.typing = 0
         self.failures: list[SendResult | Exception] = []
-        """What the next sends come to, in order."""
+        """Outcomes of the next calls of `send`, in order: results to return or exceptions to raise."""
         self.changed = threading.Condition()
 
     async def connect(self, *, is_reconnect: bool = False) -> bool:
@@ -86,11 +86,11 @@ class MemoryAdapter(BasePlatformAdapter):
 
 
 def memory_platform(adapter: Callable[[Any], Any] = MemoryAdapter, **fields: Any) -> Callable[[Any], None]:
-    """Return a plugin's `register` that brings the platform `memorychat`.
+    """Return a plugin's `register` function that registers the platform `memorychat`.
 
     Args:
-        adapter: makes the adapter.
-        fields: further keywords of `ctx.register_platform`.
+        adapter: factory of the adapter.
+        fields: additional keywords of `ctx.register_platform`.
     """
 
     def register(ctx: Any) -> None:
@@ -100,7 +100,7 @@ def memory_platform(adapter: Callable[[Any], Any] = MemoryAdapter, **fields: Any
 
 
 class Chat:
-    """The gateway at work; its methods block, and may be called from any thread."""
+    """A running gateway with one platform; the methods block, and may be called from any thread."""
 
     def __init__(self, host: PluginHost, works: Mapping[str, Any], platform: str = PLATFORM) -> None:
         self.host = host
@@ -114,10 +114,10 @@ class Chat:
         self._stopped = False
 
     def start(self) -> None:
-        """Start the gateway, anew after `stop`; returns when the platform is connected."""
+        """Start the gateway, or start it again after `stop`; return when the platform is connected."""
         self._states.clear()
         host = self.host.host
-        if self._stopped:  # another process would have its own
+        if self._stopped:  # a restarted daemon would have a new service
             host.delivery = DeliveryService(
                 lambda: Mailbox(host.home / "state.db"), host.bridge.serial_executor("delivery")
             )
@@ -129,10 +129,10 @@ class Chat:
         self.until("connected")
 
     def until(self, state: str, *, times: int = 1) -> None:
-        """Wait until the platform has come into a state (`connected`, `failed`, …) that often since the start.
+        """Wait until the platform has entered a state (`connected`, `failed`, …) `times` times.
 
         Raises:
-            AssertionError: it has not.
+            AssertionError: it does not within `WAIT_LIMIT_S`.
         """
         with self._heard:
             if not self._heard.wait_for(lambda: self._states.count(state) >= times, WAIT_LIMIT_S):
@@ -144,7 +144,7 @@ class Chat:
             self._heard.notify_all()
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Stop it; what runs may finish within seconds, or, `at_once`, is for the next start."""
+        """Stop the gateway; running work may finish within 5 s or, with `at_once`, is left to the next start."""
         self.host._run(self.clock.drain(0.0 if at_once else 5.0))
         self.host._run(self.host.host.delivery.drain(0.0 if at_once else 5.0))
         self.host._run(self.gateway.drain(5.0))
@@ -152,23 +152,23 @@ class Chat:
 
     @property
     def adapter(self) -> Any:
-        """The adapter that is connected, or was last."""
+        """Return the connected adapter, or the last one that was connected."""
         link = self.gateway.session_store.connections.get(self.platform)
         self._last = link.adapter if link is not None else self._last
         return self._last
 
     @property
     def texts(self) -> list[str]:
-        """What was sent, as it stands there now."""
+        """Return the texts of the sent messages, in their current form."""
         return [one.text for one in self.adapter.sent]
 
     def write(
         self, text: str, *, user: str = "ann", chat: str = "room", message_id: str | None = None, **more: Any
     ) -> str:
-        """Let somebody write; returns the message's id once the agent has it on disk.
+        """Write a message as a user; return its id as soon as the gateway has stored it.
 
         Args:
-            more: further arguments of `build_source`, and fields of `MessageEvent`.
+            more: additional arguments of `build_source`, and fields of `MessageEvent`.
         """
         self._count += 1
         number = message_id if message_id is not None else f"m{self._count}"
@@ -180,10 +180,12 @@ class Chat:
         return number
 
     def wait(self, condition: Callable[[], Any], what: str = "") -> Any:
-        """Wait until `condition` holds, looked at whenever the adapter receives something, and now and then.
+        """Wait until `condition` returns a true value, and return that value.
+
+        The condition is checked when the adapter changes, and every `POLL_INTERVAL_S`.
 
         Raises:
-            AssertionError: it does not.
+            AssertionError: it stays false for `WAIT_LIMIT_S`.
         """
         changed, end = self.adapter.changed, time.monotonic() + WAIT_LIMIT_S
         with changed:
@@ -195,12 +197,12 @@ class Chat:
         return condition()
 
     def answers(self, count: int) -> list[str]:
-        """Wait until that many messages were sent, and return them."""
+        """Wait until `count` messages were sent, and return the texts of all sent messages."""
         self.wait(lambda: len(self.adapter.sent) >= count, f"{count} messages")
         return self.texts
 
     def ask(self, text: str, **more: Any) -> str:
-        """Write, and return the next message that is sent."""
+        """Write a message, and return the text of the next message that the agent sends."""
         before = len(self.adapter.sent)
         self.write(text, **more)
         return self.answers(before + 1)[before]
@@ -217,12 +219,12 @@ def chat_host(
     hooks: Mapping[str, tuple[str, str]] | None = None,
     **works: Any,
 ) -> Iterator[Chat]:
-    """Run the gateway with the platform `memorychat` and further plugins; at the end everything is as before.
+    """Run the gateway with the platform `memorychat` and other plugins; restore the process at the end.
 
     Args:
-        platform: brings the platform; None is `memory_platform()`.
-        allow: who may talk (`MEMORYCHAT_ALLOWED_USERS`).
-        hooks: `HOOK.yaml` and `handler.py` by the name of their folder in `hooks/`.
+        platform: `register` function of the platform; None means `memory_platform()`.
+        allow: users that may use the agent, as in `MEMORYCHAT_ALLOWED_USERS`.
+        hooks: texts of `HOOK.yaml` and `handler.py`, by the name of their folder in `hooks/`.
         works: see `chatting`.
     """
     settings: dict[str, Any] = {"display": {"tool_progress": "off"}, **(config or {})}
@@ -241,11 +243,11 @@ def chat_host(
 
 @contextlib.contextmanager
 def chatting(host: PluginHost, platform: str = PLATFORM, **works: Any) -> Iterator[Chat]:
-    """Run the gateway of a host while the block lasts.
+    """Run the gateway of a host during the block.
 
     Args:
-        platform: which one people write on; one of a plugin that `host` has.
-        works: fields of `gateway.works.Works` that are to be others than usual: `clock`, `pauses`.
+        platform: platform on which the test writes; a plugin of `host` must register it.
+        works: fields of `gateway.dependencies.GatewayDeps` that differ from the host's, such as `clock` or `pauses`.
     """
     chat = Chat(host, works, platform)
     chat.start()

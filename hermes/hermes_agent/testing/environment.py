@@ -1,4 +1,4 @@
-"""The ground that a test stands on: its own home, environment and log, and everything as before afterwards."""
+"""Isolated environment of a test: its own home, environment variables and log."""
 
 from __future__ import annotations
 
@@ -26,35 +26,36 @@ _NAMES = """
 """
 KEPT = frozenset(_NAMES.split())
 KEPT_STARTS = ("LC_", "PYTHON", "PYTEST_", "COV_", "COVERAGE_")
-"""Nothing else of the developer's environment is seen by the plugin: a key there must not decide a test."""
+"""Prefixes of the other variables that stay visible. A secret in the environment must not influence a test."""
 PYTEST_PREFIX = "PYTEST_"
-"""pytest changes these itself while a test runs."""
+"""Prefix of variables that pytest changes while a test runs."""
 
 
 class IsolatedEnvironment(NamedTuple):
-    """Where a host under test lives."""
+    """Paths of an isolated environment."""
 
     base: Path
-    """`$HOME`; removed afterwards."""
+    """`$HOME`; removed at the end."""
     home: Path
-    """`$HERMES_HOME`, `.hermes` in it."""
+    """`$HERMES_HOME`, the folder `.hermes` in `base`."""
     workspace: Path
-    """`terminal.cwd`: where the file tools and the terminal work."""
+    """`terminal.cwd`: working directory of the file tools and of the tool `terminal`."""
     site: Path
-    """An entry of `sys.path`, for the metadata of entry points."""
+    """Entry of `sys.path` for the metadata of entry points."""
     made_modules: list[str]
-    """Names in `sys.modules` that are to be taken away."""
+    """Names to remove from `sys.modules` at the end."""
 
 
 @contextlib.contextmanager
 def isolated_environment(env: Mapping[str, str] | None = None) -> Iterator[IsolatedEnvironment]:
-    """Make a home, an environment and a place on `sys.path`; restore everything at the end.
+    """Create a home, an environment and an entry of `sys.path`; restore the process at the end.
 
-    Restored are `os.environ`, `sys.path`, the import hook of upstream's names, the process's host, and in
-    `sys.modules` what plugins and that hook added. Two grounds may lie inside each other, not beside each other.
+    Restored are `os.environ`, `sys.path`, the import hook of upstream's names, the host of the process, and the
+    entries of `sys.modules` that plugins and that hook added. Isolated environments may be nested; they must not
+    overlap otherwise.
 
     Args:
-        env: variables, added to the few that are kept.
+        env: environment variables, in addition to the few that are kept.
     """
     base = Path(tempfile.mkdtemp(prefix="hermes-testing-"))
     ground = IsolatedEnvironment(base, base / ".hermes", base / "workspace", base / "site", [])
@@ -96,23 +97,23 @@ def _forget_plugin_modules() -> None:
 
 
 def _set_environ(wanted: Mapping[str, str]) -> None:
-    """Make `os.environ` equal to `wanted`, but for what pytest keeps there."""
+    """Make `os.environ` equal to `wanted`, except for the variables of pytest."""
     for name in [n for n in os.environ if n not in wanted and not n.startswith(PYTEST_PREFIX)]:
         del os.environ[name]
     os.environ.update({n: v for n, v in wanted.items() if not n.startswith(PYTEST_PREFIX)})
 
 
 def install_direct_loop() -> None:
-    """Let platform adapters without a gateway answer messages through their message handler, from now on."""
+    """Let platform adapters without a gateway pass messages to their message handler from now on."""
     set_direct_loop(adapter_loop.receive_message)
 
 
 FROM_DEBUG = ("hermes_agent", PARENT)
-"""Loggers that are heard in full; those of others from the level that they have."""
+"""Loggers that are recorded from `DEBUG` up; other loggers keep their level."""
 
 
 class LogLine(NamedTuple):
-    """A line of the log, secrets masked as in the files."""
+    """One log line, with secrets masked as in the log files."""
 
     level: str
     """`DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."""
@@ -134,7 +135,10 @@ class _LogCollector(logging.Handler):
 
 @contextlib.contextmanager
 def captured_log() -> Iterator[list[LogLine]]:
-    """Collect every line of the agent and of plugins, from DEBUG up, while the block runs; others hear them as well."""
+    """Record the log lines of the agent and of plugins from `DEBUG` up during the block.
+
+    Other handlers receive these lines, too.
+    """
     keep = _LogCollector()
     root = logging.getLogger()
     levels = {name: logging.getLogger(name).level for name in FROM_DEBUG}

@@ -1,9 +1,4 @@
-"""Every keyword that a hook's callbacks are given, with a value that a test can live with.
-
-The names are those of the table of hooks.
-
-The plugin in its host: what a test calls, who is asked for approval, and what the test looks at afterwards.
-"""
+"""`PluginHost`: a real host with the plugins under test; scripted approvals and keywords of hooks."""
 
 from __future__ import annotations
 
@@ -49,13 +44,16 @@ __all__ = ["Answer", "ApprovalScript", "CliOutcome", "PluginHost", "ScriptedAppr
 
 
 def hook_keywords(hook: str, given: dict[str, Any], **known: Any) -> dict[str, Any]:
-    """Return what a callback of `hook` is called with: `given`, `known`, and a value for every other keyword.
+    """Return all keywords for a callback of `hook`: `given`, `known`, and default values for the rest.
+
+    The names of the keywords come from the catalog of hooks, the default values from `hook_keywords.toml`.
 
     Args:
-        known: keywords of the host at hand (`session_id`, `model`, …), used where the hook has them.
+        given: keywords that the test sets; they override all others.
+        known: keywords of the present host (`session_id`, `model`, …), used if the hook has them.
 
     Raises:
-        ValueError: there is no such hook; the nearest name is in the text.
+        ValueError: there is no such hook; the message suggests the nearest name.
     """
     known_hook = HOOKS.get(hook)
     if known_hook is None:
@@ -73,20 +71,20 @@ def hook_keywords(hook: str, given: dict[str, Any], **known: Any) -> dict[str, A
 
 
 ApprovalScript = Iterable[Choice] | Callable[[ApprovalRequest], Choice]
-"""One answer (`once`, `session`, `deny`) for each question, or a function of the question."""
+"""One answer (`once`, `session`, `deny`) for each approval request, or a function of the request."""
 
 
 class ScriptedApprover:
-    """Answers one question after another; who is asked more often than the script knows is not there."""
+    """Approver that answers approval requests from a script, and refuses them when the script is used up."""
 
     def __init__(self, script: ApprovalScript = ()) -> None:
         self.requests: list[ApprovalRequest] = []
-        """What was asked, in order."""
+        """Approval requests so far, in order."""
         self._decide = script if callable(script) else None
         self._left = [] if callable(script) else list(script)
 
     async def ask(self, request: ApprovalRequest) -> Choice | Refusal:
-        """Note the question and answer it."""
+        """Record an approval request, and return the next answer of the script."""
         self.requests.append(request)
         if self._decide is not None:
             return self._decide(request)
@@ -99,28 +97,28 @@ class ScriptedApprover:
 
 T = TypeVar("T")
 LIMIT_S = 60.0
-"""Seconds that one call of a test may take."""
+"""Time limit for one call of a test, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a turn came to."""
+    """Result of a turn."""
 
     text: str
     """The reply, after `transform_llm_output`."""
     reason: TurnEnd
     """`answered`, `interrupted` or `budget`."""
     events: tuple[TurnEvent, ...]
-    """Everything that the turn yielded, in order."""
+    """Events of the turn, in order."""
 
     @property
     def tool_calls(self) -> list[ToolFinished]:
-        """The tool calls that ran, with their results."""
+        """Return the finished tool calls, with their results."""
         return [event for event in self.events if isinstance(event, ToolFinished)]
 
 
 class _EventList(TurnSink):
-    """Collects the events of a turn."""
+    """A sink that collects the events of a turn."""
 
     def __init__(self) -> None:
         self.events: list[TurnEvent] = []
@@ -130,7 +128,7 @@ class _EventList(TurnSink):
 
 
 class CliOutcome(NamedTuple):
-    """What `hermes NAME …` did."""
+    """Result of a command `hermes NAME …`."""
 
     status: int
     """Exit status."""
@@ -139,7 +137,7 @@ class CliOutcome(NamedTuple):
 
 
 class PluginHost:
-    """A real host with the plugins under test; its methods block, and may be called from any thread."""
+    """A real host with the plugins under test; the methods block, and may be called from any thread."""
 
     def __init__(
         self,
@@ -154,41 +152,41 @@ class PluginHost:
         platform: str,
     ) -> None:
         self.host = host
-        """The host itself, for what this class has no word for. It is no stable interface."""
+        """The host itself, for what this class does not offer. It is not a stable interface."""
         self.keys = tuple(keys)
-        """The plugins under test, in load order, as `hermes plugins list` shows them."""
+        """Keys of the plugins under test, in load order."""
         self.model = model
         self.log = log
-        """Every line of the log so far."""
+        """Log lines so far."""
         self.home: Path = ground.home
         """`HERMES_HOME`."""
         self.workspace: Path = ground.workspace
-        """Where the file tools and the terminal work."""
+        """Working directory of the file tools and of the tool `terminal`."""
         self._approver = approver
         self._loop = loop
         self._platform = platform
         self._talk: Conversation | None = None
 
-    # -- acting ----------------------------------------------------------------------------------------------
+    # -- actions ---------------------------------------------------------------------------------------------
 
     def dispatch_tool(self, name: str, args: Mapping[str, Any] | str | None = None) -> str:
-        """Call a tool as the model would, and return its result text: hooks, approval and size limit included.
+        """Call a tool as the model does, with hooks, approval and size limit; return its result text.
 
         Args:
-            args: a mapping, or the JSON text that a model wrote.
+            args: a mapping, or JSON text as a model writes it.
         """
         text = args if isinstance(args, str) else json.dumps(dict(args or {}))
         return self._run(self._dispatch(ToolCall(new_id("call"), name, text)))
 
     def fire(self, hook: str, **keywords: Any) -> list[Any]:
-        """Call every listener of a hook with all its keywords, and return what they answered, None left out.
+        """Call all listeners of a hook with all its keywords, and return their results without None.
 
         Args:
-            keywords: those that matter to the test; the others get a value that makes sense.
+            keywords: keywords that matter to the test; the others get default values (`hook_keywords`).
 
         Raises:
             ValueError: there is no such hook.
-            Exception: what a listener raised; the agent itself would log it and go on.
+            Exception: an exception of a listener; outside of tests the agent logs it and continues.
         """
         talk = self.conversation
         payload = hook_keywords(
@@ -206,7 +204,7 @@ class PluginHost:
         return [result.value for result in results]
 
     def run_command(self, line: str) -> str | None:
-        """Type `/name arguments` into the conversation and return what is shown.
+        """Run the slash command `/name arguments` in the conversation, and return the text that it shows.
 
         Raises:
             UserError: there is no such command.
@@ -219,7 +217,7 @@ class PluginHost:
         return self._run(self._command(command, arguments))
 
     def run_cli(self, argv: Sequence[str]) -> CliOutcome:
-        """Run `hermes ARGV…`, a terminal command of a plugin, and return what it printed.
+        """Run `hermes ARGV…`, a terminal command of a plugin, and return its exit status and output.
 
         Raises:
             UserError: there is no such command.
@@ -236,15 +234,15 @@ class PluginHost:
         return CliOutcome(status, out.getvalue(), err.getvalue())
 
     def ask(self, question: Content) -> Answer:
-        """Say something to the agent and return its answer, once the turn is over.
+        """Run a turn with a user message, and return the answer.
 
         Raises:
-            ModelError: the model could not answer; the script may be used up.
+            ModelError: the model request failed, for example because the script is used up.
         """
         return self._run(self._ask(question))
 
     def new_session(self) -> str:
-        """End the conversation and begin another one; return its id."""
+        """End the conversation and start another one; return the id of its session."""
         old = self._talk
         self._talk = fresh = self._run(self._opened("" if old is None else old.session_id))
         if old is not None:
@@ -253,25 +251,25 @@ class PluginHost:
 
     @property
     def conversation(self) -> Conversation:
-        """The conversation that everything happens in, opened when it is first needed."""
+        """Return the conversation of all calls; it is opened at first use."""
         return self._run(self._open())
 
     async def _opened(self, after: str = "") -> Conversation:
         return await self.host.agent.open(None, platform=self._platform, approver=self._approver, after=after)
 
-    # -- looking ---------------------------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------------------
 
     @property
     def records(self) -> list[LoadedPlugin]:
-        """What became of each plugin under test."""
+        """Return the record of each plugin under test."""
         return [record for record in self.host.plugins.records if record.manifest.key in self.keys]
 
     @property
     def record(self) -> LoadedPlugin:
-        """What became of the only plugin under test.
+        """Return the record of the only plugin under test.
 
         Raises:
-            LookupError: there are none, or several.
+            LookupError: there is no plugin under test, or more than one.
         """
         records = self.records
         if len(records) != 1:
@@ -280,15 +278,15 @@ class PluginHost:
 
     @property
     def module(self) -> Any:
-        """The plugin's module, or the object that its entry point names."""
+        """Return the module of the plugin, or the object of its entry point."""
         return self.record.module
 
     @property
     def ctx(self) -> PluginContext:
-        """The context that the plugin's `register` was given.
+        """Return the context that was passed to the plugin's `register`.
 
         Raises:
-            PluginError: it does not run.
+            PluginError: the plugin does not run.
         """
         record = self.record
         ctx = self.host.plugins._contexts.get(record.manifest.key)
@@ -298,40 +296,40 @@ class PluginHost:
 
     @property
     def tools(self) -> dict[str, ToolEntry]:
-        """The tools that the plugins registered."""
+        """Return the tools that the plugins registered, by name."""
         return self._owned(self.host.tools)
 
     @property
     def visible_tools(self) -> list[str]:
-        """The names of all tools that a model is shown now."""
+        """Return the names of all tools that the model now gets."""
         return [definition["function"]["name"] for definition in self.host.agent.definitions(self._platform)]
 
     @property
     def hooks(self) -> dict[str, list[Callable[..., Any]]]:
-        """The callbacks that the plugins registered, by hook."""
+        """Return the callbacks that the plugins registered, by hook."""
         bus = self.host.hooks
         found = {hook: [c for plugin, c in bus.listeners(hook) if plugin in self.keys] for hook in bus.names()}
         return {hook: callbacks for hook, callbacks in found.items() if callbacks}
 
     @property
     def commands(self) -> dict[str, SlashCommand]:
-        """The slash commands that the plugins registered."""
+        """Return the slash commands that the plugins registered, by name."""
         return self._owned(self.host.commands)
 
     @property
     def cli_commands(self) -> dict[str, CliCommand]:
-        """The terminal commands that the plugins registered."""
+        """Return the terminal commands that the plugins registered, by name."""
         return self._owned(self.host.cli_commands)
 
     @property
     def providers(self) -> dict[str, dict[str, Any]]:
-        """The providers that the plugins registered, by kind (`web_search`, `tts`, …) and name."""
+        """Return the providers that the plugins registered, by kind (`web_search`, `tts`, …) and name."""
         found = {kind: self._owned(self.host.providers[kind]) for kind in KINDS}
         return {kind: providers for kind, providers in found.items() if providers}
 
     @property
     def problems(self) -> list[str]:
-        """What was refused: registrations whose name somebody else has, and why a plugin does not run."""
+        """Return why plugins do not run, and which registrations were refused (name taken or invalid)."""
         return [
             text
             for record in self.records
@@ -340,20 +338,20 @@ class PluginHost:
 
     @property
     def notes(self) -> list[str]:
-        """What the plugins' author may want to know; nothing was refused."""
+        """Return hints for the author of the plugins; nothing was refused."""
         return [note for record in self.records for note in record.notes]
 
     @property
     def log_text(self) -> str:
-        """The log as one text, a line each: `LEVEL logger: message`."""
+        """Return the log as text, with lines `LEVEL logger: message`."""
         return "\n".join(map(str, self.log))
 
     @property
     def approval_requests(self) -> list[ApprovalRequest]:
-        """What a person was asked, in order."""
+        """Return the approval requests so far, in order."""
         return self._approver.requests
 
-    # -- inside ----------------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------------
 
     def _owned(self, registry: Any) -> dict[str, Any]:
         return {name: value for name, value in registry.items() if registry.owner(name) in self.keys}

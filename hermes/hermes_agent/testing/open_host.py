@@ -1,4 +1,4 @@
-"""`plugin_host`: put plugins where the agent finds them, open a host with them, and leave no trace of it."""
+"""`plugin_host`: open a host with the plugins under test, and restore the process at the end."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from hermes_agent.testing.scripted_model import ModelServer, ScriptedAnswer, Scr
 __all__ = ["Plugin", "install_plugins", "plugin_host", "with_plugins"]
 
 Plugin = str | os.PathLike[str] | ModuleType | Callable[[Any], Any]
-"""A plugin's folder (or a folder of such folders); an entry point (`"package.module"`, `"package.module:object"`); an
-imported module; or `register` itself."""
+"""Folder of a plugin, or folder with such folders; entry point (`"package.module"`, `"package.module:object"`);
+imported module; or a `register` function."""
 
 LOCAL_MODULE = "hermes_plugin_under_test"
-"""Module that gives an entry point to what has no importable name."""
+"""Name of the module that is created for an object without an importable name."""
 
 
 def install_plugins(plugins: Iterable[Plugin], ground: IsolatedEnvironment) -> list[PluginManifest]:
-    """Make the plugins known to the agent and return them in the order of their loading.
+    """Install the plugins into the environment, and return their manifests in load order.
 
     Raises:
-        UserError: a folder has no plugin.
+        UserError: a folder has no plugin, or a plugin is rejected.
     """
     lines: list[str] = []
     installed: set[str] = set()
@@ -63,7 +63,7 @@ def install_plugins(plugins: Iterable[Plugin], ground: IsolatedEnvironment) -> l
 
 
 def with_plugins(config: Mapping[str, Any], plugins: Iterable[PluginManifest]) -> dict[str, Any]:
-    """Return the config with these plugins enabled, where it does not say itself which ones run."""
+    """Return a copy of the config with these plugins enabled, unless it has `plugins.enabled`."""
     values = json.loads(json.dumps(config))
     section = values.setdefault("plugins", {})
     if "enabled" not in section:
@@ -75,7 +75,7 @@ def with_plugins(config: Mapping[str, Any], plugins: Iterable[PluginManifest]) -
 
 
 def _folder(plugin: Plugin) -> Path | None:
-    """Return the folder that is meant; a text without a slash may be one as well, if it is there."""
+    """Return the folder of a plugin, or None; text without a slash is a folder only if that exists."""
     if isinstance(plugin, str) and os.sep not in plugin and not Path(plugin).is_dir():
         return None
     if not isinstance(plugin, str | os.PathLike):
@@ -96,7 +96,10 @@ def _link(folder: Path, ground: IsolatedEnvironment) -> None:
 
 
 def _entry_point(plugin: Plugin, ground: IsolatedEnvironment) -> str:
-    """Return `module` or `module:object`; what cannot be imported under a name is put into a module of its own."""
+    """Return the entry point `module` or `module:object` of a plugin.
+
+    An object without an importable name is put into a new module.
+    """
     if isinstance(plugin, str):
         return plugin
     if isinstance(plugin, ModuleType) and sys.modules.get(plugin.__name__) is plugin:
@@ -132,24 +135,24 @@ def plugin_host(
     platform: str = "cli",
     strict: bool = True,
 ) -> Iterator[PluginHost]:
-    """Load plugins into a host of their own, in a temporary home; at the end everything is as before.
+    """Load plugins into a new host with a temporary home; restore the process at the end.
 
     Args:
-        plugins: a plugin's folder, an entry point (`"package.module"`, `"package.module:object"`), an imported module
-            or `register` itself; as many as are to live together.
-        config: what `config.yaml` says. The plugins are enabled unless it has `plugins.enabled`; the model is the
-            scripted one unless it has `model`.
-        env: environment variables; of the surrounding ones only PATH and its like are kept.
+        plugins: one or more plugins. Each is the folder of a plugin, an entry point (`"package.module"`,
+            `"package.module:object"`), an imported module, or a `register` function.
+        config: content of `config.yaml`. The plugins are enabled unless it has `plugins.enabled`; the scripted model is
+            selected unless it has `model`.
+        env: environment variables; of the present ones only PATH and a few others are kept.
         model: the scripted model, or its answers.
-        approvals: what a person answers who is asked for approval: `once`, `session` or `deny` for each question, or a
-            function of the question. Nobody answers what the script does not.
-        platform: where the conversation takes place, as hooks are told.
-        strict: raise when a plugin does not run; without it look at `records`.
+        approvals: answers to approval requests: `once`, `session` or `deny` for each, or a function of the request.
+            Further requests are refused.
+        platform: platform of the conversation, as hooks see it.
+        strict: raise if a plugin does not run; otherwise check `records`.
 
     Raises:
-        PluginError: with `strict`, a plugin does not run; the text says why.
-        UserError: a folder holds no plugin.
-        ConfigError: `config` is wrong.
+        PluginError: with `strict`, a plugin does not run; the message has the reason.
+        UserError: a folder has no plugin, or a plugin is rejected.
+        ConfigError: `config` is invalid.
     """
     scripted = model if isinstance(model, ScriptedModel) else ScriptedModel(*model)
     with contextlib.ExitStack() as stack:
@@ -186,7 +189,7 @@ def _write_config(ground: IsolatedEnvironment, values: dict[str, Any], base_url:
     values.setdefault("model", {"provider": "custom", "base_url": base_url, "default": model})
     approvals = values.setdefault("approvals", {})
     if isinstance(approvals, dict):
-        approvals.setdefault("mode", "manual")  # the scripted model is asked what the test means to ask it
+        approvals.setdefault("mode", "manual")  # the scripted model must not get requests for approval checks
     terminal = values.setdefault("terminal", {})
     if isinstance(terminal, dict):
         terminal.setdefault("cwd", str(ground.workspace))

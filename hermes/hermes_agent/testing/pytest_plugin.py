@@ -1,4 +1,7 @@
-"""Fixtures for pytest, there wherever this package is installed; nothing of it is imported until one is used."""
+"""Fixtures for pytest.
+
+pytest loads this module wherever the package is installed, so it imports the test kit only when a test uses a fixture.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ __all__ = ["hermes_host", "hermes_model", "pytest_collect_directory"]
 
 @pytest.fixture
 def hermes_model() -> ScriptedModel:
-    """A model without answers yet: `hermes_model.say("…")`."""
-    from hermes_agent.testing import ScriptedModel  # only for who uses the fixture
+    """A scripted model without answers; add them with `hermes_model.say("…")`."""
+    from hermes_agent.testing import ScriptedModel  # only if a test uses the fixture
 
     return ScriptedModel()
 
 
 @pytest.fixture
 def hermes_host(hermes_model: ScriptedModel) -> Iterator[Callable[..., PluginHost]]:
-    """Open hosts as `plugin_host` does, with `hermes_model`; they are closed after the test."""
-    from hermes_agent.testing import plugin_host  # only for who uses the fixture
+    """A function that opens hosts like `plugin_host`, with `hermes_model`; they are closed after the test."""
+    from hermes_agent.testing import plugin_host  # only if a test uses the fixture
 
     with contextlib.ExitStack() as stack:
 
@@ -39,9 +42,10 @@ def hermes_host(hermes_model: ScriptedModel) -> Iterator[Callable[..., PluginHos
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Look for tests in a directory plugin without importing it: what it imports is there in a host alone.
+    """Collect tests in a directory plugin without importing the plugin.
 
-    Without this pytest takes `__init__.py` for that of a package. pytest before 8 has no such hook.
+    The imports of a plugin work only in a host, but by default pytest imports its `__init__.py` as that of a package.
+    Versions of pytest before 8 do not have this hook.
     """
     if any((path / name).is_file() for name in ("plugin.yaml", "plugin.yml")):
         directory: pytest.Collector = pytest.Dir.from_parent(parent, path=path)

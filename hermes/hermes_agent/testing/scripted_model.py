@@ -1,6 +1,6 @@
-"""A model that answers from a script, and remembers what it was asked.
+"""`ScriptedModel`: a model with scripted answers that records its requests; and its server.
 
-The scripted model as a server of the OpenAI chat-completions protocol, on the loopback address.
+The server speaks the OpenAI chat-completions protocol on a loopback address.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["ModelFailure", "ModelServer", "Reply", "ScriptedAnswer", "ScriptedMo
 
 @dataclass(frozen=True, slots=True)
 class ModelFailure:
-    """The server answers with an error instead of a message."""
+    """An error that the server returns in place of an answer."""
 
     message: str
     status: int = 500
-    """HTTP status: 401 a wrong key, 429 too many requests, 5xx the server's own fault."""
+    """HTTP status: 401 for a wrong key, 429 for too many requests, 5xx for a server error."""
     retry_after_s: float | None = None
-    """Seconds in the header `Retry-After`."""
+    """Value of the header `Retry-After`, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An assistant's message as it goes over the wire."""
+    """An assistant message: text and tool calls."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -43,20 +43,20 @@ class Reply:
 
 Plain = str | Mapping[str, Any] | ToolCall | Sequence[ToolCall] | Reply | ModelFailure
 ScriptedAnswer = Plain | Callable[[dict[str, Any]], Plain]
-"""A text; a mapping (its JSON is the text); one or several tool calls; a `Reply` with both; a failure; or a function
-that is given the request's body and returns one of these."""
+"""Text; a mapping, sent as JSON text; one or more tool calls; a `Reply` with both; a failure; or a function that takes
+the request body and returns one of these."""
 
 
 def call(tool: str, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> ToolCall:
-    """Return a tool call for a script: `call("roll", sides=6)`, or `call("roll", {"sides": 6})`."""
+    """Return a tool call for a script: `call("roll", sides=6)` or `call("roll", {"sides": 6})`."""
     return ToolCall(new_id("call"), tool, json.dumps({**(arguments or {}), **more}))
 
 
 def make_reply(answer: ScriptedAnswer, request: dict[str, Any]) -> Reply | ModelFailure:
-    """Return what goes over the wire.
+    """Return the message or failure that a scripted answer stands for.
 
     Raises:
-        TypeError: `answer` is nothing that a model can say.
+        TypeError: `answer` has an unsupported type.
     """
     if callable(answer):
         answer = answer(request)
@@ -75,16 +75,18 @@ def make_reply(answer: ScriptedAnswer, request: dict[str, Any]) -> Reply | Model
 
 
 USED_UP_STATUS = 400
-"""Status of a request that the script has no answer for: one that nobody repeats."""
+"""HTTP status if the script has no answer: one after which callers do not retry."""
 
 
 class ScriptedModel:
-    """Answers request N with answer N, whoever asks: a turn, `ctx.llm`, another program. Safe for threads.
+    """A model that answers request N with answer N. It is thread-safe.
+
+    Requests may come from any caller: a turn, `ctx.llm`, another program.
 
     Args:
-        answers: texts, mappings, `call(…)`, lists of calls, `ModelFailure`s, or functions of the request's body.
-        name: the model's name, as requests and results have it.
-        usage: further fields of `usage` in each answer (`cost`, …), or others than the counted words.
+        answers: texts, mappings, `call(…)`, lists of calls, `ModelFailure` objects, or functions of the request body.
+        name: name of the model in requests and answers.
+        usage: fields of `usage` in each answer (`cost`, …), added to or replacing the word counts.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class ScriptedModel:
         self.name = name
         self.usage = dict(usage or {})
         self.requests: list[dict[str, Any]] = []
-        """The body of each request as it came over the wire: `messages`, `tools`, `response_format`, …"""
+        """Body of each request so far: `messages`, `tools`, `response_format`, …"""
         self._answers = list(answers)
         self._lock = threading.Lock()
 
@@ -104,25 +106,25 @@ class ScriptedModel:
 
     @property
     def unused(self) -> int:
-        """How many answers nobody asked for yet."""
+        """Return the number of answers that are left."""
         return len(self._answers)
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The messages of the last request.
+        """Return the messages of the last request.
 
         Raises:
-            LookupError: nobody asked.
+            LookupError: there was no request.
         """
         found: list[dict[str, Any]] = self._last["messages"]
         return found
 
     @property
     def tools(self) -> list[str]:
-        """The names of the tools that the last request showed the model.
+        """Return the names of the tools in the last request.
 
         Raises:
-            LookupError: nobody asked.
+            LookupError: there was no request.
         """
         return [tool["function"]["name"] for tool in self._last.get("tools") or ()]
 
@@ -133,7 +135,7 @@ class ScriptedModel:
         return self.requests[-1]
 
     def answer(self, request: dict[str, Any]) -> Reply | ModelFailure:
-        """Note a request and return the next answer; a used-up script answers with a failure that says so."""
+        """Record a request and return the next answer, or a failure if the script is used up."""
         with self._lock:
             self.requests.append(request)
             number = len(self.requests)
@@ -144,7 +146,7 @@ class ScriptedModel:
             answer = self._answers.pop(0)
         try:
             return make_reply(answer, request)
-        except Exception as exc:  # noqa: BLE001 - the test's own function; the asker is told
+        except Exception as exc:  # noqa: BLE001 - a function of the test; the failure reports it
             return ModelFailure(f"answer {number} of the scripted model failed: {exc!r}", USED_UP_STATUS)
 
 
@@ -152,20 +154,20 @@ LONGEST_BODY = 64 * 1024 * 1024
 
 
 class ModelServer:
-    """Serves one model on a free port of 127.0.0.1; use it on one loop."""
+    """Server of one model on a free port of 127.0.0.1; use it on a single event loop."""
 
     def __init__(self, model: ScriptedModel) -> None:
         self._model = model
         self._server: asyncio.Server | None = None
 
     async def start(self) -> str:
-        """Listen, and return the base URL (`http://127.0.0.1:PORT/v1`)."""
+        """Start to listen, and return the base URL (`http://127.0.0.1:PORT/v1`)."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         return f"http://127.0.0.1:{port}/v1"
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -176,7 +178,7 @@ class ModelServer:
             writer.write(self._answer(method, path, body))
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError, ValueError):
-            pass  # the other side went away, or speaks no HTTP: nothing to answer
+            pass  # the client closed the connection or does not speak HTTP: no answer possible
         finally:
             writer.close()
 
@@ -200,7 +202,7 @@ class ModelServer:
 
 @contextlib.contextmanager
 def served(model: ScriptedModel) -> Iterator[str]:
-    """Serve `model` while the block runs, for another program; gives the base URL for `model.base_url`."""
+    """Serve `model` to other programs during the block; yield the base URL for `model.base_url`."""
     loop = LoopThread("hermes-scripted-model")
     server = ModelServer(model)
     try:
@@ -211,10 +213,10 @@ def served(model: ScriptedModel) -> Iterator[str]:
 
 
 async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes]:
-    """Return method, path and body.
+    """Return method, path and body of an HTTP request.
 
     Raises:
-        ValueError: this is no request.
+        ValueError: the request is malformed or too large.
     """
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.split("\r\n")
@@ -240,7 +242,7 @@ def _error(message: str) -> dict[str, Any]:
 
 
 def _usage(reply: Reply, request: dict[str, Any]) -> dict[str, Any]:
-    """Count words: a number that grows with the text, and is the same every time."""
+    """Return token counts: numbers of words, which are reproducible."""
     asked = sum(len(str(m.get("content") or "").split()) for m in request.get("messages") or ())
     said = len(reply.text.split()) + sum(len(c.arguments.split()) + 1 for c in reply.calls)
     return {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
@@ -263,7 +265,7 @@ def _completion(reply: Reply, model: str, usage: dict[str, Any]) -> dict[str, An
 
 
 def _chunks(reply: Reply, model: str, usage: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the answer in pieces: the text line by line, each tool call in one."""
+    """Yield the chunks of a streamed answer: one for each line of text and for each tool call."""
     same = {"id": new_id("chatcmpl"), "object": "chat.completion.chunk", "created": int(time.time()), "model": model}
 
     def piece(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
