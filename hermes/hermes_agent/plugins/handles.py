@@ -2,8 +2,8 @@
 
 Each `ctx.register_*` that succeeds returns a `PluginRegistration`. The ledger of a plugin keeps its handles in order;
 `close` disposes them in reverse order when the plugin is unloaded. A ledger may be sealed: a plugin that was abandoned
-while it loaded may still call its context from a thread, and these calls must have no effect.
-Source: plugin contract of 0.23 §2.4, §2.5.
+while it loaded may still call its context from a thread, and these calls must have no effect. Source: plugin contract
+of 0.23 §2.4, §2.5.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class RegistrationLedger:
         """Undo every registration in reverse order; an exception is logged and stops none of the others.
 
         Args:
-            replaced: a newer version of the plugin has taken its place in every store: only what lies elsewhere is
-                undone.
+            replaced: a newer version of the plugin has replaced it in every store: undo only registrations outside the
+                stores.
         """
         with self._lock:
             handles, self._handles = self._handles, []
@@ -147,7 +147,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def registers(method: F) -> F:
-    """Decorate a method of the context that registers: it does nothing after the load of the plugin was abandoned."""
+    """Decorate a registering method of the context: it does nothing once the ledger is sealed."""
 
     @functools.wraps(method)
     def call(self: _Registrant, *args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,7 @@
-"""The providers that plugins registered: a registry for each kind, and which one the config selects.
+"""Host services for plugins: provider registries, the stores of a host, and staged copies of them.
 
-Source: plugin contract §2.2, §8.
-
-What plugins stand on: the parts of a host that they register with, or forks of them. `host` passes itself in.
+`HostServices` lists the parts of a host that a plugin may use; `host` passes itself in. `StagedHost` gives a plugin
+forks of the stores while it loads. Source: plugin contract §2.2, §8.
 """
 
 from __future__ import annotations
@@ -74,24 +73,24 @@ if TYPE_CHECKING:
 
 
 class WrongProviderType(Exception):
-    """What a plugin wants to register is not of the kind; the text ends its log line."""
+    """The object to register is not of the provider kind; the text is the end of the log line."""
 
 
 class ProviderKind(NamedTuple):
-    """How providers of one kind are registered and selected."""
+    """Rules of registration and selection for one kind of providers."""
 
     kind: Kind
     contract: type[Any]
     choose: Callable[[Mapping[str, Any], Mapping[str, Any]], SelectedProvider[Any]] | None = None
-    """`choose(providers, config values)`; None where all of them are used."""
+    """`choose(providers, config values)`; None if all providers of the kind are used."""
     refuse: Callable[[Any], str] | None = None
-    """Returns why something is not of the kind, empty when it is; None asks for a subclass of the contract."""
+    """Returns why an object is not of the kind, or "" if it is; None requires a subclass of the contract."""
     reserved: frozenset[str] = frozenset()
-    """Names that the agent keeps for itself."""
+    """Names that plugins may not use."""
     single: bool = False
-    """There is one for the process; whoever comes first."""
+    """The process has one provider of this kind; the first registration wins."""
     lenient: bool = False
-    """An unusable name is refused with a line in the log; elsewhere it raises."""
+    """Log an unusable name and refuse the provider; for other kinds an unusable name raises."""
 
 
 KINDS: dict[str, ProviderKind] = {
@@ -114,12 +113,13 @@ KINDS: dict[str, ProviderKind] = {
 
 
 class Providers(StoreGroup):
-    """A registry for each of `KINDS`; each is empty until a plugin registers something."""
+    """A provider registry for each of `KINDS`; each is empty until a plugin registers a provider."""
 
     def __init__(self) -> None:
         self._registries: dict[str, Registry[Any]] = {n: Registry(k.kind.label) for n, k in KINDS.items()}
         self.memory_plugin = ""
-        """Key of the plugin that `memory.provider` names; what it registers is chosen, whatever its own name is."""
+        """Key of the plugin that `memory.provider` names; its memory is selected under any name.
+        """
 
     def __getitem__(self, kind: str) -> Registry[Any]:
         """Return the registry of a kind.
@@ -133,9 +133,9 @@ class Providers(StoreGroup):
         """Register a provider and return its name.
 
         Raises:
-            WrongProviderType: it is not of the kind.
-            ValueError: it has no usable name.
-            Conflict: somebody else has the name.
+            WrongProviderType: the object is not of the kind.
+            ValueError: the provider has no usable name.
+            Conflict: another owner has the name.
         """
         spec = KINDS[kind]
         _check_type(spec, provider)
@@ -172,7 +172,7 @@ class Providers(StoreGroup):
                 raise WrongProviderType(f"comes second, after its own `{present}`")
 
     def stores(self) -> tuple[RegistrationStore, ...]:
-        """Return the registries."""
+        """Return the registries of all kinds."""
         return tuple(self._registries.values())
 
     def with_stores(self, stores: Iterable[RegistrationStore]) -> Self:
@@ -186,7 +186,7 @@ def provider_name(kind: Kind, provider: Any) -> str:
     """Return the provider's name.
 
     Raises:
-        ValueError: it is empty or no text.
+        ValueError: the name is empty or no text.
     """
     name = getattr(provider, "name", None)
     if not isinstance(name, str) or not name.strip():
@@ -204,7 +204,7 @@ def _check_type(spec: ProviderKind, provider: Any) -> None:
 
 
 class PluginStores:
-    """One store for each kind of extension that no built-in feature registers; all of them are empty at first."""
+    """The stores for extensions that no built-in feature registers; all are empty at first."""
 
     def __init__(self) -> None:
         self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
@@ -217,7 +217,7 @@ class PluginStores:
 
 
 class ConfigValues(Protocol):
-    """The effective configuration."""
+    """The effective config."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -226,7 +226,7 @@ class ConfigValues(Protocol):
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """The files that it comes from, weakest first."""
+        """The config files in effect, weakest first."""
         ...
 
     def get(self, path: str) -> Any:
@@ -235,7 +235,7 @@ class ConfigValues(Protocol):
 
 
 class ModelServices(Protocol):
-    """What it takes to ask a model."""
+    """The services that a model request needs."""
 
     @property
     def home(self) -> Path: ...
@@ -247,33 +247,33 @@ class ModelServices(Protocol):
     def clients(self) -> ClientPool: ...
     @property
     def ledger(self) -> UsageLedger | None:
-        """Where calls are written down; None writes nothing."""
+        """The ledger that records calls; None records nothing."""
         ...
 
     def select_model(
         self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None
     ) -> ModelSelection:
-        """Choose a model.
+        """Select a model.
 
         Args:
-            model: takes the place of the configured one.
-            provider: takes the place of the configured one.
-            profile: which of the provider's keys (`providers.<name>.profiles`).
-            settings: take the place of the config's block `model`.
+            model: replaces the configured model.
+            provider: replaces the configured provider.
+            profile: selects one of the provider's keys (`providers.<name>.profiles`).
+            settings: replace the block `model` of the config.
 
         Raises:
-            UserError: there is none to be had.
+            UserError: no model is available.
             ValueError: the provider has no such profile.
         """
         ...
 
 
 class HostServices(ModelServices, Protocol):
-    """The parts of a host that a plugin touches."""
+    """The parts of a host that a plugin may use."""
 
     @property
     def working_directory(self) -> Path:
-        """Where tools work outside of a session; resolved."""
+        """Absolute directory in which tools work outside a session."""
         ...
 
     @property
@@ -307,27 +307,27 @@ class HostServices(ModelServices, Protocol):
     @property
     def account(self) -> UsageAccount: ...
     def reread_config(self) -> list[str]:
-        """Read the config and the secrets again; return what changed and needs a restart.
+        """Read the config and the secrets again; return the changed settings that need a restart.
 
         Raises:
-            ConfigError: a setting is wrong; everything stays as it was.
+            ConfigError: a setting is invalid; the old config stays in effect.
         """
         ...
 
     @property
     def stores(self) -> Stores:
-        """The stores where a plugin registers something; a failed `register` is undone in all of them."""
+        """The stores in which a plugin registers; a failed `register` is undone in all of them."""
         ...
 
 
 class StagedHost:
-    """The host as a plugin sees it that is loaded while others, or its own older version, serve.
+    """View of the host for a plugin that loads while other plugins, or its older version, run.
 
     Every store is a fork until `commit`; everything else is the host's. A plugin that is never committed leaves no
-    trace, however late its threads register something.
+    registration, however late its threads register something.
 
     Args:
-        owner: key of the plugin; the forks do not have what it registered before.
+        owner: key of the plugin; the forks lack its earlier registrations.
     """
 
     def __init__(self, services: HostServices, owner: str) -> None:
@@ -346,10 +346,10 @@ class StagedHost:
         return self._services.stores if self._live else self._forks
 
     def stand_in(self, store: Any) -> Any:
-        """Return the fork that stands for `store`; anything else, and everything after `commit`, is itself."""
+        """Return the fork of `store`, or `store` itself if it has none or after `commit`."""
         return store if self._live else self._staged.get(id(store), store)
 
     def commit(self) -> None:
-        """Replace what the plugin had registered by what it has registered now."""
+        """Replace the plugin's earlier registrations by its present ones."""
         self._services.stores.adopt(self._owner, self._forks)
         self._live = True

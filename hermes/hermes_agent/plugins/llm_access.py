@@ -1,6 +1,7 @@
-"""Who is asked, and one question to them. Source: plugin contract §5.5, §13 rows 26, 27.
+"""Model access of plugins and auxiliary tasks: the route of a call, caps, one request with its hooks.
 
-The question itself runs on the core loop, whose clients it shares; everything of the plugin's stays with the plugin.
+A request runs on the core loop and shares its clients. Source: plugin contract §5.5, §13 rows 26, 27; contract of 0.23
+§10.
 """
 
 from __future__ import annotations
@@ -32,33 +33,33 @@ from hermes_agent.tools import current_scope
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0
-"""Longest wait for an answer where the call says nothing."""
+"""Default time limit for an answer, in seconds."""
 MAIN_MODEL = ("", "auto")
-"""Values of `auxiliary.<task>.provider` that mean the conversation's."""
+"""Values of `auxiliary.<task>.provider` that mean the provider of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRoute:
-    """Who answers a call."""
+    """The model selection that answers a call, with its request settings."""
 
     selection: ModelSelection
     timeout_s: float = TIMEOUT_S
-    """Where the call says nothing."""
+    """Time limit in seconds if the call gives none."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Fields that the operator adds to the request."""
     chain: Sequence[Any] = ()
-    """Who stands in, in place of `fallback_providers`; empty for them."""
+    """Fallbacks instead of `fallback_providers`; empty means those."""
 
 
 def find_route(ground: ModelServices, wanted: Overrides, *, images: bool) -> ModelRoute:
-    """Return who answers.
+    """Return the route of a call of `ctx.llm`.
 
-    With `images`, and unless the call names a provider, a model or a profile, `auxiliary.vision` when it is set:
-    no profile says which models of a provider take images, so the operator's word decides. Only a provider that brings
-    its own client may say that it takes none.
+    With `images`, `auxiliary.vision` is used if it is set and the call names no provider, model or profile. No profile
+    says which models of a provider accept images, so the operator's setting decides. Only a provider with its own
+    client may declare that it accepts none.
 
     Raises:
-        UserError: there is no model to be had, or none that sees.
+        UserError: no model is available, or none that accepts images.
         ConfigError: the provider is unknown.
         ValueError: the provider has no such profile.
     """
@@ -79,7 +80,7 @@ def find_route(ground: ModelServices, wanted: Overrides, *, images: bool) -> Mod
 def _choose_selection(ground: ModelServices, wanted: Overrides) -> ModelSelection:
     if wanted.provider:
         return ground.select_model(provider=wanted.provider, model=wanted.model, profile=wanted.profile)
-    # a plugin that may choose the model stays with the provider: a name alone must not lead to another one
+    # with only a model given, the provider stays: the name of a model must not lead to another provider
     return _with_model(ground.select_model(profile=wanted.profile), wanted.model)
 
 
@@ -99,13 +100,13 @@ def _is_set(vision: Mapping[str, Any]) -> bool:
 
 
 def task_selection(ground: ModelServices, task: Mapping[str, Any]) -> ModelSelection:
-    """Return who answers a side task.
+    """Return the model selection of an auxiliary task.
 
     Args:
-        task: its settings (`provider`, `model`, `base_url`, `api_key`).
+        task: settings of the task (`provider`, `model`, `base_url`, `api_key`).
 
     Raises:
-        UserError: there is no model to be had.
+        UserError: no model is available.
         ConfigError: the provider is unknown.
     """
     provider, model = str(task.get("provider") or ""), str(task.get("model") or "")
@@ -119,7 +120,7 @@ def task_selection(ground: ModelServices, task: Mapping[str, Any]) -> ModelSelec
 
 
 def find_task_route(ground: ModelServices, task: Mapping[str, Any]) -> ModelRoute:
-    """Return who answers a side task, by its settings.
+    """Return the route of an auxiliary task with these settings.
 
     Raises:
         UserError, ConfigError: see `task_selection`.
@@ -131,19 +132,19 @@ def find_task_route(ground: ModelServices, task: Mapping[str, Any]) -> ModelRout
 
 
 class ModelCaller(NamedTuple):
-    """Why a model is asked, for the record."""
+    """The origin of a model request, for the record."""
 
     cause: str
-    """The side task, or `plugin`."""
+    """The auxiliary task, or `plugin`."""
     plugin: str = ""
 
 
 async def request_answer(
     ground: ModelServices, way: ModelRoute, request: ModelRequest, timeout_s: float, asker: ModelCaller
 ) -> ModelAnswer:
-    """Ask, again after a passing failure (`auxiliary.transient_retries`), and then who stands in.
+    """Request an answer, with retries (`auxiliary.transient_retries`) and then with the fallbacks.
 
-    On the core loop the host's clients are used; on any other loop the call has one of its own.
+    On the core loop the call uses the host's clients; on any other loop it opens its own.
 
     Raises:
         UserError: a cap of the operator is reached (`limits`).
@@ -187,20 +188,23 @@ def _limits(ground: ModelServices) -> UsageLimits:
 
 
 def _account_session() -> str:
-    """Return the session on whose account a model is asked; empty for none."""
+    """Return the session that a model request is charged to, or "" if there is none."""
     scope = current_scope.get()
     return "" if scope is None else scope.account or scope.session_id
 
 
 def _caps(ground: ModelServices) -> list[UsageCap]:
-    """Return the caps that hold here."""
+    """Return the caps that apply to this call."""
     scope, session_id = current_scope.get(), _account_session()
     platform = "" if scope is None else scope.platform
     return usage_caps(_limits(ground), {"session_id": session_id} if session_id else {}, platform)
 
 
 def _price_refusal(ground: ModelServices, found: Sequence[UsageCap], asked: ChosenModel) -> str:
-    """Return why a model may not be asked at an unknown price; empty when it may. Warns where it is not counted."""
+    """Return why a model of unknown price may not be requested, or "" if it may.
+
+    Log a warning if the model is allowed but its cost cannot be counted.
+    """
     limits = _limits(ground)
     if refusal := price_refusal(limits, found, asked.client, asked.name):
         return refusal
@@ -210,13 +214,16 @@ def _price_refusal(ground: ModelServices, found: Sequence[UsageCap], asked: Chos
 
 
 def request_refusal(ground: ModelServices, selection: ModelSelection) -> str:
-    """Return why this model may not be asked now, by a cap or its unknown price; empty when it may. Blocks."""
+    """Return why a cap or an unknown price forbids a request to this model, or "" if none does.
+
+    The call blocks, since it reads the ledger.
+    """
     found = _caps(ground)
     return _cap_reached(ground, found) or _price_refusal(ground, found, ClientPool().make_chosen(selection))
 
 
 def _cap_reached(ground: ModelServices, found: Sequence[UsageCap]) -> str:
-    """Return why no model may be asked any more (`limits`), empty when one may."""
+    """Return why a cap of `limits` forbids any further request, or "" if none does."""
     for cap in found:
         if ground.ledger is not None and (sentence := cap.sentence(ground.ledger.totals(**cap.usage_filter))):
             return sentence
@@ -224,7 +231,7 @@ def _cap_reached(ground: ModelServices, found: Sequence[UsageCap]) -> str:
 
 
 def _record(ground: ModelServices, answer: ModelAnswer, provider: str, asker: ModelCaller, seconds: float) -> None:
-    """Write the call down, in a worker that nobody waits for."""
+    """Record the call in a worker, without waiting for it."""
     scope = current_scope.get()
     provider = answer.provider or provider
     logger.debug("model %s of %s answered for %s %s", answer.model, provider, asker.cause, asker.plugin)
@@ -270,7 +277,7 @@ async def _answer(client: ModelClient, request: ModelRequest) -> ModelAnswer:
 
 
 def _drop_refused_field(request: ModelRequest, error: ModelError) -> ModelRequest | None:
-    """Return the request without the one field that the provider does not take; None when it is not about one."""
+    """Return the request without the field that the error names, or None if it names no such field."""
     if error.status not in (400, 422):
         return None
     said = str(error)
@@ -280,13 +287,13 @@ def _drop_refused_field(request: ModelRequest, error: ModelError) -> ModelReques
         extra = {**request.extra, "max_completion_tokens": request.max_tokens}
         return replace(request, max_tokens=None, extra=extra)
     if "response_format" in request.extra and "response_format" in said:
-        # the prompt asks for the same shape
+        # the prompt asks for the same format
         return replace(request, extra={k: v for k, v in request.extra.items() if k != "response_format"})
     return None
 
 
 def answer_usage(answer: ModelAnswer, provider: str) -> PluginLlmUsage:
-    """Return the tokens of an answer as plugins are given them, with the price where it is known."""
+    """Return the token usage of an answer for a plugin, with its price if known."""
     usage = answer.usage
     details = usage.details.get("prompt_tokens_details")
     written = details.get("cache_write_tokens") if isinstance(details, Mapping) else None

@@ -59,7 +59,7 @@ UsageListener = Callable[[int, int, float | None], None]
 
 
 class _CallOptions(NamedTuple):
-    """What a call may always say."""
+    """Options that every call accepts."""
 
     temperature: float | None
     max_tokens: int | None
@@ -69,7 +69,7 @@ class _CallOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call that may be made."""
+    """A permitted call, ready to be sent."""
 
     wanted: Overrides
     route: ModelRoute
@@ -81,19 +81,20 @@ class _Call:
 
 
 class PluginLlm:
-    """The model, for one plugin: no streaming, no tools, no conversation.
+    """The model interface of one plugin: without streaming, tools and conversation.
 
-    Every method asks the model that the operator configured. `provider`, `model`, `agent_id` and `profile` need the
-    operator's leave (`plugins.entries.<plugin id>.llm`), which is read at each call, before anything is sent.
+    Every method requests an answer from the model that the operator configured. `provider`, `model`, `agent_id` and
+    `profile` need a permission of the operator (`plugins.entries.<plugin id>.llm`), which is read at each call, before
+    anything is sent.
 
-    All of them raise `PluginLlmTrustError` for what is not allowed, `ValueError` for arguments that are none,
-    `UserError` when no model can be had and `ModelError` when it does not answer.
+    All methods raise `PluginLlmTrustError` for a missing permission, `ValueError` for invalid arguments, `UserError` if
+    no model is available and `ModelError` if the model does not answer.
 
     Args:
         plugin_id: key of the plugin.
-        ground: where models are.
-        note: told of each answer: input tokens, output tokens, dollars where the price is known.
-        hooks: told of each call; None tells nobody.
+        ground: the services for model requests.
+        note: called for each answer with input tokens, output tokens, and US dollars or None.
+        hooks: hooks to fire around each request; None fires none.
     """
 
     def __init__(
@@ -119,15 +120,16 @@ class PluginLlm:
         purpose: str | None = None,
         task: str | None = None,
     ) -> PluginLlmCompleteResult:
-        """Answer `messages` (role/content mappings); from any thread but the core loop's.
+        """Answer `messages` (role/content mappings), from any thread but the core loop's.
 
         Args:
-            timeout: seconds; None waits 30, or the `timeout` of the auxiliary task that answers.
-            purpose: for the log and `result.audit`.
-            task: an auxiliary task: its model answers (`auxiliary.<task>`). A built-in one needs a permission.
+            timeout: seconds; None means 30, or the `timeout` of the auxiliary task.
+            purpose: text for the log and `result.audit`.
+            task: an auxiliary task, the model of which answers (`auxiliary.<task>`). A built-in task needs a
+                permission.
 
         Raises:
-            RuntimeError: it would block the core loop.
+            RuntimeError: the call would block the core loop.
         """
         shape = _CallOptions(temperature, max_tokens, timeout, purpose)
         call = self._call(
@@ -149,7 +151,7 @@ class PluginLlm:
         purpose: str | None = None,
         task: str | None = None,
     ) -> PluginLlmCompleteResult:
-        """Do what `complete` does, on any loop."""
+        """Do the same as `complete`, on any loop."""
         shape = _CallOptions(temperature, max_tokens, timeout, purpose)
         call = self._call(
             self._granted(provider, model, agent_id, profile), chat_messages(messages), shape, profile, task
@@ -175,17 +177,17 @@ class PluginLlm:
         purpose: str | None = None,
         task: str | None = None,
     ) -> PluginLlmStructuredResult:
-        """Do `instructions` with the blocks of `input`, texts and pictures; from any thread but the core loop's.
+        """Answer `instructions` about the texts and images of `input`, from any thread but the core loop's.
 
         Args:
             input: `PluginLlmTextInput`, `PluginLlmImageInput`, or mappings of their fields.
-            json_schema: what the answer has to match; `result.parsed` is the value then.
-            json_mode: ask for JSON without a schema.
+            json_schema: schema that the answer must match; `result.parsed` is then the value.
+            json_mode: request JSON without a schema.
             schema_name: shown to the model, and in `result.audit`.
 
         Raises:
-            ValueError: also when the answer is JSON and does not match.
-            RuntimeError: it would block the core loop.
+            ValueError: also if the answer is JSON and does not match the schema.
+            RuntimeError: the call would block the core loop.
         """
         wanted = self._granted(provider, model, agent_id, profile)
         form = StructuredForm.of(
@@ -220,7 +222,7 @@ class PluginLlm:
         purpose: str | None = None,
         task: str | None = None,
     ) -> PluginLlmStructuredResult:
-        """Do what `complete_structured` does, on any loop."""
+        """Do the same as `complete_structured`, on any loop."""
         wanted = self._granted(provider, model, agent_id, profile)
         form = StructuredForm.of(
             "acomplete_structured",
@@ -308,7 +310,7 @@ class PluginLlm:
         common = self._common(call, answer)
         if form.schema_name:
             common["audit"]["schema_name"] = form.schema_name
-        content_type = "invalid"  # what the log says of an answer that does not match
+        content_type = "invalid"  # content type in the log for an answer that does not match
         try:
             parsed, content_type = parse_structured(form, answer.message.text)
         finally:
@@ -348,8 +350,11 @@ _THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.I
 
 
 def response_text(response: Any) -> str:
-    """Return the text of an OpenAI-like response, an object or a mapping, without thoughts in tags; where there is
-    none, its reasoning; empty when there is neither."""
+    """Return the text of an OpenAI-like response without tagged thoughts, else its reasoning, else "".
+
+    Args:
+        response: an object or a mapping.
+    """
     choices = _get(response, "choices") or []
     message = _get(choices[0], "message") if choices else None
     content = _content_text(_get(message, "content"))
@@ -374,31 +379,34 @@ def _content_text(content: Any) -> str:
 
 
 AUXILIARY_PURPOSE = "call_llm"
-"""The cause of a call that names no task."""
+"""Cause of a call that names no task."""
 FROM_ENVIRONMENT = ("provider", "model", "base_url", "api_key")
 """Settings that `AUXILIARY_<KEY>_<SETTING>` overrides."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuxiliaryCall:
-    """A call of `call_llm`; what is None or empty is left to the task's settings."""
+    """A call of `call_llm`; the task's settings replace what is None or empty."""
 
     task: str | None
     messages: Sequence[Mapping[str, Any]]
     explicit: Mapping[str, Any]
-    """`provider`, `model`, `base_url`, `api_key`."""
+    """Settings of the call: `provider`, `model`, `base_url`, `api_key`."""
     main_runtime: Mapping[str, Any] | None = None
-    """What the conversation runs on, in the same words; it stands for `auto`. None is what is configured."""
+    """The same settings of the conversation; they replace `auto`. None means the configured model."""
     temperature: float | None = None
     max_tokens: int | None = None
     tools: Sequence[dict[str, Any]] | None = None
     timeout_s: float | None = None
     extra: Mapping[str, Any] | None = None
-    """Further fields of the request."""
+    """Additional fields of the request."""
 
 
 def task_settings(ground: HostServices, key: str) -> dict[str, Any]:
-    """Return a task's settings as they are now: environment, then `auxiliary.<key>`, then the plugin's defaults."""
+    """Return the present settings of a task.
+
+    The environment overrides `auxiliary.<key>`, which overrides the plugin's defaults.
+    """
     task = ground.auxiliary_tasks.get(key)
     section = ground.config.values.get("auxiliary")
     written = section.get(key) if isinstance(section, Mapping) else None
@@ -411,12 +419,12 @@ def task_settings(ground: HostServices, key: str) -> dict[str, Any]:
 
 
 def call_auxiliary(ground: HostServices, call: AuxiliaryCall) -> Response:
-    """Ask and wait, from any thread but the core loop's.
+    """Request an answer and wait for it, from any thread but the core loop's.
 
     Raises:
-        UserError: there is no model to be had.
+        UserError: no model is available.
         ModelError: there is no answer.
-        RuntimeError: it would block the core loop.
+        RuntimeError: the call would block the core loop.
     """
     if ground.bridge.is_core_thread:
         raise RuntimeError("call_llm would block the core loop: await async_call_llm instead")
@@ -433,7 +441,7 @@ def call_auxiliary(ground: HostServices, call: AuxiliaryCall) -> Response:
 
 
 async def call_auxiliary_async(ground: HostServices, call: AuxiliaryCall) -> Response:
-    """Do what `call_auxiliary` does, on any loop."""
+    """Do the same as `call_auxiliary`, on any loop."""
     way, request = _prepare_call(ground, call)
     return _read_answer(
         call,

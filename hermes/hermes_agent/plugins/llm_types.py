@@ -1,8 +1,6 @@
-"""What `ctx.llm` is given and gives back (`agent.plugin_llm`): values, messages, and reading a structured answer.
+"""Arguments, results and permissions of `ctx.llm`; upstream's name is "agent.plugin_llm".
 
-Source: plugin contract §5.2, §5.3.
-
-What a plugin may choose when it asks the model. Source: plugin contract §5.4; the texts are word for word.
+The texts of refusals are those of the contract, word for word. Source: plugin contract §5.2 to §5.4.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class PluginLlmTextInput:
-    """A piece of text for `complete_structured`."""
+    """A text block of `complete_structured`."""
 
     text: str
     type: str = "text"
@@ -35,7 +33,7 @@ class PluginLlmTextInput:
 
 @dataclass
 class PluginLlmImageInput:
-    """A picture for `complete_structured`: its bytes, or where it is."""
+    """An image block of `complete_structured`: its bytes or its URL."""
 
     data: bytes | None = None
     url: str | None = None
@@ -46,7 +44,7 @@ class PluginLlmImageInput:
 
 @dataclass
 class PluginLlmUsage:
-    """Tokens of one call; zeros where the provider did not say."""
+    """Tokens of one call; zero where the provider reports none."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -59,7 +57,7 @@ class PluginLlmUsage:
 
 @dataclass
 class PluginLlmCompleteResult:
-    """An answer."""
+    """An answer of the model."""
 
     text: str
     provider: str
@@ -67,7 +65,7 @@ class PluginLlmCompleteResult:
     agent_id: str
     usage: PluginLlmUsage = field(default_factory=PluginLlmUsage)
     audit: dict[str, Any] = field(default_factory=dict)
-    """`plugin_id`, `purpose`, `profile`; `schema_name` where one was given."""
+    """`plugin_id`, `purpose`, `profile`; also `schema_name` if one was given."""
 
 
 @dataclass
@@ -75,9 +73,9 @@ class PluginLlmStructuredResult(PluginLlmCompleteResult):
     """An answer that may be JSON."""
 
     parsed: Any = None
-    """The value; None when the answer is no JSON, or none was asked for: `text` has it as it came."""
+    """The value, or None if the answer is no JSON or none was requested; `text` has the raw answer."""
     content_type: str = "text"
-    """`json` when `parsed` is the answer, else `text`."""
+    """`json` if `parsed` is the answer, else `text`."""
 
 
 JSON_ONLY = (
@@ -91,7 +89,7 @@ def chat_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
     """Read the messages of `complete`.
 
     Raises:
-        ValueError: there are none, or one of them is no message of the chat-completions protocol.
+        ValueError: the list is empty, or an item is no message of the chat-completions protocol.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise ValueError(f"messages is {type(messages).__name__}: expected a list of role/content mappings")
@@ -111,13 +109,13 @@ def _message(at: int, value: Any) -> Message:
 
 
 def has_images(messages: Iterable[Message]) -> bool:
-    """Say whether a part of a message is a picture."""
+    """Return whether a part of a message is an image."""
     return any(part.get("type") in _IMAGES for m in messages if isinstance(m.content, list) for part in m.content)
 
 
 @dataclass(frozen=True, slots=True)
 class StructuredForm:
-    """A structured call: what goes in, and what shape has to come out."""
+    """A structured call: its input and the requested format of the answer."""
 
     messages: list[Message]
     schema: dict[str, Any] | None
@@ -139,10 +137,10 @@ class StructuredForm:
         """Read the arguments of a structured call.
 
         Args:
-            method: its name, for the errors.
+            method: name of the method, for error texts.
 
         Raises:
-            ValueError: there are no instructions, there is no input, or a block of it is none.
+            ValueError: the instructions or the input are missing, or a block is invalid.
         """
         if not isinstance(instructions, str) or not instructions.strip():
             raise ValueError(f"{method} requires non-empty instructions")
@@ -160,7 +158,7 @@ class StructuredForm:
         return cls([Message("system", system), user] if system else [user], json_schema, wants_json, schema_name or "")
 
     def response_format(self) -> dict[str, Any]:
-        """Return the fields of the request that ask the provider for the shape; none when it is not JSON."""
+        """Return the request fields for the answer format; empty if JSON is not requested."""
         if self.schema is not None:
             named = {"name": "plugin_structured_output", "schema": self.schema, "strict": False}
             return {"response_format": {"type": "json_schema", "json_schema": named}}
@@ -171,8 +169,8 @@ def parse_structured(form: StructuredForm, text: str) -> tuple[Any, str]:
     """Return the value of an answer and its content type, `json` or `text`.
 
     Raises:
-        ValueError: it is JSON and does not match the schema.
-        jsonschema.SchemaError: the schema is none.
+        ValueError: the answer is JSON and does not match the schema.
+        jsonschema.SchemaError: the schema is invalid.
     """
     if not form.wants_json:
         return None, "text"
@@ -189,7 +187,7 @@ def parse_structured(form: StructuredForm, text: str) -> tuple[Any, str]:
 
 def _validate(value: Any, schema: dict[str, Any]) -> None:
     try:
-        import jsonschema  # 0.1 s: only a call with a schema pays it
+        import jsonschema  # 0.1 s: only a call with a schema needs it
     except ImportError:
         logger.debug("jsonschema is not installed: the answer is not compared with its schema")
         return
@@ -230,11 +228,11 @@ def _image(data: Any, url: Any, mime_type: Any) -> dict[str, Any]:
 
 
 class PluginLlmTrustError(PermissionError):
-    """A plugin wants to choose what the operator did not let it choose."""
+    """A plugin requested a choice for which the operator gave no permission."""
 
 
 class Overrides(NamedTuple):
-    """What a call wants to be other than the operator's choice; empty where it wants nothing."""
+    """Choices of a call that differ from the operator's; empty fields request nothing."""
 
     provider: str
     model: str
@@ -243,7 +241,7 @@ class Overrides(NamedTuple):
 
     @classmethod
     def of(cls, *wanted: str | None) -> Overrides:
-        """Read the four arguments of a call; None and blanks want nothing."""
+        """Read the four arguments of a call; None and blank texts request nothing."""
         return cls(*(str(value or "").strip() for value in wanted))
 
 
@@ -256,13 +254,13 @@ _OVERRIDE_VERBS = {
 
 
 def check_overrides(plugin_id: str, policy: Mapping[str, Any], wanted: Overrides) -> None:
-    """Let the call pass, or not.
+    """Check that the operator permits the requested choices.
 
     Args:
         policy: `plugins.entries.<plugin id>.llm`.
 
     Raises:
-        PluginLlmTrustError: it wants something that is not allowed.
+        PluginLlmTrustError: a choice is not permitted.
     """
     place = f"plugins.entries.{plugin_id}.llm"
     for name, doing in _OVERRIDE_VERBS.items():
@@ -272,7 +270,7 @@ def check_overrides(plugin_id: str, policy: Mapping[str, Any], wanted: Overrides
                 f"Plugin '{plugin_id}' cannot {doing} (set {place}.allow_{name}_override to true to allow)."
             )
         allowed = policy.get(f"allowed_{name}s") if value and name in ("provider", "model") else None
-        if not isinstance(allowed, list):  # no list lets anything pass; an empty one nothing
+        if not isinstance(allowed, list):  # without a list every value is permitted, with an empty one none
             continue
         names = {str(each).strip().lower() for each in allowed}
         if "*" not in names and value.lower() not in names:
@@ -286,7 +284,7 @@ def known_profile(name: str, values: Mapping[str, Any], logins: LoginStore) -> N
 
     Args:
         values: the effective config; `providers.<name>.profiles` names the credentials.
-        logins: those that were stored by signing in, each with its name.
+        logins: the stored sign-ins, each with its name.
 
     Raises:
         ValueError: no provider has a credential of that name.
@@ -297,10 +295,10 @@ def known_profile(name: str, values: Mapping[str, Any], logins: LoginStore) -> N
 
 
 class LlmPermissions:
-    """The permissions of one plugin as the config's files have them now: taking one back needs no restart.
+    """The present permissions of one plugin; a revocation takes effect without a restart.
 
     Args:
-        home: whose config.
+        home: the home with the config.
         plugin_id: key in `plugins.entries`.
     """
 
@@ -310,9 +308,9 @@ class LlmPermissions:
         self._known: tuple[object, Mapping[str, Any]] | None = None
 
     def read(self) -> Mapping[str, Any]:
-        """Return `plugins.entries.<plugin id>.llm`; the files are read when one of them has changed.
+        """Return `plugins.entries.<plugin id>.llm`; the config files are read again after a change.
 
-        While one is broken nothing is allowed.
+        While one of the files is invalid, nothing is permitted.
         """
         now = stamp(self._home)
         if self._known is None or self._known[0] != now:

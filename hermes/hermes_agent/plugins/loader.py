@@ -1,15 +1,15 @@
-"""Import of one plugin, the call of its `register(ctx)`, and the reload of one plugin while the others run.
+"""Loader of plugins: import, the call of `register(ctx)`, and the reload of one plugin.
 
-A load is a transaction: if it fails, every registration and import of it is undone.
+A load is a transaction: if it fails, all its registrations and imports are undone.
 
 From a pinned directory no bytecode is read or written. A pin covers sources, and Python trusts bytecode by its time
-stamp alone, so a planted `.pyc` would run in place of a pinned source. A path hook sees every import from these
+stamp alone, so a planted `.pyc` would run instead of a pinned source. A path hook sees every import from these
 directories, also from a plugin that puts its own directory on `sys.path`.
 
-A reload imports a directory plugin under a new module name beside the old version. After it has registered, it takes
-the place of the old version in every store in one step; calls that run finish with the old code. If the new version
-does not load, the old one stays. An installed package cannot be imported twice: it needs a restart.
-Source: plugin contract §1.7, §1.9, §13 row 3; contract of 0.23 §2.4.
+A reload imports a directory plugin under a new module name while the old version runs. After the new version has
+registered, it replaces the old one in every store in one step; running calls finish with the old code. If the new
+version does not load, the old one stays. An installed package cannot be imported twice: it needs a restart. Source:
+plugin contract §1.7, §1.9, §13 row 3; contract of 0.23 §2.4.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ from hermes_agent.runtime.workers import TimeLimitExceeded, can_interrupt, inter
 logger = logging.getLogger(__name__)
 
 PARENT = "hermes_plugins"
-"""The synthetic package that directory plugins are modules of."""
+"""Name of the synthetic package that contains the modules of directory plugins."""
 NO_REGISTER = "no register() function"
 NOT_INSTALLED = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)[^']*'")
 SOURCE_ONLY_SOURCES = ("user", "project")
-"""Sources whose directories are pinned: bytecode in them is not what was granted (`source_only`)."""
+"""Sources with pinned directories: bytecode in them is not covered by a grant (`SourceOnlyLoader`)."""
 
 
 MAX_ABANDONED_LOADS = 8
-"""Loads that may run on in abandoned threads; with more, no plugin is loaded."""
+"""Limit of loads that still run in abandoned threads; above it no plugin is loaded."""
 _abandoned = 0
 
 
 def time_limit_text(limit_s: float) -> str:
-    """Return the error of a plugin that took too long to load."""
+    """Return the error text of a plugin that exceeded its load time limit."""
     return f"load timed out after {limit_s:g}s (import + register() never returned)"
 
 
@@ -90,7 +90,7 @@ def slug(key: str) -> str:
 
 
 def module_name(key: str) -> str:
-    """Return a module name that no other plugin uses: `a-b` and `a_b` have the same slug."""
+    """Return a module name that no other plugin uses, although "a-b" and "a_b" have the same slug."""
     name = f"{PARENT}.{slug(key)}"
     number = 2
     while name in sys.modules:
@@ -315,7 +315,7 @@ class SourceOnlyLoader(SourceFileLoader):
 _LOADERS = (
     (ExtensionFileLoader, EXTENSION_SUFFIXES),
     (SourceOnlyLoader, SOURCE_SUFFIXES),
-    (SourcelessFileLoader, BYTECODE_SUFFIXES),  # `name.pyc` beside the sources is a pinned file
+    (SourcelessFileLoader, BYTECODE_SUFFIXES),  # bytecode without a source, `name.pyc`, is a pinned file
 )
 
 
@@ -342,7 +342,7 @@ Outcome = Literal["reloaded", "loaded", "stopped", "not loaded", "unchanged", "f
 
 
 class ReloadResult(NamedTuple):
-    """The result of the reload of one plugin."""
+    """The result of reloading one plugin."""
 
     key: str
     outcome: Outcome
@@ -357,7 +357,7 @@ class ReloadSteps(NamedTuple):
 
     decide: Callable[[PluginManifest], Activation]
     load: Callable[[PluginManifest, Activation], LoadedPlugin]
-    """Load beside the running version; the new one takes its place only if the load succeeds."""
+    """Load in parallel to the running version; the new one replaces it only if the load succeeds."""
     stop: Callable[[str], None]
     """Remove every registration of a plugin from every store."""
 
@@ -377,11 +377,14 @@ def reload_targets(name: str | None, found: Discovery, records: dict[str, Loaded
 def reload_one(
     key: str, present: LoadedPlugin | None, found: Discovery, workshop: ReloadSteps, *, by_name: bool
 ) -> tuple[LoadedPlugin | None, ReloadResult]:
-    """Bring one plugin to the state that its folder and the settings describe; return its record and the result.
+    """Load, reload or unload one plugin as its folder and the settings require.
 
     Args:
         by_name: the user named this plugin: for an installed package the result says that it needs a restart, also if
             no change is visible.
+
+    Returns:
+        The new record of the plugin and the result.
     """
     runs = present is not None and present.enabled
     manifest = found.plugins.get(key)
@@ -397,7 +400,7 @@ def reload_one(
             key, "stopped" if runs else "not loaded", gate.reason
         )
     if present is not None and runs and not by_name and {present.manifest.source, manifest.source} == {"bundled"}:
-        return present, ReloadResult(key, "unchanged")  # it is part of the release, which only a restart replaces
+        return present, ReloadResult(key, "unchanged")  # part of the release, which only a restart replaces
     if present is not None and runs and "entrypoint" in (present.manifest.source, manifest.source):
         if by_name or present.manifest.distribution != manifest.distribution:
             return present, ReloadResult(key, "restart needed", "it is an installed package, which is imported once")
@@ -430,6 +433,6 @@ def _keep_present(present: LoadedPlugin, reason: str) -> ReloadResult:
 
 
 def unload_modules(root: str) -> None:
-    """Forget the modules of one version; running calls keep their references."""
+    """Remove the modules of one version from `sys.modules`; running calls keep their references."""
     for name in [n for n in sys.modules if n == root or n.startswith(f"{root}.")]:
         del sys.modules[name]
