@@ -209,7 +209,7 @@ class Patterns(MutableSequence[Pair]):
     def __eq__(self, other: object) -> bool:
         return self.copy() == (other.copy() if isinstance(other, Patterns) else other)
 
-    __hash__ = None  # type: ignore[assignment]  # as a list
+    __hash__ = None  # type: ignore[assignment]  # lists are not hashable
 
     def __add__(self, other: Iterable[Pair]) -> list[Pair]:
         return [*self, *other]

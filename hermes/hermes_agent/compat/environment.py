@@ -1,16 +1,8 @@
-"""Upstream's functions over environment variables. Source: plugin contract §11.2, §11.3.
+"""Upstream's functions for environment variables, the home and its profiles, packages and files.
 
-Upstream's functions over the home and over profiles, homes at `~/.hermes/profiles/NAME`.
-
-Source: plugin contract §2.1, §11.2, §11.3.
-
-Upstream's `tools.lazy_deps`: a feature that needs packages which may be missing. Nothing is installed at run time.
-
-Source: plugin contract §11.2, §11.3; docs/architecture.md, "where nothing is installed".
-
-Upstream's functions over files: is one for tools (the rules are those of ours), and replacing one as a whole.
-
-Source: plugin contract §11.2, §11.3.
+A profile is a home at `~/.hermes/profiles/NAME`. Upstream's `tools/lazy_deps.py` installs missing packages of a
+feature; here nothing is installed at run time (docs/architecture.md, "where nothing is installed"). Checks of paths
+use the rules of the file tools. Source: plugin contract §2.1, §11.2, §11.3.
 """
 
 from __future__ import annotations
@@ -42,7 +34,7 @@ ON = ("1", "true", "yes", "on")
 
 
 def env_int(key: str, default: int = 0) -> int:
-    """Return a variable as a whole number, `default` when it is none."""
+    """Return a variable as an integer, or `default` if it is unset or invalid."""
     try:
         return int(os.environ.get(key, "").strip() or default)
     except ValueError:
@@ -50,7 +42,7 @@ def env_int(key: str, default: int = 0) -> int:
 
 
 def env_float(key: str, default: float = 0.0) -> float:
-    """Return a variable as a number, `default` when it is none."""
+    """Return a variable as a number, or `default` if it is unset or invalid."""
     try:
         return float(os.environ.get(key, "").strip() or default)
     except ValueError:
@@ -58,22 +50,25 @@ def env_float(key: str, default: float = 0.0) -> float:
 
 
 def env_bool(key: str, default: bool = False) -> bool:
-    """Return whether a variable is 1, true, yes or on; `default` when it is not set."""
+    """Return whether a variable is 1, true, yes or on, or `default` if it is unset or empty."""
     value = os.environ.get(key, "").strip().lower()
     return value in ON if value else default
 
 
 def env_var_enabled(name: str, default: str = "") -> bool:
-    """Return whether a variable (or `default`, when it is not set) is 1, true, yes or on."""
+    """Return whether a variable, or `default` if it is unset, is 1, true, yes or on."""
     return os.environ.get(name, default).strip().lower() in ON
 
 
 def load_hermes_dotenv(
     *, hermes_home: str | os.PathLike[str] | None = None, project_env: str | os.PathLike[str] | None = None
 ) -> list[Path]:
-    """Set in this process what the home's `.env` and then `project_env` say, and return the files that were read.
+    """Set the variables of the home's `.env` and of `project_env` in this process.
 
-    The home's file wins over the environment; the project's only fills gaps.
+    The home's file overrides the environment; the project's file only sets missing variables.
+
+    Returns:
+        The files that exist.
     """
     files = [(_home(hermes_home) / ".env", True)]
     if project_env is not None:
@@ -90,10 +85,10 @@ def load_hermes_dotenv(
 
 
 def register_env_passthrough(var_names: Iterable[str]) -> None:
-    """Ask for variables in the environment of commands; what the operator did not list in the config is refused.
+    """Log which of these variables `terminal.env_passthrough` does not pass to commands.
 
-    Upstream grants it. Here only `terminal.env_passthrough` does (docs/architecture.md, "secrets and plugins"), so that
-    no plugin can hand a key to the model's commands; a name that is missing there is told in the log.
+    Upstream passes them. Here only the config does, so that no plugin can give a key to the model's commands
+    (docs/architecture.md, "secrets and plugins").
     """
     allowed = set((host().config.values.get("terminal") or {}).get("env_passthrough") or ())
     missing = sorted({str(name) for name in var_names} - allowed)
@@ -105,12 +100,12 @@ def register_env_passthrough(var_names: Iterable[str]) -> None:
 
 
 def windows_hide_flags() -> int:
-    """Return the flags that keep a console window away; there are none outside Windows."""
+    """Return the process creation flags that hide the console window; 0 except on Windows."""
     return int(getattr(__import__("subprocess"), "CREATE_NO_WINDOW", 0))
 
 
 def windows_detach_popen_kwargs() -> dict[str, Any]:
-    """Return what starts a process that outlives this one: a session of its own."""
+    """Return `Popen` keywords for a process that outlives this one."""
     return {"start_new_session": True} if os.name == "posix" else {"creationflags": windows_hide_flags()}
 
 
@@ -119,7 +114,7 @@ def _home(given: str | os.PathLike[str] | None) -> Path:
 
 
 def display_hermes_home() -> str:
-    """Return the home for people: `~/.hermes`."""
+    """Return the home for display, such as `~/.hermes`."""
     home = hermes_home()
     try:
         below = home.relative_to(Path.home())
@@ -129,17 +124,21 @@ def display_hermes_home() -> str:
 
 
 def get_memory_dir() -> Path:
-    """Return where memories lie: `HOME/memories`."""
+    """Return the directory of memories, `HOME/memories`."""
     return hermes_home() / "memories"
 
 
 def find_node_executable(command: str) -> str | None:
-    """Return the path of `node`, `npm`, …: in `HOME/node/bin`, else on the PATH."""
+    """Return the path of `node`, `npm`, … in `HOME/node/bin` or on the PATH, or None."""
     return shutil.which(command, path=with_hermes_node_path()["PATH"])
 
 
 def with_hermes_node_path(env: dict[str, str] | None = None) -> dict[str, str]:
-    """Return a copy of `env` (None: the process's) with `HOME/node/bin` first on the PATH when it is there."""
+    """Return a copy of `env` with `HOME/node/bin`, if it exists, first on the PATH.
+
+    Args:
+        env: None means the environment of the process.
+    """
     result = dict(os.environ if env is None else env)
     path = result.get("PATH", os.defpath)
     own = hermes_home() / "node" / "bin"
@@ -149,7 +148,7 @@ def with_hermes_node_path(env: dict[str, str] | None = None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Profile:
-    """A home that the agent can run with."""
+    """A profile of the agent."""
 
     name: str
     path: Path
@@ -163,7 +162,7 @@ def get_active_profile_name() -> str:
 
 
 def list_profiles() -> list[Profile]:
-    """Return the default home and every profile beside it, by name."""
+    """Return the default home and every profile, sorted by name."""
     here = hermes_home()
     return [Profile(one.name, one.home, one.name == DEFAULT_PROFILE, one.home == here) for one in profiles()]
 
@@ -172,7 +171,7 @@ def resolve_profile_env(profile_name: str) -> str:
     """Return the `HERMES_HOME` of a profile.
 
     Raises:
-        FileNotFoundError: there is no such profile.
+        FileNotFoundError: the profile does not exist.
     """
     try:
         return str(profile_at(profile_name or DEFAULT_PROFILE).home)
@@ -196,11 +195,11 @@ FEATURES: dict[str, dict[str, str]] = {
     "tts.edge": {"edge_tts": "edge-tts"},
     "tts.elevenlabs": {"elevenlabs": "elevenlabs"},
 }
-"""Import names with the distributions that bring them, by feature."""
+"""By feature: import names with the distributions that provide them."""
 
 
 class FeatureUnavailable(RuntimeError):
-    """A feature's packages are missing; the text says how to add them."""
+    """Packages of a feature are missing; the message says how to add them."""
 
     def __init__(self, feature: str, missing: tuple[str, ...], reason: str) -> None:
         super().__init__(f"{feature} is not available: {reason}")
@@ -208,10 +207,10 @@ class FeatureUnavailable(RuntimeError):
 
 
 def feature_missing(feature: str) -> tuple[str, ...]:
-    """Return the distributions that a feature lacks; none for one that is complete.
+    """Return the distributions that a feature lacks.
 
     Raises:
-        FeatureUnavailable: nobody knows the feature.
+        FeatureUnavailable: the feature is unknown.
     """
     needed = FEATURES.get(feature)
     if needed is None:
@@ -220,13 +219,13 @@ def feature_missing(feature: str) -> tuple[str, ...]:
 
 
 def ensure(feature: str, *, prompt: bool = True) -> None:
-    """Return when a feature's packages are there.
+    """Check that the packages of a feature are installed.
 
     Args:
-        prompt: upstream offers to install them; nothing is installed at run time here, and nobody is asked.
+        prompt: ignored; upstream offers to install them.
 
     Raises:
-        FeatureUnavailable: they are not; `reason` says how to add them.
+        FeatureUnavailable: packages are missing; `reason` says how to add them.
     """
     missing = feature_missing(feature)
     if missing:
@@ -236,7 +235,10 @@ def ensure(feature: str, *, prompt: bool = True) -> None:
 def ensure_and_bind(
     feature: str, importer: Callable[[], dict[str, Any]], target_globals: dict[str, Any], *, prompt: bool = False
 ) -> bool:
-    """Put what `importer` imports into `target_globals` and return True; False, with a line in the log, without it."""
+    """Add the names that `importer` returns to `target_globals`; return False if packages are missing.
+
+    A failure is logged.
+    """
     try:
         ensure(feature, prompt=prompt)
         target_globals.update(importer())
@@ -249,7 +251,7 @@ def ensure_and_bind(
 def pip_install(
     args: Sequence[str], *, timeout: int = 300, capture_output: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Install nothing, and say how to: the result of a command that failed, with the advice as its error output."""
+    """Install nothing; return the result of a failed command with instructions as its error output."""
     packages = [arg for arg in args if not arg.startswith("-")]
     text = how_to_add(packages) + "\n"
     if not capture_output:
@@ -258,7 +260,7 @@ def pip_install(
 
 
 def how_to_add(packages: Sequence[str]) -> str:
-    """Return what an operator does to have packages."""
+    """Return instructions for the operator to install packages."""
     names = " ".join(packages)
     return (
         f"nothing is installed while the agent runs. Add {names or 'what is missing'} where hermes-agent is installed"
@@ -268,8 +270,8 @@ def how_to_add(packages: Sequence[str]) -> str:
 
 
 def get_read_block_error(path: str) -> str | None:
-    """Return why a tool may not read `path`, None when it may."""
-    from hermes_agent.compat.agent import host_or_none  # a host, where there is one, knows what the operator adds
+    """Return why a tool may not read `path`, or None if it may."""
+    from hermes_agent.compat.agent import host_or_none  # the operator's additions, if there is a host
 
     added = host_or_none(lambda host: list(host.config.get("terminal.sandbox_paths") or ())) or []
     reason = closed_reason(str(path), hermes_home(), resolve_agent_cwd(), _reader(), added)
@@ -277,19 +279,19 @@ def get_read_block_error(path: str) -> str | None:
 
 
 def get_write_denied_error(path: str) -> str | None:
-    """Return why a tool may not write to `path`, None when it may.
+    """Return why a tool may not write to `path`, or None if it may.
 
-    What merely needs a person's word (a file outside the working directory) is not refused here: the tool asks.
+    A path that only needs an approval (outside the working directory) is not denied: the tool requests the approval.
     """
     reason = secret_reason(str(path), hermes_home(), resolve_agent_cwd(), _reader())
     return None if reason is None else f"{path} must not be written: {reason}"
 
 
 def raise_if_read_blocked(path: str) -> None:
-    """Raise when a tool may not read `path`.
+    """Raise PermissionError if a tool may not read `path`.
 
     Raises:
-        PermissionError: the reason.
+        PermissionError: the message has the reason.
     """
     reason = get_read_block_error(path)
     if reason is not None:
@@ -297,8 +299,8 @@ def raise_if_read_blocked(path: str) -> None:
 
 
 def resolve_agent_cwd() -> Path:
-    """Return the working directory of the conversation that runs here, else `$TERMINAL_CWD`, else the process's."""
-    from hermes_agent.tools import current_scope  # the tools are loaded where a tool runs, and not for every name
+    """Return the working directory of the conversation, else `$TERMINAL_CWD`, else that of the process."""
+    from hermes_agent.tools import current_scope  # few of these names need the tools
 
     scope = current_scope.get()
     if scope is not None:
@@ -307,9 +309,9 @@ def resolve_agent_cwd() -> Path:
 
 
 def _reader() -> FileAccess:
-    """Return whose files of the home may be opened; of a script on its own, those of whoever starts it."""
+    """Return the current principal's access to files of the home; without a host, that of `local`."""
     from hermes_agent.compat.agent import host
-    from hermes_agent.sessions import LOCAL, Principals  # as above
+    from hermes_agent.sessions import LOCAL, Principals  # few of these names need it
     from hermes_agent.tools.call_scope import file_access
 
     try:
@@ -321,14 +323,14 @@ def _reader() -> FileAccess:
 def atomic_json_write(
     path: str | Path, data: Any, *, indent: int = 2, mode: int | None = None, **dump_kwargs: Any
 ) -> None:
-    """Write `data` as JSON; a reader sees the old file or the new one, never a part. Folders above it are made.
+    """Write `data` as JSON atomically; create missing parent directories.
 
     Args:
-        mode: permissions; None keeps those of the present file.
-        dump_kwargs: passed on to `json.dumps`.
+        mode: permissions; None keeps those of the existing file.
+        dump_kwargs: passed to `json.dumps`.
 
     Raises:
-        TypeError: `data` cannot be written as JSON; the file is as it was.
+        TypeError: `data` cannot be written as JSON; the file is unchanged.
     """
     text = json.dumps(data, indent=indent, **{"ensure_ascii": False, **dump_kwargs})
     place = Path(path)
@@ -337,7 +339,7 @@ def atomic_json_write(
 
 
 def atomic_replace(tmp_path: str | Path, target: str | Path) -> str:
-    """Put the file at `tmp_path` in the place of `target`, through links, and return the path that was replaced."""
+    """Move the file at `tmp_path` to `target`, following links, and return the path that was replaced."""
     place = os.path.realpath(target)
     os.replace(tmp_path, place)  # noqa: PTH105 - the arguments may be text
     return place

@@ -1,8 +1,7 @@
-"""Upstream's module functions over plugins and slash commands. Source: plugin contract §1.11, §1.14, §7, §11.1.
+"""Upstream's functions for plugins, slash commands, skills and the command menus of chat platforms.
 
-Upstream's functions over skills. Source: plugin contract §6, §11.2; `agent.skill_utils` by its names.
-
-Upstream's menus of slash commands for chat services: `hermes_cli.commands`. Source: plugin contract §11.1.
+The skill functions are those of upstream's `agent/skill_utils.py`, the menus those of `hermes_cli.commands`. Source:
+plugin contract §1.11, §1.14, §6, §7, §11.1, §11.2.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from hermes_agent.skills.skill_file import SkillFile, fits_platform, parse_docum
 
 @dataclass(frozen=True)
 class CommandDef:
-    """One command of the agent's own."""
+    """A built-in slash command."""
 
     name: str
     description: str
@@ -47,21 +46,21 @@ has_middleware = of_host(lambda host: host.plugins, PluginManager.has_middleware
 
 
 def invoke_hook(hook_name: str, **kwargs: Any) -> list[Any]:
-    """Call a hook's listeners and return what they answered."""
+    """Call a hook's listeners and return their answers."""
     return host().plugins.invoke_hook(hook_name, **kwargs)
 
 
 def invoke_middleware(kind: str, **kwargs: Any) -> list[Any]:
-    """Go through the middleware of a kind and return the answers; those of an execution kind stand around `next_call`.
+    """Call the middleware of a kind and return the answers; execution kinds wrap `next_call`.
 
     Raises:
-        TypeError: an execution kind without `next_call`.
+        TypeError: `next_call` is missing for an execution kind.
     """
     return host().plugins.invoke_middleware(kind, **kwargs)
 
 
 def get_plugin_commands() -> dict[str, dict[str, Any]]:
-    """Return the slash commands of plugins: `handler`, `description`, `plugin`, `args_hint` by name."""
+    """Return `handler`, `description`, `plugin` and `args_hint` of the plugins' slash commands by name."""
     discover_plugins()
     return host().plugins._plugin_commands
 
@@ -73,21 +72,21 @@ def get_plugin_command_handler(name: str) -> Callable[..., Any] | None:
 
 
 def resolve_plugin_command_result(value: Any) -> Any:
-    """Return what a command's handler returned, awaited when it is a coroutine.
+    """Return the result of a command's handler; await it if it is a coroutine.
 
     Raises:
-        TimeoutError: it did not finish within 30 s, or raised one itself.
+        TimeoutError: the coroutine did not end within 30 s, or raised this error itself.
     """
     return await_result(value, host().bridge)
 
 
 def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:
-    """Return the side tasks of plugins: `key`, `display_name`, `description`, `defaults`, `plugin`."""
+    """Return the plugins' auxiliary tasks: `key`, `display_name`, `description`, `defaults`, `plugin`."""
     return list(get_plugin_manager()._aux_tasks.values())
 
 
 def get_plugin_toolsets() -> list[tuple[str, str, str]]:
-    """Return toolset, title and description of each toolset that plugins bring."""
+    """Return name, title and description of each toolset with tools of plugins, sorted by name."""
     found: dict[str, tuple[str, str, str]] = {}
     current = host()
     for record in current.plugins.records:
@@ -100,9 +99,9 @@ def get_plugin_toolsets() -> list[tuple[str, str, str]]:
 
 
 def find_provider_dir(name: str) -> Path | None:
-    """Return the folder of the memory plugin that `memory.provider: NAME` would take; None when there is none.
+    """Return the folder of the memory plugin that `memory.provider: NAME` selects, or None.
 
-    Nothing of it is imported, and it need not be enabled. An installed package has no folder of this kind.
+    The plugin is not imported and need not be enabled. A plugin in an installed package has no such folder.
     """
     home = hermes_home()
     found = discover(home, os.environ, Path.cwd())
@@ -114,7 +113,7 @@ def find_provider_dir(name: str) -> Path | None:
 
 
 def command_registry() -> list[CommandDef]:
-    """Return the agent's own commands that are there in this process, sorted by name."""
+    """Return the built-in commands of this process, sorted by name."""
     commands = host().commands
     found = [
         CommandDef(command.name, command.description, args_hint=command.args_hint)
@@ -125,17 +124,17 @@ def command_registry() -> list[CommandDef]:
 
 
 def plugin_command_entries() -> list[tuple[str, str, str]]:
-    """Return name, description and what may follow it, for each slash command of plugins."""
+    """Return name, description and argument hint of each plugin's slash command, sorted by name."""
     return [(name, c["description"], c["args_hint"]) for name, c in sorted(get_plugin_commands().items())]
 
 
 def resolve_command(name: str) -> CommandDef | None:
-    """Return the agent's own command of that name, or None."""
+    """Return the built-in command of that name, or None."""
     return next((entry for entry in command_registry() if entry.name == normalise_name(name)), None)
 
 
 def is_gateway_known_command(name: str | None) -> bool:
-    """Say whether a name is a command: of the agent, reserved by it, or a plugin's."""
+    """Return whether a name is a built-in, reserved or plugin command in chats."""
     return bool(name) and (normalise_name(str(name)) in RESERVED or host().commands.find(str(name), "chat") is not None)
 
 
@@ -143,7 +142,10 @@ PLATFORM = "cli"
 
 
 def get_skill_commands() -> dict[str, dict[str, Any]]:
-    """Return the skills that are slash commands: `/slug` to `name`, `description`, `skill_md_path`, `skill_dir`."""
+    """Return the skills that are slash commands, by `/slug`.
+
+    Each has `name`, `description`, `skill_md_path` and `skill_dir`.
+    """
     found = {
         f"/{slug}": {
             "name": skill.name,
@@ -157,18 +159,18 @@ def get_skill_commands() -> dict[str, dict[str, Any]]:
 
 
 def parse_frontmatter(content: str) -> tuple[dict[str, Any], str]:
-    """Return the fields at the top of a `SKILL.md`, and the text after them."""
+    """Return the front matter of a `SKILL.md` and the text after it."""
     document = parse_document(content)
     return dict(document.fields), document.body
 
 
 def skill_matches_platform(frontmatter: Mapping[str, Any]) -> bool:
-    """Say whether a skill with these fields is for this system."""
+    """Return whether a skill with this front matter supports this operating system."""
     return fits_platform(SkillFile("", "", fields=frontmatter), sys.platform)
 
 
 def get_disabled_skill_names(platform: str | None = None) -> set[str]:
-    """Return the skills that the operator took away, everywhere or on `platform`."""
+    """Return the skills that the operator disabled, everywhere or on `platform`."""
     settings = host().service(SkillLibrary).settings
     names = set(settings.disabled)
     for name, disabled in settings.disabled_by_platform:
@@ -177,18 +179,18 @@ def get_disabled_skill_names(platform: str | None = None) -> set[str]:
 
 
 def get_external_skills_dirs() -> list[Path]:
-    """Return the directories of `skills.external_dirs` that are there."""
+    """Return the existing directories of `skills.external_dirs`."""
     return [place for place in host().service(SkillLibrary).settings.external if place.is_dir()]
 
 
 def parse_qualified_name(name: str) -> tuple[str | None, str]:
-    """Return namespace and bare name of `plugin:skill`; None for a name without one."""
+    """Return namespace and bare name of `plugin:skill`; the namespace is None if there is none."""
     namespace, colon, bare = name.partition(":")
     return (namespace, bare) if colon else (None, name)
 
 
 def is_valid_namespace(candidate: str | None) -> bool:
-    """Say whether a plugin's skills can be asked for under this name."""
+    """Return whether `candidate` is a valid namespace for a plugin's skills."""
     return bool(candidate) and NAME.fullmatch(str(candidate)) is not None
 
 
@@ -198,21 +200,21 @@ def skills_directory() -> Path:
 
 
 def skill_view(name: str, file_path: str | None = None, task_id: str | None = None) -> str:
-    """Return what the tool `skill_view` answers."""
+    """Return the result of the tool `skill_view`."""
     return host().tools.dispatch("skill_view", {"name": name, "file_path": file_path}, task_id=task_id)
 
 
 def skills_list(category: str | None = None, task_id: str | None = None) -> str:
-    """Return what the tool `skills_list` answers."""
+    """Return the result of the tool `skills_list`."""
     return host().tools.dispatch("skills_list", {"category": category}, task_id=task_id)
 
 
 TELEGRAM_MOST = 100
-"""Commands that Telegram's menu takes."""
+"""Maximum number of commands in Telegram's menu."""
 SLACK_MOST = 50
-"""Slash commands that Slack's manifest takes."""
+"""Maximum number of slash commands in a Slack manifest."""
 DISCORD_MOST = 25
-"""Choices that Discord shows in one list."""
+"""Maximum number of choices in one Discord list."""
 MAX_NAME_LENGTH = 32
 SLACK_RESERVED = frozenset(
     [
@@ -244,18 +246,18 @@ SLACK_RESERVED = frozenset(
         "unmute",
     ]
 )
-"""Names that Slack keeps for itself."""
+"""Names that Slack reserves."""
 
 
 def telegram_menu_max_commands() -> int:
-    """Return how many commands the menu has at most."""
+    """Return the maximum number of commands in Telegram's menu."""
     return TELEGRAM_MOST
 
 
 def telegram_menu_commands(max_commands: int = TELEGRAM_MOST) -> tuple[list[tuple[str, str]], int]:
-    """Return names, as the service takes them, with descriptions, and how many found no room.
+    """Return command names in Telegram's form with descriptions, and how many were omitted.
 
-    Commands come first, those of the agent, of plugins and of the operator, and then skills.
+    Commands of the agent, of plugins and of the operator come first, then skills.
     """
     skills = [
         (slug.replace("-", "_"), skill.document.description or slug)
@@ -269,7 +271,10 @@ def telegram_menu_commands(max_commands: int = TELEGRAM_MOST) -> tuple[list[tupl
 
 
 def slack_native_slashes() -> list[tuple[str, str, str]]:
-    """Return name, description and what may follow it, for each slash command of a Slack app; `hermes` comes first."""
+    """Return name, description and argument hint of each slash command of a Slack app.
+
+    `hermes` is the first.
+    """
     entries = [("hermes", "Talk to the agent, or give one of its commands", "[command] [text]")]
     table = host().commands
     hints = {command.name: command.args_hint for command in (*table.commands("terminal"), *table.commands("chat"))}
@@ -281,17 +286,19 @@ def slack_native_slashes() -> list[tuple[str, str, str]]:
 
 
 def slack_subcommand_map() -> dict[str, str]:
-    """Return for each word behind `/hermes` the command that it stands for."""
+    """Return the commands by the word that follows `/hermes`."""
     return {name.replace("_", "-"): f"/{name.replace('_', '-')}" for name, _ in _commands()}
 
 
 def discord_skill_commands_by_category(
     reserved_names: Collection[str],
 ) -> tuple[dict[str, list[tuple[str, str, str]]], list[tuple[str, str, str]], int]:
-    """Return the skills by category, those without one, and how many found no room: name, description, command.
+    """Return the skills by category, those without a category, and how many were omitted.
+
+    Each skill is a tuple of name, description and command.
 
     Args:
-        reserved_names: that are commands already.
+        reserved_names: names of other commands; skills with these names are left out.
     """
     categories: dict[str, list[tuple[str, str, str]]] = {}
     alone: list[tuple[str, str, str]] = []
@@ -309,7 +316,7 @@ def discord_skill_commands_by_category(
 
 
 def _commands() -> list[tuple[str, str]]:
-    """Return the running gateway's menu; without one, the commands of every front end."""
+    """Return the menu of the running gateway; without a gateway, that of the console."""
     gateway = host().running_gateway()
     if gateway is not None:
         return [(name, text) for name, text in gateway.menu()]

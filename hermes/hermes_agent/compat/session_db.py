@@ -1,4 +1,4 @@
-"""Upstream's `SessionDB`: the transcript in `state.db`, for plugins that read it or keep sessions of their own there.
+"""Upstream's `SessionDB`: the transcript in `state.db` for plugins that read or store sessions.
 
 Source: plugin contract §12.1.
 """
@@ -19,12 +19,16 @@ from hermes_agent.sessions.transcript import LAST_CHARACTER, Transcript
 
 
 def default_path() -> Path:
-    """Return the home's `state.db`; asked at each use."""
+    """Return the path of `state.db` in the current home."""
     return hermes_home() / "state.db"
 
 
 def apply_wal_with_fallback(conn: sqlite3.Connection, *, db_label: str = "state.db") -> str:
-    """Put a connection's database in WAL mode, or leave it in DELETE mode where the file system has none; say which."""
+    """Set a database to WAL mode, or to DELETE mode if the file system does not support WAL.
+
+    Returns:
+        The mode in effect.
+    """
     try:
         row = conn.execute("PRAGMA journal_mode = WAL").fetchone()
     except sqlite3.OperationalError:
@@ -36,8 +40,8 @@ class SessionDB:
     """Sessions and their messages.
 
     Args:
-        db_path: None means the home's.
-        read_only: refuse to write.
+        db_path: the database; None means that of the home.
+        read_only: raise PermissionError in methods that write.
 
     Raises:
         UserError: the file cannot be opened.
@@ -50,10 +54,10 @@ class SessionDB:
         self._db = self._transcript.database
 
     def create_session(self, session_id: str, source: str, **details: Any) -> str:
-        """Add a session and return its id; one that is there stays as it is.
+        """Add a session and return its id; an existing session is not changed.
 
         Args:
-            details: `model`, `system_prompt`, `cwd` and `title` are kept; what else upstream keeps is passed over.
+            details: `model`, `system_prompt`, `cwd` and `title` are stored, other keywords of upstream are ignored.
         """
         self._check_writable()
         given = {name: str(details.get(name) or "") for name in ("model", "system_prompt", "cwd")}
@@ -63,25 +67,25 @@ class SessionDB:
         return session_id
 
     def ensure_session(self, session_id: str, source: str = "unknown", **details: Any) -> None:
-        """Add a session when it is not there."""
+        """Add a session if it does not exist."""
         self.create_session(session_id, source, **details)
 
     def end_session(self, session_id: str, end_reason: str) -> None:
-        """Note that nobody is in the session any more."""
+        """Record the end of a session and its reason."""
         self._check_writable()
         self._transcript.end(session_id, end_reason)
 
     def reopen_session(self, session_id: str) -> None:
-        """Take the note of its end away."""
+        """Remove the record of a session's end."""
         self._write("UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?", (session_id,))
 
     def get_session(self, session_id: str) -> dict[str, Any] | None:
-        """Return a session's row, None when there is none."""
+        """Return a session's row, or None if it does not exist."""
         rows = self._db.read("SELECT * FROM sessions WHERE id = ?", (session_id,))
         return dict(rows[0]) if rows else None
 
     def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
-        """Return the id that is, or alone begins with, the given text; None when none or several do."""
+        """Return the session id that equals the text or is the only one that begins with it, or None."""
         if not session_id_or_prefix:
             return None
         rows = self._db.read(
@@ -92,12 +96,12 @@ class SessionDB:
         return ids[0] if len(ids) == 1 or session_id_or_prefix in ids[:1] else None
 
     def get_session_title(self, session_id: str) -> str | None:
-        """Return the title, None when there is none."""
+        """Return the title of a session, or None."""
         found = self.get_session(session_id)
         return (found or {}).get("title") or None
 
     def set_session_title(self, session_id: str, title: str) -> bool:
-        """Set the title; false when there is no such session."""
+        """Set the title of a session; return False if the session does not exist."""
         return self._write("UPDATE sessions SET title = ? WHERE id = ?", (title, session_id)) > 0
 
     def append_message(
@@ -112,11 +116,14 @@ class SessionDB:
         finish_reason: str | None = None,
         **details: Any,
     ) -> int:
-        """Add a message to the end of a session and return its number.
+        """Append a message to a session and return the message's number.
 
         Args:
-            tool_calls: as OpenAI writes them.
-            token_count: not kept, as are `finish_reason` and `details`.
+            tool_calls: tool calls in OpenAI's format.
+            token_count: ignored, as are `finish_reason` and `details`.
+
+        Raises:
+            ValueError: `role` is unknown.
         """
         self._check_writable()
         if role not in ("system", "user", "assistant", "tool"):
@@ -130,10 +137,10 @@ class SessionDB:
     def get_messages(
         self, session_id: str, include_inactive: bool = False, limit: int | None = None, offset: int = 0
     ) -> list[dict[str, Any]]:
-        """Return the messages in order, as rows; `content` and `tool_calls` decoded.
+        """Return the messages as rows in order, with decoded `content` and `tool_calls`.
 
         Args:
-            include_inactive: none are inactive here.
+            include_inactive: ignored, there are no inactive messages.
         """
         rows = self._db.read(
             f"SELECT {COLUMNS}, id, timestamp FROM messages WHERE session_id = ? ORDER BY id LIMIT ? OFFSET ?",
@@ -147,10 +154,10 @@ class SessionDB:
         ]
 
     def get_messages_as_conversation(self, session_id: str, **options: Any) -> list[dict[str, Any]]:
-        """Return the messages as a model is sent them.
+        """Return the messages in the form in which a model receives them.
 
         Args:
-            options: taken and not needed.
+            options: accepted and ignored.
         """
         return [_conversation(m) for m in self._transcript.messages(session_id)]
 
@@ -165,11 +172,11 @@ class SessionDB:
         sort: str | None = None,
         **options: Any,
     ) -> list[dict[str, Any]]:
-        """Return messages that have the words of `query` (`sessions.search`), newest first, each with a `snippet`.
+        """Return the messages that match `query` (`sessions.search`), newest first, each with a `snippet`.
 
         Args:
-            sort: `oldest` turns the order round.
-            options: taken and not needed.
+            sort: `oldest` for the oldest first.
+            options: accepted and ignored.
         """
         if not has_search():
             return []
@@ -194,12 +201,12 @@ class SessionDB:
     def list_sessions_rich(
         self, source: str | None = None, limit: int = 20, offset: int = 0, **options: Any
     ) -> list[dict[str, Any]]:
-        """Return sessions, the last used first, each with `preview` and `last_active`.
+        """Return sessions, most recently used first, each with `preview` and `last_active`.
 
         Args:
-            options: taken and not needed.
+            options: accepted and ignored.
         """
-        rows = self._db.read(  # along the index of `updated_at`
+        rows = self._db.read(  # uses the index of `updated_at`
             "SELECT s.*, s.updated_at AS last_active, coalesce((SELECT substr(content, 1, 60) FROM messages m"
             " WHERE m.session_id = s.id AND m.role = 'user' ORDER BY m.id LIMIT 1), '') AS preview FROM sessions s"
             " WHERE (?1 IS NULL OR source = ?1) ORDER BY updated_at DESC LIMIT ?2 OFFSET ?3",
@@ -208,26 +215,26 @@ class SessionDB:
         return [dict(row) for row in rows]
 
     def search_sessions(self, source: str | None = None, limit: int = 20, offset: int = 0) -> list[dict[str, Any]]:
-        """Return sessions of a source, the last used first."""
+        """Return the sessions of a source, most recently used first."""
         return self.list_sessions_rich(source, limit, offset)
 
     def session_count(self, source: str | None = None) -> int:
-        """Return how many sessions there are."""
+        """Return the number of sessions, of all sources or of one."""
         return int(self._db.read("SELECT count(*) FROM sessions WHERE ?1 IS NULL OR source = ?1", (source,))[0][0])
 
     def message_count(self, session_id: str | None = None) -> int:
-        """Return how many messages there are, in all or in one session."""
+        """Return the number of messages, in total or in one session."""
         if session_id is None:
             return int(self._db.read("SELECT count(*) FROM messages")[0][0])
         return int(self._db.read("SELECT count(*) FROM messages WHERE session_id = ?", (session_id,))[0][0])
 
     def export_session(self, session_id: str) -> dict[str, Any] | None:
-        """Return a session's row with its `messages`, None when there is none."""
+        """Return a session's row with its `messages`, or None if it does not exist."""
         found = self.get_session(session_id)
         return None if found is None else found | {"messages": self.get_messages(session_id)}
 
     def delete_session(self, session_id: str) -> bool:
-        """Delete a session and its messages; false when there is none."""
+        """Delete a session and its messages; return False if it does not exist."""
         return self._write("DELETE FROM sessions WHERE id = ?", (session_id,)) > 0
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Upstream's ways of asking and telling somebody at a terminal, and its steps of a setup.
+"""Upstream's prompts and messages at a terminal, and the setup of a memory provider.
 
-Without a terminal every question has its default for an answer. Source: plugin contract §11.1, §11.2.
+At the end of input a question is answered with its default. Source: plugin contract §11.1, §11.2.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from hermes_agent.core.text import has_colour
 from hermes_agent.memory.provider_session import SetupField, configure_provider
 
 CANCELLED = -1
-"""What `choose` gives when nobody chose."""
+"""Result of `choose` if the user cancels."""
 
 
 class Colors:
-    """Escape sequences of a terminal."""
+    """Escape sequences for a terminal."""
 
     RESET = "\033[0m"
     BOLD = "\033[1m"
@@ -37,7 +37,7 @@ class Colors:
 
 
 def color(text: str, *codes: str) -> str:
-    """Return `text` in the given colours; plain where the output is no terminal, or `NO_COLOR` is set."""
+    """Return `text` in the given colours, or unchanged if there is no terminal or `NO_COLOR` is set."""
     if not codes or not has_colour(sys.stdout):
         return text
     return f"{''.join(codes)}{text}{Colors.RESET}"
@@ -54,25 +54,25 @@ def print_info(text: str) -> None:
 
 
 def print_success(text: str) -> None:
-    """Print that something was done."""
+    """Print a success message."""
     print(color(f"✓ {text}", Colors.GREEN))
 
 
 def print_warning(text: str) -> None:
-    """Print what somebody should look at."""
+    """Print a warning."""
     print(color(f"⚠ {text}", Colors.YELLOW))
 
 
 def print_error(text: str) -> None:
-    """Print what failed."""
+    """Print an error message."""
     print(color(f"✗ {text}", Colors.RED))
 
 
 def prompt(question: str, default: str | None = None, password: bool = False) -> str:
-    """Ask for a line of text and return it, `default` (or nothing) when it is empty.
+    """Ask for a line of text and return it, or `default` (or "") if it is empty.
 
     Args:
-        password: do not show what is typed.
+        password: do not echo the input.
     """
     shown = f" [{default}]" if default and not password else ""
     line = f"{color(f'{question}{shown}', Colors.YELLOW)}: "
@@ -80,7 +80,7 @@ def prompt(question: str, default: str | None = None, password: bool = False) ->
 
 
 def prompt_yes_no(question: str, default: bool = True) -> bool:
-    """Ask a question until the answer is yes or no; an empty one is `default`."""
+    """Ask until the answer is yes or no; an empty answer means `default`."""
     while True:
         answer = _line(f"{color(question, Colors.YELLOW)} [{'Y/n' if default else 'y/N'}]: ").lower()
         if not answer:
@@ -93,7 +93,7 @@ def prompt_yes_no(question: str, default: bool = True) -> bool:
 
 
 def prompt_choice(question: str, choices: Sequence[str], default: int = 0, description: str | None = None) -> int:
-    """Let somebody choose one of `choices` and return its index."""
+    """Ask the user to choose from `choices` and return the index of the choice."""
     return curses_radiolist(question, list(choices), default, description=description)
 
 
@@ -106,12 +106,12 @@ def curses_radiolist(
     description: str | None = None,
     searchable: bool = False,
 ) -> int:
-    """Let somebody choose one of a numbered list and return its index.
+    """Ask the user to choose from a numbered list and return the index of the choice.
 
     Args:
-        selected: the answer of an empty line.
-        cancel_returns: the answer of `q`, end of input or Ctrl-C; None: `selected`.
-        searchable: a part of an item's text, which only one item has, is an answer, too; taken for every list.
+        selected: the result of an empty line.
+        cancel_returns: the result of `q`, end of input or Ctrl-C; None means `selected`.
+        searchable: ignored; in every list, text that only a single item contains selects that item.
     """
     cancelled = selected if cancel_returns is None else cancel_returns
     print(color(title, Colors.BOLD))
@@ -138,10 +138,10 @@ def curses_radiolist(
 
 
 def masked_secret_prompt(prompt: str, *, mask: str = "*") -> str:
-    """Ask for a secret; what is typed is not shown.
+    """Ask for a secret without echoing it.
 
     Args:
-        mask: upstream shows it for each character; nothing is shown here, so that not even the length is told.
+        mask: ignored; upstream prints it for each character, which reveals the length.
     """
     if not sys.stdin.isatty():
         return _line(prompt)
@@ -157,13 +157,18 @@ def ask(label: str, default: str | None = None, secret: bool = False) -> str:
 
 
 def choose(title: str, items: Sequence[Any], default: int = 0, **options: Any) -> int:
-    """Let somebody choose one of `items` (texts, or pairs of text and description); `CANCELLED` when nobody does."""
+    """Ask the user to choose from `items` and return the index, or `CANCELLED`.
+
+    Args:
+        items: texts, or pairs of text and description.
+        options: `cancel_returns` replaces `CANCELLED`; others are ignored.
+    """
     texts = [item if isinstance(item, str) else " - ".join(str(part) for part in item if part) for item in items]
     return curses_radiolist(title, texts, default, cancel_returns=options.get("cancel_returns", CANCELLED))
 
 
 def print_cancelled_setup() -> None:
-    """Say that nothing was changed."""
+    """Print that the setup was cancelled."""
     print_info("Setup cancelled; nothing was changed.")
 
 
@@ -171,17 +176,19 @@ def write_env_vars(env_path: Any, env_writes: Mapping[str, str]) -> None:
     """Store variables in the home's `.env`.
 
     Args:
-        env_path: upstream's file; it is always the home's here.
+        env_path: ignored; upstream writes to this file.
     """
     for name, value in env_writes.items():
         save_env_value(name, value)
 
 
 def setup_memory(provider_name: str) -> None:
-    """Ask for what a memory provider's `get_config_schema` lists, store it, and choose the provider.
+    """Ask for the settings that a memory provider declares, store them, and select the provider.
+
+    The provider's `get_config_schema` lists the settings.
 
     Raises:
-        UserError: no plugin brings that provider.
+        UserError: no plugin registers that provider.
     """
     provider = host().providers["memory"].get(provider_name)
     if provider is None:
@@ -199,10 +206,10 @@ def _ask_for(field: SetupField) -> str:
 
 
 def _line(question: str) -> str:
-    """Return a line without blanks around it; empty at the end of input.
+    """Return a line without surrounding white space, or "" at the end of input.
 
     Raises:
-        UserError: Ctrl-C.
+        UserError: the user pressed Ctrl-C.
     """
     try:
         return _ask_line(question)

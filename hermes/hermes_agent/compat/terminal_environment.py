@@ -1,7 +1,7 @@
-"""Upstream's base of terminal environments: `tools.environments.base`. Source: plugin contract §4.12.
+"""Upstream's base class of terminal environments, `tools/environments/base.py`.
 
-A plugin's environment derives from it, says how bash runs there (`_run_bash`), and is made by the provider that the
-plugin registers (`agent.terminal_env_provider`).
+A plugin derives a backend from `BaseEnvironment` and implements `_run_bash`; the provider that it registers
+(upstream's `agent/terminal_env_provider.py`) creates the instances. Source: plugin contract §4.12.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ EXIT_TIMEOUT, EXIT_INTERRUPTED = 124, 130
 
 
 class ProcessHandle(Protocol):
-    """What `_run_bash` returns: a `subprocess.Popen`, or something like it."""
+    """Result of `_run_bash`: a `subprocess.Popen` or an object with these members."""
 
     @property
     def stdout(self) -> IO[Any] | None:
-        """What it prints, errors included."""
+        """Standard output and error."""
         ...
 
     @property
     def returncode(self) -> int | None:
-        """How it ended."""
+        """The exit status, or None while the process runs."""
         ...
 
     def poll(self) -> int | None: ...
@@ -42,10 +42,10 @@ class ProcessHandle(Protocol):
 
 
 class ThreadedProcessHandle:
-    """A process handle over a function that runs the command and returns its output and status.
+    """Process handle for a function that runs the command and returns its output and exit status.
 
     Args:
-        exec_fn: runs in a thread of its own.
+        exec_fn: runs in a new thread.
         cancel_fn: called by `kill`.
     """
 
@@ -60,7 +60,7 @@ class ThreadedProcessHandle:
     def _work(self, run: Callable[[], tuple[str, int]]) -> None:
         try:
             text, code = run()
-        except Exception as exc:  # noqa: BLE001 - a plugin's code; the command failed
+        except Exception as exc:  # noqa: BLE001 - plugin code; the command failed
             text, code = f"{type(exc).__name__}: {exc}", 1
         with contextlib.suppress(OSError), os.fdopen(self._writing, "w", encoding="utf-8", errors="replace") as end:
             end.write(text)
@@ -69,35 +69,35 @@ class ThreadedProcessHandle:
 
     @property
     def returncode(self) -> int | None:
-        """The status; None while it runs."""
+        """The exit status, or None while the function runs."""
         return self._returncode
 
     def poll(self) -> int | None:
-        """Return the status; None while it runs."""
+        """Return the exit status, or None while the function runs."""
         return self._returncode
 
     def kill(self) -> None:
-        """Have it cancelled, where that can be done."""
+        """Call `cancel_fn`, if there is one."""
         if self._cancel is not None:
             self._cancel()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end, and return the status; -1 when it is not there in time."""
+        """Wait at most `timeout` seconds for the end; return the exit status, or -1 after the time limit."""
         self._done.wait(timeout)
         return -1 if self._returncode is None else self._returncode
 
 
 class BaseEnvironment(abc.ABC):
-    """A place where commands run. Directory and exported variables last from one command to the next.
+    """Base of backends that run commands; directory and exported variables persist between commands.
 
     Args:
-        cwd: where commands begin; afterwards where the last one ended.
-        timeout: of a command that names none, in seconds.
-        env: variables that commands are given.
+        cwd: the directory of the first command; later that in which the last command ended.
+        timeout: default time limit of a command, in seconds.
+        env: environment variables for commands.
     """
 
     _stdin_mode = "pipe"
-    """`heredoc`: what a command reads is written into the script, where `_run_bash` can pass no input."""
+    """`heredoc` writes a command's input into the script; for a `_run_bash` that cannot pass input."""
 
     def __init__(self, cwd: str, timeout: int, env: Mapping[str, str] | None = None) -> None:
         self.cwd, self.timeout, self.env = cwd, timeout, dict(env or {})
@@ -106,25 +106,26 @@ class BaseEnvironment(abc.ABC):
         self._cwd_marker = f"__HERMES_CWD_{self._session_id}__"
 
     def get_temp_dir(self) -> str:
-        """Return a directory there that can be written."""
+        """Return a writable directory of the backend."""
         return "/tmp"
 
     def _run_bash(
         self, cmd_string: str, *, login: bool = False, timeout: int = 120, stdin_data: str | None = None
     ) -> ProcessHandle:
-        """Start bash with this script.
+        """Start bash with a script.
 
         Args:
-            login: as a login shell.
+            login: start a login shell.
+            timeout: seconds.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement _run_bash()")
 
     @abc.abstractmethod
     def cleanup(self) -> None:
-        """Give back what it holds."""
+        """Release all resources."""
 
     def init_session(self) -> None:
-        """Keep the variables of a login shell for the commands that come."""
+        """Save the variables of a login shell for later commands."""
         self.execute("true", timeout=30)
 
     def execute(
@@ -138,10 +139,11 @@ class BaseEnvironment(abc.ABC):
     ) -> dict[str, Any]:
         """Run a command, wait for it, and return `output` and `returncode`.
 
-        124 means that the time was over, 130 that the turn was interrupted.
+        The status is 124 after the time limit and 130 after an interrupt.
 
         Args:
-            options: of upstream's own callers; nothing here needs them.
+            timeout: seconds; None means the default of the environment.
+            options: accepted and ignored.
         """
         self._before_execute()
         limit_s = int(timeout or self.timeout)
@@ -156,17 +158,17 @@ class BaseEnvironment(abc.ABC):
         return result
 
     def stop(self) -> None:
-        """The same as `cleanup`."""
+        """Release all resources, as `cleanup` does."""
         self.cleanup()
 
-    def _before_execute(self) -> None:  # noqa: B027 - not every place needs it
-        """Copy files in before a command, where that is to be done."""
+    def _before_execute(self) -> None:  # noqa: B027 - optional for subclasses
+        """Prepare a command, for example by copying files to the backend."""
 
     def _kept(self) -> bool:
         return getattr(self, "_ran", False)
 
     def _wrap_command(self, command: str, cwd: str) -> str:
-        """Return the script: the variables of before, the command, and then where it ended."""
+        """Return a script that restores the variables, runs the command, and prints the final directory."""
         snapshot = shlex.quote(self._snapshot_path)
         given = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in self.env.items())
         begin = f"cd -- {self._quote_cwd_for_cd(cwd)} || exit 126\n" if cwd else ""
@@ -185,7 +187,7 @@ class BaseEnvironment(abc.ABC):
         return f'"$HOME"/{shlex.quote(cwd[2:])}' if cwd.startswith("~/") else shlex.quote(cwd)
 
     def _wait_for_process(self, proc: ProcessHandle, timeout: float = 120) -> dict[str, Any]:
-        """Wait for a process, reading what it prints, until its time is over or the turn is interrupted."""
+        """Collect a process's output until it ends, its time limit passes, or the turn is interrupted."""
         parts: list[str] = []
         reader = threading.Thread(target=_read, args=(proc.stdout, parts), name="hermes-environment", daemon=True)
         reader.start()
@@ -199,7 +201,7 @@ class BaseEnvironment(abc.ABC):
                 reader.join(POLL_INTERVAL_S) if reader.is_alive() else time.sleep(POLL_INTERVAL_S)
         if note:
             self._kill_process(proc)
-        reader.join(1.0)  # what the command left behind may keep the stream open
+        reader.join(1.0)  # background children of the command may keep the stream open
         code = proc.returncode
         return {"output": "".join(parts) + note, "returncode": end or (code if code is not None else -1)}
 
@@ -207,7 +209,7 @@ class BaseEnvironment(abc.ABC):
         proc.kill()
 
     def _update_cwd(self, result: dict[str, Any]) -> None:
-        """Take where the command ended out of what it printed."""
+        """Move the final directory from a command's output to `cwd`."""
         text, mark = str(result["output"]), self._cwd_marker
         end = text.rfind(mark)
         begin = text.rfind(mark, 0, max(end, 0))
@@ -220,12 +222,12 @@ class BaseEnvironment(abc.ABC):
 
 
 def _read(stream: IO[Any] | None, parts: list[str]) -> None:
-    """Read what a stream has, as it comes."""
+    """Append a stream's text to `parts` as it arrives."""
     if stream is None:
         return
     try:
         number = stream.fileno()
-    except (AttributeError, OSError, ValueError):  # it is no file, but something that can be read
+    except (AttributeError, OSError, ValueError):  # a readable object without a file descriptor
         text = stream.read()
         parts.append(text if isinstance(text, str) else bytes(text).decode("utf-8", "replace"))
         return

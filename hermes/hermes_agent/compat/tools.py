@@ -1,8 +1,7 @@
-"""Upstream's `model_tools` and `toolsets` over the host's registry. Source: plugin contract §4.7, §4.8, §11.2.
+"""Upstream's `model_tools` and `toolsets`, implemented with the host's registries.
 
-Upstream's `toolsets.TOOLSETS` and `ToolRegistry._tools`: what is changed there is changed for the agent.
-
-Source: plugin contract §4.1, §4.8.
+Changes of `toolsets.TOOLSETS` and of a toolset's lists apply to the agent. Source: plugin contract §4.1, §4.7, §4.8,
+§11.2.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ validate_toolset = of_host(lambda host: host.toolsets, Toolsets.exists)
 
 
 def tool_registry() -> ToolRegistry:
-    """Return the host's own registry: what is patched on it is patched for the agent."""
+    """Return the host's own registry, so that a plugin's patches apply to the agent."""
     return host().tools
 
 
 def create_custom_toolset(
     name: str, description: str, tools: list[str] | None = None, includes: list[str] | None = None
 ) -> None:
-    """Give a list of tools and toolsets a name, for this process."""
+    """Define a toolset of tools and other toolsets for this process."""
     host().toolsets.create(name, description, tools or (), includes or ())
 
 
 def resolve_multiple_toolsets(names: Iterable[str]) -> list[str]:
-    """Return the tools of several toolsets, sorted."""
+    """Return the tools of several toolsets, sorted by name."""
     return sorted(host().toolsets.resolve_all(names))
 
 
@@ -51,7 +50,7 @@ def get_all_toolsets() -> dict[str, dict[str, Any]]:
 
 
 def get_toolset_info(name: str) -> dict[str, Any] | None:
-    """Return what `get_toolset` does, with `name`, `resolved_tools`, `tool_count` and `is_composite`."""
+    """Return a toolset with `name`, `resolved_tools`, `tool_count` and `is_composite`, or None."""
     found = get_toolset(name)
     if found is None:
         return None
@@ -66,12 +65,13 @@ def get_tool_definitions(
     quiet_mode: bool = False,
     skip_tool_search_assembly: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return what the model is told of the tools: `{"type": "function", "function": {…}}`, sorted by name.
+    """Return the tool definitions for a model: `{"type": "function", "function": {…}}`, sorted by name.
 
     Args:
-        enabled_toolsets: None means all.
-        quiet_mode: say nothing of an unknown name.
-        skip_tool_search_assembly: return every definition, however many there are.
+        enabled_toolsets: toolsets to include; None means all.
+        disabled_toolsets: toolsets to exclude.
+        quiet_mode: do not log unknown names.
+        skip_tool_search_assembly: return every definition, even if there are many.
     """
     asked = (*(enabled_toolsets or ()), *(disabled_toolsets or ()))
     for name in () if quiet_mode else asked:
@@ -101,9 +101,9 @@ def handle_function_call(
     user_task: str | None = None,
     **kwargs: Any,
 ) -> str:
-    """Call a tool as the model would and return its result; errors are results, too.
+    """Call a tool as a model would and return its result; errors are returned as results.
 
-    Outside a conversation hooks are told the ids that are given here.
+    Outside a conversation, hooks receive the ids that are given here.
 
     Args:
         kwargs: for the handler.
@@ -121,14 +121,14 @@ def handle_function_call(
 
 
 class _Members(MutableSequence[str], list[str]):  # type: ignore[misc,metaclass]  # a list for `json`
-    """`tools` or `includes` of a toolset: a name put into it belongs to the toolset at once."""
+    """`tools` or `includes` of a toolset; a change of the list changes the toolset at once."""
 
     def __init__(self, toolset: str, kind: str) -> None:
         self._toolset, self._kind = toolset, kind
         self._store()
 
     def _store(self) -> None:
-        """Keep the names as the content of the list that `json` and others read without asking."""
+        """Copy the names into the underlying list, which `json` and other C code read directly."""
         list.__init__(self, self._names())  # type: ignore[call-overload]
 
     def _names(self) -> list[str]:
@@ -147,7 +147,7 @@ class _Members(MutableSequence[str], list[str]):  # type: ignore[misc,metaclass]
     def __eq__(self, other: object) -> bool:
         return self._names() == (other._names() if isinstance(other, _Members) else other)
 
-    __hash__ = None  # type: ignore[assignment]  # as a list
+    __hash__ = None  # type: ignore[assignment]  # lists are not hashable
 
     def __add__(self, other: Iterable[str]) -> list[str]:
         return [*self, *other]
@@ -159,7 +159,7 @@ class _Members(MutableSequence[str], list[str]):  # type: ignore[misc,metaclass]
         return repr(self._names())
 
     def copy(self) -> list[str]:
-        """Return the names as a list of their own."""
+        """Return the names as an independent list."""
         return self._names()
 
     __copy__ = copy
@@ -175,7 +175,7 @@ class _Members(MutableSequence[str], list[str]):  # type: ignore[misc,metaclass]
         self._become(sorted(self._names(), key=key, reverse=reverse))
 
     def insert(self, index: SupportsIndex, value: str) -> None:
-        """Add a name."""
+        """Insert a name."""
         names = self._names()
         names.insert(index, value)
         self._become(names)
@@ -227,13 +227,13 @@ class _Entry(dict[str, Any]):
     pop = popitem = clear = __delitem__ = _refuse
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return what is there; set it where nothing is."""
+        """Return the value of a key; set it to `default` first if it is missing."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Set several."""
+        """Set several keys."""
         for key, value in dict(*args, **kwargs).items():
             self[key] = value
 
@@ -258,19 +258,19 @@ class _Table(MutableMapping[str, dict[str, Any]]):
         return sum(1 for _ in self)
 
     def __setitem__(self, name: str, value: Mapping[str, Any]) -> None:
-        """Have a toolset of that name.
+        """Create or replace a toolset.
 
         Raises:
-            TypeError: it is no mapping with `tools` and `includes`, or leaves out a tool that is registered in it.
+            TypeError: `value` is not a mapping with `tools` and `includes`, or omits a tool registered in the toolset.
         """
         _put(name, value)
 
     def __delitem__(self, name: str) -> None:
-        """Forget a toolset that was made here.
+        """Remove a toolset that was created at run time.
 
         Raises:
-            KeyError: there is none.
-            TypeError: its tools are registered in it.
+            KeyError: the toolset does not exist.
+            TypeError: tools are registered in the toolset.
         """
         if name not in self:
             raise KeyError(name)
@@ -280,7 +280,7 @@ class _Table(MutableMapping[str, dict[str, Any]]):
         return repr(dict(self))
 
     def copy(self) -> dict[str, dict[str, Any]]:
-        """Return them as a dictionary of their own."""
+        """Return the toolsets as an independent dictionary."""
         return {name: found for name in self if (found := _toolsets().get(name)) is not None}
 
     def __copy__(self) -> dict[str, dict[str, Any]]:
@@ -290,7 +290,7 @@ class _Table(MutableMapping[str, dict[str, Any]]):
         return self.copy()
 
     def assign(self, wanted: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add these: what `toolsets.TOOLSETS = {…}` does; those of registered tools stay."""
+        """Add these toolsets, as `toolsets.TOOLSETS = {…}` does; other toolsets stay."""
         for name, value in wanted.items():
             self[name] = value
 
@@ -310,4 +310,4 @@ def _put(name: str, value: Mapping[str, Any]) -> None:
 
 
 TOOLSETS = _Table()
-"""Upstream's table."""
+"""Upstream's table of toolsets."""
