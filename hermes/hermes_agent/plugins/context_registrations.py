@@ -127,7 +127,7 @@ class PluginRegistrations:
 
         Args:
             toolset: None means the plugin's name.
-            override: take over a name that another owner has; the operator must have allowed it.
+            override: replace a tool of another owner; the operator must have allowed it.
             parallel_safe: extension: calls of one answer may run in parallel; a function returns the file that a call
                 changes.
             idempotent: extension: a call that a crash interrupted may run again.

@@ -26,7 +26,7 @@ class PluginRegistration:
         plugin_key: key of the plugin.
         undo: undoes the registration; is called once at most.
         persistent: whether the registration survives a routine unload of the plugin.
-        staged: whether the entry lies in a store that a reload replaces as a whole.
+        staged: whether the entry is in a store that a reload replaces as a whole.
     """
 
     __slots__ = ("_active", "_lock", "_undo", "key", "kind", "persistent", "plugin_key", "staged")

@@ -84,7 +84,7 @@ class ProviderKind(NamedTuple):
     choose: Callable[[Mapping[str, Any], Mapping[str, Any]], SelectedProvider[Any]] | None = None
     """`choose(providers, config values)`; None if all providers of the kind are used."""
     refuse: Callable[[Any], str] | None = None
-    """Returns why an object is not of the kind, or "" if it is; None requires a subclass of the contract."""
+    """Function that returns why an object is not of the kind, or ""; None requires a subclass of the contract."""
     reserved: frozenset[str] = frozenset()
     """Names that plugins may not use."""
     single: bool = False
@@ -118,8 +118,7 @@ class Providers(StoreGroup):
     def __init__(self) -> None:
         self._registries: dict[str, Registry[Any]] = {n: Registry(k.kind.label) for n, k in KINDS.items()}
         self.memory_plugin = ""
-        """Key of the plugin that `memory.provider` names; its memory is selected under any name.
-        """
+        """Key of the plugin that `memory.provider` names; its memory is selected under any name."""
 
     def __getitem__(self, kind: str) -> Registry[Any]:
         """Return the registry of a kind.

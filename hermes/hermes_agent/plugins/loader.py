@@ -320,7 +320,7 @@ _LOADERS = (
 
 
 def ignore_bytecode(directory: str) -> None:
-    """Make every later import below `directory` ignore `__pycache__`, in this process."""
+    """Ignore `__pycache__` in every later import below `directory` in this process."""
     _directories.update({f"{os.path.abspath(directory)}/", f"{os.path.realpath(directory)}/"})  # noqa: PTH100
     if _finder not in sys.path_hooks:
         sys.path_hooks.insert(0, _finder)

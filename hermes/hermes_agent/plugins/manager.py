@@ -69,10 +69,10 @@ Decide = Callable[[PluginManifest], Activation]
 
 
 class PluginManager:
-    """The plugins of one host. A plugin that runs is never registered a second time.
+    """The plugins of one host. A running plugin is never registered a second time.
 
     Args:
-        ground: the host.
+        ground: the services of the host.
     """
 
     def __init__(self, ground: HostServices) -> None:
@@ -81,7 +81,7 @@ class PluginManager:
         self._trust = GrantStore(ground.home)
         self._dev: set[str] = set()
         self._pinned: list[str] = []
-        """Plugins that this start pinned, for one line in the log."""
+        """Plugins that this start has pinned, for one line in the log."""
         self._plugins: dict[str, LoadedPlugin] = {}
         self._contexts: dict[str, PluginContext] = {}
         self._loading: LoadedPlugin | None = None
@@ -89,15 +89,15 @@ class PluginManager:
         self._discovered = False
         self._on_loaded: list[LoadedCallback] = []
         self._cli_ref = None
-        """Upstream: the interactive terminal. This host does not hand it out."""
+        """Upstream's reference to the console, which this host does not provide."""
         self.found = Discovery()
-        """Result of the last sweep."""
+        """Result of the last scan."""
         self.rejected: list[RejectedPlugin] = []
         """Folders and entry points that are no usable plugin."""
         self.remarks: list[str] = []
-        """Remarks about all plugins: an index that is not used."""
+        """Remarks that concern all plugins, such as an ignored index."""
         self.unknown: list[UnknownPluginName] = []
-        """Names in `plugins.enabled` that no plugin answers to."""
+        """Names in `plugins.enabled` that match no plugin."""
         for registry, kind in (
             (ground.tools, "tools"),
             (ground.commands, "commands"),
@@ -107,11 +107,11 @@ class PluginManager:
             registry.why_absent = partial(self._why_absent, kind)
 
     def discover_and_load(self, force: bool = False) -> None:
-        """Find the plugins and load those that are enabled; the second call does nothing.
+        """Find the plugins and load the enabled ones; without `force` a second call does nothing.
 
         Args:
-            force: read the config again, sweep again, unload plugins that are not to run any more, and load new ones.
-                A plugin that runs and may run stays as it is.
+            force: read the config and scan again, unload plugins that may no longer run, and load new ones. A plugin
+                that runs and may run stays as it is.
         """
         with self._lock:
             if self._discovered and not force:
@@ -133,7 +133,7 @@ class PluginManager:
         self._keep_pins()
 
     def load(self, found: Discovery, decide: Decide) -> None:
-        """Load the plugins that `decide` allows, in the order of `found`; unload those that it does not allow."""
+        """Load the plugins that `decide` allows, in the order of `found`, and unload the others."""
         before = {key for key, record in self._plugins.items() if record.enabled}
         self.found = found
         self.rejected, self.remarks = found.rejected, [found.index_ignored] if found.index_ignored else []
@@ -158,7 +158,7 @@ class PluginManager:
             logger.debug("Plugin discovery complete: %d found, %d enabled", len(found.plugins), enabled)
 
     def on_plugin_loaded(self, callback: LoadedCallback) -> Callable[[], None]:
-        """Call `callback` after each sweep that loaded plugins; return a function that withdraws it.
+        """Call `callback` after each scan that loaded plugins; return a function that withdraws it.
 
         The callback is given a dict for each new plugin: `name`, `key`, `activated_now` and `deferred`, which map kinds
         to names. Tools and skills are deferred: a running session keeps its tools and its prompt.
@@ -167,7 +167,7 @@ class PluginManager:
         return lambda: self._on_loaded.remove(callback) if callback in self._on_loaded else None
 
     def unload(self, name: str | None = None) -> None:
-        """Undo every registration of one plugin, or of all plugins, in reverse order, and run unload callbacks.
+        """Unload one plugin or all: undo registrations in reverse order and run unload callbacks.
 
         The next `discover_and_load` loads them again.
 
@@ -192,12 +192,12 @@ class PluginManager:
                 ctx.ledger.close(replaced=True)
 
     def reload(self, name: str | None = None) -> list[ReloadResult]:
-        """Bring one plugin, or all, to the state that their folders and the config describe (`plugins.reload`).
+        """Load, reload or unload one plugin, or all, as their folders and the config require.
 
-        Call it in a worker, never on the core loop. Every plugin has `plugins.load_timeout_s`.
+        Call it in a worker, never on the core loop. Each plugin has the time limit `plugins.load_timeout_s`.
 
         Args:
-            name: key or name; None means all of them.
+            name: key or name; None means all plugins.
 
         Raises:
             UserError: no plugin has the name, or the config cannot be read; nothing has changed then.
@@ -238,7 +238,7 @@ class PluginManager:
         return explain_absence(kind, name, self.records, self._trust)
 
     def _keep(self, key: str, record: LoadedPlugin | None) -> None:
-        """Replace the record of a plugin; the modules of the version before the previous one are forgotten."""
+        """Replace the record of a plugin and unload the modules of the version before the previous one."""
         before = self._plugins.get(key)
         if record is None:
             self._plugins.pop(key, None)
@@ -253,7 +253,7 @@ class PluginManager:
         return self._load_one(manifest, gate, StagedHost(self._services, manifest.key))
 
     def _stop(self, key: str) -> None:
-        """Undo every registration of a plugin, also those that it made without its context."""
+        """Undo every registration of a plugin, including those that it made without its context."""
         ctx = self._contexts.pop(key, None)
         if ctx is not None:
             ctx.ledger.close()
@@ -272,17 +272,17 @@ class PluginManager:
 
     @property
     def suspects(self) -> list[LoadedPlugin]:
-        """Every plugin whose code may run: the records, and the plugin that is being loaded."""
+        """Every plugin with code that may run: the records, and the plugin that is being loaded."""
         return self.records if self._loading is None else [*self.records, self._loading]
 
     def status_text(self) -> str:
-        """Return what `/plugins` shows."""
+        """Return the text of `/plugins`."""
         home = str(self._services.home)
         remarks = [*self.remarks, *self.suspensions()]
         return plugins_text(self.records, self.rejected, self.unknown, home, self.platform_states(), remarks)
 
     def suspensions(self) -> list[str]:
-        """Return a line for each plugin whose hooks are suspended, with the reason and the remedy."""
+        """Return a line for each plugin with suspended hooks, with the reason and the remedy."""
         return [suspension_line(key, why) for key, why in self._services.hooks.suspended().items()]
 
     def platform_states(self) -> dict[str, PlatformState]:
@@ -290,7 +290,7 @@ class PluginManager:
         return {s.name: s for s in platform_states(self._services.config.values, self._services.platforms, load=False)}
 
     def plugin_text(self, name: str) -> str:
-        """Return the text of `/plugins NAME`; for an unknown name it names the nearest one."""
+        """Return the text of `/plugins NAME`; for an unknown name it suggests the nearest one."""
         record = self.find(name)
         if record is not None:
             key = record.manifest.key
@@ -299,7 +299,7 @@ class PluginManager:
         return unknown_plugin_text(name, self.records, self.rejected)
 
     def missed(self) -> list[str]:
-        """Return a line for each plugin that should run and does not."""
+        """Return a line for each plugin that should run but does not."""
         return [explain_not_running(record) for record in self.records if is_missed(record)]
 
     def find(self, name: str) -> LoadedPlugin | None:
@@ -312,7 +312,7 @@ class PluginManager:
         return banner_lines(self.records)
 
     def hints(self) -> list[str]:
-        """Return remarks that the operator may want to act on, a line each."""
+        """Return remarks for the operator that suggest an action, one per line."""
         return [*self.remarks, *self.suspensions(), *start_hints(self.records, self.rejected, self.unknown)]
 
     # -- hooks -----------------------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ class PluginManager:
             self._dev.add(manifest.key)
         elif verdict.state == "changed":
             logger.warning("Plugin '%s' is not loaded: %s", manifest.name, verdict.reason)
-        elif verdict.state == "new":  # the operator named it in the config: that is the grant
+        elif verdict.state == "new":  # the operator named it in the config, which is the grant
             try:
                 entry = self._trust.pin(manifest, by="first start")
             except UserError as exc:
@@ -403,7 +403,7 @@ class PluginManager:
         return gate
 
     def _log_option_problems(self) -> None:
-        """Log each setting that does not match the declaration of a running plugin; the plugin runs all the same."""
+        """Log each setting that does not match a running plugin's declaration; the plugin still runs."""
         running = [record.manifest for record in self._plugins.values() if record.enabled]
         for text in option_problems(self._services.config, running, make_value_check(self._services.credentials)):
             logger.warning("%s", text)
@@ -415,7 +415,7 @@ class PluginManager:
         self._trust.keep((r.manifest, r.registers()) for r in self._plugins.values() if r.enabled)
 
     def _defer(self, record: LoadedPlugin, gate: Activation) -> LoadedPlugin:
-        """Load a bundled platform when it is needed (contract §1.8)."""
+        """Register a bundled platform so that it is loaded on demand (contract §1.8)."""
         manifest = record.manifest
 
         def load_now() -> None:
@@ -430,11 +430,11 @@ class PluginManager:
     def _load_one(
         self, manifest: PluginManifest, gate: Activation, staging: StagedHost | None = None, *, deferred: bool = False
     ) -> LoadedPlugin:
-        """Load a plugin.
+        """Load a plugin and return its record.
 
         Args:
-            staging: the stores that it registers in; None means the host's.
-            deferred: its load was deferred, and it is needed now.
+            staging: staged host with the stores for its registrations; None means the stores of the host.
+            deferred: the load was deferred and is needed now.
         """
         record = LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes))
         self._loading = record

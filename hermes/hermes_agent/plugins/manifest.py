@@ -1,4 +1,7 @@
-"""`plugin.yaml`: the manifest of a plugin. Source: plugin contract §1.3, §1.4; contract of 0.23 §2.2, §4."""
+"""Manifest of a plugin: the file `plugin.yaml`.
+
+Source: plugin contract §1.3, §1.4; contract of 0.23 §2.2, §4.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ MANIFEST_NAMES = ("plugin.yaml", "plugin.yml")
 KINDS = ("standalone", "backend", "platform", "exclusive", "model-provider")
 _CATEGORY_KINDS = {"model-providers": "model-provider"}
 MANIFEST_VERSION = 2
-"""Highest `manifest_version` that is known; a plugin with a higher one loads with a warning."""
+"""Highest known `manifest_version`; a plugin with a higher one loads with a warning."""
 LIST_KEYS = (
     *("provides_tools", "provides_hooks", "provides_middleware", "hooks"),
     *("python_dependencies", "capabilities", "tags", "emits", "listens"),
@@ -31,7 +34,7 @@ PARSED_KEYS = (
     *("name", "author", "requires_env", "optional_env", "config_schema", "requires_plugins", "provides_locales"),
     *LIST_KEYS,
 )
-"""Keys with values that are more than text."""
+"""Keys with values that are parsed beyond plain text."""
 TEXT_KEYS = ("version", "description", "kind", "requires_hermes", "license", "homepage", "update_url")
 KNOWN_KEYS = frozenset(
     (
@@ -42,9 +45,9 @@ KNOWN_KEYS = frozenset(
         "depends",
     )
 )
-"""Keys that are no typing error. Source: plugin contract of 0.23 §4.1."""
+"""Known keys; any other key may be a typing error. Source: plugin contract of 0.23 §4.1."""
 GUESS_CHARS = 8192
-"""Characters of `__init__.py` in which the kind is looked for if the manifest has none."""
+"""Characters of `__init__.py` that are searched for the kind if the manifest has none."""
 
 _NAME = re.compile(r"\w[\w .+@-]{0,99}")
 
@@ -70,26 +73,29 @@ class PluginManifest(NamedTuple):
     """The plugin's directory, or the value of its entry point."""
     kind: str = "standalone"
     key: str = ""
-    """What `plugins.enabled` names: the name, or `category/folder`."""
+    """Key of the plugin in `plugins.enabled`: the name, or `category/folder`."""
     distribution: str = ""
     """Extension: `name version` of the Python distribution with the entry point."""
     replaces: str = ""
     """Extension: path of the bundled plugin that this one replaces."""
     config_schema: Mapping[str, Mapping[str, Any]] = {}
-    """Options that the plugin declares, by key: `type` (of JSON Schema, absent: any), `default`, `description`,
-    `label`, `required`, `choices`, `env`, `secret`; keys that are not given are absent."""
+    """Options that the plugin declares, by key.
+
+    Each may have `type` (of JSON Schema; absent means any), `default`, `description`, `label`, `required`, `choices`,
+    `env` and `secret`; keys that are not given are absent.
+    """
     optional_env: Sequence[Any] = ()
-    """As `requires_env`: variables that the plugin does not need."""
+    """Variables that the plugin can do without, in the form of `requires_env`."""
     notes: tuple[str, ...] = ()
     """Extension: parts of the manifest that were ignored, with lines."""
     manifest_version: int = 1
     api_version: int | None = None
     requires_hermes: str = ""
     requires_plugins: Sequence[Any] = ()
-    """Names, or mappings with `id` and `version_range`."""
+    """Names, or mappings with `id` and the key "version_range"."""
     python_dependencies: Sequence[str] = ()
     capabilities: Sequence[str] = ()
-    """Capabilities that the plugin asks for; only the operator grants them."""
+    """Requested capabilities; only the operator grants them."""
     license: str = ""
     homepage: str = ""
     tags: Sequence[str] = ()
@@ -97,7 +103,7 @@ class PluginManifest(NamedTuple):
     listens: Sequence[str] = ()
     provides_middleware: Sequence[str] = ()
     provides_locales: Sequence[str] = ()
-    """Language ids; `locale_metadata` has what the manifest says of each."""
+    """Language ids; `locale_metadata` has the manifest's metadata of each."""
     locale_metadata: Mapping[str, Mapping[str, Any]] = {}
     update_url: str = ""
     portable: bool = False
@@ -116,7 +122,10 @@ class PluginManifest(NamedTuple):
         return self.version or self.distribution.partition(" ")[2]
 
     def variables(self) -> dict[str, bool]:
-        """Return by variable whether the plugin declares it a secret; without variables that only their name marks."""
+        """Return the plugin's variables, each with whether it is declared a secret.
+
+        Variables without such a declaration are left out, and so are options that only their name marks as secret.
+        """
         found: dict[str, bool] = {}
         for entry in (*self.requires_env, *self.optional_env):
             declared = entry.get("secret", entry.get("password")) if isinstance(entry, dict) else None
@@ -208,7 +217,7 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
 
 
 def _log_fields(manifest: PluginManifest, document: BoundedDocument) -> None:
-    """Log what a newer manifest may say and this program does not know; the plugin loads all the same."""
+    """Log manifest keys of newer versions that this program does not know; the plugin still loads."""
     if manifest.manifest_version > MANIFEST_VERSION:
         logger.warning(
             "Plugin %s: manifest_version %d is newer than %d, which this program knows; it loads all the same",
@@ -297,7 +306,7 @@ def _kind(document: BoundedDocument, name: str, directory: str, category: str, n
 
 
 def guess_kind(directory: str) -> str:
-    """Return the kind of a plugin with a manifest that has none: words in its source tell, as upstream does it."""
+    """Return the kind of a plugin without one in its manifest, from words in its source as upstream does."""
     try:
         fd = os.open(f"{directory}/__init__.py", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -358,7 +367,7 @@ _OPTION_TYPES = {
     **dict.fromkeys(("list", "array"), "array"),
     **dict.fromkeys(("dict", "object"), "object"),
 }
-"""The types of `config_schema` (contract of 0.23 §4.4), as JSON Schema names them."""
+"""Types of `config_schema` (contract of 0.23 §4.4) and their names in JSON Schema."""
 
 
 def _config_schema(document: BoundedDocument, notes: list[str]) -> dict[str, dict[str, Any]]:
@@ -379,7 +388,7 @@ def _config_schema(document: BoundedDocument, notes: list[str]) -> dict[str, dic
 
 
 def _option(at: str, spec: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return one option with the names that this program uses for its keys."""
+    """Return one option with its keys renamed to the names that this program uses."""
     given = str(spec.get("type") or "")
     option: dict[str, Any] = {}
     if given.lower() in _OPTION_TYPES:

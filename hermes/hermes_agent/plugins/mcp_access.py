@@ -27,10 +27,10 @@ def call_mcp(
     arguments: Mapping[str, Any] | None,
     timeout: object,
 ) -> dict[str, Any]:
-    """Call a tool of an MCP server of the config as the model does, and return its result or its error.
+    """Call a tool of a configured MCP server as the model does, and return its result or its error.
 
     Args:
-        timeout: seconds; clamped to 1 to 600, 30 if it is no number.
+        timeout: seconds, limited to the range 1 to 600; 30 if it is no number.
 
     Raises:
         PermissionError: the operator did not allow this server for the plugin.

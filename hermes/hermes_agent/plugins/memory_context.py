@@ -1,7 +1,7 @@
-"""The context of a memory plugin: registrations alone, and an error in one of them does not stop the provider.
+"""Context of a memory plugin: only `register_*`, and an error there does not stop the provider.
 
-Upstream's memory loader gives a provider a collector, not a full context. Plugins tell the two apart.
-Source: plugin contract of 0.23 §3.2.
+Upstream's memory loader passes a collector to a provider, not a full context, and plugins tell the two apart. Source:
+plugin contract of 0.23 §3.2.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ MAX_SOURCE_BYTES = 2**20
 
 
 class MemoryCollector:
-    """What `register(ctx)` of a memory plugin is given: its `register_*` alone.
+    """Argument of a memory plugin's `register(ctx)`, with the methods `register_*` only.
 
     Args:
-        ctx: the context that the registrations go to.
+        ctx: the context that receives the registrations.
     """
 
     def __init__(self, ctx: PluginRegistrations) -> None:
@@ -60,7 +60,7 @@ class MemoryCollector:
 
 
 def register_memory_plugin(register: Callable[[Any], Any], loaded: Any, collector: MemoryCollector) -> None:
-    """Call `register`. If it raises, keep the provider that it registered, else the first provider class of the plugin.
+    """Call `register`; if it raises, keep the registered provider, else use the first provider class.
 
     Raises:
         Exception: `register` raised, and the plugin has neither.
@@ -83,7 +83,10 @@ def register_memory_plugin(register: Callable[[Any], Any], loaded: Any, collecto
 
 
 def first_memory_provider(loaded: Any) -> MemoryProvider | None:
-    """Return an instance of the first provider class of a module or namespace that can be instantiated, or None."""
+    """Return an instance of the first provider class of a module or namespace, or None.
+
+    Classes that cannot be instantiated are skipped.
+    """
     for value in vars(loaded).values() if hasattr(loaded, "__dict__") else ():
         if inspect.isclass(value) and issubclass(value, MemoryProvider) and not inspect.isabstract(value):
             try:
@@ -94,7 +97,7 @@ def first_memory_provider(loaded: Any) -> MemoryProvider | None:
 
 
 def probes_memory(manifest: PluginManifest) -> bool:
-    """Return whether a plugin's source asks its context for `register_memory_provider` to tell two loaders apart."""
+    """Return whether the source checks for `register_memory_provider` to tell two loaders apart."""
     if manifest.source == "entrypoint":
         module = sys.modules.get(manifest.path.partition(":")[0].strip())
         file = getattr(module, "__file__", None)
@@ -114,10 +117,10 @@ def probes_memory(manifest: PluginManifest) -> bool:
 
 
 class HiddenFromProbes:
-    """A method of the general context that a plugin does not find if it asks for it to tell two loaders apart.
+    """Method of the general context that is hidden from plugins that use it to tell two loaders apart.
 
-    In 0.19.0 the general context had no `register_memory_provider`, and such a plugin registers its tools only where it
-    is missing.
+    In 0.19.0 the general context had no `register_memory_provider`, and such a plugin registers its tools only if the
+    method is missing.
     """
 
     def __init__(self, method: Callable[..., Any]) -> None:
@@ -127,7 +130,7 @@ class HiddenFromProbes:
         """Return the method.
 
         Raises:
-            AttributeError: the plugin of this context asks for it.
+            AttributeError: the plugin of this context checks for the method.
         """
         if instance is None:
             return self._method

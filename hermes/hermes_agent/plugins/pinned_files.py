@@ -1,7 +1,7 @@
-"""The files of a plugin that its pin covers: what they are, whether they changed, what they hash to.
+"""Files of a plugin that its pin covers: their hashes, and how the present files differ.
 
-At a start nothing is read that did not change: each file's size, times and inode are compared with those noted when it
-was hashed, as git does. `hashlib` is imported when a file has to be read.
+A start reads no unchanged file: size, times and inode of each file are compared with the values recorded when it was
+hashed, as git does. `hashlib` is imported only if a file must be read.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ MAX_FILES = 20_000
 SKIPPED = frozenset({"__pycache__", ".git"})
 """Folders that no pin covers: the loader reads no bytecode of a pinned plugin."""
 CODE = (".py", ".pyc", ".pyd", ".so", ".dll", ".dylib", ".sh", ".bash", ".js", ".mjs", ".cjs", ".pl", ".rb", ".exe")
-"""Ends of names that Python or somebody else may run."""
+"""Suffixes of files that Python or another program may run."""
 MANIFESTS = ("plugin.yaml", "plugin.yml")
 EXAMPLE = ".example"
 
 
 class PinnedFile(NamedTuple):
-    """One file as it was when it was hashed."""
+    """State of a file when it was hashed."""
 
     sha256: str
     size: int
@@ -29,12 +29,12 @@ class PinnedFile(NamedTuple):
     inode: int
 
     def is_at(self, info: os.stat_result) -> bool:
-        """Say whether nothing suggests that the file was touched since."""
+        """Return whether size, times and inode are those of the hashed file."""
         return (self.size, self.mtime_ns, self.ctime_ns, self.inode) == _stamp(info)
 
 
 class PinChanges(NamedTuple):
-    """How a plugin's files differ from its pin; relative paths, sorted."""
+    """Differences between a plugin's files and its pin: relative paths, sorted."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -45,22 +45,22 @@ class PinChanges(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The files in a line: `tools.py, new extra.py, gone old.py`; the first few."""
+        """The first four files in one line: `tools.py, new extra.py, gone old.py`."""
         words = [*self.changed, *(f"new {n}" for n in self.added), *(f"gone {n}" for n in self.removed)]
         more = f" and {len(words) - 4} more" if len(words) > 4 else ""
         return ", ".join(words[:4]) + more
 
 
 class TooManyFiles(Exception):
-    """The directory is too large to be pinned; the text says so."""
+    """The directory has too many files to be pinned; the text says so."""
 
 
 def pin_files(directory: str) -> dict[str, PinnedFile]:
-    """Hash every file of the plugin, except those that somebody made from a `NAME.example` beside it.
+    """Hash every file of the plugin, except data files with a template `NAME.example` in the same folder.
 
     Raises:
         TooManyFiles: there are more than `MAX_FILES`.
-        OSError: one cannot be read.
+        OSError: a file cannot be read.
     """
     found = dict(_walk(directory))
     return {
@@ -73,12 +73,12 @@ def pin_files(directory: str) -> dict[str, PinnedFile]:
 def compare_with_pins(
     directory: str, pinned: Mapping[str, PinnedFile], *, code_only: bool = False
 ) -> tuple[PinChanges, dict[str, PinnedFile]]:
-    """Return how the files differ from `pinned`, and fresh stamps of those that were only touched.
+    """Return how the files differ from `pinned`, and new stamps for files with the same content.
 
-    A file that is new counts when it may be run (`is_code`): other new files are what a plugin keeps beside itself.
+    A new file counts only if it may be run (`is_code`); other new files are the plugin's data.
 
     Args:
-        code_only: of the pinned files, too, only those that may be run count.
+        code_only: ignore also those pinned files that may not be run.
 
     Raises:
         TooManyFiles: there are more than `MAX_FILES`.
@@ -104,7 +104,7 @@ def compare_with_pins(
 
 
 def changes_between(before: Mapping[str, PinnedFile], now: Mapping[str, PinnedFile]) -> PinChanges:
-    """Return how one content differs from another."""
+    """Return how the content `now` differs from `before`."""
     return PinChanges(
         tuple(sorted(set(now) - set(before))),
         tuple(sorted(n for n in now if n in before and now[n].sha256 != before[n].sha256)),
@@ -113,18 +113,18 @@ def changes_between(before: Mapping[str, PinnedFile], now: Mapping[str, PinnedFi
 
 
 def unpinned_files(directory: str, pinned: Mapping[str, PinnedFile]) -> list[str]:
-    """Return the files that no pin covers and that nobody would run: what the plugin or the person put there."""
+    """Return the data files that no pin covers, which the plugin or the operator created."""
     return sorted(name for name, info in _walk(directory) if name not in pinned and not is_code(name, info))
 
 
 def is_code(name: str, info: os.stat_result) -> bool:
-    """Say whether the file may be run: by its name, or because it is executable. A manifest counts as code."""
+    """Return whether the file may be run, by its name or its mode; a manifest counts as code."""
     return _has_code_name(name) or bool(info.st_mode & 0o111)
 
 
 def content_hash(pinned: Mapping[str, PinnedFile]) -> str:
-    """Return one SHA-256 over the paths and hashes of the files."""
-    import hashlib  # a few ms that a start without changes does not spend
+    """Return the SHA-256 of the paths and hashes of all files."""
+    import hashlib  # a few ms that a start without changes saves
 
     digest = hashlib.sha256()
     for name in sorted(pinned):
@@ -148,7 +148,7 @@ def _sha256(path: str) -> str:
 
 
 def _walk(directory: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield relative path and state of every regular file; links are followed, into each directory once."""
+    """Yield relative path and state of every regular file; linked directories are visited once."""
     waiting, entered, count = [""], {os.path.realpath(directory)}, 0
     while waiting:
         below = waiting.pop()
@@ -163,7 +163,7 @@ def _walk(directory: str) -> Iterator[tuple[str, os.stat_result]]:
                         waiting.append(name)
                         if real:
                             entered.add(real)
-                elif entry.is_file():  # no device, no pipe; a link that leads nowhere is no file
+                elif entry.is_file():  # no device, no pipe; a dangling link is no file
                     count += 1
                     if count > MAX_FILES:
                         raise TooManyFiles(f"{directory} has more than {MAX_FILES} files")

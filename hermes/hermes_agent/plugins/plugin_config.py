@@ -1,7 +1,7 @@
 """Values of a plugin in the config: `ctx.get_config` and `ctx.set_config`.
 
-They lie under `plugins.entries.<id>.settings`; `.config` is the older place, which is read second.
-Source: plugin contract of 0.23 §6.2, §6.3.
+They are stored under `plugins.entries.<id>.settings`; `.config` is the older place, which is read second. Source:
+plugin contract of 0.23 §6.2, §6.3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Files that a plugin keeps: `ctx.state`, and the data folder and database of `plugins.plugin_storage`.
+"""Data files of plugins: `ctx.state`, and the folder and database of "plugins.plugin_storage".
 
-They lie below `HOME/plugin-data` and stay when the plugin is updated or removed.
-Source: plugin contract of 0.23 §5.4, §6.3.
+They are stored in `HOME/plugin-data` and stay when the plugin is updated or removed. Source: plugin contract of 0.23
+§5.4, §6.3.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _checked_key(key: str) -> str:
 
 
 def plugin_data_dir(name: str) -> Path:
-    """Return the data folder of a plugin by its plain name; it is made when it is missing.
+    """Return the data folder of a plugin by its plain name; create it if it is missing.
 
     Raises:
         ValueError: the name cannot be that of a folder.

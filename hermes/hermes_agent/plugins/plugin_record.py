@@ -20,36 +20,36 @@ LoadedCallback = Callable[[list[dict[str, Any]]], object]
 
 @dataclass(frozen=True, slots=True)
 class RegistrationProblem:
-    """A registration of a plugin that was refused; the plugin runs without it."""
+    """A refused registration of a plugin, which runs without it."""
 
     kind: str
     """`tool`, `slash command` or `terminal command`."""
     name: str
     owner: str
-    """Who has the name: a plugin's key, or `builtin`."""
+    """Owner of the name: a plugin's key, or `builtin`."""
     text: str
     remedy: str = ""
 
     @property
     def full(self) -> str:
-        """The text with the remedy, where there is one."""
+        """The text, with the remedy if there is one."""
         return f"{self.text} ({self.remedy})" if self.remedy else self.text
 
 
 @dataclass(slots=True)
 class LoadedPlugin:
-    """A plugin that was found, whether it runs or not."""
+    """A plugin that was found, loaded or not."""
 
     manifest: PluginManifest
     status: Status = "not enabled"
     error: str | None = None
-    """Why it does not run."""
+    """Why the plugin does not run."""
     missing: tuple[str, ...] = ()
-    """Ours: the variables without which it does not run."""
+    """Extension: missing variables that prevent the plugin from running."""
     remedy: str = ""
-    """Ours: what to do about the failure, where that is known."""
+    """Extension: what the operator can do about the failure, if known."""
     where: str = ""
-    """`file:line` of the failure, as far as known."""
+    """`file:line` of the failure, if known."""
     module: ModuleType | Any = None
     """The imported module, or the object that an entry point names."""
     tools_registered: list[str] = field(default_factory=list)
@@ -57,40 +57,40 @@ class LoadedPlugin:
     middleware_registered: list[str] = field(default_factory=list)
     commands_registered: list[str] = field(default_factory=list)
     cli_commands_registered: list[str] = field(default_factory=list)
-    """Ours; upstream does not count them."""
+    """Extension: names of terminal commands, which upstream does not record."""
     providers_registered: list[tuple[Kind, str]] = field(default_factory=list)
-    """Ours: kind and name of each provider."""
+    """Extension: kind and name of each provider."""
     skills_registered: list[str] = field(default_factory=list)
-    """Ours: qualified names."""
+    """Extension: qualified names of skills."""
     stale: str = ""
-    """Ours: why a newer version could not take its place; empty when this is the newest."""
+    """Extension: why a newer version could not replace this one; empty if this is the newest."""
     older_module: str = ""
-    """Ours: the name of the module that it took the place of."""
+    """Extension: name of the module of the replaced version."""
     deferred: bool = False
     is_dev: bool = False
-    """Ours: the operator lets it run whatever its files are (`plugins.entries.<id>.trust: dev`)."""
+    """Extension: the plugin runs without a comparison of its files (`plugins.entries.<id>.trust: dev`)."""
     problems: list[RegistrationProblem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What its author or operator may want to know; nothing is refused."""
+    """Remarks for the plugin's author or operator; none of them is a refusal."""
 
     @property
     def failure(self) -> str:
-        """Why it does not run, with the place where that is known; empty when it does."""
+        """Why the plugin does not run, with the place if known; empty if it runs."""
         return f"{self.error} ({self.where})" if self.error and self.where else self.error or ""
 
     @property
     def enabled(self) -> bool:
-        """Whether it runs."""
+        """Whether the plugin runs."""
         return self.status == "enabled"
 
     def registers(self) -> dict[str, list[str]]:
-        """Return the names of what it registered, sorted, by kind; kinds without any are left out."""
+        """Return the sorted names of its registrations by kind, without empty kinds."""
         providers = [f"{kind.name}:{name}" for kind, name in self.providers_registered]
         names = self._registered() | {"providers": providers}
         return {kind: sorted(set(values)) for kind, values in names.items() if values}
 
     def activation_summary(self) -> dict[str, Any]:
-        """Return the dict that callbacks of `PluginManager.on_plugin_loaded` are given."""
+        """Return the dict for the callbacks of `PluginManager.on_plugin_loaded`."""
         registered = self.registers()
         deferred = {kind: registered.pop(kind) for kind in ("tools", "skills") if kind in registered}
         return {
@@ -117,7 +117,7 @@ class LoadedPlugin:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return the dict that `list_plugins` gives."""
+        """Return the dict of this plugin in `list_plugins`."""
         manifest = self.manifest
         return {
             "name": manifest.name,
@@ -136,7 +136,7 @@ class LoadedPlugin:
 
 
 def announce_loaded(records: list[LoadedPlugin], callbacks: Iterable[LoadedCallback]) -> None:
-    """Call the callbacks of `PluginManager.on_plugin_loaded` with the plugins that a sweep has loaded."""
+    """Call the callbacks of `PluginManager.on_plugin_loaded` with the plugins that a scan loaded."""
     rows = [record.activation_summary() for record in records]
     for callback in list(callbacks) if rows else ():
         try:

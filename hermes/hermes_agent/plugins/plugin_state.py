@@ -1,7 +1,7 @@
-"""What came of the last load, kept for `hermes plugins list` and `hermes --help`, which load nothing.
+"""Result of the last load, stored for `hermes plugins list` and `hermes --help`, which load nothing.
 
-`plugins_state.json` in the home has an entry for each plugin that failed, goes without one of its registrations, or
-registered a platform or a terminal command. An entry counts only while the plugin's files are those that were loaded.
+`plugins_state.json` in the home has an entry for each plugin that failed, lacks a registration, has a remark, or
+registered a platform or a terminal command. An entry is valid only while the plugin's files are the loaded ones.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ logger = logging.getLogger(__name__)
 STATE_NAME = "plugins_state.json"
 FORMAT = 1
 MAX_FILES = 5_000
-"""Files of a plugin that its stamp looks at."""
+"""Limit of files of a plugin that its stamp covers."""
 
 
 def write_state(home: Path, records: Iterable[LoadedPlugin]) -> None:
-    """Replace the state by what `records` say; nothing is written when it says so already."""
+    """Store the state of these plugins; do not write an unchanged file."""
     plugins = {r.manifest.key: _entry(r) for r in records if _is_noted(r)}
     text = json.dumps({"format": FORMAT, "plugins": plugins}, indent=1, sort_keys=True) + "\n"
     path = home / STATE_NAME
@@ -42,7 +42,7 @@ def write_state(home: Path, records: Iterable[LoadedPlugin]) -> None:
 
 
 def read_state(home: Path) -> dict[str, Any]:
-    """Return the entries by key; empty when there is no usable file."""
+    """Return the entries by key; empty if there is no usable file."""
     try:
         value = json.loads((home / STATE_NAME).read_bytes())
     except FileNotFoundError:
@@ -55,9 +55,9 @@ def read_state(home: Path) -> dict[str, Any]:
 
 
 def last_load(state: dict[str, Any], manifest: PluginManifest) -> dict[str, Any]:
-    """Return the entry of a plugin (`error`, `where`, `remedy`, `problems`, `registers`, `notes`, `platforms`).
+    """Return the entry of a plugin; empty if there is none or the plugin's files have changed since.
 
-    It is empty when there is none, or the plugin's files have changed since.
+    Its keys are `error`, `where`, `remedy`, `problems`, `registers`, `notes`, `platforms`.
     """
     entry = state.get(manifest.key)
     if not isinstance(entry, dict) or entry.get("path") != manifest.path:
@@ -66,7 +66,7 @@ def last_load(state: dict[str, Any], manifest: PluginManifest) -> dict[str, Any]
 
 
 def stamp_of(manifest: PluginManifest) -> str:
-    """Return a text that changes with the plugin's files, or with the version of its distribution."""
+    """Return a text that changes with the plugin's files or its distribution's version."""
     if manifest.source == "entrypoint":
         return manifest.distribution
     newest = count = size = 0
@@ -75,7 +75,7 @@ def stamp_of(manifest: PluginManifest) -> str:
         for name in files:
             try:
                 info = os.stat(f"{folder}/{name}")  # noqa: PTH116 - thousands of files
-            except OSError:  # a link that leads nowhere
+            except OSError:  # a dangling link
                 continue
             newest, size, count = max(newest, info.st_mtime_ns), size + info.st_size, count + 1
             if count == MAX_FILES:

@@ -25,7 +25,7 @@ Content = str | Callable[[Mapping[str, Any]], Any]
 
 
 class PromptSection(NamedTuple):
-    """A section that a plugin registered."""
+    """A registered section of the system prompt."""
 
     id: str
     content: Content

@@ -1,4 +1,4 @@
-"""What the context does to register providers, model profiles, auxiliary tasks, hooks and middleware.
+"""Registration of providers, model profiles, auxiliary tasks, hooks and middleware by the context.
 
 Source: plugin contract §2.2, §2.5, §3.1, §3.9, §8.
 """
@@ -89,7 +89,7 @@ def count_model_providers(by: Registration, refusals: int) -> None:
 
 
 def count_direct_registrations(by: Registration, refusals: int) -> None:
-    """Record the registrations that the plugin made in `tools.registry` or `platform_registry` without its context.
+    """Record registrations that the plugin made in `tools.registry` or `platform_registry` directly.
 
     Args:
         refusals: length of the tool registry's list of refusals before the plugin was loaded.
@@ -132,7 +132,7 @@ def checked_inheritance(by: Registration, key: str, inherit_from: str | None) ->
 
 
 def register_hook(by: Registration, hook_name: str, callback: Callable[..., Any]) -> PluginRegistration:
-    """Register a callback; an unknown hook name is stored, with a warning that names the nearest known name."""
+    """Register a callback; an unknown hook name is stored, with a warning that suggests a known name."""
     listener = by.services.hooks.add(hook_name, callback, by.key)
     add_once(by.record.hooks_registered, hook_name)
     if hook_name not in ACCEPTED_HOOKS and hook_name not in OWN_HOOKS:

@@ -1,8 +1,8 @@
-"""What the context does to register tools, skills, commands and platforms, and which function registers a plugin.
+"""Registration of tools, skills, commands and platforms by the context, and the `register` function.
 
 The methods of `plugins.context.PluginContext` document arguments and errors. A `Registration` is one plugin with the
-host services that it registers in, the record of the result and the ledger of its handles.
-Source: plugin contract §1.7, §1.14, §2.2, §4.2, §6.1, §7, §8.1, §8.2.1, §8.3, §13 row 35.
+host services in which it registers, the record of the result and the ledger of its handles. Source: plugin contract
+§1.7, §1.14, §2.2, §4.2, §6.1, §7, §8.1, §8.2.1, §8.3, §13 row 35.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A plugin that registers; every entry made with it belongs to that plugin."""
+    """A plugin with everything that its registrations need; every entry belongs to that plugin."""
 
     services: HostServices
     record: LoadedPlugin
@@ -57,12 +57,12 @@ class Registration:
 
     @property
     def manifest(self) -> PluginManifest:
-        """The plugin's manifest."""
+        """Manifest of the plugin."""
         return self.record.manifest
 
     @property
     def key(self) -> str:
-        """The owner's name in every registry."""
+        """Key of the plugin, its name as owner in every registry."""
         return self.record.manifest.key
 
     @property
@@ -80,20 +80,20 @@ class Registration:
         return self.ledger.add(kind, key, undo, persistent=persistent)
 
     def note(self, text: str) -> None:
-        """Keep a remark for the plugin's author or operator."""
+        """Record a remark for the plugin's author or operator."""
         add_once(self.record.notes, text)
 
     def registered(self, kind: Kind, name: str) -> None:
-        """Note a registration in the record and in the log."""
+        """Record a registration and log it."""
         add_once(self.record.providers_registered, (kind, name))
         logger.debug("Plugin '%s' registered %s: %s", self.name, kind.label, name)
 
     def refused(self, kind: str, shown: str, owner: str, *, log: bool = True) -> None:
-        """Note that another owner has the name, so that the plugin lacks this registration.
+        """Record that another owner has the name, so that the plugin lacks this registration.
 
         Args:
-            kind: what was to be registered, in words.
-            shown: its name as users write it: `/name`, `hermes name`.
+            kind: label of the registration.
+            shown: name in the form in which users write it: `/name`, `hermes name`.
         """
         text = f"{kind} `{shown}` belongs to {describe_owner(owner)}"
         if log:
@@ -102,7 +102,7 @@ class Registration:
 
 
 def add_once(items: list[T], item: T) -> None:
-    """Append an item unless the list has it."""
+    """Append an item unless the list already has it."""
     if item not in items:
         items.append(item)
 
@@ -147,7 +147,7 @@ def register_tool(
 
 
 def _check_schema(name: str, schema: object) -> None:
-    """Refuse a schema that no provider would take. Source: plugin contract of 0.23 §6.3.
+    """Check the schema and refuse one that no provider accepts. Source: plugin contract of 0.23 §6.3.
 
     Raises:
         ValueError: the schema, or its `parameters`, is no mapping.
@@ -162,7 +162,7 @@ def _check_schema(name: str, schema: object) -> None:
 
 
 def note_refused_tool(by: Registration, name: str, owner: str) -> None:
-    """Note that another owner has the tool's name, or that it is no usable name (`owner` is empty)."""
+    """Record that another owner has the tool's name, or that it is no usable name (`owner` is empty)."""
     problem = name_problem(name)
     if problem is not None:
         add_once(by.record.problems, RegistrationProblem(TOOL.label, str(name), "", problem, "rename it"))
@@ -191,7 +191,7 @@ def register_skill(
 
 ARGUMENT_MODES = ("options", "text", "mixed")
 CLI_MARK = "def register_cli("
-"""Text of a memory plugin's `cli.py` that has a command; the file is imported when the command runs."""
+"""Text in a memory plugin's `cli.py` that defines a command; the file is imported when the command runs."""
 
 
 def register_command(
@@ -252,10 +252,10 @@ def register_cli_command(by: Registration, command: CliCommand) -> PluginRegistr
 
 
 def register_memory_cli(by: Registration, loaded: Any) -> None:
-    """Register the terminal command of a memory plugin with a `cli.py` that defines `register_cli(subparser)`.
+    """Register a memory plugin's terminal command if its `cli.py` defines `register_cli(subparser)`.
 
-    The command has the name of the plugin's folder. `register_cli` is given its parser; `<name>_command(args)` runs
-    it if the parser has no default for `func`.
+    The command has the name of the plugin's folder. `register_cli` is given its parser; `<name>_command(args)` runs it
+    if the parser has no default for `func`.
 
     Args:
         loaded: the plugin's module, or the object that its entry point names.
@@ -272,7 +272,7 @@ def register_memory_cli(by: Registration, loaded: Any) -> None:
 
 
 def _cli_module(by: Registration, loaded: Any) -> str:
-    """Return the name of the plugin's module `cli`, or "" if it has none with a command."""
+    """Return the name of the plugin's module `cli`, or "" if there is none that defines a command."""
     own = by.manifest.path.partition(":")[0].strip() if by.manifest.source == "entrypoint" else loaded.__name__
     package = getattr(sys.modules.get(own), "__package__", "") or ""
     if not package:
@@ -289,7 +289,7 @@ def _cli_module(by: Registration, loaded: Any) -> str:
 
 def _set_up_parser(module: str, name: str, parser: argparse.ArgumentParser) -> None:
     cli: Any = importlib.import_module(module)
-    # some plugins take the parser for that of `hermes` and add themselves to it
+    # some plugins take this parser for the one of `hermes` and add their own to it
     vars(parser)["add_parser"] = partial(_return_parser, parser)
     cli.register_cli(parser)
     handler = getattr(cli, f"{name.replace('-', '_')}_command", None)
@@ -343,7 +343,7 @@ def register_platform(
 
 
 def register_slack_action_handler(by: Registration, action_id: Any, callback: Any) -> PluginRegistration:
-    """Keep a handler of a Slack button for the time when a Slack adapter connects."""
+    """Store a handler of a Slack button until a Slack adapter connects."""
     action = by.services.slack_actions.add(action_id, callback, plugin=by.key)
     by.registered(SLACK_ACTION, action.display_id)
     return by.enter("slack_action", action.display_id, lambda: by.services.slack_actions.withdraw(action))
@@ -371,7 +371,7 @@ def _find_general(loaded: Any) -> Register | None:
     register = getattr(loaded, "register", None) if _has_register(loaded) else None
     if callable(register):
         if inspect.isclass(loaded) and inspect.isfunction(inspect.getattr_static(loaded, "register")):
-            return cast(Register, cast(Any, loaded)().register)  # a class that is meant to be instantiated
+            return cast(Register, cast(Any, loaded)().register)  # a class to be instantiated
         return cast(Register, register)
     if callable(loaded) and not isinstance(loaded, ModuleType):
         return cast(Register, loaded)
@@ -414,7 +414,7 @@ def _find_model_provider(loaded: Any) -> Register:
         return lambda ctx: ctx.register_model_provider(cast(Any, loaded)())
     register = _find_general(loaded)
     if register is None:
-        return lambda ctx: None  # the import of its module has registered
+        return lambda ctx: None  # the module has registered its profile at import
     return partial(_register_profiles, register)
 
 

@@ -1,7 +1,7 @@
-"""What a plugin requires besides itself: a version of hermes-agent, other plugins and Python packages.
+"""Requirements of a plugin: a version of hermes-agent, other plugins and Python packages.
 
-`requires_hermes` is compared with the published versions of which this program serves the contract, not with its own
-version. Source: plugin contract of 0.23 §4.1 to §4.3.
+`requires_hermes` is compared with the published versions of hermes-agent that this program is compatible with, not with
+its own version. Source: plugin contract of 0.23 §4.1 to §4.3.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SERVED_VERSIONS: tuple[Version, ...] = (
     *((0, minor, patch) for minor in (20, 21, 22) for patch in range(10)),
     *((0, 23, patch) for patch in range(4)),
 )
-"""Versions of hermes-agent of which this program serves the plugin contract: 0.19.0 to 0.23.3."""
+"""Published versions of hermes-agent that this program is compatible with by its plugin contract."""
 SERVED_RANGE = "0.19.0 to 0.23.3"
 
 _CLAUSE = re.compile(r"(>=|<=|==|!=|>|<)?\s*v?(\d+)(?:\.(\d+))?(?:\.(\d+))?\S*")
@@ -52,8 +52,8 @@ class VersionClause(NamedTuple):
 def parse_clauses(spec: str) -> tuple[list[VersionClause], list[str]]:
     """Return the clauses of a `requires_hermes`, and the parts that cannot be parsed.
 
-    A version is cut to three numbers: suffixes such as `rc1` or `+local` are dropped, a missing number is 0. A bare
-    version means `>=`.
+    A version is cut to three numbers: suffixes such as "rc1" or "+local" are dropped, a missing number is 0. A version
+    without an operator means `>=`.
     """
     clauses: list[VersionClause] = []
     unreadable: list[str] = []
@@ -79,7 +79,7 @@ def hermes_refusal(spec: str) -> str:
 
 
 def missing_packages(requirements: Iterable[str]) -> list[str]:
-    """Return the Python requirements that no installed distribution satisfies; only declaring plugins pay for it."""
+    """Return the Python requirements that no installed distribution satisfies."""
     return [requirement for requirement in requirements if not _is_installed(requirement)]
 
 
@@ -94,7 +94,7 @@ def _is_installed(requirement: str) -> bool:
     try:
         parsed = Requirement(requirement)
     except InvalidRequirement:
-        return True  # `plugins validate` reports it
+        return True  # `plugins validate` reports an invalid requirement
     if parsed.marker is not None and not parsed.marker.evaluate():
         return True
     version = _installed_version(metadata, parsed.name)
@@ -109,7 +109,7 @@ def _installed_version(metadata: object, name: str) -> str | None:
 
 
 def warn_of_missing_packages(manifest: PluginManifest) -> None:
-    """Log the declared Python dependencies of a plugin that are not installed; the plugin loads all the same."""
+    """Log declared Python dependencies of a plugin that are not installed; the plugin still loads."""
     missing = missing_packages(manifest.python_dependencies)
     if missing:
         logger.warning(
@@ -126,8 +126,8 @@ def load_order(
 ) -> list[PluginManifest]:
     """Return the plugins so that each comes after those that it requires; all others keep their order.
 
-    A required plugin that does not load, a requirement of a plugin on itself, and a cycle are logged; the plugins load
-    all the same.
+    A required plugin that does not load, a requirement of a plugin on itself, and a cycle are logged; the plugins still
+    load.
     """
     found = list(manifests)
     loading = {m.key: m for m in found if will_load(m)}

@@ -1,8 +1,6 @@
-"""The plugins in words: the slash command `/plugins`, and the lines of the banner.
+"""Texts about plugins: `/plugins`, the lines of the banner, and why a plugin's names are missing.
 
 Source: plugin contract §1.12, §13 row 15.
-
-Why a name that a plugin brought is not there now: the plugin waits for a grant, failed, or is switched off.
 """
 
 from __future__ import annotations
@@ -41,12 +39,12 @@ def plugins_text(
     platforms: Mapping[str, PlatformState] = MappingProxyType({}),
     remarks: Sequence[str] = (),
 ) -> str:
-    """Return what `/plugins` shows.
+    """Return the text of `/plugins`.
 
     Args:
-        home: shown where plugins go.
-        platforms: what would become of each registered platform, by name.
-        remarks: what concerns all plugins.
+        home: shown as the place of plugins.
+        platforms: state of each registered platform by name.
+        remarks: remarks that concern all plugins.
     """
     ordered = sorted(records, key=lambda r: r.manifest.key)
     shown = [r for r in ordered if r.manifest.source != "bundled"]
@@ -75,10 +73,10 @@ def plugin_text(
     *,
     suspended: str = "",
 ) -> str:
-    """Return what `/plugins NAME` shows: the plugin's line, what it registered, what it did so far.
+    """Return the text of `/plugins NAME`: the plugin's line, its registrations and its usage.
 
     Args:
-        suspended: why its hooks are called no more; empty when they are.
+        suspended: why its hooks are suspended; empty if they are not.
     """
     manifest = record.manifest
     lines = [*_plugin_lines(record, platforms), f"      {manifest.source}: {manifest.path}"]
@@ -99,7 +97,7 @@ def plugin_text(
 
 
 def suspension_line(key: str, why: str) -> str:
-    """Return, in one line, that the plugin's hooks are called no more, and what to do."""
+    """Return one line that says that the plugin's hooks are suspended, and what to do."""
     return (
         f"the hooks of plugin `{key}` are suspended until the next start, its guards block: {why}. "
         f"If it may take longer, raise plugins.entries.{key}.hook_timeout_s"
@@ -134,7 +132,7 @@ def _plugin_lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) 
 
 
 def _describe_provider(kind: Kind, platform: PlatformState | None) -> str:
-    """Return what becomes of a provider, in words; of a platform also whether it is enabled, and why."""
+    """Return the state of a provider as text; for a platform also whether it is enabled, and why."""
     if kind is not PLATFORM or platform is None:
         return "registered; this release has no consumer"
     return f"registered, {'enabled' if platform.enabled else 'not enabled'} ({platform.reason})"
@@ -158,7 +156,7 @@ def banner_lines(records: Iterable[LoadedPlugin]) -> list[str]:
 
 
 def is_missed(record: LoadedPlugin) -> bool:
-    """Say whether the operator wants the plugin to run, and it does not."""
+    """Return whether the plugin should run by the operator's settings but does not."""
     lacks = record.status == "disabled" and (record.error or "").startswith("Plugin ")
     return lacks or record.status in ("failed", "changed")
 
@@ -166,7 +164,7 @@ def is_missed(record: LoadedPlugin) -> bool:
 def start_hints(
     records: Iterable[LoadedPlugin], rejected: Sequence[RejectedPlugin], unknown: Sequence[UnknownPluginName]
 ) -> list[str]:
-    """Return a line for each thing that somebody may want to put right at the start."""
+    """Return a line for each problem with a plugin that is reported at the start."""
     lines = [f"plugins.enabled: {u.text}" for u in unknown]
     lines += [f"plugin `{r.name}` ({r.path}) is not used: {r.reason}" for r in rejected]
     for record in records:
@@ -189,11 +187,11 @@ def _how_to_enable(record: LoadedPlugin) -> str:
 
 
 def explain_absence(kind: str, name: str, records: Iterable[LoadedPlugin], trust: GrantStore) -> str:
-    """Return which plugin brought `name` when it last ran, and why it does not now; empty when none did.
+    """Return why the plugin that last registered `name` does not run, or "" if there is none.
 
     Args:
-        kind: `tools`, `commands`, `cli_commands` or `skills`, as `LoadedPlugin.registers` has them.
-        trust: has noted what a plugin registered at its last load.
+        kind: `tools`, `commands`, `cli_commands` or `skills`, as in `LoadedPlugin.registers`.
+        trust: the grants, which record what each plugin registered at its last load.
     """
     wanted = normalise_name(name).replace("_", "-") if kind == "commands" else name
     for record in records:
@@ -206,7 +204,7 @@ def explain_absence(kind: str, name: str, records: Iterable[LoadedPlugin], trust
 
 
 def explain_not_running(record: LoadedPlugin) -> str:
-    """Return that a plugin does not run, with the reason and what to do."""
+    """Return a line that says that a plugin does not run, with the reason and the remedy."""
     key = record.manifest.key
     if record.status == "failed":
         remedy = f"; {record.remedy}" if record.remedy else ""
@@ -217,7 +215,7 @@ def explain_not_running(record: LoadedPlugin) -> str:
 
 
 def unknown_plugin_text(name: str, records: Iterable[LoadedPlugin], rejected: Iterable[RejectedPlugin]) -> str:
-    """Return the text of `/plugins NAME` for a name that no plugin answers to; it names the nearest one."""
+    """Return the text of `/plugins NAME` for an unknown name; it suggests the nearest one."""
     refused = next((each for each in rejected if each.name == name), None)
     if refused is not None:
         return f"  ✗ {refused.name} [refused] — {refused.reason}"
@@ -227,7 +225,7 @@ def unknown_plugin_text(name: str, records: Iterable[LoadedPlugin], rejected: It
 
 
 class PluginReports(Protocol):
-    """The plugins of a process in words (`PluginManager`)."""
+    """The texts about the plugins of a process (`PluginManager`)."""
 
     def reload(self, name: str | None = None) -> list[str]:
         """Load changed plugins again and return a line for each."""

@@ -1,4 +1,7 @@
-"""Tasks that a plugin starts on the running event loop: `ctx.spawn_task`. Source: plugin contract of 0.23 §6.2."""
+"""Tasks of plugins on the running event loop: `ctx.spawn_task`.
+
+Source: plugin contract of 0.23 §6.2.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What a plugin does in a conversation: `ctx.dispatch_tool`, through the same pipeline as the model's calls, and
-`ctx.inject_message`. Source: plugin contract §2.3, §2.4, §13 row 8.
+"""Tool calls and messages of plugins: `ctx.dispatch_tool` and `ctx.inject_message`.
+
+A tool call of a plugin takes the same pipeline as a call of the model. Source: plugin contract §2.3, §2.4, §13 row 8.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from hermes_agent.tools.tool_search import TOOL_CALL, unwrap_search_call
 logger = logging.getLogger(__name__)
 
 MAX_NESTING = 8
-"""How deep tools, and the hooks around them, may call tools."""
+"""Limit of nesting when tools, or the hooks around them, call tools."""
 APPROVAL_TIMEOUT_S = 60.0
 NO_CONVERSATION = "inject_message: no CLI reference (not available in gateway mode)"
 _NO_CANCEL = threading.Event()
-"""Says whether a call outside every conversation was interrupted: nobody can."""
+"""Interrupt flag of calls outside a conversation; it is never set."""
 
 _LATER: Any = None
 _depth: ContextVar[int] = ContextVar("hermes_dispatch_depth", default=0)
@@ -38,13 +39,13 @@ def dispatch_tool(
     keywords: dict[str, Any],
     call_id: str = "",
 ) -> str:
-    """Run a tool for `plugin` in this thread and return its result text; a tool's error is a result, too.
+    """Run a tool for `plugin` in this thread and return its result text; an error is a result, too.
 
-    The call belongs to the conversation that this thread works for; outside one, nobody can be asked for approval.
+    The call belongs to the conversation for which this thread works. Outside a conversation there is no approver.
 
     Args:
-        keywords: passed on to the handler (`parent_agent`, …).
-        call_id: what hooks are told as `tool_call_id`; a new one where it is empty.
+        keywords: passed to the handler (`parent_agent`, …).
+        call_id: value of `tool_call_id` for hooks; empty makes a new one.
     """
     if args is not None and not isinstance(args, dict):
         return tool_error("Invalid tool arguments", tool=name, hint="The arguments must be one mapping.")
@@ -80,9 +81,9 @@ def dispatch_tool(
 
 
 class _PluginScope(CallScope):
-    """The circumstances of a call outside every conversation.
+    """Call scope of a tool call outside every conversation.
 
-    The directory and the approvals, which most calls have no need of, are made when they are asked for.
+    The directory and the approvals are created on demand, because most calls need neither.
     """
 
     __slots__ = ("_plugin", "_services")
@@ -91,7 +92,7 @@ class _PluginScope(CallScope):
 
     @classmethod
     def of(cls, ground: HostServices, plugin: str, keywords: dict[str, Any]) -> _PluginScope:
-        """Return it for a call of `plugin`, with the ids that it gave."""
+        """Return the scope for a call of `plugin`, with the ids in its keywords."""
         scope = cls(
             session_id=str(keywords.get("session_id") or ""),
             task_id=str(keywords.get("task_id") or new_id("task")),
@@ -108,7 +109,7 @@ class _PluginScope(CallScope):
         return scope
 
     def __getattr__(self, name: str) -> Any:
-        """Make what is not there yet."""
+        """Create the directory or the approvals at the first access."""
         if name == "cwd":
             self.cwd = self._services.working_directory
         elif name == "approvals":
@@ -128,10 +129,10 @@ class _PluginScope(CallScope):
 
 
 def inject_message(ground: HostServices, plugin: str, content: str, role: str, session_id: str) -> bool:
-    """Leave a text for a conversation; false, with a warning in the log, when there is none or too much waits.
+    """Add a message to a conversation; log and return False if there is none or its queue is full.
 
     Args:
-        session_id: empty means the conversation that this thread works for, else the one in front of the person.
+        session_id: empty means the conversation for which this thread works, else the one in the console.
     """
     text = content if role == "user" else f"[{role}] {content}"
     if not content.strip():

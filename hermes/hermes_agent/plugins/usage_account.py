@@ -1,9 +1,9 @@
-"""What each plugin does and costs: calls, errors, seconds in hooks and tools, tokens and dollars through `ctx.llm`.
+"""Usage of each plugin: calls, errors, seconds in hooks and tools, tokens and dollars of `ctx.llm`.
 
-Whoever calls a plugin notes it with one append to a deque, which threads may share without a lock; the sums are made
-when somebody reads them. Nothing is noted of the agent's own tools.
+Each call of a plugin is recorded with one append to a deque, which threads share without a lock; the sums are made when
+they are read. Built-in tools are not recorded.
 
-Threads in which plugin code failed or does not return: which plugin it is, and where.
+The module also finds the plugin and the place of threads in which plugin code failed or does not return.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hermes_agent.core.redaction import redactor
 from hermes_agent.plugins.plugin_record import LoadedPlugin
 
 MAX_NOTES = 1024
-"""Notes that may wait for a reader before they are summed up."""
+"""Limit of recorded entries that wait to be summed up."""
 ERROR_CHARS = 300
-"""Longest text of an error that is kept."""
+"""Longest stored text of an error, in characters."""
 
 
 @dataclass(slots=True)
@@ -35,37 +35,37 @@ class PluginUsage:
     hook_seconds: float = 0.0
     tool_calls: int = 0
     tool_errors: int = 0
-    """Handlers that raised, or returned something of a type that is no result (§4.4)."""
+    """Handlers that raised, or returned a value of a type that is no result (§4.4)."""
     tool_seconds: float = 0.0
     other_errors: int = 0
-    """Errors in threads of its own, and in its `check_fn`."""
+    """Errors in the plugin's threads and in its `check_fn`."""
     llm_calls: int = 0
     llm_input_tokens: int = 0
     llm_output_tokens: int = 0
     llm_cost_usd: float = 0.0
-    """Of the calls whose price is known."""
+    """Cost of the calls with a known price, in US dollars."""
     last_error: str = ""
-    """What went wrong last, and where; empty when nothing did."""
+    """Text and place of the last error; empty if there was none."""
     last_fault: str = ""
-    """The last of `other_errors`."""
+    """The last error that is counted in `other_errors`."""
 
     @property
     def errors(self) -> int:
-        """All errors."""
+        """Number of all errors."""
         return self.hook_errors + self.tool_errors + self.other_errors
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers by name, with `errors` for the sum of them."""
+        """Return the numbers by name, with the number of all errors as `errors`."""
         return {f.name: getattr(self, f.name) for f in fields(self)} | {"errors": self.errors}
 
 
 _Note = tuple[str, str, int, float, str, tuple[int, int, float]]
-"""Plugin; `hook`, `tool`, `other` or `llm`; calls; seconds; error; input tokens, output tokens and dollars."""
+"""Plugin; `hook`, `tool`, `other` or `llm`; calls; seconds; error; input tokens, output tokens, US dollars."""
 _NO_TOKENS = (0, 0, 0.0)
 
 
 class UsageAccount:
-    """The tallies of one process."""
+    """The usage of all plugins in one process."""
 
     def __init__(self) -> None:
         self._notes: deque[_Note] = deque()
@@ -73,39 +73,39 @@ class UsageAccount:
         self._lock = threading.Lock()
 
     def hook(self, plugin: str, hook: str, seconds: float, error: BaseException | None) -> None:
-        """Note a call of a hook that ended."""
-        notes = self._notes  # as `_note`, which would cost as much again
+        """Record a finished call of a hook."""
+        notes = self._notes  # not through `_note`, which would double the cost
         notes.append((plugin, "hook", 1, seconds, "" if error is None else f"hook {hook}: {error!r}", _NO_TOKENS))
         if len(notes) >= MAX_NOTES:
             self._fold()
 
     def hook_overran(self, plugin: str, hook: str, limit_s: float) -> None:
-        """Note that a hook was left behind; the call itself is noted when it ends."""
+        """Record that a hook exceeded its time limit; the call itself is recorded when it ends."""
         self._note((plugin, "hook", 0, 0.0, f"hook {hook}: gave no answer within {limit_s:g} s", _NO_TOKENS))
 
     def tool(self, plugin: str, tool: str, seconds: float, error: str) -> None:
-        """Note a call of a tool.
+        """Record a call of a tool.
 
         Args:
-            error: why it gave no result; empty when it did.
+            error: why the call gave no result; empty if it gave one.
         """
         self._note((plugin, "tool", 1, seconds, f"tool {tool}: {error}" if error else "", _NO_TOKENS))
 
     def fault(self, plugin: str, text: str) -> None:
-        """Note an error outside of hooks and tools."""
+        """Record an error outside hooks and tools."""
         self._note((plugin, "other", 0, 0.0, text, _NO_TOKENS))
 
     def llm(self, plugin: str, input_tokens: int, output_tokens: int, cost_usd: float | None) -> None:
-        """Note an answer of the model to a call of the plugin's own."""
+        """Record an answer of the model to a call of the plugin."""
         self._note((plugin, "llm", 1, 0.0, "", (input_tokens, output_tokens, cost_usd or 0.0)))
 
     def usage_of(self, plugin: str) -> PluginUsage:
-        """Return the sums of a plugin; zeros when nothing was noted."""
+        """Return the sums of a plugin; zeros if nothing was recorded."""
         self._fold()
         return self._tallies.get(plugin) or PluginUsage()
 
     def usage_by_plugin(self) -> dict[str, PluginUsage]:
-        """Return the sums by plugin, of those that did something."""
+        """Return the sums of all plugins with recorded usage, by plugin."""
         self._fold()
         return dict(sorted(self._tallies.items()))
 
@@ -146,7 +146,7 @@ def _add_error(tally: PluginUsage, kind: str, error: str) -> None:
 
 
 def account_lines(tally: PluginUsage) -> list[str]:
-    """Return the sums for people, a line each; empty when nothing was called."""
+    """Return the sums as readable lines; empty if nothing was recorded."""
     lines = []
     if tally.tool_calls:
         lines.append(f"tools: {tally.tool_calls} calls, {tally.tool_errors} errors, {tally.tool_seconds:.3f} s")
@@ -176,7 +176,7 @@ _METRICS = (
 
 
 def metrics_text(tallies: dict[str, PluginUsage]) -> str:
-    """Return the sums in Prometheus' text format; empty when there are none."""
+    """Return the sums in Prometheus' text format; empty if there are none."""
     return "".join(line + "\n" for line in _metric_lines(tallies))
 
 
@@ -199,17 +199,17 @@ class StalledCall(NamedTuple):
 
     plugin: str
     place: str
-    """`FILE:LINE (FUNCTION)`, where it is now."""
+    """Present position of the call, as `FILE:LINE (FUNCTION)`."""
     seconds: float
-    """Since its deadline."""
+    """Seconds since the deadline of the call."""
     thread: str
 
 
 def watch_threads(records: Callable[[], Sequence[LoadedPlugin]], fault: FaultListener) -> None:
-    """Take over `threading.excepthook` of this process; what is no plugin's goes to the hook that was there.
+    """Set a `threading.excepthook` that reports errors of plugins; others go to the previous hook.
 
     Args:
-        fault: told the plugin and what happened.
+        fault: called with the plugin's key and a text.
     """
     before = threading.excepthook
 
@@ -233,7 +233,7 @@ def watch_threads(records: Callable[[], Sequence[LoadedPlugin]], fault: FaultLis
 
 
 def owner_of_thread(traceback: TracebackType | None, records: Sequence[LoadedPlugin]) -> str | None:
-    """Return the key of the plugin whose code is innermost in a traceback, or None."""
+    """Return the key of the plugin that owns the innermost frame of plugin code, or None."""
     found = None
     while traceback is not None:
         found = _owner_of_frame(traceback.tb_frame, records) or found
@@ -244,10 +244,10 @@ def owner_of_thread(traceback: TracebackType | None, records: Sequence[LoadedPlu
 def stalled_calls(
     threads: Iterable[tuple[threading.Thread, float]], records: Sequence[LoadedPlugin]
 ) -> list[StalledCall]:
-    """Return where plugins keep threads that run on after their deadline.
+    """Return where plugin code runs in threads that have exceeded their deadline.
 
     Args:
-        threads: with the seconds since the deadline, as `Bridge.stalled` gives them.
+        threads: threads with the seconds since their deadline, as `Bridge.stalled` returns them.
     """
     frames, found = sys._current_frames(), []
     for thread, seconds in threads:
@@ -262,7 +262,7 @@ def stalled_calls(
 
 
 def _owner_of_frame(frame: FrameType, records: Sequence[LoadedPlugin]) -> str | None:
-    """Return the key of the plugin whose code a frame runs, or None."""
+    """Return the key of the plugin that owns the code of a frame, or None."""
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     found = None
     for record in records:
