@@ -59,7 +59,7 @@ def has_capability(values: Mapping[str, Any], manifest: PluginManifest, capabili
 
     Args:
         values: the config in effect.
-        checked_by: what asks, for the log; empty means the plugin itself.
+        checked_by: name of the caller, for the log; empty means the plugin itself.
     """
     if manifest.source == "bundled" and capability == TOOLS_OVERRIDE:
         evidence = "bundled"

@@ -70,7 +70,7 @@ class Closure:
 
 @dataclass(frozen=True)
 class PackageConflict:
-    """A reason why this set cannot be built: the problem with its paths, and a hint how to solve it."""
+    """A reason why this set cannot be built: the problem with its paths, and a hint for its solution."""
 
     text: str
     hint: str

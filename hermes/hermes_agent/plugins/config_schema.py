@@ -141,7 +141,7 @@ def _node(spec: Mapping[str, Any], *, texts: bool = False) -> Node:
 
     Args:
         spec: the declaration, as read by `manifest`.
-        texts: accept a text that reads as a value of the type.
+        texts: accept a text that can be parsed as a value of the type.
     """
     kind = spec.get("type", "")
     node: dict[str, Any] = {"description": _sentence(spec)}

@@ -66,7 +66,7 @@ class PluginContext(PluginRegistrations):
         """Write a value into `plugins.entries.<id>.settings` of `config.yaml`; comments and other keys stay.
 
         Raises:
-            ValueError: the key is unusable, or the config does not take the value.
+            ValueError: the key is unusable, or the config rejects the value.
             PermissionError: an administrator manages the key or the file.
         """
         set_config(self._services.home, self.manifest, key, value)

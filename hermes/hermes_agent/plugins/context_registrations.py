@@ -166,7 +166,7 @@ class PluginRegistrations:
 
     @registers
     def register_middleware(self, kind: str, callback: Callable[..., Any]) -> PluginRegistration:
-        """Let `callback` change or wrap tool calls or model requests.
+        """Register middleware that changes or wraps tool calls or model requests.
 
         Args:
             kind: `tool_request`, `tool_execution`, `llm_request` or `llm_execution`.

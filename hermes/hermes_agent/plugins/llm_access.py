@@ -216,7 +216,7 @@ def _price_refusal(ground: ModelServices, found: Sequence[UsageCap], asked: Chos
 def request_refusal(ground: ModelServices, selection: ModelSelection) -> str:
     """Return why a cap or an unknown price forbids a request to this model, or "" if none does.
 
-    The call blocks, since it reads the ledger.
+    The call blocks, because it reads the ledger.
     """
     found = _caps(ground)
     return _cap_reached(ground, found) or _price_refusal(ground, found, ClientPool().make_chosen(selection))

@@ -199,7 +199,7 @@ def note_failure(record: LoadedPlugin, exc: LoadFailed) -> None:
 
 
 def remedy_for(error: str, manifest: PluginManifest) -> str:
-    """Return what the operator can do about a plugin that did not load, or "" if its error does not tell."""
+    """Return what the operator can do about a plugin that did not load, or "" if unknown."""
     if error.startswith("load timed out"):
         return "raise `plugins.load_timeout_s` (seconds; 0 sets no limit) if the plugin needs longer"
     missing = NOT_INSTALLED.fullmatch(error)

@@ -65,7 +65,7 @@ def set_config(home: Path, manifest: PluginManifest, key: str, value: Any) -> No
     """Write one value into the config of a home; comments and other keys stay.
 
     Raises:
-        ValueError: the key is unusable, or the config does not take the value.
+        ValueError: the key is unusable, or the config rejects the value.
         PermissionError: the key is declared by the administrator, or the file cannot be changed.
     """
     from hermes_agent.config.edit import set_value  # few plugins write their config

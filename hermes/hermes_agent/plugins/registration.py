@@ -358,7 +358,7 @@ def find_register(loaded: Any, manifest: PluginManifest) -> Register | None:
     That is `register` of a module, object or class, or the object itself. A plugin of kind `exclusive` may also be a
     memory provider, its class, or a function that returns one; of a module without `register` the first provider class
     is instantiated. A plugin of kind `model-provider` may be a profile or its class; its module may have registered
-    when it was imported, and `register` need not take an argument.
+    when it was imported, and `register` may have no parameter.
     """
     if manifest.kind == "exclusive":
         return _find_memory(loaded) or _find_general(loaded) or _first_memory(loaded)

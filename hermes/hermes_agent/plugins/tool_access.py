@@ -1,6 +1,7 @@
 """Tool calls and messages of plugins: `ctx.dispatch_tool` and `ctx.inject_message`.
 
-A tool call of a plugin takes the same pipeline as a call of the model. Source: plugin contract §2.3, §2.4, §13 row 8.
+A tool call of a plugin runs through the same pipeline as a call of the model. Source: plugin contract
+§2.3, §2.4, §13 row 8.
 """
 
 from __future__ import annotations
