@@ -20,11 +20,12 @@ from hermes_agent.config.schema import leaves
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "hermes" / "hermes_agent"
 CONVERTED = (
-    "app/cli",
+    "app",
     "adapters",
     "agent",
     "builtin_tools",
     "commands",
+    "compat",
     "config",
     "console",
     "contracts",
@@ -40,6 +41,7 @@ CONVERTED = (
     "media",
     "memory",
     "models",
+    "plugins",
     "policy",
     "runtime",
     "server",
@@ -48,6 +50,7 @@ CONVERTED = (
     "skills",
     "store",
     "system",
+    "testing",
     "tools",
     "workspace",
 )

@@ -332,7 +332,7 @@ def test_files_are_read_written_and_searched_there(distant: Place) -> None:
     assert (found.directories, found.is_complete) == (2, True)
     assert [entry.name for entry in files.list_directory(files.resolve("a dir"), 1, 10).entries] == [" x"]
     assert [entry.name for entry in files.list_directory(files.resolve("."), 3, 2).entries] == [".hidden", "a.txt"]
-    for path, what in (("gone", "does not exist"), (".", "is a directory"), ("/dev/null", "no regular file")):
+    for path, what in (("gone", "does not exist"), (".", "is a directory"), ("/dev/null", "not a regular file")):
         with pytest.raises(ToolFailed, match=what):
             files.read(files.resolve(path))
 

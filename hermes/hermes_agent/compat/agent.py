@@ -249,22 +249,22 @@ class AIAgent:
             self._conversation.interrupt()
 
     async def _run(self, said: str, system: str | None, history: list[dict[str, Any]] | None) -> dict[str, Any]:
-        told = None if history is None else [_message(m) for m in history]
-        talk = await host().agent.open(
+        earlier = None if history is None else [_message(m) for m in history]
+        conversation = await host().agent.open(
             self.session_id if self._known else None,
             platform=self.platform,
             approver=NoApprover("in an agent that a plugin started"),
-            history=told,
+            history=earlier,
             instructions="\n\n".join(t for t in (system, self._instructions) if t),
             model=self.model or None,
         )
-        self.session_id, self._known, self._conversation = talk.session_id, True, talk
+        self.session_id, self._known, self._conversation = conversation.session_id, True, conversation
         try:
-            finished = await fold(talk.turn(said))
-            messages = [{"role": m.role, "content": m.content} for m in talk.history]
+            finished = await fold(conversation.turn(said))
+            messages = [{"role": m.role, "content": m.content} for m in conversation.history]
         finally:
             self._conversation = None
-            await talk.close("agent_close")
+            await conversation.close("agent_close")
         assert finished is not None
         return {
             "final_response": finished.text,
@@ -272,7 +272,7 @@ class AIAgent:
             "completed": finished.reason != "interrupted",
             "interrupted": finished.reason == "interrupted",
             "model": finished.model,
-            "session_id": talk.session_id,
+            "session_id": conversation.session_id,
             "input_tokens": finished.usage.input_tokens,
             "output_tokens": finished.usage.output_tokens,
         }

@@ -275,7 +275,7 @@ def _warn_of_upstream() -> None:
         spec = present.__spec__ if present is not None else PathFinder.find_spec(name)
         if spec is not None:
             logger.warning(
-                "upstream's own `%s` is installed (%s): it cannot live beside this package, whose names win; uninstall"
+                "upstream's own `%s` is installed (%s): this package serves the same names first; uninstall"
                 " one of the two",
                 name,
                 spec.origin,

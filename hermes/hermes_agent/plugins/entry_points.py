@@ -160,8 +160,8 @@ def find_index(environ: Mapping[str, str], declared: Iterable[str]) -> str | Non
     if named:
         return named
     for directory in declared:
-        beside = os.path.join(os.path.dirname(directory.rstrip("/")), INDEX_NAME)  # noqa: PTH118, PTH120
-        return beside if os.path.exists(beside) else None  # noqa: PTH110
+        index = os.path.join(os.path.dirname(directory.rstrip("/")), INDEX_NAME)  # noqa: PTH118, PTH120
+        return index if os.path.exists(index) else None  # noqa: PTH110
     return None
 
 

@@ -84,8 +84,8 @@ def stamp_of(manifest: PluginManifest) -> str:
 
 
 def _is_noted(record: LoadedPlugin) -> bool:
-    told = record.problems or record.notes or record.cli_commands_registered or _platforms(record)
-    return record.status == "failed" or bool(told)
+    noted = record.problems or record.notes or record.cli_commands_registered or _platforms(record)
+    return record.status == "failed" or bool(noted)
 
 
 def _entry(record: LoadedPlugin) -> dict[str, Any]:

@@ -165,7 +165,7 @@ class PluginHost:
         self._approver = approver
         self._loop = loop
         self._platform = platform
-        self._talk: Conversation | None = None
+        self._current: Conversation | None = None
 
     # -- actions ---------------------------------------------------------------------------------------------
 
@@ -188,14 +188,14 @@ class PluginHost:
             ValueError: there is no such hook.
             Exception: an exception of a listener; outside of tests the agent logs it and continues.
         """
-        talk = self.conversation
+        conversation = self.conversation
         payload = hook_keywords(
             hook,
             keywords,
-            session_id=talk.session_id,
-            task_id=talk.session_id,
-            model=talk.model,
-            platform=talk.platform,
+            session_id=conversation.session_id,
+            task_id=conversation.session_id,
+            model=conversation.model,
+            platform=conversation.platform,
         )
         results = self.host.hooks.fire_and_wait(hook, **payload)
         for result in results:
@@ -243,8 +243,8 @@ class PluginHost:
 
     def new_session(self) -> str:
         """End the conversation and start another one; return the id of its session."""
-        old = self._talk
-        self._talk = fresh = self._run(self._opened("" if old is None else old.session_id))
+        old = self._current
+        self._current = fresh = self._run(self._opened("" if old is None else old.session_id))
         if old is not None:
             self._run(fresh.replace(old))
         return fresh.session_id
@@ -371,13 +371,13 @@ class PluginHost:
         return await self.host.slash.run(called, scope)
 
     async def _ask(self, question: Content) -> Answer:
-        talk = await self._open()
+        conversation = await self._open()
         events = _EventList()
-        end = await fold(talk.turn(question), events)
+        end = await fold(conversation.turn(question), events)
         assert end is not None
         return Answer(end.text, end.reason, tuple(events.events))
 
     async def _open(self) -> Conversation:
-        if self._talk is None:
-            self._talk = await self._opened()
-        return self._talk
+        if self._current is None:
+            self._current = await self._opened()
+        return self._current

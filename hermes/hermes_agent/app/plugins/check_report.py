@@ -270,9 +270,9 @@ def check_in_sandbox(
         if config:
             (work / "config.yaml").write_bytes(_without_secrets(config))
             words += ["--config", str(work / "config.yaml")]
-        box, bounds = _make_sandbox(place, directories)
+        sandbox, bounds = _make_sandbox(place, directories)
         inside = bounds.inside([*words, *directories])
-        bounded = bounds.wrap(*box.wrap(inside, str(work), _environment(work), root=str(work)))
+        bounded = bounds.wrap(*sandbox.wrap(inside, str(work), _environment(work), root=str(work)))
         try:
             done = run(
                 bounded.argv,
@@ -309,14 +309,14 @@ def _make_sandbox(place: Path, directories: Sequence[str]) -> tuple[BubblewrapSa
 
     shown = [*map(os.path.realpath, directories), *directories, *_import_roots()]
     places = PathRules(str(place / "agent"), str(place / "user"), added=shown)
-    box = BubblewrapSandbox(places, path=os.environ.get("PATH"), tmp_mb=TMP_MB)
-    if box.problem:
+    sandbox = BubblewrapSandbox(places, path=os.environ.get("PATH"), tmp_mb=TMP_MB)
+    if sandbox.problem:
         raise UserError(
-            f"plugins are not loaded, since no sandbox can be made: {box.problem}",
+            f"plugins are not loaded, since no sandbox can be made: {sandbox.problem}",
             hint="Install bubblewrap and allow user namespaces; `hermes plugins check --no-sandbox` loads them "
             "without one, where the machine is a sandbox itself (the builder of a container).",
         )
-    return box, CommandLimits(os.environ, ProcessLimits(MEMORY_MB, PROCESSES))
+    return sandbox, CommandLimits(os.environ, ProcessLimits(MEMORY_MB, PROCESSES))
 
 
 def _import_roots() -> Iterator[str]:

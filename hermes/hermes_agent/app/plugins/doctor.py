@@ -66,8 +66,8 @@ def _variable(entry: Any) -> RequiredVariable:
     if not isinstance(entry, dict):
         return RequiredVariable(str(entry), secret=looks_like_secret_name(str(entry)))
     name = str(entry["name"])
-    told = entry.get("secret", entry.get("password"))
-    secret = looks_like_secret_name(name) if told is None else bool(told)
+    declared = entry.get("secret", entry.get("password"))
+    secret = looks_like_secret_name(name) if declared is None else bool(declared)
     text = entry.get("description") or entry.get("prompt") or ""
     return RequiredVariable(name, str(text), str(entry.get("url") or ""), secret)
 

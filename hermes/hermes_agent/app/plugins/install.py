@@ -271,7 +271,7 @@ def _source(here: InstalledPlugins, manifest: PluginManifest) -> PluginSource:
     if source is None:
         raise UserError(
             f"it is not known where {manifest.key} came from ({manifest.path})",
-            hint="`hermes plugins install SRC --force` installs it anew.",
+            hint="`hermes plugins install SRC --force` replaces it.",
         )
     if manifest.source == "user" and Path(manifest.path).is_symlink():
         raise UserError(f"{manifest.path} is a link; what it leads to is updated where it lies")

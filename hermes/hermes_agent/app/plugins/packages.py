@@ -136,8 +136,8 @@ def _pip(command: str, *arguments: str, what: str, tell: OutputListener | None) 
 def _last_line(text: str) -> str:
     """Return the end of pip's output in one line, without notes and links."""
     lines = [line.strip() for line in text.splitlines()]
-    told = [line for line in lines if line and "note: This" not in line and "://" not in line]
-    return " ".join("".join(c if c.isprintable() else " " for c in line) for line in told[-8:])[-1000:]
+    useful = [line for line in lines if line and "note: This" not in line and "://" not in line]
+    return " ".join("".join(c if c.isprintable() else " " for c in line) for line in useful[-8:])[-1000:]
 
 
 def _installed(*, besides: str) -> list[str]:

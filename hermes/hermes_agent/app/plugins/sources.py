@@ -248,8 +248,8 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
 def _last_line(text: str) -> str:
     """Return the error messages of git in one line."""
     lines = [line.strip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(("fatal:", "error:", "remote:", "ssh:"))] or lines[-2:]
-    words = " ".join(told[-3:]) or "git said nothing"
+    messages = [line for line in lines if line.startswith(("fatal:", "error:", "remote:", "ssh:"))] or lines[-2:]
+    words = " ".join(messages[-3:]) or "git said nothing"
     return "".join(c if c.isprintable() else "?" for c in words)[:500]
 
 

@@ -96,8 +96,8 @@ def _program() -> str:
     Raises:
         UserError: it is not found.
     """
-    beside = Path(sys.executable).with_name("hermes")
-    found = str(beside) if beside.exists() else shutil.which("hermes")
+    sibling = Path(sys.executable).with_name("hermes")
+    found = str(sibling) if sibling.exists() else shutil.which("hermes")
     if found is None:
         raise UserError("the program `hermes` is not on the PATH", hint="Install the agent (README.md, Install).")
     return found
