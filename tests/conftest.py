@@ -27,7 +27,10 @@ hypothesis.settings.load_profile(os.environ.get("HERMES_EXAMPLES", "same"))
 IMPORT_HOOK, REDACT = "hermes_agent.compat.import_hook", "hermes_agent.core.redaction"
 SERVICE_S = 600
 """Seconds for a test that boots a systemd."""
-LOGGERS = ("", "hermes_agent", "hermes_agent.plugins")
+LOGGERS = (
+    *("", "hermes_agent", "hermes_agent.plugins"),
+    *("hermes_agent.app.plugins", "hermes_agent.app.manifest_cache"),
+)
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.test_chat import Terminal
 
 from hermes_agent.app.setup.user_unit import unit_path
+from prompted import PromptedCommand
 from worlds import HERMES, environment
 
 ANSWER = "Hello from the server."
@@ -109,7 +109,7 @@ def in_pipe(home: Path, *arguments: str, stdin: str = "", **variables: str) -> s
     )
 
 
-def finish(terminal: Terminal) -> int:
+def finish(terminal: PromptedCommand) -> int:
     """Decline what follows the model, and return the exit status after the first answer."""
     terminal.expect("Set up a chat platform? [y/N]")
     terminal.say("n")
@@ -120,7 +120,7 @@ def finish(terminal: Terminal) -> int:
 
 def test_with_nothing_there_a_server_of_ones_own_is_named(home: Path, serve: Any) -> None:
     server = serve("own-model")
-    terminal = Terminal(home, "setup")
+    terminal = PromptedCommand(home, "setup")
     terminal.expect("Found: no key, no model server on this machine")
     terminal.expect("Number or name:")
     terminal.say("another OpenAI-compatible server")
@@ -136,7 +136,7 @@ def test_with_nothing_there_a_server_of_ones_own_is_named(home: Path, serve: Any
 
 def test_a_key_of_the_environment_is_found_tried_and_copied(home: Path, serve: Any) -> None:
     server = serve("big", "small", key=KEY)
-    terminal = Terminal(home, "setup", OPENROUTER_API_KEY=KEY, OPENROUTER_BASE_URL=server.base_url)
+    terminal = PromptedCommand(home, "setup", OPENROUTER_API_KEY=KEY, OPENROUTER_BASE_URL=server.base_url)
     terminal.expect("a key of OpenRouter (OPENROUTER_API_KEY)")
     terminal.expect("Number or name:")
     terminal.say("")
@@ -153,7 +153,7 @@ def test_a_key_of_the_environment_is_found_tried_and_copied(home: Path, serve: A
 
 def test_of_three_models_of_ollama_one_is_chosen_by_a_part_of_its_name(home: Path, serve: Any) -> None:
     server = serve("llama4:8b", "qwen4:4b", "qwen4:14b")
-    terminal = Terminal(home, "setup", OLLAMA_BASE_URL=server.base_url)
+    terminal = PromptedCommand(home, "setup", OLLAMA_BASE_URL=server.base_url)
     terminal.expect(f"Ollama at {server.base_url}: 3 models")
     terminal.expect("Number or name:")
     terminal.say("1")
@@ -170,7 +170,7 @@ def test_of_three_models_of_ollama_one_is_chosen_by_a_part_of_its_name(home: Pat
 
 def test_a_wrong_key_is_asked_for_again_and_is_never_stored(home: Path, serve: Any) -> None:
     server = serve("big", key=KEY)
-    terminal = Terminal(home, "setup", "--provider", "openrouter", OPENROUTER_BASE_URL=server.base_url)
+    terminal = PromptedCommand(home, "setup", "--provider", "openrouter", OPENROUTER_BASE_URL=server.base_url)
     terminal.expect("Key of OpenRouter")
     terminal.say("sk-wrong")
     terminal.expect("Number or name:")
@@ -189,7 +189,7 @@ def test_a_wrong_key_is_asked_for_again_and_is_never_stored(home: Path, serve: A
 
 def test_an_interrupted_setup_writes_no_setting_and_goes_on_with_its_answers(home: Path, serve: Any) -> None:
     server = serve("one", "two")
-    terminal = Terminal(home, "setup", OLLAMA_BASE_URL=server.base_url)
+    terminal = PromptedCommand(home, "setup", OLLAMA_BASE_URL=server.base_url)
     terminal.expect("Number or name:")
     terminal.say("1")
     terminal.expect("Which model of Ollama?")
@@ -199,7 +199,7 @@ def test_an_interrupted_setup_writes_no_setting_and_goes_on_with_its_answers(hom
     terminal.process.sendintr()
     terminal.expect("Setup is interrupted")
     assert terminal.leave() == 130
-    again = Terminal(home, "setup", OLLAMA_BASE_URL=server.base_url)
+    again = PromptedCommand(home, "setup", OLLAMA_BASE_URL=server.base_url)
     again.expect("Go on with ollama? [Y/n]")
     again.say("")
     again.expect("Enter chooses two.")

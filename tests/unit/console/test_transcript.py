@@ -142,15 +142,15 @@ def test_the_status_bar_leaves_out_what_does_not_fit() -> None:
     assert plain(status_line(status, 40)) == "  model-x · context 60 %"
 
 
-def test_the_banner_says_what_runs_where(tmp_path: Path) -> None:
+def test_the_banner_says_what_runs_where() -> None:
     banner = Banner(
         "1.0", ["calculator: add"], ["web search has no key: hermes auth add"], ["tea"], {"file": ["a", "b"]}
     )
-    lines = banner_lines(banner, "m", "p", "http://x", tmp_path, 80)
+    lines = banner_lines(banner, "m", "p", "http://x", Path("/srv/project"), 80)
     assert [plain(each) for each in lines] == [
         "hermes-agent 1.0",
         "model      m (p) at http://x",
-        f"directory  {tmp_path}",
+        "directory  /srv/project",
         "tools      file (2)",
         "plugins    calculator: add",
         "skills     tea",
