@@ -22,7 +22,7 @@ converse() { "$PYTHON" "$TASKS/irc_person.py" 6667 ann "$nick" "$@"; }
   "TLS (" yes "Correct" y "TLS (" no | tee "$HOME/setup.txt"
 grep -q 'no TLS at port 6667' "$HOME/setup.txt" || fail "setup does not say that it is TLS which is missing"
 grep -q 'Connected\.' "$HOME/setup.txt" || fail "setup did not connect with the corrected answers"
-nick=$(sed -nE 's/.*Its nick is ([^:]+):.*/\1/p' "$HOME/setup.txt")
+nick=$(sed -nE 's/.*The nick is ([^:]+):.*/\1/p' "$HOME/setup.txt")
 [ -n "$nick" ] || fail "setup does not say which nick it has: this server takes nine characters"
 grep -q 'hermes pairing approve' "$HOME/setup.txt" || fail "setup does not say how people are let in"
 grep -q 'hermes gateway run' "$HOME/setup.txt" || fail "setup does not say what connects it"
