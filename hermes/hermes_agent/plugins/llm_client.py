@@ -1,8 +1,7 @@
 """`ctx.llm`, the interface of plugins to the model, and the calls of auxiliary tasks.
 
 A plugin uses the operator's credentials, within the permissions that the operator grants. An auxiliary task has a model
-of its own; its answer has the shape of the OpenAI SDK's. Source: plugin contract §2.5, §5, §11.3 (`call_llm`); contract
-of 0.23 §10.
+of its own. Source: plugin contract §2.5, §5, §11.3 (`call_llm`); contract of 0.23 §10.
 """
 
 from __future__ import annotations
@@ -350,11 +349,7 @@ _THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.I
 
 
 def response_text(response: Any) -> str:
-    """Return the text of an OpenAI-like response without tagged thoughts, else its reasoning, else "".
-
-    Args:
-        response: an object or a mapping.
-    """
+    """Return the text of an OpenAI-like response (an object or a mapping), else its reasoning, else ""."""
     choices = _get(response, "choices") or []
     message = _get(choices[0], "message") if choices else None
     content = _content_text(_get(message, "content"))
