@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 import yaml
 
@@ -118,6 +119,15 @@ def finish(terminal: PromptedCommand) -> int:
     return terminal.leave()
 
 
+def interrupt(terminal: PromptedCommand, text: str) -> None:
+    """Press Ctrl-C until the program says `text`: between a prompt and its read, Python only notes the signal."""
+    for _ in range(60):
+        terminal.process.sendintr()
+        if terminal.process.expect_exact([text, pexpect.TIMEOUT], timeout=1) == 0:
+            return
+    raise AssertionError(f"the program does not say {text!r}: {terminal.process.before}")
+
+
 def test_with_nothing_there_a_server_of_ones_own_is_named(home: Path, serve: Any) -> None:
     server = serve("own-model")
     terminal = PromptedCommand(home, "setup")
@@ -196,8 +206,7 @@ def test_an_interrupted_setup_writes_no_setting_and_goes_on_with_its_answers(hom
     terminal.expect("Number or name:")
     terminal.say("two")
     terminal.expect("Set up a chat platform? [y/N]")
-    terminal.process.sendintr()
-    terminal.expect("Setup is interrupted")
+    interrupt(terminal, "Setup is interrupted")
     assert terminal.leave() == 130
     again = PromptedCommand(home, "setup", OLLAMA_BASE_URL=server.base_url)
     again.expect("Go on with ollama? [Y/n]")

@@ -164,7 +164,9 @@ def test_what_a_command_of_the_session_listens_on_is_reached_and_what_it_left_is
     limit = time.monotonic() + 60
     while not (boxed.cwd / "app.sock").exists() and time.monotonic() < limit:
         time.sleep(0.05)
-    assert said(boxed, "python3 connect.py app.sock; echo end") == "reached app.sock\nend\n"
+    reached = "reached app.sock\nend\n"
+    while (answer := said(boxed, "python3 connect.py app.sock; echo end")) != reached:  # bound, and not listening yet
+        assert time.monotonic() < limit, answer
     boxed.call("process", action="kill", session_id=started["session_id"])
     assert said(boxed, "rm app.sock && echo gone") == "gone\n", "nobody is there, so nothing is mounted over it"
 
