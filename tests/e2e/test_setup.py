@@ -197,6 +197,19 @@ def test_a_wrong_key_is_asked_for_again_and_is_never_stored(home: Path, serve: A
     assert "sk-wrong" not in (home / ".env").read_text()
 
 
+def test_a_server_that_refuses_a_request_without_a_key_is_tried_with_one(home: Path, serve: Any) -> None:
+    server = serve("own-model", key=KEY)
+    terminal = PromptedCommand(home, "setup", "--base-url", server.base_url)
+    terminal.expect("Answer again? [Y/n]")
+    terminal.say("")
+    terminal.expect("empty: none")
+    terminal.say(KEY)
+    terminal.expect("CUSTOM_API_KEY is stored in")
+    assert finish(terminal) == 0
+    assert settings(home)["model"]["base_url"] == server.base_url
+    assert f"CUSTOM_API_KEY={KEY}" in (home / ".env").read_text()
+
+
 def test_an_interrupted_setup_writes_no_setting_and_goes_on_with_its_answers(home: Path, serve: Any) -> None:
     server = serve("one", "two")
     terminal = PromptedCommand(home, "setup", OLLAMA_BASE_URL=server.base_url)

@@ -22,9 +22,8 @@ from typing import Any
 from hermes_agent.compat.agent import host
 from hermes_agent.config import hermes_home
 from hermes_agent.config.dotenv import read_env_file
-from hermes_agent.config.home import DEFAULT_PROFILE, FileAccess, profile_at, profiles
+from hermes_agent.config.home import DEFAULT_PROFILE, FileAccess, profile_at, profile_name, profiles
 from hermes_agent.core.errors import UserError
-from hermes_agent.plugins.context import profile_name
 from hermes_agent.system.files import write_atomic
 from hermes_agent.workspace.paths import closed_reason, secret_reason
 

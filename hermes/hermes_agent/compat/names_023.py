@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from hermes_agent import __version__
 from hermes_agent.compat.agent import SingletonSlot, host
 from hermes_agent.config import hermes_home
+from hermes_agent.config.home import profile_name
 from hermes_agent.core.redaction import redactor
 from hermes_agent.skills import SkillLibrary
 from hermes_agent.tools import current_scope
@@ -43,8 +44,6 @@ def hermes_home_key(home: str | os.PathLike[str] | None = None) -> str:
 
 def profile_name_for_home(home: str | os.PathLike[str] | None = None) -> str:
     """Return the profile of a home: `default`, its name, or `custom`; None means the current home."""
-    from hermes_agent.plugins.context import profile_name  # already imported by the plugin loader
-
     return profile_name(Path(home) if home is not None else hermes_home())
 
 

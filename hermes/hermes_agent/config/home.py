@@ -107,6 +107,18 @@ def root_home() -> Path:
     return home.parent.parent if home.parent.name == "profiles" else home
 
 
+def profile_name(home: Path) -> str:
+    """Return `default`, the name of a profile, or `custom` for a home outside of both."""
+    try:
+        default = Path.home() / ".hermes"
+        place = home.expanduser().resolve()
+        if place == default.resolve():
+            return "default"
+        return place.name if place.parent == (default / "profiles").resolve() else "custom"
+    except (OSError, RuntimeError):  # no home directory, or a circular link
+        return "custom"
+
+
 def profiles() -> Iterator[HomeProfile]:
     """Yield the root home as `default`, then the profiles by name."""
     root = root_home()

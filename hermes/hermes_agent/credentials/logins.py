@@ -26,6 +26,11 @@ LOCK_S = 90.0
 """Longest wait in seconds for another process that refreshes a token: up to 30 s for each step of the request."""
 
 
+def is_key(text: str) -> bool:
+    """Return whether a text can be a provider's key: one line of printable ASCII without blanks."""
+    return bool(text) and all("!" <= char <= "~" for char in text)
+
+
 class LoginExpired(UserError):
     """A token that the provider does not refresh: the user has to sign in again."""
 

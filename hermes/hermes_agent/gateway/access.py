@@ -21,6 +21,7 @@ from hermes_agent.adapters.config import PlatformConfig
 from hermes_agent.adapters.events import SessionSource
 from hermes_agent.adapters.registry import PlatformEntry
 from hermes_agent.config import hermes_home
+from hermes_agent.config.home import root_home
 from hermes_agent.contracts.command import Right
 from hermes_agent.system.files import JsonFile
 
@@ -158,10 +159,9 @@ class PairingStore:
 
 
 def _home_of_profile(profile: str | None) -> Path:
-    home = hermes_home()
     if profile is None:
-        return home
-    root = home.parent.parent if home.parent.name == "profiles" else home
+        return hermes_home()
+    root = root_home()
     if profile == "default":
         return root
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", profile):

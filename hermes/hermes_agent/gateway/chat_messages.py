@@ -181,8 +181,8 @@ def _quoted_message(event: MessageEvent, text: str) -> str:
     """Return the quoted message between marks, because its author may be another user."""
     if event.reply_to_is_own_message:
         return f"[This answers your message:]\n{mark_untrusted(text, '')}"
-    source = f"message of {event.reply_to_author_name or 'somebody'}"
-    return f"[This answers a message of somebody else:]\n{mark_untrusted(text, source)}"
+    source = f"message of {event.reply_to_author_name or 'another user'}"
+    return f"[This answers a message of another user:]\n{mark_untrusted(text, source)}"
 
 
 def _picture(path: str, kind: str) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from hermes_agent.agent.command_router import CommandRouter
 from hermes_agent.agent.injected_messages import InjectedMessages
 from hermes_agent.commands import CommandTable
 from hermes_agent.commands.runner import PendingConfirmations
+from hermes_agent.config.home import profile_name
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.registry import Stores
 from hermes_agent.credentials import Credentials
@@ -33,7 +34,6 @@ from hermes_agent.models.providers import KeyPools
 from hermes_agent.models.selection import ModelSelection, select_model
 from hermes_agent.plugins.activation import make_value_check
 from hermes_agent.plugins.config_names import find_platform_problem
-from hermes_agent.plugins.context import profile_name
 from hermes_agent.plugins.extension_stores import ExtensionStores
 from hermes_agent.plugins.host_services import PluginStores
 from hermes_agent.plugins.manager import PluginManager

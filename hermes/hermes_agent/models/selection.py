@@ -277,7 +277,7 @@ def _provider(
         if address := credentials.get(name):
             return known.catalogue.find_by_url(address) or custom, f"{name} says where", address
     for candidate in known.catalogue.providers() if wish.model else ():
-        key_name = _key(candidate, credentials)[0] if _may_be_guessed(candidate) else ""
+        key_name = _key(candidate, credentials)[0] if is_selected_by_key(candidate) else ""
         if key_name:
             return known.find(candidate.name), f"{key_name} is there and no provider is set", ""
         if logins.entries(candidate.name):
@@ -285,7 +285,7 @@ def _provider(
     return None, "", ""
 
 
-def _may_be_guessed(provider: ModelProvider) -> bool:
+def is_selected_by_key(provider: ModelProvider) -> bool:
     """Return whether a key alone selects it."""
     # tokens of GitHub or of a cloud serve other purposes, too
     return provider.needs_key and provider.api_mode in API_MODES and provider.profile.auth_type == "api_key"
@@ -397,5 +397,5 @@ def _select_client_profile(
 
 def _unused_key(known: _KnownProviders, credentials: Credentials) -> str:
     """Return the name of an existing key of a provider, or "". No model is named."""
-    guessed = (provider for provider in known.catalogue.providers() if _may_be_guessed(provider))
+    guessed = (provider for provider in known.catalogue.providers() if is_selected_by_key(provider))
     return next((name for provider in guessed if (name := _key(provider, credentials)[0])), "")

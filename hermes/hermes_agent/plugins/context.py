@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.config.home import profile_name
 from hermes_agent.plugins.capabilities import has_capability
 from hermes_agent.plugins.context_registrations import PluginRegistrations
 from hermes_agent.plugins.handles import registers
@@ -141,15 +141,3 @@ class PluginContext(PluginRegistrations):
             kwargs: passed to the handler (`parent_agent`, …).
         """
         return dispatch_tool(self._services, self.manifest.key, tool_name, args, kwargs)
-
-
-def profile_name(home: Path) -> str:
-    """Return the name of the profile that a home belongs to."""
-    try:
-        default = Path.home() / ".hermes"
-        place = home.expanduser().resolve()
-        if place == default.resolve():
-            return "default"
-        return place.name if place.parent == (default / "profiles").resolve() else "custom"
-    except (OSError, RuntimeError):  # no home directory, or a circular link
-        return "custom"

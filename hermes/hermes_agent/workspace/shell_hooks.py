@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hermes_agent.config.home import profile_name
 from hermes_agent.contracts.terminal_env import BackendCommand, TerminalBackend
 from hermes_agent.contracts.tool import Registrar
 from hermes_agent.core.errors import ToolFailed
@@ -64,7 +65,6 @@ class ShellHookLoader:
         from hermes_agent.system.processes import tool_environment
 
         deps = self._deps
-        is_profile = deps.home.parent.name == "profiles"
 
         def cwd() -> str:
             scope = current_scope.get()
@@ -76,7 +76,7 @@ class ShellHookLoader:
             run_in_sandbox=sandbox_runner(lambda: deps.shells.backend),
             environment=lambda: {**tool_environment(os.environ), "HERMES_HOME": str(deps.home)},
             cwd=cwd,
-            profile=deps.home.name if is_profile else "default",
+            profile=profile_name(deps.home),
         )
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.config.home import profile_name
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.text import SUBCOMMANDS
 from hermes_agent.host import Host
-from hermes_agent.plugins.context import PluginContext, profile_name
+from hermes_agent.plugins.context import PluginContext
 from hermes_agent.policy import Approvals
 from hermes_agent.tools import CallScope, current_scope
 

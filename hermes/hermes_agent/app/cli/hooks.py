@@ -59,6 +59,7 @@ def _list(args: Args) -> int:
     JSON,
 )
 def _test(args: Args) -> int:
+    from hermes_agent.config.home import profile_name
     from hermes_agent.hooks.catalog import HOOKS
     from hermes_agent.hooks.shell_hooks import ShellHookCallback, run_program
     from hermes_agent.system.processes import tool_environment
@@ -80,7 +81,7 @@ def _test(args: Args) -> int:
             return seen[-1]
 
         env = lambda: {**tool_environment(os.environ), "HERMES_HOME": str(home)}  # noqa: E731
-        answer = ShellHookCallback(hook, run, environment=env, cwd=os.getcwd, profile="default")(**values)
+        answer = ShellHookCallback(hook, run, environment=env, cwd=os.getcwd, profile=profile_name(home))(**values)
         done = seen[0]._asdict() if seen else {"problem": f"its matcher leaves {values['tool_name']} out"}
         results.append({"command": hook.command, "state": consent.explain(hook) or "allowed", **done, "answer": answer})
     if args.json:

@@ -204,11 +204,13 @@ def _client(host: Host, provider: ModelProvider) -> OAuthClient:
 def _ask_key(provider: ModelProvider) -> str:
     import getpass  # imports termios, which only a typed key needs
 
+    from hermes_agent.credentials.logins import is_key
+
     if sys.stdin.isatty():
         key = getpass.getpass(f"Key for {provider.display_name}: ").strip()
     else:
         key = sys.stdin.readline().strip()
-    if not key or not all("!" <= char <= "~" for char in key):
+    if not is_key(key):
         raise UserError("That is no key: it is one line of letters, digits and signs.", exit_status=EXIT_USAGE)
     return key
 

@@ -198,7 +198,7 @@ def _test_server(args: Args) -> int:
     argument("--url", default="", help="address of a server that speaks HTTP"),
     argument("--sse", action="store_true", help="it speaks the older protocol, with server-sent events"),
     argument("--header", metavar="NAME=VALUE", action="append", default=[], help="sent with each request"),
-    argument("--oauth", action="store_true", help="somebody signs in there (`hermes mcp login`)"),
+    argument("--oauth", action="store_true", help="the server uses OAuth; sign in with `hermes mcp login`"),
     argument("--env", metavar="NAME=VALUE", action="append", default=[], help="for the program; ${NAME} of .env works"),
     argument(
         "--command", dest="program", metavar="LINE", default="", help="a program and its arguments, as in a shell"

@@ -14,6 +14,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.host import Host
 from hermes_agent.models.model_catalog import fetch_model_ids
 from hermes_agent.models.providers import ModelEndpoint, ModelProvider
+from hermes_agent.models.selection import is_selected_by_key
 
 CONNECT_S = 0.5
 """Time limit for a connection to a model server, in seconds."""
@@ -78,8 +79,7 @@ def explain_local(host: Host) -> str:
 
 
 def _find_key(host: Host, provider: ModelProvider) -> FoundKey | None:
-    # a token of GitHub or of a cloud has other uses, and does not mean that the user wants its models
-    if not provider.needs_key or provider.profile.auth_type != "api_key":
+    if not is_selected_by_key(provider):
         return None
     named = next((name for name in provider.key_names if (host.credentials.get(name) or "").strip()), None)
     return None if named is None else FoundKey(provider, named)

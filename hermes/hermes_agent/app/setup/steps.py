@@ -22,10 +22,11 @@ from hermes_agent.config.edit import set_value
 from hermes_agent.config.yaml_reader import read_file
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.core.redaction import redactor
+from hermes_agent.credentials.logins import is_key
 from hermes_agent.host import Host
 from hermes_agent.models.model_catalog import fetch_model_ids
 from hermes_agent.models.providers import CUSTOM, ModelProvider
-from hermes_agent.models.selection import ModelSelection
+from hermes_agent.models.selection import ModelSelection, is_selected_by_key
 from hermes_agent.system.files import JsonFile
 
 STATE_FILE = "setup.json"
@@ -163,7 +164,7 @@ class Setup:
         return rows
 
     def _with_key(self) -> list[ModelProvider]:
-        return [p for p in self.host.model_providers.providers() if p.needs_key and p.profile.auth_type == "api_key"]
+        return [p for p in self.host.model_providers.providers() if is_selected_by_key(p)]
 
     def _named(self, name: str) -> ModelProvider:
         provider = self.host.model_providers.get(name)
@@ -175,18 +176,24 @@ class Setup:
     def _key(self, provider: ModelProvider, *, again: bool) -> tuple[str, str, bool]:
         """Return the key, its variable, and whether the home already has it (also True if none is needed)."""
         variable = next(iter(provider.key_names), "")
+        if self.flags.key and not variable:
+            hint = f"`hermes auth login {provider.name} --api-key` stores a key."
+            raise UserError(f"{provider.display_name} names no variable for a key", hint=hint, exit_status=EXIT_USAGE)
         if self.flags.key and not again:
             return self.flags.key, variable, False
         named = next((name for name in provider.key_names if self.host.credentials.get(name)), "")
         if named and not again:
             in_home = named in read_env_file(home_paths(self.host.home).env)
             return str(self.host.credentials.get(named)).strip(), named, in_home
-        if not provider.needs_key:
+        if not provider.needs_key and not (again and variable and self.questions.can_ask):
             return "", "", True
         self.questions.require("Pass it on standard input with --key-stdin.", f"the key of {provider.display_name}")
         where = f", from {provider.profile.signup_url}" if provider.profile.signup_url else ""
-        key = self.questions.text(f"Key of {provider.display_name}{where} (it does not show)", hidden=True)
-        if not key or not all("!" <= char <= "~" for char in key):
+        none = "" if provider.needs_key else "; empty: none"
+        key = self.questions.text(f"Key of {provider.display_name}{where} (it does not show{none})", hidden=True)
+        if not key and not provider.needs_key:
+            return "", "", True
+        if not is_key(key):
             print("  A key is one line of letters, digits and signs.")
             return self._key(provider, again=True)
         return key, variable, False
@@ -242,10 +249,7 @@ class Setup:
         if problem:
             from hermes_agent.app import command_line  # only needed for the download
 
-            try:
-                command_line.run(["model", "pull"])
-            except UserError as exc:
-                return exc.message, exc.hint
+            command_line.run(["model", "pull"])  # prints its own errors
             problem = explain_local(self.host)
         return problem, "`hermes doctor` says more." if problem else ""
 
@@ -253,8 +257,8 @@ class Setup:
         """Write the key to `.env`, then the model, which needs the key, to the config."""
         where = home_paths(self.host.home)
         if plan.key and not plan.is_stored and self._stores(plan):
-            write_env_value(where.env, plan.variable or "CUSTOM_API_KEY", plan.key)
-            print(f"  {plan.variable or 'CUSTOM_API_KEY'} is stored in {where.env}.")
+            write_env_value(where.env, plan.variable, plan.key)
+            print(f"  {plan.variable} is stored in {where.env}.")
         written = read_file(where.editable).value.get("model")
         kept = {"local": written["local"]} if isinstance(written, dict) and written.get("local") else {}
         path = set_value(self.host.home, ("model",), kept | plan.block())
@@ -325,7 +329,7 @@ def read_key() -> str:
         UserError: the line is empty or has other characters than printable ASCII.
     """
     key = sys.stdin.readline().strip()
-    if not key or not all("!" <= char <= "~" for char in key):
+    if not is_key(key):
         raise UserError(
             "--key-stdin: standard input holds no key: one line of letters, digits and signs", exit_status=EXIT_USAGE
         )
