@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -15,6 +16,8 @@ from pathlib import Path
 __all__ = ["free_port", "running"]
 
 START_S = 90
+OUTPUT_BYTES = 8192
+"""Of the output in a note."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -35,10 +38,16 @@ def running(
 
     Raises:
         RuntimeError: it ended, or did not answer within `START_S` seconds; the message has its output.
+
+    An error of the block gets a note with the end of the server's output, and with what a Python server's threads did.
     """
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **environ}
+            command,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONFAULTHANDLER": "1", **environ},
         )
         try:
             end = time.monotonic() + START_S
@@ -49,6 +58,12 @@ def running(
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(0.05)
             yield process
+        except Exception as exc:
+            process.send_signal(signal.SIGABRT)  # Python's fault handler prints the stacks
+            process.wait(5)
+            log.seek(max(0, log.seek(0, os.SEEK_END) - OUTPUT_BYTES))
+            exc.add_note(f"the end of the output of {Path(command[0]).name}:\n{log.read().decode(errors='replace')}")
+            raise
         finally:
             process.terminate()
             try:
